@@ -1,0 +1,393 @@
+/**
+ * Every error code of the project, once. Three families that never mix: `wire` (the boundary to a plugin
+ * failed), `plugin` (the plugin itself said no), `refusal` (the gateway said no before or around it);
+ * `fault` is ours. `http` is read only by the api room. docs/errors.md is generated from this list.
+ */
+export interface ErrorSpec {
+  family: "wire" | "plugin" | "refusal" | "fault";
+  http: number;
+  retryable: boolean;
+  what: string;
+  remedy: string;
+}
+
+const wire = (http: number, retryable: boolean, what: string, remedy: string) =>
+  ({ family: "wire", http, retryable, what, remedy }) as const satisfies ErrorSpec;
+const plugin = (http: number, retryable: boolean, what: string, remedy: string) =>
+  ({ family: "plugin", http, retryable, what, remedy }) as const satisfies ErrorSpec;
+const refusal = (http: number, what: string, remedy: string, retryable = false) =>
+  ({ family: "refusal", http, retryable, what, remedy }) as const satisfies ErrorSpec;
+const fault = (http: number, retryable: boolean, what: string, remedy: string) =>
+  ({ family: "fault", http, retryable, what, remedy }) as const satisfies ErrorSpec;
+
+export const ERROR_CODES = {
+  // The boundary to a plugin.
+  launch_failed: wire(
+    502,
+    false,
+    "The plugin's process could not be started.",
+    "Read the diagnosis in the message; it names the file and the fix.",
+  ),
+  handshake_failed: wire(
+    502,
+    false,
+    "The plugin did not introduce itself correctly.",
+    "Compare the plugin's first frame with spec/protocol.md; stray output on stdout is the usual cause.",
+  ),
+  protocol_version_mismatch: wire(
+    502,
+    false,
+    "The plugin speaks another protocol version.",
+    "Install a build of the plugin for the protocol named in its manifest.",
+  ),
+  timeout: wire(
+    504,
+    true,
+    "The deadline passed before the plugin answered.",
+    "Raise timeout_ms on the call or in the binding's policy, or make the plugin faster.",
+  ),
+  crashed: wire(
+    502,
+    true,
+    "The plugin's process ended before it answered.",
+    "Read the invocation's stderr for the cause.",
+  ),
+  malformed_response: wire(
+    502,
+    false,
+    "The plugin's answer broke the protocol or its own output schema.",
+    "Run the plugin's conformance test; the message names the broken rule.",
+  ),
+  tool_not_exposed: wire(
+    502,
+    false,
+    "The plugin does not offer this tool.",
+    "Check the tool's name against exposed_tools in the plugin's handshake.",
+  ),
+  capability_not_declared: wire(
+    502,
+    false,
+    "Capabilities are granted, but the plugin declares none.",
+    "Declare the needed capabilities in the plugin's handshake manifest, or remove the grant.",
+  ),
+  capability_not_allowed: wire(
+    502,
+    false,
+    "The plugin asks for a capability that it was not granted.",
+    "Add the capability to policy.capabilities of the binding if you trust the plugin with it.",
+  ),
+  frame_invalid: wire(
+    502,
+    false,
+    "A frame could not be decoded.",
+    "Send one complete JSON object per frame, as spec/protocol.md says.",
+  ),
+  frame_too_large: wire(
+    502,
+    false,
+    "A frame is larger than the limit.",
+    "Pass large data by artifact in the scratch dir, or raise limits.frame_bytes.",
+  ),
+  backpressure: wire(
+    503,
+    true,
+    "The plugin does not read its input fast enough.",
+    "Try again later; if it stays, the plugin blocks its stdin.",
+  ),
+  crash_loop: wire(
+    503,
+    true,
+    "The plugin keeps dying at launch and is held back.",
+    "Fix the plugin or its configuration; it is tried again at the time named in details.retry_at.",
+  ),
+
+  // What the plugin itself answered.
+  plugin_failed: plugin(200, false, "The plugin reports that it failed.", "The message is the plugin's own."),
+  plugin_protocol_error: plugin(
+    502,
+    false,
+    "The plugin answered ok:false.",
+    "The message is the plugin's own; ok:false means that it could not read the request.",
+  ),
+  plugin_retryable: plugin(200, true, "The plugin reports a failure that may pass.", "Invoke again later."),
+
+  // How an invocation can end without an answer.
+  cancelled: refusal(
+    409,
+    "The invocation was cancelled.",
+    "Nothing to do; invoke again if you need the result.",
+  ),
+  outcome_unknown: fault(
+    500,
+    false,
+    "The gateway stopped while this call was running; whether its effect happened is unknown.",
+    "Check the effect by hand before you invoke again.",
+  ),
+  gateway_stopping: refusal(503, "The gateway is shutting down.", "Try again when it is up.", true),
+
+  // Who is asking.
+  "auth.missing": refusal(
+    401,
+    "No credential was sent.",
+    "Send `Authorization: Bearer TOKEN`; the admin token is in $BACKPLANE_HOME/admin.token.",
+  ),
+  "auth.invalid": refusal(
+    401,
+    "The credential is unknown, revoked or expired.",
+    "Create a new key with `backplane key create`.",
+  ),
+  "auth.scope": refusal(
+    403,
+    "The credential lacks a scope that this call needs.",
+    "Use a key that has the scope named in details.needs.",
+  ),
+  "auth.host": refusal(
+    403,
+    "The Host header names no address of this gateway.",
+    "Use the printed URL, or add the name to listen.hosts in backplane.toml.",
+  ),
+  "auth.origin": refusal(
+    403,
+    "The request comes from another origin.",
+    "Call the API from the console's own origin, or without an Origin header.",
+  ),
+  "auth.link_used": refusal(
+    401,
+    "This sign-in link was already used or has expired.",
+    "Run `backplane open` for a new one.",
+  ),
+
+  // What was asked.
+  "request.invalid": refusal(
+    400,
+    "The request does not have the expected shape.",
+    "Correct the fields named in details.issues.",
+  ),
+  "request.not_json": refusal(415, "The body is not JSON.", "Send `Content-Type: application/json`."),
+  "request.too_large": refusal(
+    413,
+    "The body is larger than the limit.",
+    "Send less, or raise limits.body_bytes in backplane.toml.",
+  ),
+  "request.precondition": refusal(
+    412,
+    "The resource has changed since you read it.",
+    "Read it again and send its ETag in If-Match.",
+  ),
+  "request.overloaded": refusal(
+    429,
+    "The gateway has as much work as it takes.",
+    "Wait as long as Retry-After says and try again.",
+    true,
+  ),
+  "route.not_found": refusal(404, "There is no such route.", "See /openapi.json for the routes."),
+  "idempotency.conflict": refusal(
+    409,
+    "This Idempotency-Key was used for another request.",
+    "Use a new key for a new request.",
+  ),
+  "idempotency.in_progress": refusal(
+    409,
+    "The first request with this Idempotency-Key is still running.",
+    "Wait for it and send the same request again.",
+    true,
+  ),
+
+  // Packages.
+  "package.not_found": refusal(
+    404,
+    "There is no such package.",
+    "List packages with `backplane plugin list`.",
+  ),
+  "package.invalid": refusal(422, "The manifest is not valid.", "Change the line named in the message."),
+  "package.unsafe": refusal(
+    422,
+    "The archive holds an entry that must not be unpacked.",
+    "Pack the plugin again with `backplane plugin pack`; the message names the entry.",
+  ),
+  "package.conflict": refusal(
+    409,
+    "This version is installed already with other bytes.",
+    "Raise the version; installed versions never change.",
+  ),
+  "package.bound": refusal(
+    409,
+    "The package is in use by a binding.",
+    "Delete the bindings named in details.bindings first.",
+  ),
+  "package.platform": refusal(
+    422,
+    "The package does not support this machine.",
+    "Use a build for one of the platforms in details.supported.",
+  ),
+  "package.schema": refusal(
+    422,
+    "A schema of the package is missing or not usable.",
+    "Correct the schema file named in the message.",
+  ),
+  "package.corrupt": refusal(
+    409,
+    "The installed bytes are not the bytes that were installed.",
+    "Remove the package and install it again; something on this machine changed its files.",
+  ),
+  "package.source_forbidden": refusal(
+    403,
+    "Only an admin credential may install from a folder of the host.",
+    "Upload a packed archive, or use the admin token.",
+  ),
+  "package.credential_file": refusal(
+    422,
+    "The folder holds a file that looks like a credential.",
+    "Remove the file named in the message, or list it in .vaiignore.",
+  ),
+  "package.source_invalid": refusal(
+    422,
+    "The source cannot be read as a package.",
+    "Name a folder that holds vai-plugin.toml, or upload a packed archive.",
+  ),
+
+  // Bindings and exports.
+  "binding.not_found": refusal(
+    404,
+    "There is no such binding.",
+    "List bindings with `backplane binding list`.",
+  ),
+  "binding.invalid": refusal(422, "The binding is not valid.", "Correct the fields named in details.issues."),
+  "binding.conflict": refusal(
+    409,
+    "This export version is bound already in this scope.",
+    "Change the existing binding named in details.binding_id.",
+  ),
+  "binding.not_active": refusal(
+    409,
+    "The binding is not active.",
+    "Bind the secret slots named in details.unbound, or enable it with `backplane binding enable`.",
+  ),
+  "binding.class_forbidden": refusal(
+    403,
+    "Only an admin credential may lower the class of a binding.",
+    "Ask an operator, or use the admin token.",
+  ),
+  "export.not_found": refusal(
+    404,
+    "No binding makes this export usable here.",
+    "Bind it with `backplane binding create`.",
+  ),
+
+  // The door.
+  "invocation.not_found": refusal(
+    404,
+    "There is no such invocation.",
+    "List invocations with `backplane invoke --list`.",
+  ),
+  "invocation.settled": refusal(
+    409,
+    "The invocation has ended already.",
+    "Read it with GET /v1/invocations/{id}.",
+  ),
+  "invocation.queue_full": refusal(
+    429,
+    "Too many calls wait for this export.",
+    "Wait as long as Retry-After says and try again.",
+    true,
+  ),
+  "input.invalid": refusal(
+    422,
+    "The input does not match the export's schema.",
+    "Correct the input at the paths named in details.issues.",
+  ),
+  "policy.denied": refusal(
+    403,
+    "Policy does not allow this call.",
+    "The message names the rule; an operator can change it.",
+  ),
+  "approval.not_found": refusal(
+    404,
+    "There is no such approval.",
+    "List approvals with `backplane approve list`.",
+  ),
+  "approval.rejected": refusal(403, "A person rejected this call.", "Read the feedback in the message."),
+  "approval.expired": refusal(
+    403,
+    "Nobody answered the approval in time.",
+    "Invoke again, and answer with `backplane approve allow`.",
+    true,
+  ),
+  "approval.closed": refusal(
+    409,
+    "The approval was answered or expired already.",
+    "Nothing was run by this answer; read the approval for what was decided.",
+  ),
+  "approval.changed": refusal(
+    409,
+    "The tool or its arguments changed after the approval was asked for.",
+    "Invoke again to be asked about the new version.",
+  ),
+  "sandbox.unavailable": refusal(
+    503,
+    "This export must run isolated, and no sandbox is available.",
+    "An admin can lower it: `backplane binding set ID --class worker`.",
+  ),
+  "class.unsupported": refusal(
+    422,
+    "This class cannot run the package's protocol.",
+    "Set policy.class to worker or isolated.",
+  ),
+
+  // Secrets and keys.
+  "secret.not_found": refusal(404, "There is no such secret.", "Store it with `backplane secret set NAME`."),
+  "secret.in_use": refusal(
+    409,
+    "A binding uses this secret.",
+    "Unbind it from the bindings named in details.used_by first.",
+  ),
+  "key.not_found": refusal(404, "There is no such key.", "List keys with `backplane key list`."),
+
+  // Ours.
+  "store.unavailable": fault(
+    503,
+    true,
+    "The store did not take the write; nothing was acknowledged.",
+    "Check the disk or the database, then try again.",
+  ),
+  "store.schema_newer": fault(
+    500,
+    false,
+    "The store was written by a newer Backplane.",
+    "Start the newer version, or restore a backup from before the upgrade.",
+  ),
+  "config.invalid": refusal(
+    400,
+    "The configuration is not valid.",
+    "Correct the key named in the message in backplane.toml or the environment.",
+  ),
+  "home.locked": refusal(
+    409,
+    "Another gateway runs on this home.",
+    "Stop it with `backplane down`, or set BACKPLANE_HOME to another folder.",
+  ),
+  "listen.unsafe": refusal(
+    400,
+    "Listening beyond this machine without TLS would expose the credentials.",
+    "Put a TLS proxy in front and start with --insecure-listen, or listen on 127.0.0.1.",
+  ),
+  "daemon.unreachable": refusal(
+    503,
+    "No gateway answers at this address.",
+    "Start one with `backplane up`, or set BACKPLANE_URL.",
+    true,
+  ),
+  "cli.usage": refusal(400, "The command line is not valid.", "Run the command with --help."),
+  internal: fault(
+    500,
+    true,
+    "Something broke inside the gateway.",
+    "Try again; if it stays, report it with the request id.",
+  ),
+} as const satisfies Record<string, ErrorSpec>;
+
+export type ErrorCode = keyof typeof ERROR_CODES;
+
+export function isErrorCode(value: unknown): value is ErrorCode {
+  return typeof value === "string" && Object.hasOwn(ERROR_CODES, value);
+}

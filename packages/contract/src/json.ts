@@ -1,0 +1,19 @@
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json };
+export type JsonObject = { [key: string]: Json };
+
+/**
+ * The one spelling of a JSON value: keys sorted, no white space. Digests of approvals, grants and
+ * idempotent requests are taken over it, so the order in which a client wrote its keys does not matter.
+ */
+export function canonicalJson(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map((item) => canonicalJson(item ?? null)).join(",")}]`;
+  if (typeof value === "object" && value !== null) {
+    const record = value as Record<string, unknown>;
+    const parts: string[] = [];
+    for (const key of Object.keys(record).sort()) {
+      if (record[key] !== undefined) parts.push(`${JSON.stringify(key)}:${canonicalJson(record[key])}`);
+    }
+    return `{${parts.join(",")}}`;
+  }
+  return JSON.stringify(value ?? null);
+}

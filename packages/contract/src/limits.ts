@@ -1,0 +1,28 @@
+/** Default bounds. Operators can change most in backplane.toml; the docs list them from here. */
+export const WIRE_LIMITS = {
+  frame_bytes: 1024 * 1024,
+  header_bytes: 4096,
+  json_depth: 64,
+  stderr_bytes: 1024 * 1024,
+} as const;
+
+export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_grace_ms: 5_000 } as const;
+
+export const SIDE_TIMEOUTS = {
+  launch_ms: 2_000,
+  handshake_ms: 2_000,
+  invoke_ms: 5_000,
+  teardown_ms: 500,
+} as const;
+
+export const INVOCATION_LIMITS = {
+  default_timeout_ms: 30_000,
+  host_max_timeout_ms: 3_600_000,
+  max_attempts: 3,
+  events_kept: 1_000,
+  queue_per_binding: 100,
+} as const;
+
+export const APPROVAL_TIMEOUT_MS = 60_000;
+
+export const IDEMPOTENCY_TTL_MS = 24 * 3_600_000;

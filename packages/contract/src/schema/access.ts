@@ -1,0 +1,58 @@
+/** Secrets, keys, audit: who may do what, and who did. */
+import { z } from "zod";
+import { KEY_SCOPES, ROLES } from "../vocabulary.ts";
+import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
+
+export const SecretSchema = z.object({
+  name: z.string(),
+  org_id: z.string(),
+  ref: z.string(),
+  last4: z.string().describe("**** for values of 8 characters or fewer"),
+  version: z.int(),
+  used_by: z.array(z.string()),
+  created_at: TimestampSchema,
+  updated_at: TimestampSchema,
+});
+export const SecretPutSchema = z.strictObject({
+  value: z.string().min(1, "a secret must not be empty").max(65_536),
+});
+
+export const KeySchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  role: z.enum(ROLES),
+  scopes: z.array(z.enum(KEY_SCOPES)),
+  prefix: z.string(),
+  created_at: TimestampSchema,
+  expires_at: TimestampSchema.nullable(),
+  revoked_at: TimestampSchema.nullable(),
+});
+export const KeyCreateSchema = z.strictObject({
+  name: z.string().min(1).max(120),
+  org_id: OrgIdSchema.optional(),
+  project_id: ProjectIdSchema.nullable().optional(),
+  role: z.enum(ROLES).default("user"),
+  scopes: z.array(z.enum(KEY_SCOPES)).min(1, "name at least one scope"),
+  expires_at: TimestampSchema.optional(),
+});
+
+export const AuditEntrySchema = z.object({
+  seq: z.int(),
+  id: z.string(),
+  at: TimestampSchema,
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  actor: z.string(),
+  action: z.string(),
+  subject: z.string(),
+  details: JsonObjectSchema,
+  /** sha256 over the previous entry's hash and this entry: a changed byte is found. */
+  hash: z.string(),
+});
+
+export type Secret = z.infer<typeof SecretSchema>;
+export type ApiKey = z.infer<typeof KeySchema>;
+export type KeyCreate = z.infer<typeof KeyCreateSchema>;
+export type AuditEntry = z.infer<typeof AuditEntrySchema>;

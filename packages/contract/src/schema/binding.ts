@@ -1,0 +1,84 @@
+import { z } from "zod";
+import { BINDING_STATUSES, EXECUTION_CLASSES } from "../vocabulary.ts";
+import { MountSchema } from "./grant.ts";
+import { PermissionsSchema } from "./manifest.ts";
+import {
+  CapabilitySchema,
+  DomainSchema,
+  ExportIdSchema,
+  JsonObjectSchema,
+  PackageIdSchema,
+  SecretRefSchema,
+  SlotSchema,
+  TimestampSchema,
+  VersionSchema,
+} from "./scalars.ts";
+
+export const BindingPolicySchema = z.strictObject({
+  timeout_ms: z.int().min(1).max(86_400_000).optional(),
+  approval: z.enum(["never", "always"]).optional(),
+  approval_timeout_ms: z.int().min(1_000).max(2_592_000_000).optional(),
+  allowed_domains: z.array(DomainSchema).max(256).optional(),
+  mounts: z.array(MountSchema).max(32).optional(),
+  /** Narrows what the manifest asks for; a wider value has no effect. */
+  permissions: PermissionsSchema.partial().omit({ allowed_domains: true, reasons: true }).optional(),
+  class: z.enum(EXECUTION_CLASSES).optional(),
+  /** rterm.plugin.v1: the host's allow-list. */
+  capabilities: z
+    .array(CapabilitySchema)
+    .max(64)
+    .refine((values) => new Set(values).size === values.length, "name each capability once")
+    .optional(),
+});
+
+export const RolloutSchema = z.strictObject({ traffic_percent: z.number().min(0).max(100) });
+
+export const BindingCreateSchema = z.strictObject({
+  package_id: PackageIdSchema,
+  package_version: VersionSchema,
+  export_id: ExportIdSchema,
+  /** true binds for the whole org instead of the caller's project. */
+  org_wide: z.boolean().optional(),
+  config: JsonObjectSchema.optional(),
+  secrets: z.record(SlotSchema, SecretRefSchema).optional(),
+  status: z.enum(["active", "disabled"]).optional(),
+  rollout: RolloutSchema.optional(),
+  policy: BindingPolicySchema.optional(),
+});
+
+/** config, secrets and policy are replaced whole; null clears nothing, leave a field out to keep it. */
+export const BindingPatchSchema = z.strictObject({
+  package_version: VersionSchema.optional(),
+  config: JsonObjectSchema.optional(),
+  secrets: z.record(SlotSchema, SecretRefSchema).optional(),
+  status: z.enum(["active", "disabled"]).optional(),
+  rollout: RolloutSchema.optional(),
+  policy: BindingPolicySchema.optional(),
+});
+
+export const BindingSchema = z.object({
+  binding_id: z.string(),
+  package_id: z.string(),
+  package_version: z.string(),
+  export_id: z.string(),
+  kind: z.enum(["tool", "hook", "compactor", "harness"]),
+  scope: z.object({ org_id: z.string(), project_id: z.string().nullable() }),
+  config: JsonObjectSchema,
+  secrets: z.record(z.string(), z.string()),
+  status: z.enum(BINDING_STATUSES),
+  /** Slots that the export needs and nothing is bound to; while there is one, status is inactive. */
+  unbound_slots: z.array(z.string()),
+  rollout: RolloutSchema,
+  policy: BindingPolicySchema,
+  /** Who lowered the class below its default, if anyone did. */
+  class_lowered_by: z.string().nullable(),
+  /** Rises with every change; calls in flight finish on the generation that they started with. */
+  generation: z.int(),
+  created_at: TimestampSchema,
+  updated_at: TimestampSchema,
+});
+
+export type BindingPolicy = z.infer<typeof BindingPolicySchema>;
+export type BindingCreate = z.infer<typeof BindingCreateSchema>;
+export type BindingPatch = z.infer<typeof BindingPatchSchema>;
+export type Binding = z.infer<typeof BindingSchema>;

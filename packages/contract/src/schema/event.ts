@@ -1,0 +1,30 @@
+import { z } from "zod";
+import { ERROR_CODES, type ErrorCode } from "../error-codes.ts";
+import { SEMANTIC_EVENTS } from "../vocabulary.ts";
+import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
+
+/** A fact, as hooks and SSE readers get it. */
+export const SemanticEventSchema = z.object({
+  id: z.string(),
+  seq: z.int(),
+  type: z.enum(SEMANTIC_EVENTS),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  occurred_at: TimestampSchema,
+  subject: z.object({ kind: z.string(), id: z.string() }),
+  summary: JsonObjectSchema,
+});
+
+export const ErrorEnvelopeSchema = z.object({
+  error: z.object({
+    code: z.enum(Object.keys(ERROR_CODES) as [ErrorCode, ...ErrorCode[]]),
+    message: z.string(),
+    retryable: z.boolean(),
+    details: JsonObjectSchema.optional(),
+    request_id: z.string(),
+    doc_url: z.string(),
+  }),
+});
+
+export type SemanticEvent = z.infer<typeof SemanticEventSchema>;
+export type ErrorEnvelope = z.infer<typeof ErrorEnvelopeSchema>;

@@ -1,0 +1,25 @@
+/** What one invocation may do. Computed per invocation, recorded, shown to the plugin, enforced. */
+import { z } from "zod";
+import { DELEGATION_SCOPES, EXECUTION_CLASSES, FILESYSTEM_ACCESS, NETWORK_ACCESS } from "../vocabulary.ts";
+
+export const MountSchema = z.strictObject({
+  source: z.string().min(1).max(4096).describe("folder of the host"),
+  target: z.string().min(1).max(4096).describe("path inside the sandbox"),
+  writable: z.boolean().default(false),
+});
+
+export const GrantSchema = z.strictObject({
+  class: z.enum(EXECUTION_CLASSES),
+  network: z.enum(NETWORK_ACCESS),
+  allowed_domains: z.array(z.string()),
+  filesystem: z.enum(FILESYSTEM_ACCESS),
+  mounts: z.array(MountSchema),
+  gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)),
+  secret_slots: z.array(z.string()),
+  capabilities: z.array(z.string()),
+  /** Tools that the invocation may call through the gateway; null = whatever its scopes allow. */
+  tools: z.array(z.string()).nullable(),
+});
+
+export type Mount = z.infer<typeof MountSchema>;
+export type Grant = z.infer<typeof GrantSchema>;

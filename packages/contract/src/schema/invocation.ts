@@ -1,0 +1,120 @@
+import { z } from "zod";
+import {
+  EFFECT_CLASSES,
+  EXECUTION_CLASSES,
+  EXPORT_KINDS,
+  INVOCATION_STATUSES,
+  TERMINAL_STATUSES,
+} from "../vocabulary.ts";
+import { GrantSchema } from "./grant.ts";
+import {
+  ExportIdSchema,
+  JsonObjectSchema,
+  JsonValueSchema,
+  PackageIdSchema,
+  TimestampSchema,
+} from "./scalars.ts";
+
+/** Names what to run: a binding, or an export that a binding of the caller's scope makes usable. */
+export const InvokeBodySchema = z
+  .strictObject({
+    binding_id: z.string().max(64).optional(),
+    package_id: PackageIdSchema.optional(),
+    export_id: ExportIdSchema.optional(),
+    input: JsonValueSchema.optional(),
+    timeout_ms: z.int().min(1).max(86_400_000).optional(),
+    session_id: z.string().min(1).max(256).optional(),
+    chain_id: z.string().min(1).max(128).optional(),
+    run_id: z.string().min(1).max(128).optional(),
+    trace_id: z.string().min(1).max(128).optional(),
+    /** The caller's own narrowing, for agents that call on behalf of others. */
+    narrow: z
+      .strictObject({
+        network: z.literal("none").optional(),
+        allowed_domains: z.array(z.string()).optional(),
+        filesystem: z.literal("none").optional(),
+        secret_slots: z.array(z.string()).optional(),
+      })
+      .optional(),
+  })
+  .refine((body) => body.binding_id !== undefined || body.export_id !== undefined, {
+    message: "name a binding_id or an export_id",
+    path: ["export_id"],
+  });
+
+export const ContentBlockSchema = z.looseObject({ type: z.string().min(1) });
+
+export const ToolResultSchema = z.object({
+  content: z.array(ContentBlockSchema).default([]),
+  structured_output: JsonValueSchema.optional(),
+  is_error: z.boolean().default(false),
+  retryable: z.boolean().default(false),
+});
+
+export const InvocationErrorSchema = z.object({
+  code: z.string(),
+  message: z.string(),
+  details: JsonObjectSchema.optional(),
+});
+
+/** The canonical block that the host, never the tool, writes for a tool call. */
+export const ToolResultBlockSchema = z.object({
+  kind: z.literal("tool_result"),
+  tool_execution_id: z.string(),
+  tool: z.string(),
+  is_error: z.boolean(),
+  content: z.array(ContentBlockSchema),
+  structured_output: JsonValueSchema.optional(),
+});
+
+export const InvocationSchema = z.object({
+  id: z.string(),
+  export_kind: z.enum(EXPORT_KINDS),
+  export_id: z.string(),
+  binding_id: z.string(),
+  binding_generation: z.int(),
+  package_id: z.string(),
+  package_version: z.string(),
+  package_digest: z.string(),
+  class: z.enum(EXECUTION_CLASSES),
+  effect_class: z.enum(EFFECT_CLASSES),
+  status: z.enum(INVOCATION_STATUSES),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  session_id: z.string().nullable(),
+  chain_id: z.string().nullable(),
+  run_id: z.string().nullable(),
+  trace_id: z.string(),
+  /** The key of this execution: the same over retries, sent as tool_execution_id or execution_id. */
+  execution_id: z.string(),
+  retry_count: z.int(),
+  grant: GrantSchema.nullable(),
+  input: JsonValueSchema,
+  result: JsonValueSchema.nullable(),
+  tool_result: ToolResultBlockSchema.nullable(),
+  error: InvocationErrorSchema.nullable(),
+  approval_id: z.string().nullable(),
+  timeout_ms: z.int(),
+  /** Broken protocol rules that did not change the outcome. */
+  violations: z.int(),
+  stderr_tail: z.string().nullable(),
+  requested_by: z.string(),
+  created_at: TimestampSchema,
+  started_at: TimestampSchema.nullable(),
+  ended_at: TimestampSchema.nullable(),
+});
+
+export const InvocationEventSchema = z.object({
+  seq: z.int(),
+  at: TimestampSchema,
+  event: z.looseObject({ type: z.string() }),
+});
+
+export const TerminalStatusSchema = z.enum(TERMINAL_STATUSES);
+
+export type InvokeBody = z.infer<typeof InvokeBodySchema>;
+export type ToolResult = z.infer<typeof ToolResultSchema>;
+export type ToolResultBlock = z.infer<typeof ToolResultBlockSchema>;
+export type InvocationError = z.infer<typeof InvocationErrorSchema>;
+export type Invocation = z.infer<typeof InvocationSchema>;
+export type InvocationEvent = z.infer<typeof InvocationEventSchema>;

@@ -1,0 +1,140 @@
+/** `vai-plugin.toml`. Every dialect's importer ends in this one shape. */
+import { z } from "zod";
+import { INVOCATION_LIMITS } from "../limits.ts";
+import {
+  DELEGATION_SCOPES,
+  EFFECT_CLASSES,
+  EXECUTION_CLASSES,
+  FILESYSTEM_ACCESS,
+  HARNESS_FIDELITIES,
+  NETWORK_ACCESS,
+  PROTOCOLS,
+  SEMANTIC_EVENTS,
+} from "../vocabulary.ts";
+import {
+  CapabilitySchema,
+  DomainSchema,
+  ExportIdSchema,
+  PackageIdSchema,
+  PackagePathSchema,
+  SlotSchema,
+  VersionSchema,
+} from "./scalars.ts";
+
+const unique = <T extends z.ZodType<string>>(item: T) =>
+  z
+    .array(item)
+    .max(64)
+    .refine((values) => new Set(values).size === values.length, "name each value once");
+
+export const PermissionsSchema = z.strictObject({
+  network: z.enum(NETWORK_ACCESS).default("none"),
+  filesystem: z.enum(FILESYSTEM_ACCESS).default("none"),
+  gateway_api_scopes: unique(z.enum(DELEGATION_SCOPES)).default([]),
+  secret_slots: unique(SlotSchema).default([]),
+  /** The names the author needs; absent means that the operator decides alone. */
+  allowed_domains: unique(DomainSchema).optional(),
+  /** Why each permission is needed, shown beside it when a person decides. */
+  reasons: z.record(z.string(), z.string().max(300)).optional(),
+});
+
+export const RuntimeSchema = z.strictObject({
+  protocol: z.enum(PROTOCOLS),
+  transport: z.enum(["stdio", "http"]).default("stdio"),
+  entrypoint: z.array(z.string().min(1).max(1024)).min(1, "name the program to start").max(64),
+  os: unique(z.enum(["linux", "darwin", "windows"])).optional(),
+  arch: unique(z.enum(["amd64", "arm64"])).optional(),
+  /** Plain variables for the process. Secrets never go here. */
+  env: z
+    .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
+    .default({}),
+  /** rterm.plugin.v1: what the plugin will ask for in its handshake; the binding decides what it gets. */
+  capabilities: unique(CapabilitySchema).default([]),
+});
+
+const exportBase = {
+  id: ExportIdSchema,
+  display_name: z.string().min(1).max(120).optional(),
+  description: z.string().max(4000).optional(),
+  execution_class: z.enum(EXECUTION_CLASSES).optional(),
+  default_timeout_ms: z.int().min(1).max(86_400_000).default(INVOCATION_LIMITS.default_timeout_ms),
+  max_timeout_ms: z.int().min(1).max(86_400_000).optional(),
+  max_concurrency: z.int().min(1).max(10_000).optional(),
+  config_schema: PackagePathSchema.optional(),
+  permissions: PermissionsSchema.default({
+    network: "none",
+    filesystem: "none",
+    gateway_api_scopes: [],
+    secret_slots: [],
+  }),
+};
+
+export const ToolExportSchema = z.strictObject({
+  ...exportBase,
+  kind: z.literal("tool"),
+  tool: z.strictObject({
+    effect_class: z.enum(EFFECT_CLASSES).default("unknown"),
+    streaming: z.boolean().default(false),
+    requires_approval: z.boolean().default(false),
+    input_schema: PackagePathSchema.optional(),
+    output_schema: PackagePathSchema.optional(),
+  }),
+});
+
+export const HookExportSchema = z.strictObject({
+  ...exportBase,
+  kind: z.literal("hook"),
+  hook: z.strictObject({ subscribes_to: unique(z.enum(SEMANTIC_EVENTS)).min(1, "name at least one event") }),
+});
+
+export const CompactorExportSchema = z.strictObject({
+  ...exportBase,
+  kind: z.literal("compactor"),
+  compactor: z.strictObject({
+    target_context: z.string().min(1).max(64).default("general"),
+    supports_pinned_items: z.boolean().default(false),
+  }),
+});
+
+export const HarnessExportSchema = z.strictObject({
+  ...exportBase,
+  kind: z.literal("harness"),
+  harness: z.strictObject({
+    mode: z.string().min(1).max(64).default("composite"),
+    fidelity: z.enum(HARNESS_FIDELITIES).default("prompt_replay"),
+    supports: unique(z.string().min(1).max(64)).default([]),
+  }),
+});
+
+export const ExportSchema = z.discriminatedUnion("kind", [
+  ToolExportSchema,
+  HookExportSchema,
+  CompactorExportSchema,
+  HarnessExportSchema,
+]);
+
+export const ManifestSchema = z.strictObject({
+  api_version: z.literal("vai.plugin.v1"),
+  package_id: PackageIdSchema,
+  version: VersionSchema,
+  name: z.string().min(1).max(120),
+  description: z.string().max(4000).default(""),
+  license: z.string().max(120).default(""),
+  source: z.string().max(1024).default(""),
+  runtime: RuntimeSchema,
+  exports: z
+    .array(ExportSchema)
+    .min(1, "a package exports at least one thing")
+    .max(256)
+    .refine(
+      (list) => new Set(list.map((item) => item.id)).size === list.length,
+      "give each export its own id",
+    ),
+});
+
+export type Permissions = z.infer<typeof PermissionsSchema>;
+export type Runtime = z.infer<typeof RuntimeSchema>;
+export type PluginExport = z.infer<typeof ExportSchema>;
+export type ToolExport = z.infer<typeof ToolExportSchema>;
+export type HookExport = z.infer<typeof HookExportSchema>;
+export type Manifest = z.infer<typeof ManifestSchema>;

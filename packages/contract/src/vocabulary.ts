@@ -1,0 +1,126 @@
+/** The closed word lists. Every layer spells these exactly so; nothing else is accepted. */
+
+export const EXPORT_KINDS = ["tool", "hook", "compactor", "harness"] as const;
+export type ExportKind = (typeof EXPORT_KINDS)[number];
+
+export const EXECUTION_CLASSES = ["inline", "worker", "isolated"] as const;
+export type ExecutionClass = (typeof EXECUTION_CLASSES)[number];
+
+/** What a third party's export runs as when nobody says otherwise. */
+export const DEFAULT_CLASS: Record<ExportKind, ExecutionClass> = {
+  harness: "isolated",
+  tool: "isolated",
+  hook: "worker",
+  compactor: "worker",
+};
+
+export const PROTOCOLS = [
+  "vai.rpc.v1",
+  "rterm.plugin.v1",
+  "hefty.jsonrpc",
+  "mcp.stdio",
+  "mcp.http",
+  "module.tools",
+  "module.instrument",
+  "module.kernel",
+] as const;
+export type Protocol = (typeof PROTOCOLS)[number];
+
+export const OPS = {
+  tool: "tool.invoke",
+  hook: "hook.handle",
+  compactor: "compactor.compact",
+  harness: "harness.run",
+} as const satisfies Record<ExportKind, string>;
+export type Op = (typeof OPS)[ExportKind];
+
+export const TERMINAL_STATUSES = ["succeeded", "failed", "cancelled", "retryable_failure"] as const;
+export type TerminalStatus = (typeof TERMINAL_STATUSES)[number];
+
+export const INVOCATION_STATUSES = ["waiting_approval", "running", ...TERMINAL_STATUSES] as const;
+export type InvocationStatus = (typeof INVOCATION_STATUSES)[number];
+
+export function isTerminal(status: InvocationStatus): status is TerminalStatus {
+  return status !== "waiting_approval" && status !== "running";
+}
+
+export const EFFECT_CLASSES = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"] as const;
+export type EffectClass = (typeof EFFECT_CLASSES)[number];
+
+export const NETWORK_ACCESS = ["none", "egress"] as const;
+export type NetworkAccess = (typeof NETWORK_ACCESS)[number];
+
+export const FILESYSTEM_ACCESS = ["none", "scratch", "assets_ro"] as const;
+export type FilesystemAccess = (typeof FILESYSTEM_ACCESS)[number];
+
+/** What a delegated token can open at the gateway. */
+export const DELEGATION_SCOPES = [
+  "sessions:read",
+  "sessions:write",
+  "chains:read",
+  "chains:write",
+  "runs:read",
+  "runs:write",
+  "compactions:read",
+  "compactions:write",
+  "tools:invoke",
+  "llm:invoke",
+] as const;
+export type DelegationScope = (typeof DELEGATION_SCOPES)[number];
+
+/** What an API key can open. `admin` implies all the others. */
+export const KEY_SCOPES = [
+  "packages:read",
+  "packages:write",
+  "bindings:read",
+  "bindings:write",
+  "exports:read",
+  "invocations:read",
+  "invocations:write",
+  "approvals:read",
+  "approvals:answer",
+  "secrets:read",
+  "secrets:write",
+  "keys:read",
+  "keys:write",
+  "audit:read",
+  "admin",
+] as const;
+export type KeyScope = (typeof KEY_SCOPES)[number];
+
+export const ROLES = ["owner", "admin", "user", "guest"] as const;
+export type Role = (typeof ROLES)[number];
+
+export const BINDING_STATUSES = ["active", "inactive", "disabled"] as const;
+export type BindingStatus = (typeof BINDING_STATUSES)[number];
+
+export const APPROVAL_STATUSES = ["pending", "approved", "rejected", "expired", "cancelled"] as const;
+export type ApprovalStatus = (typeof APPROVAL_STATUSES)[number];
+
+export const APPROVAL_RESPONSES = ["approve", "approve_for_session", "reject"] as const;
+export type ApprovalResponse = (typeof APPROVAL_RESPONSES)[number];
+
+/** Semantic events: outbox rows, written in the same transaction as the change they tell of. */
+export const SEMANTIC_EVENTS = [
+  "run.started",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  "chain.created",
+  "chain.forked",
+  "chain.compacted",
+  "session.created",
+  "session.archived",
+  "invocation.settled",
+  "approval.requested",
+  "approval.resolved",
+  "package.installed",
+  "binding.changed",
+] as const;
+export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
+
+export const RISKS = ["low", "medium", "high", "critical", "unknown"] as const;
+export type Risk = (typeof RISKS)[number];
+
+export const HARNESS_MODES = ["start", "resume"] as const;
+export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;

@@ -1,0 +1,150 @@
+/**
+ * What the edges (HTTP, MCP, the loop, a delivery) may ask of the kernel. Every method takes the caller first
+ * and stays inside its scope; what a caller may not see does not exist for it. Failures are BackplaneErrors.
+ * Scopes of keys are checked by the edge; roles, tenancy and "admin only" are checked here.
+ */
+import type {
+  ApiKey,
+  Approval,
+  ApprovalAnswer,
+  ApprovalGrant,
+  ApprovalStatus,
+  AuditEntry,
+  Binding,
+  BindingCreate,
+  BindingPatch,
+  ExportKind,
+  Invocation,
+  InvocationEvent,
+  InvocationStatus,
+  InvokeBody,
+  Json,
+  KeyCreate,
+  Package,
+  PluginExport,
+  Secret,
+  SemanticEvent,
+} from "@backplane/contract";
+import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
+
+/** One usable export, as discovery lists it. */
+export interface DiscoveredExport {
+  kind: ExportKind;
+  export_id: string;
+  package_id: string;
+  package_version: string;
+  binding_id: string;
+  display_name: string;
+  description: string;
+  /** The class it will really run as. */
+  class: Binding["policy"]["class"];
+  export: PluginExport;
+  config_schema: Json | null;
+  input_schema: Json | null;
+  output_schema: Json | null;
+}
+
+export interface ValidationReport {
+  valid: boolean;
+  status: Binding["status"];
+  unbound_slots: string[];
+  issues: { path: string; message: string }[];
+}
+
+/** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
+export interface Ticket {
+  id: string;
+  invocation: Invocation;
+  settled: Promise<Invocation>;
+}
+
+export type WatchItem =
+  | { seq: number; at: string; event: InvocationEvent["event"] }
+  | { settled: Invocation };
+
+export interface Kernel {
+  packages: {
+    install(caller: Caller, source: PackageSource): Promise<{ package: Package; created: boolean }>;
+    get(caller: Caller, id: string): Promise<Package>;
+    list(caller: Caller, page: Page): Promise<PageOf<Package>>;
+    remove(caller: Caller, id: string): Promise<void>;
+  };
+  bindings: {
+    create(caller: Caller, body: BindingCreate): Promise<Binding>;
+    get(caller: Caller, id: string): Promise<Binding>;
+    list(
+      caller: Caller,
+      filter: { kind?: ExportKind; package_id?: string },
+      page: Page,
+    ): Promise<PageOf<Binding>>;
+    /** `expected` is the generation of If-Match; undefined retries over concurrent changes. */
+    patch(caller: Caller, id: string, body: BindingPatch, expected: number | undefined): Promise<Binding>;
+    validate(caller: Caller, id: string): Promise<ValidationReport>;
+    remove(caller: Caller, id: string): Promise<void>;
+  };
+  exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
+  invocations: {
+    /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
+    invoke(caller: Caller, body: InvokeBody): Promise<Ticket>;
+    get(caller: Caller, id: string): Promise<Invocation>;
+    list(
+      caller: Caller,
+      filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
+      page: Page,
+    ): Promise<PageOf<Invocation>>;
+    /** Throws `invocation.settled` when it has ended. Resolves when the cancel is under way. */
+    cancel(caller: Caller, id: string): Promise<Invocation>;
+    /** Replays what came after `after_seq`, then live, ends with `settled`. */
+    watch(caller: Caller, id: string, after_seq: number, stop: AbortSignal): AsyncIterable<WatchItem>;
+  };
+  approvals: {
+    get(caller: Caller, id: string): Promise<Approval>;
+    list(caller: Caller, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
+    answer(caller: Caller, id: string, answer: ApprovalAnswer): Promise<Approval>;
+    grants(caller: Caller): ApprovalGrant[];
+    revokeGrant(caller: Caller, id: string): void;
+  };
+  secrets: {
+    put(caller: Caller, name: string, value: string): Promise<Secret>;
+    get(caller: Caller, name: string): Promise<Secret>;
+    list(caller: Caller, page: Page): Promise<PageOf<Secret>>;
+    remove(caller: Caller, name: string): Promise<void>;
+  };
+  keys: {
+    /** `token` is shown this once. */
+    create(caller: Caller, body: KeyCreate): Promise<{ key: ApiKey; token: string }>;
+    list(caller: Caller, page: Page): Promise<PageOf<ApiKey>>;
+    revoke(caller: Caller, id: string): Promise<void>;
+    /** `bpk_…` API keys and `vai_dlg_…` delegated tokens. Throws auth.invalid. Hot: cached where that is safe. */
+    authenticate(token: string): Promise<Caller>;
+  };
+  audit: { list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>> };
+  events: {
+    /** Semantic events of the caller's scope after `after_seq`, then live. */
+    watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;
+  };
+  idempotency: {
+    /**
+     * Runs `work` once per (scope, key): a repeat with the same digest gets the stored answer, another digest
+     * throws idempotency.conflict, a running one idempotency.in_progress.
+     */
+    once(
+      caller: Caller,
+      key: string,
+      digest: string,
+      work: () => Promise<{ status: number; body: string }>,
+    ): Promise<{ status: number; body: string; replayed: boolean }>;
+  };
+  health(): Promise<KernelHealth>;
+  /** Boot: recovers orphans, re-arms approvals, starts the dispatcher and the job workers. */
+  start(): Promise<void>;
+  /** No new work; what runs may end until `grace_ms`, then is cancelled and recorded. */
+  stop(grace_ms: number): Promise<void>;
+}
+
+export interface KernelHealth {
+  store: { ok: boolean; error?: string };
+  runner: RunnerHealth;
+  invocations: { running: number; waiting_approval: number; queued: number };
+  stopping: boolean;
+}

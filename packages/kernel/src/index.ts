@@ -1,0 +1,2 @@
+export type * from "./facade.ts";
+export type * from "./ports/index.ts";

@@ -1,0 +1,64 @@
+/** Secrets (ciphertext only), API keys, delegated tokens, idempotency keys, audit. */
+import type { ApiKey, AuditEntry, Secret } from "@backplane/contract";
+import type { Facts, NewAudit } from "./facts.ts";
+import type { NewDelegation } from "./invocation-store.ts";
+import type { Page, PageOf, Scope } from "./scope.ts";
+
+export interface SealedSecret {
+  org_id: string;
+  name: string;
+  /** Opaque to the store; carries the id of the key that sealed it. */
+  ciphertext: string;
+  last4: string;
+}
+
+export interface SecretStore {
+  /** Creates version 1 or replaces the value with the next version. */
+  put(secret: SealedSecret, now: string, facts: Facts): Promise<Secret>;
+  get(org_id: string, name: string): Promise<Secret | null>;
+  /** For the vault alone. */
+  sealed(org_id: string, name: string): Promise<SealedSecret | null>;
+  list(org_id: string, page: Page): Promise<PageOf<Secret>>;
+  /** Throws `secret.in_use` with details.used_by while a binding refers to it. */
+  remove(org_id: string, name: string, facts: Facts): Promise<boolean>;
+}
+
+/** Seals and opens secret values. AAD is org and name, so a row moved elsewhere does not open. */
+export interface SecretVault {
+  seal(org_id: string, name: string, value: string): string;
+  open(org_id: string, name: string, ciphertext: string): string;
+}
+
+export interface KeyStore {
+  create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
+  /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
+  byHash(token_hash: string): Promise<ApiKey | null>;
+  list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
+  revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
+}
+
+export interface DelegationStore {
+  byHash(token_hash: string): Promise<NewDelegation | null>;
+}
+
+export type IdempotencyState =
+  | { state: "new" }
+  | { state: "done"; status: number; body: string }
+  | { state: "in_progress" }
+  | { state: "conflict" };
+
+export interface IdempotencyStore {
+  /** Claims the key for a request with this digest. A claim whose request died frees itself after `stale_ms`. */
+  begin(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
+  finish(scope: Scope, key: string, status: number, body: string, expires_at: number): Promise<void>;
+  abandon(scope: Scope, key: string): Promise<void>;
+  /** Removes what has expired; answers how many. */
+  sweep(now: number): Promise<number>;
+}
+
+export interface AuditStore {
+  append(entry: NewAudit): Promise<void>;
+  list(scope: Scope, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
+  /** Re-computes the hash chain; the first broken seq, or null. */
+  verify(): Promise<number | null>;
+}

@@ -1,0 +1,32 @@
+import type { Binding, ExportKind, Package, SemanticEventType } from "@backplane/contract";
+import type { Facts } from "./facts.ts";
+import type { Page, PageOf, Scope } from "./scope.ts";
+
+/** A binding with the package that it binds: all that the door needs to know of an export. */
+export interface BoundPackage {
+  binding: Binding;
+  package: Package;
+}
+
+export interface BindingStore {
+  /** Throws `binding.conflict` when the same export version is bound in this very scope. */
+  create(row: Binding, facts: Facts): Promise<void>;
+  /** Writes `row` if the stored generation is still `expected`; false otherwise. */
+  update(row: Binding, expected: number, facts: Facts): Promise<boolean>;
+  remove(scope: Scope, id: string, facts: Facts): Promise<boolean>;
+  /** Visible to `scope`: its own and the org's. */
+  get(scope: Scope, id: string): Promise<BoundPackage | null>;
+  list(
+    scope: Scope,
+    filter: { kind?: ExportKind; package_id?: string },
+    page: Page,
+  ): Promise<PageOf<Binding>>;
+  /** Every binding of this export that `scope` can see, whatever its status or version. Always fresh. */
+  candidates(scope: Scope, export_id: string, package_id?: string): Promise<BoundPackage[]>;
+  /** Active bindings visible to `scope`, for discovery. */
+  discover(scope: Scope, kind: ExportKind): Promise<BoundPackage[]>;
+  /** Active hook bindings that want this event and can see its scope. */
+  hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
+  /** binding_ids of the org that refer to this secret. */
+  usingSecret(org_id: string, ref: string): Promise<string[]>;
+}

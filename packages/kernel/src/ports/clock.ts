@@ -1,0 +1,13 @@
+/** Time is a port: deadlines run on `monotonic`, records are stamped with `now`. */
+export interface Clock {
+  /** Wall clock, ms since the epoch. May jump. */
+  now(): number;
+  /** Never jumps, ms from an arbitrary start. */
+  monotonic(): number;
+  /** Calls back once after `ms` of monotonic time. */
+  after(ms: number, run: () => void): Timer;
+}
+
+export interface Timer {
+  stop(): void;
+}

@@ -1,0 +1,88 @@
+import type {
+  Approval,
+  DelegationScope,
+  Invocation,
+  InvocationError,
+  InvocationEvent,
+  InvocationStatus,
+  Json,
+  TerminalStatus,
+  ToolResultBlock,
+} from "@backplane/contract";
+import type { Facts } from "./facts.ts";
+import type { Page, PageOf, Scope } from "./scope.ts";
+
+/** The row plus what only the gateway sees. `fence` rises whenever another node takes the row over. */
+export interface InvocationRow extends Invocation {
+  node_id: string;
+  fence: number;
+  /** Hook deliveries, so that a hook's own invocation triggers no further hooks. */
+  delivery_id: string | null;
+}
+
+export interface Settlement {
+  status: TerminalStatus;
+  result: Json | null;
+  tool_result: ToolResultBlock | null;
+  error: InvocationError | null;
+  retry_count: number;
+  violations: number;
+  stderr_tail: string | null;
+  /** null keeps what the row has. */
+  started_at: string | null;
+  ended_at: string;
+}
+
+export interface NewDelegation {
+  token_hash: string;
+  invocation_id: string;
+  scope: Scope;
+  scopes: DelegationScope[];
+  expires_at: number;
+}
+
+/** Written in the same transaction as the opened row. */
+export interface OpenWith {
+  approval?: Approval;
+  delegation?: NewDelegation;
+  facts: Facts;
+}
+
+export interface InvocationStore {
+  /** Resolves when the row is on disk. A refused call is opened already terminal. */
+  open(row: InvocationRow, also: OpenWith): Promise<void>;
+  /** waiting_approval → running, after the answer. False: the fence or the status moved on. */
+  start(
+    id: string,
+    fence: number,
+    started_at: string,
+    also: { delegation?: NewDelegation },
+  ): Promise<boolean>;
+  /** Counts a retry while the row runs. */
+  retried(id: string, fence: number, retry_count: number): Promise<boolean>;
+  /**
+   * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. False when
+   * the row is terminal already or another node holds it.
+   */
+  settle(id: string, fence: number, end: Settlement, facts: Facts): Promise<boolean>;
+  get(scope: Scope, id: string): Promise<InvocationRow | null>;
+  list(
+    scope: Scope,
+    filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
+    page: Page,
+  ): Promise<PageOf<Invocation>>;
+  /** Best effort: rides on the next group commit, nobody waits for it. */
+  appendEvents(id: string, events: InvocationEvent[]): void;
+  events(id: string, after_seq: number, limit: number): Promise<InvocationEvent[]>;
+  /**
+   * Running rows whose node is gone (its lease has expired; with an exclusive home, any other node). They
+   * now belong to `node_id` with a risen fence.
+   */
+  claimOrphans(node_id: string, now: number, limit: number): Promise<InvocationRow[]>;
+  /** Rows that wait for an approval, of any node, for re-arming at boot; taken over likewise. */
+  claimWaiting(
+    node_id: string,
+    now: number,
+    limit: number,
+  ): Promise<{ row: InvocationRow; approval: Approval }[]>;
+}

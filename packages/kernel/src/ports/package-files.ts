@@ -1,0 +1,30 @@
+import type { Json, Manifest, Package } from "@backplane/contract";
+
+/** What `supply` makes of an archive or a folder: checked, unpacked, in the content store. */
+export interface ImportedPackage {
+  digest: string;
+  size_bytes: number;
+  manifest: Manifest;
+  schemas: Record<string, Json>;
+  origin: Package["origin"];
+}
+
+export type PackageSource =
+  | { kind: "archive"; bytes: AsyncIterable<Uint8Array> }
+  | { kind: "folder"; path: string };
+
+export interface PackageImporter {
+  /**
+   * Unpacks, checks and stores the bytes under their digest. Throws package.* and leaves no partial tree. Doing
+   * it twice is the same as once.
+   */
+  import(source: PackageSource): Promise<ImportedPackage>;
+  /** Removes bytes that no package row refers to any more. */
+  discard(digest: string): Promise<void>;
+}
+
+/** The content store as the runner sees it. */
+export interface PackageFiles {
+  /** The folder of these bytes, after every byte was compared with the digest. Throws `package.corrupt`. */
+  verified(digest: string): Promise<string>;
+}

@@ -1,0 +1,74 @@
+/** The runner: takes plain data, so that a runner on another machine is the same port. */
+import type {
+  ExecutionClass,
+  Grant,
+  InvocationContext,
+  InvocationError,
+  Json,
+  JsonObject,
+  Op,
+  Runtime,
+  TerminalStatus,
+} from "@backplane/contract";
+
+export interface RunOrder {
+  invocation_id: string;
+  attempt: number;
+  package: { package_id: string; version: string; digest: string; runtime: Runtime };
+  export_id: string;
+  op: Op;
+  /** The request's body but for export_id and context, e.g. {tool_execution_id, input}. */
+  body: JsonObject;
+  /** Complete, secrets included; it goes over the pipe and nowhere else. scratch_dir is the runner's to add. */
+  context: InvocationContext;
+  grant: Grant;
+  class: ExecutionClass;
+  /** Time left on the monotonic clock at hand-over. */
+  timeout_ms: number;
+  /** Processes are shared only inside one key: package digest, binding generation, project, grant digest. */
+  pool_key: string;
+  binding_id: string;
+}
+
+export interface RunOutcome {
+  status: TerminalStatus;
+  result: Json | null;
+  error: InvocationError | null;
+  violations: number;
+  /** Redacted by the runner, which knows the order's secrets. */
+  stderr_tail: string | null;
+  /** False when nothing reached the plugin's code: safe to run again whatever the effect class. */
+  dispatched: boolean;
+}
+
+export interface RunListener {
+  /** Plugin events in order, redacted, before the outcome. */
+  event(event: JsonObject & { type: string }): void;
+}
+
+export interface RunnerHealth {
+  processes: number;
+  running: number;
+  /** Plugins held back after dying at launch too often. */
+  held_back: {
+    pool_key: string;
+    binding_id: string;
+    package_id: string;
+    failures: number;
+    retry_at: number;
+    last_error: string;
+  }[];
+  sandbox: { available: boolean; reason: string };
+}
+
+export interface Runner {
+  /** Never rejects for what a plugin does: every failure is an outcome with a code. */
+  run(order: RunOrder, listener: RunListener): Promise<RunOutcome>;
+  /** False: no such invocation runs here. */
+  cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
+  /** Stops the processes of a binding whose generation is gone; calls in flight finish first. */
+  retire(binding_id: string, keep_pool_key?: string): void;
+  health(): RunnerHealth;
+  /** Cancels what still runs, shuts all processes down, kills what ignores it. */
+  close(grace_ms: number): Promise<void>;
+}

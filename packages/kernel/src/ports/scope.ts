@@ -1,0 +1,32 @@
+import type { DelegationScope, Grant, KeyScope, Role } from "@backplane/contract";
+
+/** Where a row lives, and where a caller acts. A null project is the whole org. */
+export interface Scope {
+  org_id: string;
+  project_id: string | null;
+}
+
+/**
+ * Who asks, authenticated once at the edge. `grant` is set when the caller is itself an invocation
+ * (a delegated token): whatever it starts is never wider.
+ */
+export interface Caller {
+  /** `admin`, `key_…`, `inv_…` (delegated) or `kernel`. */
+  actor: string;
+  scope: Scope;
+  role: Role;
+  scopes: readonly KeyScope[];
+  admin: boolean;
+  delegation?: { invocation_id: string; scopes: readonly DelegationScope[]; grant: Grant };
+}
+
+export interface Page {
+  limit: number;
+  /** Opaque: the id of the last row of the page before. */
+  after?: string;
+}
+
+export interface PageOf<T> {
+  items: T[];
+  next: string | null;
+}

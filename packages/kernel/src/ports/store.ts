@@ -1,0 +1,28 @@
+import type { ApprovalStore } from "./approval-store.ts";
+import type { AuditStore, DelegationStore, IdempotencyStore, KeyStore, SecretStore } from "./access-store.ts";
+import type { BindingStore } from "./binding-store.ts";
+import type { InvocationStore } from "./invocation-store.ts";
+import type { PackageStore } from "./package-store.ts";
+import type { JobQueue, LeaseStore, OutboxStore } from "./queue-store.ts";
+
+/**
+ * Everything that lasts. A resolved write is on disk. Every read is fresh: what another node committed is
+ * seen. A write that the disk or the database refuses throws `store.unavailable` and changes nothing.
+ */
+export interface Store {
+  packages: PackageStore;
+  bindings: BindingStore;
+  invocations: InvocationStore;
+  approvals: ApprovalStore;
+  secrets: SecretStore;
+  keys: KeyStore;
+  delegations: DelegationStore;
+  idempotency: IdempotencyStore;
+  audit: AuditStore;
+  outbox: OutboxStore;
+  jobs: JobQueue;
+  leases: LeaseStore;
+  /** A real round trip to the disk or the database. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,42 @@
+import { defineConfig } from "vitest/config";
+
+const conditions = ["backplane-source", "node", "import", "module", "default"];
+
+/** Workspace packages resolve to their sources, so a test never runs against a stale build. */
+const shared = {
+  resolve: { conditions },
+  ssr: { resolve: { conditions, externalConditions: conditions } },
+};
+
+export default defineConfig({
+  ...shared,
+  test: {
+    reporters: [
+      "default",
+      ["json", { outputFile: `reports/${process.env.BACKPLANE_REPORT ?? "tests"}.json` }],
+    ],
+    projects: [
+      {
+        ...shared,
+        test: {
+          name: "fast",
+          include: ["packages/*/test/**/*.test.ts", "test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
+          exclude: ["**/node_modules/**", "test/slow/**"],
+          testTimeout: 30_000,
+          hookTimeout: 60_000,
+          expect: { requireAssertions: true },
+        },
+      },
+      {
+        ...shared,
+        test: {
+          name: "slow",
+          include: ["test/slow/**/*.test.ts"],
+          testTimeout: 900_000,
+          hookTimeout: 120_000,
+          expect: { requireAssertions: true },
+        },
+      },
+    ],
+  },
+});
