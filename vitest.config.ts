@@ -1,11 +1,11 @@
 import { defineConfig } from "vitest/config";
 
-const conditions = ["backplane-source", "node", "import", "module", "default"];
+const conditions = ["backplane-source", "node"];
 
 /** Workspace packages resolve to their sources, so a test never runs against a stale build. */
 const shared = {
   resolve: { conditions },
-  ssr: { resolve: { conditions, externalConditions: conditions } },
+  ssr: { resolve: { conditions, externalConditions: ["backplane-source", "node"] } },
 };
 
 export default defineConfig({

@@ -1,0 +1,57 @@
+/**
+ * Makes the examples self-contained, as every package must be: TypeScript is bundled into one file, and the
+ * Python SDK is copied beside the plugin. What is made is not committed. Files are replaced whole and only
+ * when they change, so that a test that runs meanwhile never reads half of one.
+ */
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build } from "esbuild";
+
+const ROOT = fileURLToPath(new URL("..", import.meta.url));
+const PYTHON_SDK = join(ROOT, "packages/sdk/python/backplane_sdk.py");
+
+export async function buildExamples(root: string = join(ROOT, "examples")): Promise<string[]> {
+  const folders = readdirSync(root, { withFileTypes: true }).filter((entry) => entry.isDirectory());
+  const made = await Promise.all(folders.map((folder) => buildExample(join(root, folder.name))));
+  return made.flat();
+}
+
+/** Returns the files that the example now has. */
+export async function buildExample(folder: string): Promise<string[]> {
+  const made: string[] = [];
+  const source = join(folder, "src/plugin.ts");
+  if (existsSync(source)) made.push(await bundle(source, join(folder, "bin/plugin.mjs")));
+  if (existsSync(join(folder, "bin/plugin.py"))) {
+    made.push(replace(join(folder, "lib/backplane_sdk.py"), readFileSync(PYTHON_SDK)));
+  }
+  return made;
+}
+
+async function bundle(source: string, target: string): Promise<string> {
+  const result = await build({
+    entryPoints: [source],
+    outfile: target,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    target: "node20",
+    conditions: ["backplane-source"],
+    write: false,
+    logLevel: "warning",
+  });
+  const [output] = result.outputFiles;
+  if (output === undefined) throw new Error(`esbuild made nothing of ${source}`);
+  return replace(target, output.contents);
+}
+
+function replace(target: string, bytes: Uint8Array): string {
+  if (existsSync(target) && readFileSync(target).equals(bytes)) return target;
+  mkdirSync(dirname(target), { recursive: true });
+  const fresh = `${target}.${process.pid}.tmp`;
+  writeFileSync(fresh, bytes);
+  renameSync(fresh, target);
+  return target;
+}
+
+if (import.meta.main) await buildExamples();

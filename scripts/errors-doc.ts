@@ -1,0 +1,58 @@
+/**
+ * docs/errors.md from the one list of error codes. `--check` fails when the page is not what would be written.
+ */
+import { readFileSync, writeFileSync } from "node:fs";
+import { ERROR_CODES, type ErrorSpec } from "@backplane/contract";
+
+const FILE = new URL("../docs/errors.md", import.meta.url);
+
+const FAMILIES: Record<ErrorSpec["family"], string> = {
+  refusal: "The gateway said no",
+  wire: "The boundary to a plugin failed",
+  plugin: "The plugin itself said no",
+  fault: "Broken on our side",
+};
+
+export function renderErrorsDoc(): string {
+  const codes = Object.entries(ERROR_CODES) as [string, ErrorSpec][];
+  const parts = [
+    "# Error codes",
+    "",
+    "Generated from `packages/contract/src/error-codes.ts` by `node scripts/errors-doc.ts`; a test compares the two.",
+    "Every failure has one of these codes. Over HTTP it arrives as",
+    "`{error: {code, message, retryable, details?, request_id, doc_url}}`; `details.fix` says what to do about this",
+    "very failure. Compare the code, never the message. A running gateway shows the same list at `/docs/errors`.",
+  ];
+  for (const [family, title] of Object.entries(FAMILIES)) {
+    parts.push(
+      "",
+      `## ${title}`,
+      "",
+      "| code | status | again? | what happened | what to do |",
+      "|---|---|---|---|---|",
+    );
+    for (const [code, spec] of codes) {
+      if (spec.family !== family) continue;
+      const again = spec.retryable ? "yes" : "no";
+      parts.push(`| \`${code}\` | ${spec.http} | ${again} | ${cell(spec.what)} | ${cell(spec.remedy)} |`);
+    }
+  }
+  return `${parts.join("\n")}\n`;
+}
+
+function cell(text: string): string {
+  return text.replaceAll("|", "\\|");
+}
+
+function main(): void {
+  const text = renderErrorsDoc();
+  if (!process.argv.includes("--check")) writeFileSync(FILE, text);
+  else if (readFileSync(FILE, "utf8") !== text) {
+    console.error(
+      "docs/errors.md is out of date; run: node --conditions=backplane-source scripts/errors-doc.ts",
+    );
+    process.exitCode = 1;
+  }
+}
+
+if (import.meta.main) main();

@@ -1,0 +1,72 @@
+/**
+ * Requirement coverage, read from what really ran: the JSON reports of the test runs. Fails for an id that no
+ * passed test cites and that is not pending, for a cited pending one, and for an unknown one.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+export interface Coverage {
+  required: string[];
+  pending: string[];
+  cited: Set<string>;
+}
+
+export function requirementIds(markdown: string): string[] {
+  const ids = new Set<string>();
+  for (const line of markdown.split("\n")) {
+    if (!line.startsWith("- ")) continue;
+    const head = line.split(" — ")[0]!;
+    for (const match of head.matchAll(/\*\*([a-z0-9_-]+(?:\.[a-z0-9_-]+)+)\*\*/g)) ids.add(match[1]!);
+  }
+  return [...ids].sort();
+}
+
+export function citedIds(report: unknown): Set<string> {
+  const cited = new Set<string>();
+  const files = (report as { testResults: { assertionResults: Assertion[] }[] }).testResults;
+  for (const file of files) {
+    for (const result of file.assertionResults) {
+      if (result.status !== "passed") continue;
+      for (const id of result.meta?.verifies ?? []) cited.add(id);
+    }
+  }
+  return cited;
+}
+
+interface Assertion {
+  status: string;
+  meta?: { verifies?: string[] };
+}
+
+export function problems({ required, pending, cited }: Coverage): string[] {
+  const known = new Set(required);
+  const open = new Set(pending);
+  return [
+    ...required.filter((id) => !cited.has(id) && !open.has(id)).map((id) => `${id}: no passed test cites it`),
+    ...pending.filter((id) => cited.has(id)).map((id) => `${id}: cited, so take it out of spec/pending.txt`),
+    ...pending.filter((id) => !known.has(id)).map((id) => `${id}: pending, but not in spec/requirements.md`),
+    ...[...cited].filter((id) => !known.has(id)).map((id) => `${id}: cited, but not in spec/requirements.md`),
+  ];
+}
+
+function main(): number {
+  const required = requirementIds(readFileSync("spec/requirements.md", "utf8"));
+  const pending = readFileSync("spec/pending.txt", "utf8").split("\n").filter(Boolean);
+  const cited = new Set<string>();
+  const reports = existsSync("reports")
+    ? readdirSync("reports").filter((name) => name.endsWith(".json"))
+    : [];
+  if (reports.length === 0) {
+    console.error("no report in reports/: run `npm test` first");
+    return 1;
+  }
+  for (const name of reports) {
+    for (const id of citedIds(JSON.parse(readFileSync(join("reports", name), "utf8")))) cited.add(id);
+  }
+  const found = problems({ required, pending, cited });
+  for (const line of found) console.error(line);
+  console.log(`requirements: ${required.length}, shown by tests: ${cited.size}, pending: ${pending.length}`);
+  return found.length === 0 ? 0 : 1;
+}
+
+if (import.meta.main) process.exitCode = main();

@@ -1,0 +1,68 @@
+/** Documents tell the truth: their paths exist, their links lead somewhere, their commands and codes are real. */
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { ERROR_CODES } from "@backplane/contract";
+import { expect, test } from "vitest";
+
+const DOCUMENTS = globSync(["*.md", "docs/**/*.md", "spec/*.md", "examples/*/README.md"]);
+const scripts = Object.keys(JSON.parse(readFileSync("package.json", "utf8")).scripts as object);
+const read = (file: string) => readFileSync(file, "utf8");
+
+test("every path that a document names exists", () => {
+  const missing: string[] = [];
+  for (const file of DOCUMENTS) {
+    for (const [, path] of read(file).matchAll(
+      /`((?:packages|docs|spec|test|examples|scripts|bench|\.ci)\/[\w./*-]*)`/g,
+    )) {
+      if (globSync(path!).length === 0) missing.push(`${file}: ${path}`);
+    }
+  }
+  expect(missing).toEqual([]);
+});
+
+test("every relative link leads to a file", () => {
+  const missing: string[] = [];
+  for (const file of DOCUMENTS) {
+    for (const [, target] of read(file).matchAll(/\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)/g)) {
+      if (!existsSync(join(dirname(file), target!))) missing.push(`${file}: ${target}`);
+    }
+  }
+  expect(missing).toEqual([]);
+});
+
+test("every npm script that a document names exists", () => {
+  const unknown: string[] = [];
+  for (const file of DOCUMENTS) {
+    for (const [, script] of read(file).matchAll(/npm run ([\w:-]+)/g)) {
+      if (!scripts.includes(script!)) unknown.push(`${file}: ${script}`);
+    }
+  }
+  expect(unknown).toEqual([]);
+});
+
+test("the two commands of the README are what CI runs", () => {
+  const readme = read("README.md");
+  expect(readme).toContain("npm ci && npm start");
+  expect(readme).toContain("npm ci && npm test");
+  const ci = read(".ci/run");
+  for (const command of ["npm ci", "npm run --silent ci:start", "npm test", "npm run --silent check"]) {
+    expect(ci).toContain(command);
+  }
+  expect(read("scripts/ci-start.ts")).toContain('spawn("npm", ["start"]');
+});
+
+test("every error code is in docs/errors.md, and every code there is real", () => {
+  const documented = [...read("docs/errors.md").matchAll(/^\| `([\w.]+)` \|/gm)].map((match) => match[1]!);
+  expect(documented.toSorted()).toEqual(Object.keys(ERROR_CODES).toSorted());
+});
+
+test("every variable and key in docs/operating.md is read by the configuration, and the reverse", () => {
+  const documented = [...read("docs/operating.md").matchAll(/^\| `(BACKPLANE_\w+)` \|/gm)].map(
+    (match) => match[1]!,
+  );
+  const source = read("packages/gateway/src/config.ts");
+  const known = new Set(
+    [...source.matchAll(/BACKPLANE_\w+/g)].map((match) => match[0]).filter((name) => name !== "BACKPLANE_"),
+  );
+  expect(documented.toSorted()).toEqual([...known].toSorted());
+});

@@ -1,0 +1,61 @@
+/**
+ * What each room offers to the others, as a list under version control: a new export is a decision that shows in
+ * the diff. To take one, run this file with `-u`.
+ */
+import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { expect, test } from "vitest";
+import { exportedNames } from "./support/exported-names.ts";
+
+interface Manifest {
+  name: string;
+  exports: Record<string, { "backplane-source": string }>;
+}
+
+const entries = globSync("packages/*/package.json")
+  .sort()
+  .flatMap((file) => {
+    const { name, exports } = JSON.parse(readFileSync(file, "utf8")) as Manifest;
+    return Object.entries(exports).map(([path, { "backplane-source": source }]) => ({
+      entry: join(name, path),
+      file: join(dirname(file), source),
+    }));
+  });
+
+test("every entry exports the names of test/exports.txt and no others", async () => {
+  expect(entries.length).toBeGreaterThanOrEqual(14);
+  const text = entries.flatMap(({ entry, file }) => exportedNames(file).map((name) => `${entry} ${name}\n`));
+  await expect(text.join("")).toMatchFileSnapshot("exports.txt");
+});
+
+test("the list holds every value that an entry really exports", async () => {
+  for (const { entry, file } of entries) {
+    const values = exportedNames(file).filter((name) => !name.startsWith("type "));
+    const found = Object.keys((await import(join(process.cwd(), file))) as object).sort();
+    expect({ entry, names: values }).toEqual({ entry, names: found });
+  }
+});
+
+test("each way to export is read", () => {
+  const dir = mkdtempSync(join(tmpdir(), "backplane-exports-"));
+  writeFileSync(
+    join(dir, "inner.ts"),
+    "export const a = 1;\nexport interface B {}\nexport type * from './none';\n",
+  );
+  writeFileSync(
+    join(dir, "index.ts"),
+    [
+      'export * from "./inner.ts";',
+      'export { c, type D, e as f } from "./x.ts";',
+      'export type {\n  G,\n  H,\n} from "./x.ts";',
+      "export async function i() {}",
+      "export abstract class J {}",
+      "/* export const no = 1; */",
+    ].join("\n"),
+  );
+  expect(exportedNames(join(dir, "index.ts"))).toEqual(
+    ["a", "type B", "c", "type D", "f", "type G", "type H", "i", "J"].sort(),
+  );
+  rmSync(dir, { recursive: true });
+});

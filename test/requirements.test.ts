@@ -1,0 +1,32 @@
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { citedIds, problems, requirementIds } from "../scripts/requirements.ts";
+
+test("ids are read from the bold heads of the list, several on one line included", () => {
+  expect(requirementIds("- **a.b** · **a.c** — text **not.this**\n**x.y** — no\n- **d.e** ⚑ — t")).toEqual([
+    "a.b",
+    "a.c",
+    "d.e",
+  ]);
+  expect(requirementIds(readFileSync("spec/requirements.md", "utf8")).length).toBeGreaterThanOrEqual(188);
+});
+
+test("only tests that ran and passed count", () => {
+  const result = (status: string, id: string) => ({ status, meta: { verifies: [id] } });
+  const report = {
+    testResults: [
+      { assertionResults: [result("passed", "a.b"), result("failed", "a.c"), result("skipped", "a.d")] },
+    ],
+  };
+  expect([...citedIds(report)]).toEqual(["a.b"]);
+});
+
+test("an uncited, a cited pending, and an unknown id are problems", () => {
+  const found = problems({
+    required: ["a.uncited", "a.pending", "a.done"],
+    pending: ["a.pending", "a.gone"],
+    cited: new Set(["a.done", "a.pending", "a.unknown"]),
+  });
+  expect(found.map((line) => line.split(":")[0])).toEqual(["a.uncited", "a.pending", "a.gone", "a.unknown"]);
+  expect(problems({ required: ["a.b"], pending: [], cited: new Set(["a.b"]) })).toEqual([]);
+});

@@ -1,0 +1,36 @@
+/** The names that an entry file exports, types included, read from its text: types leave no trace at run time. */
+import { readFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+
+const DECLARED =
+  /^export (?:declare )?(?:default )?(?:abstract )?(?:async )?(function\*?|class|const|let|var|interface|type) +([\w$]+)/gm;
+const LISTED = /^export (type )?\{([^}]*)\}/gm;
+const STARRED = /^export (type )?\*(?: as ([\w$]+))? from "(\.[^"]+)"/gm;
+
+/** `name` for a value, `type name` for a type. */
+export function exportedNames(file: string): string[] {
+  const text = readFileSync(file, "utf8").replaceAll(/\/\*[\s\S]*?\*\//g, "");
+  const names = new Set<string>();
+  for (const [, kind = "", name] of text.matchAll(DECLARED)) {
+    names.add(kind === "interface" || kind === "type" ? `type ${name}` : `${name}`);
+  }
+  for (const [, allTypes, list = ""] of text.matchAll(LISTED)) {
+    for (const part of list.split(",").map((piece) => piece.trim())) {
+      if (part === "") continue;
+      const isType = allTypes !== undefined || part.startsWith("type ");
+      const name = part
+        .replace(/^type /, "")
+        .split(" as ")
+        .at(-1);
+      names.add(isType ? `type ${name}` : `${name}`);
+    }
+  }
+  for (const [, allTypes, alias, from = ""] of text.matchAll(STARRED)) {
+    const inner = alias === undefined ? exportedNames(join(dirname(file), from)) : [alias];
+    for (const name of inner) {
+      // `export type *` hands values on as types; a type of the same name is then one with them.
+      names.add(allTypes === undefined || name.startsWith("type ") ? name : `type ${name}`);
+    }
+  }
+  return [...names].sort();
+}

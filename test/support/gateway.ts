@@ -1,0 +1,136 @@
+/** A real gateway process on an empty home, as `npm start` runs it, for tests that use it from outside. */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+const CLI = resolve("packages/cli/dist/main.js");
+
+export interface TestGateway {
+  url: string;
+  token: string;
+  home: string;
+  pid: number;
+  process: ChildProcess;
+  /** JSON over HTTP with the admin token. */
+  http<T = Record<string, unknown>>(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers?: Record<string, string>,
+  ): Promise<Answer<T>>;
+  cli(...args: string[]): Promise<CliResult>;
+  /** SIGTERM and the exit code. */
+  stop(): Promise<number | null>;
+  kill9(): Promise<void>;
+  /** All that it wrote to stderr. */
+  log(): string;
+  /** Stops it if it runs, and removes the home. */
+  dispose(): Promise<void>;
+}
+
+interface Answer<T> {
+  status: number;
+  headers: Headers;
+  body: T;
+}
+
+export interface CliResult {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+export interface GatewayOptions {
+  home?: string;
+  env?: Record<string, string>;
+}
+
+export async function startTestGateway(options: GatewayOptions = {}): Promise<TestGateway> {
+  const home = options.home ?? mkdtempSync(join(tmpdir(), "backplane-e2e-"));
+  const env = cleanEnvironment({ BACKPLANE_HOME: home, ...options.env });
+  const child = spawn(process.execPath, [CLI, "up", "--json", "--port", "0", "--no-open"], {
+    env,
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let log = "";
+  child.stderr.on("data", (chunk) => {
+    log += chunk;
+  });
+  const exited = new Promise<number | null>((done) => child.once("exit", (code) => done(code)));
+  const ready = await Promise.race([firstLine(child), exited.then(() => null)]);
+  if (ready === null) throw new Error(`the gateway ended before it was ready:\n${log}`);
+  const { url } = JSON.parse(ready) as { url: string };
+  const token = readFileSync(join(home, "admin.token"), "utf8").trim();
+  const running = () => child.exitCode === null && child.signalCode === null;
+  const gateway: TestGateway = {
+    url,
+    token,
+    home,
+    pid: child.pid!,
+    process: child,
+    async http<T>(method: string, path: string, body?: unknown, headers: Record<string, string> = {}) {
+      const json = body === undefined ? {} : { "content-type": "application/json" };
+      const response = await fetch(url + path, {
+        method,
+        headers: { authorization: `Bearer ${token}`, ...json, ...headers },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      });
+      const text = await response.text();
+      return {
+        status: response.status,
+        headers: response.headers,
+        body: (text === "" ? null : JSON.parse(text)) as T,
+      };
+    },
+    cli: (...args) => runCli(args, env),
+    async stop() {
+      if (running()) child.kill("SIGTERM");
+      return exited;
+    },
+    async kill9() {
+      child.kill("SIGKILL");
+      await exited;
+    },
+    log: () => log,
+    async dispose() {
+      if (running()) child.kill("SIGKILL");
+      await exited;
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+  return gateway;
+}
+
+export function runCli(args: string[], env: NodeJS.ProcessEnv): Promise<CliResult> {
+  return new Promise((done) => {
+    const child = execFile(
+      process.execPath,
+      [CLI, ...args],
+      { env, maxBuffer: 32 << 20 },
+      (_error, stdout, stderr) => {
+        done({ code: child.exitCode ?? -1, stdout, stderr });
+      },
+    );
+    child.stdin?.end();
+  });
+}
+
+/** Nothing of the developer's own configuration may reach a test. */
+export function cleanEnvironment(more: Record<string, string>): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(
+    ([name]) => !/^(BACKPLANE_|VITEST|NODE_OPTIONS)/.test(name),
+  );
+  return { ...Object.fromEntries(kept), ...more };
+}
+
+async function firstLine(child: ChildProcess): Promise<string> {
+  const { promise, resolve: done } = Promise.withResolvers<string>();
+  let text = "";
+  child.stdout!.on("data", (chunk) => {
+    text += chunk;
+    const end = text.indexOf("\n");
+    if (end >= 0) done(text.slice(0, end));
+  });
+  return promise;
+}

@@ -1,0 +1,17 @@
+/** A grant that allows nothing, as every test starts from; `change` says what a test needs. */
+import type { Grant } from "@backplane/contract";
+
+export function noGrant(change: Partial<Grant> = {}): Grant {
+  return {
+    class: "isolated",
+    network: "none",
+    allowed_domains: [],
+    filesystem: "none",
+    mounts: [],
+    gateway_api_scopes: [],
+    secret_slots: [],
+    capabilities: [],
+    tools: null,
+    ...change,
+  };
+}

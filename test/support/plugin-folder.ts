@@ -1,0 +1,98 @@
+/** Small plugins written to a temp folder: one node or shell program each, with its manifest. */
+import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import type { TestGateway } from "./gateway.ts";
+
+export interface PluginFolder {
+  package_id: string;
+  version?: string;
+  protocol?: "vai.rpc.v1" | "rterm.plugin.v1";
+  entrypoint: string[];
+  files: Record<string, string>;
+  exports: ToolSpec[];
+}
+
+interface ToolSpec {
+  id: string;
+  effect_class?: string;
+  default_timeout_ms?: number;
+  max_concurrency?: number;
+  extra?: string;
+}
+
+export function writePluginFolder(spec: PluginFolder): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-plugin-"));
+  for (const [name, text] of Object.entries(spec.files)) {
+    const file = join(folder, name);
+    mkdirSync(dirname(file), { recursive: true });
+    writeFileSync(file, text);
+    if (text.startsWith("#!")) chmodSync(file, 0o755);
+  }
+  writeFileSync(join(folder, "vai-plugin.toml"), manifest(spec));
+  return folder;
+}
+
+function manifest(spec: PluginFolder): string {
+  const lines = [
+    'api_version = "vai.plugin.v1"',
+    `package_id = "${spec.package_id}"`,
+    `version = "${spec.version ?? "1.0.0"}"`,
+    `name = "${spec.package_id}"`,
+    "[runtime]",
+    `protocol = "${spec.protocol ?? "vai.rpc.v1"}"`,
+    `entrypoint = ${JSON.stringify(spec.entrypoint)}`,
+  ];
+  for (const tool of spec.exports) {
+    lines.push("[[exports]]", `id = "${tool.id}"`, 'kind = "tool"');
+    if (tool.default_timeout_ms !== undefined) lines.push(`default_timeout_ms = ${tool.default_timeout_ms}`);
+    if (tool.max_concurrency !== undefined) lines.push(`max_concurrency = ${tool.max_concurrency}`);
+    if (tool.extra !== undefined) lines.push(tool.extra);
+    lines.push("[exports.tool]", `effect_class = "${tool.effect_class ?? "read_only"}"`);
+  }
+  return `${lines.join("\n")}\n`;
+}
+
+/** A program over the wire room's plugin side, for tests that need a well-behaved process with odd tools. */
+export function vaiProgram(package_id: string, handle: string, version = "1.0.0"): string {
+  const wire = JSON.stringify(resolve("packages/wire/dist/index.js"));
+  return `import { stdioTransport, VaiPlugin } from ${wire};
+import { appendFileSync } from "node:fs";
+const handle = ${handle};
+process.stdin.on("end", () => process.exit(0));
+new VaiPlugin({
+  transport: stdioTransport(process.stdin, process.stdout),
+  identity: { package_id: ${JSON.stringify(package_id)}, version: ${JSON.stringify(version)} },
+  handle,
+  onShutdown: () => process.exit(0),
+  onFailure: () => process.exit(1),
+}).start();
+void appendFileSync;
+`;
+}
+
+export async function installAndBind(
+  gateway: TestGateway,
+  folder: string,
+  export_ids: string[],
+  policy: Record<string, unknown> = { class: "worker" },
+): Promise<Record<string, string>> {
+  const installed = await gateway.http<{ package_id: string; version: string }>(
+    "POST",
+    "/v1/plugin-packages",
+    { source: { folder } },
+  );
+  if (installed.status >= 300) throw new Error(`install: ${JSON.stringify(installed.body)}`);
+  const bindings: Record<string, string> = {};
+  for (const export_id of export_ids) {
+    const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", {
+      package_id: installed.body.package_id,
+      package_version: installed.body.version,
+      export_id,
+      policy,
+    });
+    if (bound.status !== 201) throw new Error(`bind: ${JSON.stringify(bound.body)}`);
+    bindings[export_id] = bound.body.binding_id;
+  }
+  return bindings;
+}

@@ -1,0 +1,108 @@
+/**
+ * A real PostgreSQL for tests: the one that BACKPLANE_TEST_PG_URL names, else a cluster of our own in a temporary
+ * folder, reached over a Unix socket. Each call gets an empty database. The server ends with the process that
+ * started it, however that ends: its guard waits on a pipe that only we hold open.
+ */
+import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readdirSync } from "node:fs";
+import { chmod, chown, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { delimiter, join } from "node:path";
+import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import pg from "pg";
+
+export interface TestPostgres {
+  url: string;
+  stop(): Promise<void>;
+}
+
+/** PostgreSQL refuses to run as root; `nobody` has this number on Linux. */
+const NOBODY = 65_534;
+const GUARD = '"$@" & server=$!; read _ <&3; kill -INT $server; wait $server';
+
+export async function startPostgres(): Promise<TestPostgres> {
+  const given = process.env.BACKPLANE_TEST_PG_URL;
+  return given === undefined ? startCluster() : createDatabase(given);
+}
+
+async function startCluster(): Promise<TestPostgres> {
+  const bin = findBinaries();
+  const dir = await mkdtemp(join(tmpdir(), "bp-pg-"));
+  const who = process.getuid?.() === 0 ? { uid: NOBODY, gid: NOBODY } : {};
+  await chmod(dir, 0o700);
+  if (who.uid !== undefined) await chown(dir, who.uid, who.gid);
+  const data = join(dir, "data");
+  const env = { PATH: process.env.PATH ?? "", LC_ALL: "C", TZ: "UTC" };
+  await promisify(execFile)(
+    join(bin, "initdb"),
+    ["-D", data, "-U", "backplane", "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"],
+    { ...who, env, cwd: dir },
+  );
+  const settings = [
+    "listen_addresses=",
+    `unix_socket_directories=${dir}`,
+    "fsync=off",
+    "full_page_writes=off",
+  ];
+  settings.push("max_connections=80", "shared_buffers=32MB", "deadlock_timeout=100ms");
+  const server = spawn(
+    "/bin/sh",
+    ["-c", GUARD, "guard", join(bin, "postgres"), "-D", data, ...settings.flatMap((one) => ["-c", one])],
+    { ...who, env, cwd: dir, stdio: ["ignore", "ignore", "pipe", "pipe"] },
+  );
+  await untilReady(server);
+  return {
+    url: `postgresql://backplane@localhost/postgres?host=${encodeURIComponent(dir)}`,
+    async stop() {
+      const gone = server.exitCode === null ? once(server, "exit") : undefined;
+      (server.stdio[3] as NodeJS.WritableStream).end();
+      await gone;
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+async function untilReady(server: ChildProcess): Promise<void> {
+  const said: string[] = [];
+  const lines = createInterface({ input: server.stderr! });
+  await new Promise<void>((resolve, reject) => {
+    lines.on("line", (line) => {
+      if (said.length < 50) said.push(line);
+      if (line.includes("ready to accept connections")) resolve();
+    });
+    server.once("exit", () => reject(new Error(`PostgreSQL did not start:\n${said.join("\n")}`)));
+    server.once("error", reject);
+  });
+}
+
+function findBinaries(): string {
+  const onPath = (process.env.PATH ?? "").split(delimiter);
+  const root = "/usr/lib/postgresql";
+  const versions = existsSync(root) ? readdirSync(root).sort((a, b) => Number(b) - Number(a)) : [];
+  for (const dir of [...versions.map((version) => join(root, version, "bin")), ...onPath]) {
+    if (existsSync(join(dir, "initdb")) && existsSync(join(dir, "postgres"))) return dir;
+  }
+  throw new Error(
+    "These tests need a real PostgreSQL. Run `apt-get install -y postgresql` (npm run prepare-system does it as root), or set BACKPLANE_TEST_PG_URL.",
+  );
+}
+
+async function createDatabase(server: string): Promise<TestPostgres> {
+  const name = `bp_test_${process.pid}_${Math.random().toString(36).slice(2, 10)}`;
+  await ask(server, `create database ${name}`);
+  const url = new URL(server);
+  url.pathname = `/${name}`;
+  return { url: url.href, stop: () => ask(server, `drop database ${name} with (force)`) };
+}
+
+async function ask(url: string, text: string): Promise<void> {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  try {
+    await client.query(text);
+  } finally {
+    await client.end();
+  }
+}

@@ -1,0 +1,42 @@
+/** Which processes of this machine carry a mark. Linux only. */
+import { readdirSync, readFileSync } from "node:fs";
+
+export function isAlive(pid: number): boolean {
+  try {
+    // A zombie that nobody reaped yet is dead.
+    return !/^State:\s+Z/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+  } catch {
+    return false;
+  }
+}
+
+/** Living processes with this text in their command line or environment. */
+export function processesWith(mark: string): number[] {
+  const found: number[] = [];
+  for (const entry of readdirSync("/proc")) {
+    const pid = Number(entry);
+    if (!/^\d+$/.test(entry) || pid === process.pid) continue;
+    try {
+      const about =
+        readFileSync(`/proc/${entry}/cmdline`, "utf8") + readFileSync(`/proc/${entry}/environ`, "utf8");
+      if (about.includes(mark) && isAlive(pid)) found.push(pid);
+    } catch {
+      // It ended while we looked.
+    }
+  }
+  return found;
+}
+
+/** Waits until `condition` holds, looking often; fails after `limit_ms`. */
+export async function eventually(
+  condition: () => boolean | Promise<boolean>,
+  limit_ms: number,
+  what: string,
+): Promise<number> {
+  const from = performance.now();
+  while (!(await condition())) {
+    if (performance.now() - from > limit_ms) throw new Error(`not within ${limit_ms} ms: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 25));
+  }
+  return performance.now() - from;
+}
