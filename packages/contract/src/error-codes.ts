@@ -123,6 +123,12 @@ export const ERROR_CODES = {
     "The gateway stopped while this call was running; whether its effect happened is unknown.",
     "Check the effect by hand before you invoke again.",
   ),
+  gateway_starting: refusal(
+    503,
+    "The gateway is still taking up what an earlier one left.",
+    "Try again in a moment.",
+    true,
+  ),
   gateway_stopping: refusal(503, "The gateway is shutting down.", "Try again when it is up.", true),
 
   // Who is asking.
@@ -228,7 +234,7 @@ export const ERROR_CODES = {
   "package.corrupt": refusal(
     409,
     "The installed bytes are not the bytes that were installed.",
-    "Remove the package and install it again; something on this machine changed its files.",
+    "Install the same package here again, which restores its files, and find out what changed them.",
   ),
   "package.source_forbidden": refusal(
     403,
@@ -334,6 +340,29 @@ export const ERROR_CODES = {
     "Set policy.class to worker or isolated.",
   ),
 
+  // Sessions and chains.
+  "session.not_found": refusal(
+    404,
+    "There is no such session in this workspace.",
+    "List sessions with GET /v1/sessions.",
+  ),
+  "session.conflict": refusal(
+    409,
+    "This workspace has a session with that id already.",
+    "Use the session that is there, or choose another id.",
+  ),
+  "chain.not_found": refusal(404, "There is no such chain.", "List the session's chains first."),
+  "chain.archived": refusal(
+    409,
+    "The chain is archived; nothing is added to it any more.",
+    "Write to the session's head chain.",
+  ),
+  "chain.changed": refusal(
+    409,
+    "The session's head has moved or grown since it was read.",
+    "Read the session again and repeat.",
+  ),
+
   // Secrets and keys.
   "secret.not_found": refusal(404, "There is no such secret.", "Store it with `backplane secret set NAME`."),
   "secret.in_use": refusal(
@@ -342,6 +371,18 @@ export const ERROR_CODES = {
     "Unbind it from the bindings named in details.used_by first.",
   ),
   "key.not_found": refusal(404, "There is no such key.", "List keys with `backplane key list`."),
+
+  // The live configuration.
+  "config.not_found": refusal(
+    404,
+    "There is no such configuration key.",
+    "List what is set with `backplane config list`.",
+  ),
+  "config.limit": refusal(
+    413,
+    "The configuration would become larger than its limits.",
+    "Write less, or unset keys that are not needed; details.limit names the bound.",
+  ),
 
   // Ours.
   "store.unavailable": fault(

@@ -36,28 +36,32 @@ export interface IdSource {
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz";
 const RANDOM_LENGTH = 16;
+/** All but the last two digits stay as they are for a while, so they are spelled once. */
+const STEM_LENGTH = RANDOM_LENGTH - 2;
 
 /** `random` fills an array with random bytes; it is passed in because this room knows no platform. */
 export function createIdSource(now: () => number, random: (bytes: Uint8Array) => void): IdSource {
   let lastMs = -1;
   const digits = new Uint8Array(RANDOM_LENGTH);
-  const tail = () => {
-    let text = "";
-    for (const digit of digits) text += ALPHABET[digit];
-    return text;
+  let stem = "";
+  const spellStem = () => {
+    stem = encodeTime(lastMs);
+    for (let i = 0; i < STEM_LENGTH; i++) stem += ALPHABET[digits[i]!];
   };
   return {
     next(noun) {
       const ms = Math.max(now(), lastMs);
-      if (ms === lastMs) increment(digits);
-      else {
+      if (ms === lastMs) {
+        if (increment(digits) < STEM_LENGTH) spellStem();
+      } else {
         random(digits);
         for (let i = 0; i < RANDOM_LENGTH; i++) digits[i] = digits[i]! & 31;
         // The top digit starts low so that counting up inside one millisecond cannot overflow.
         digits[0] = digits[0]! & 15;
         lastMs = ms;
+        spellStem();
       }
-      return `${ID_PREFIXES[noun]}_${encodeTime(ms)}${tail()}`;
+      return `${ID_PREFIXES[noun]}_${stem}${ALPHABET[digits[STEM_LENGTH]!]}${ALPHABET[digits[STEM_LENGTH + 1]!]}`;
     },
   };
 }
@@ -77,13 +81,15 @@ function encodeTime(ms: number): string {
   return text;
 }
 
-function increment(digits: Uint8Array): void {
+/** The place of the leftmost digit that changed. */
+function increment(digits: Uint8Array): number {
   for (let i = digits.length - 1; i >= 0; i--) {
     const next = digits[i]! + 1;
     if (next < 32) {
       digits[i] = next;
-      return;
+      return i;
     }
     digits[i] = 0;
   }
+  return 0;
 }

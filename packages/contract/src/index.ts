@@ -1,4 +1,19 @@
 /** Values and types without zod, so that a plugin which imports this starts fast. Schemas: ./schema. */
+export {
+  AGENT_SEPARATOR,
+  BRIDGE_PREFIX,
+  BUNDLED_PREFIXES,
+  BUS_KINDS,
+  BUS_LIMITS,
+  type BusKind,
+  type BusKindSpec,
+  extensionPrefix,
+  isBusKind,
+  KERNEL_SESSION,
+  PLUGIN_CATEGORIES,
+  type PluginCategory,
+} from "./bus-kinds.ts";
+export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
 export { BackplaneError, codeOf, type ErrorDetails, toBackplaneError } from "./error.ts";
 export { ERROR_CODES, type ErrorCode, type ErrorSpec, isErrorCode } from "./error-codes.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, isId } from "./ids.ts";

@@ -26,3 +26,12 @@ export const INVOCATION_LIMITS = {
 export const APPROVAL_TIMEOUT_MS = 60_000;
 
 export const IDEMPOTENCY_TTL_MS = 24 * 3_600_000;
+
+/** The live configuration: small things that everybody reads, so that all of it can be shown at once. */
+export const CONFIG_LIMITS = {
+  key_length: 256,
+  value_bytes: 64 * 1024,
+  keys_per_write: 100,
+  keys_per_org: 5_000,
+  bytes_per_org: 8 * 1024 * 1024,
+} as const;

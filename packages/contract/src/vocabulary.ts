@@ -84,6 +84,8 @@ export const KEY_SCOPES = [
   "keys:read",
   "keys:write",
   "audit:read",
+  "config:read",
+  "config:write",
   "admin",
 ] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
@@ -118,6 +120,18 @@ export const SEMANTIC_EVENTS = [
   "binding.changed",
 ] as const;
 export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
+
+/** What a line of a tape is. Anchors cut the model's context: it is what comes after the last one. */
+export const ENTRY_KINDS = ["anchor", "message", "tool_call", "tool_result", "event"] as const;
+export type EntryKind = (typeof ENTRY_KINDS)[number];
+
+/** The same lines as VAI names them. */
+export const BLOCK_KINDS = ["system", "input", "response", "thinking", "tool_call", "tool_result"] as const;
+export type BlockKind = (typeof BLOCK_KINDS)[number];
+
+/** Why a chain was begun. */
+export const CHAIN_ORIGINS = ["start", "reset", "fork", "compaction"] as const;
+export type ChainOrigin = (typeof CHAIN_ORIGINS)[number];
 
 export const RISKS = ["low", "medium", "high", "critical", "unknown"] as const;
 export type Risk = (typeof RISKS)[number];

@@ -1,7 +1,8 @@
+import { randomFillSync } from "node:crypto";
 import { createIdSource, isId } from "@backplane/contract";
 import { expect, test } from "vitest";
 
-const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes);
+const random = (bytes: Uint8Array) => void randomFillSync(bytes);
 
 test("ids of one source sort in the order they were made, also when the clock steps back", () => {
   let now = 1_000_000;

@@ -1,7 +1,12 @@
 import { z } from "zod";
-import { BINDING_STATUSES, EXECUTION_CLASSES } from "../vocabulary.ts";
+import {
+  BINDING_STATUSES,
+  DELEGATION_SCOPES,
+  EXECUTION_CLASSES,
+  FILESYSTEM_ACCESS,
+  NETWORK_ACCESS,
+} from "../vocabulary.ts";
 import { MountSchema } from "./grant.ts";
-import { PermissionsSchema } from "./manifest.ts";
 import {
   CapabilitySchema,
   DomainSchema,
@@ -14,6 +19,14 @@ import {
   VersionSchema,
 } from "./scalars.ts";
 
+/** Spelled out: `partial()` keeps the manifest's defaults, and a field left out must not narrow. */
+const NarrowedPermissionsSchema = z.strictObject({
+  network: z.enum(NETWORK_ACCESS).optional(),
+  filesystem: z.enum(FILESYSTEM_ACCESS).optional(),
+  gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)).max(64).optional(),
+  secret_slots: z.array(SlotSchema).max(64).optional(),
+});
+
 export const BindingPolicySchema = z.strictObject({
   timeout_ms: z.int().min(1).max(86_400_000).optional(),
   approval: z.enum(["never", "always"]).optional(),
@@ -21,7 +34,7 @@ export const BindingPolicySchema = z.strictObject({
   allowed_domains: z.array(DomainSchema).max(256).optional(),
   mounts: z.array(MountSchema).max(32).optional(),
   /** Narrows what the manifest asks for; a wider value has no effect. */
-  permissions: PermissionsSchema.partial().omit({ allowed_domains: true, reasons: true }).optional(),
+  permissions: NarrowedPermissionsSchema.optional(),
   class: z.enum(EXECUTION_CLASSES).optional(),
   /** rterm.plugin.v1: the host's allow-list. */
   capabilities: z

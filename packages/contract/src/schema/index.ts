@@ -1,6 +1,8 @@
 export * from "./access.ts";
 export * from "./approval.ts";
 export * from "./binding.ts";
+export * from "./bus.ts";
+export * from "./config.ts";
 export * from "./event.ts";
 export * from "./frames.ts";
 export * from "./grant.ts";
@@ -8,3 +10,4 @@ export * from "./invocation.ts";
 export * from "./manifest.ts";
 export * from "./package.ts";
 export * from "./scalars.ts";
+export * from "./session.ts";

@@ -48,8 +48,8 @@ export const RuntimeSchema = z.strictObject({
   env: z
     .record(z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, "use letters, digits and _"), z.string().max(4096))
     .default({}),
-  /** rterm.plugin.v1: what the plugin will ask for in its handshake; the binding decides what it gets. */
-  capabilities: unique(CapabilitySchema).default([]),
+  /** rterm.plugin.v1: the most that it will ask for in its handshake; left out, the binding alone decides. */
+  capabilities: unique(CapabilitySchema).optional(),
 });
 
 const exportBase = {

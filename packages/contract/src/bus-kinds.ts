@@ -1,0 +1,90 @@
+/**
+ * The closed catalog of the kernel's bus: every public kind, who may publish it, and on which session it rides.
+ * Payload shapes: schema/bus.ts. A kind that is not here exists only as `x.<prefix>.…`, owned by one plugin.
+ */
+export const PLUGIN_CATEGORIES = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"] as const;
+export type PluginCategory = (typeof PLUGIN_CATEGORIES)[number];
+
+/** The control plane's session: never a conversation, never persisted. */
+export const KERNEL_SESSION = "kernel";
+/** `_bridge:<plugin>` and `_bridge:<plugin>:…` are that plugin's private sessions. */
+export const BRIDGE_PREFIX = "_bridge:";
+/** Parent and child of a sub-agent's session id; how often it occurs is the depth. */
+export const AGENT_SEPARATOR = "::agent::";
+/** Extension prefixes that only bundled plugins may register. */
+export const BUNDLED_PREFIXES = ["mcp", "agent"] as const;
+
+export const BUS_LIMITS = {
+  /** Events that wait in one session; beyond it `publish` waits. */
+  queue: 1_000,
+  /** Further room for publishes that must not wait (out of a handler), and for publishers that do. */
+  reserve: 1_000,
+  handler_ms: 30_000,
+  sweep_ms: 250,
+} as const;
+
+export interface BusKindSpec {
+  /** The category that publishes it. A skill may publish what any plugin may, save `approval.response`. */
+  from: "kernel" | PluginCategory;
+  /** `kernel`: only on the reserved session; `own`: never there; `any`: the kernel chooses. */
+  session: "kernel" | "own" | "any";
+}
+
+const by = (from: BusKindSpec["from"], session: BusKindSpec["session"] = "own") =>
+  ({ from, session }) as const satisfies BusKindSpec;
+
+export const BUS_KINDS = {
+  "user.message.received": by("adapter"),
+  "user.interrupt": by("adapter"),
+  "assistant.message.delta": by("kernel"),
+  "assistant.message.done": by("kernel"),
+  "llm.call.request": by("kernel"),
+  "llm.call.delta": by("llm-provider"),
+  "llm.call.response": by("llm-provider"),
+  "llm.call.error": by("llm-provider"),
+  "tool.call.request": by("kernel"),
+  "tool.call.start": by("kernel"),
+  "tool.call.result": by("tool"),
+  "tool.error": by("kernel"),
+  "approval.request": by("kernel", "kernel"),
+  "approval.response": by("adapter", "kernel"),
+  "approval.cancelled": by("kernel", "kernel"),
+  "memory.query": by("kernel"),
+  "memory.write": by("kernel"),
+  "memory.result": by("memory"),
+  "strategy.decide.request": by("kernel"),
+  "strategy.decide.response": by("strategy"),
+  "plugin.loaded": by("kernel", "any"),
+  "plugin.reloaded": by("kernel", "any"),
+  "plugin.removed": by("kernel", "any"),
+  "plugin.error": by("kernel", "any"),
+  "kernel.ready": by("kernel", "any"),
+  "kernel.shutdown": by("kernel", "any"),
+  "kernel.error": by("kernel", "any"),
+  "session.started": by("kernel", "any"),
+  "session.handoff": by("kernel", "any"),
+  "session.reset": by("kernel", "any"),
+  "session.archived": by("kernel", "any"),
+  "session.forked": by("kernel", "any"),
+  "session.compaction.started": by("kernel", "kernel"),
+  "session.compaction.completed": by("kernel", "kernel"),
+  "session.compaction.failed": by("kernel", "kernel"),
+  "session.context.attached": by("kernel", "kernel"),
+  "session.context.detached": by("kernel", "kernel"),
+  "session.context.evicted": by("kernel", "kernel"),
+  "session.replay.entry": by("kernel", "kernel"),
+  "session.replay.done": by("kernel", "kernel"),
+  "config.updated": by("kernel", "kernel"),
+} as const satisfies Record<string, BusKindSpec>;
+
+export type BusKind = keyof typeof BUS_KINDS;
+
+export function isBusKind(kind: string): kind is BusKind {
+  return Object.hasOwn(BUS_KINDS, kind);
+}
+
+/** The prefix of an extension kind such as `x.stats.token.counted`, or null. */
+export function extensionPrefix(kind: string): string | null {
+  if (kind.length > 128) return null;
+  return /^x\.([a-z][a-z0-9_-]*)(?:\.[a-z0-9_-]+)+$/.exec(kind)?.[1] ?? null;
+}

@@ -1,0 +1,132 @@
+/**
+ * Payload shapes of the bus, one per public kind. Named fields are checked; further fields pass, so that a field
+ * can be added without breaking a reader. `persist: false` and `__persist__: false` keep an event off the tape.
+ */
+import { z } from "zod";
+import type { BusKind } from "../bus-kinds.ts";
+import { APPROVAL_RESPONSES } from "../vocabulary.ts";
+
+const text = z.string();
+const count = z.int().min(0);
+const dict = z.record(z.string(), z.unknown());
+const request_id = z.string().optional();
+
+const ToolCall = z.looseObject({ id: text, name: text, args: dict });
+const Message = z.looseObject({ role: text });
+const MemoryEntry = z.looseObject({});
+const target = { target_session_id: text };
+const subject = { session_id: text };
+const call = { id: text, name: text, args: dict };
+
+export const BUS_PAYLOADS = {
+  "user.message.received": z.looseObject({ text, attachments: z.array(z.looseObject({})).optional() }),
+  "user.interrupt": z.looseObject({}),
+  "assistant.message.delta": z.looseObject({ content: text }),
+  "assistant.message.done": z.looseObject({ content: text, tool_calls: z.array(ToolCall) }),
+  "llm.call.request": z.looseObject({
+    provider: text,
+    model: text,
+    messages: z.array(Message),
+    tools: z.array(z.looseObject({})).optional(),
+    params: dict,
+  }),
+  "llm.call.delta": z.looseObject({
+    content: text.optional(),
+    tool_call_partial: dict.optional(),
+    request_id,
+  }),
+  "llm.call.response": z.looseObject({
+    text: text.optional(),
+    tool_calls: z.array(ToolCall).optional(),
+    usage: dict,
+    request_id,
+  }),
+  "llm.call.error": z.looseObject({
+    error: text,
+    kind: z.enum(["connection", "timeout", "status", "empty", "other"]).optional(),
+    status_code: z.int().optional(),
+    retry_after_s: z.number().optional(),
+    request_id,
+  }),
+  "tool.call.request": z.looseObject({ ...call, schema_version: z.literal("v1").optional(), request_id }),
+  "tool.call.start": z.looseObject(call),
+  "tool.call.result": z.looseObject({
+    id: text,
+    ok: z.boolean(),
+    value: z.unknown().optional(),
+    error: text.optional(),
+    envelope: dict.optional(),
+    request_id,
+  }),
+  "tool.error": z.looseObject({
+    id: text,
+    kind: z.enum(["validation", "not_found", "rejected"]),
+    brief: text,
+    detail: dict.optional(),
+    request_id,
+  }),
+  "approval.request": z.looseObject({ id: text, tool_name: text, params: dict, brief: text, ...target }),
+  "approval.response": z.looseObject({
+    id: text,
+    response: z.enum(APPROVAL_RESPONSES),
+    feedback: text.optional(),
+    target_session_id: text.optional(),
+  }),
+  "approval.cancelled": z.looseObject({ id: text, reason: z.enum(["timeout", "shutdown"]), ...target }),
+  "memory.query": z.looseObject({ query: text, k: count }),
+  "memory.write": z.looseObject({ entry: MemoryEntry }),
+  "memory.result": z.looseObject({ hits: z.array(MemoryEntry), request_id }),
+  "strategy.decide.request": z.looseObject({ state: dict }),
+  "strategy.decide.response": z.looseObject({ next: z.enum(["llm", "tool", "memory", "done"]), request_id }),
+  "plugin.loaded": z.looseObject({ name: text, version: text, category: text }),
+  "plugin.reloaded": z.looseObject({ name: text, version: text }),
+  "plugin.removed": z.looseObject({ name: text }),
+  "plugin.error": z.looseObject({ name: text, error: text }),
+  "kernel.ready": z.looseObject({ version: text }),
+  "kernel.shutdown": z.looseObject({ reason: text }),
+  "kernel.error": z.looseObject({ source: text, message: text, detail: dict.optional() }),
+  "session.started": z.looseObject({ ...subject, tape_name: text, workspace: text }),
+  "session.handoff": z.looseObject({ ...subject, name: text, state: dict }),
+  "session.reset": z.looseObject({ ...subject, archive_path: text.nullable() }),
+  "session.archived": z.looseObject({ ...subject, archive_path: text }),
+  "session.forked": z.looseObject({ parent_id: text, child_id: text }),
+  "session.compaction.started": z.looseObject({ ...target, tokens_before: count }),
+  "session.compaction.completed": z.looseObject({ ...target, tokens_before: count, tokens_after: count }),
+  "session.compaction.failed": z.looseObject({ ...target, error: text }),
+  "session.context.attached": z.looseObject({ ...subject, connection_id: text, adapter_id: text }),
+  "session.context.detached": z.looseObject({
+    ...subject,
+    connection_id: text,
+    reason: z.enum(["client_close", "timeout", "shutdown", "send_failed"]),
+  }),
+  "session.context.evicted": z.looseObject({ ...subject, reason: text }),
+  "session.replay.entry": z.looseObject({ ...subject, entry_id: count, kind: text, payload: dict }),
+  "session.replay.done": z.looseObject({ ...subject, connection_id: text, replayed: count }),
+  "config.updated": z.looseObject({ key: text, prefix_match_hint: text }),
+} as const satisfies Record<BusKind, z.ZodType>;
+
+/** The envelope as a client reads it. `ts` is unix seconds; `source` is a plugin's name or `kernel…`. */
+export const BusEventSchema = z.object({
+  id: z.string(),
+  kind: z.string(),
+  session_id: z.string(),
+  ts: z.number(),
+  source: z.string(),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  payload: z.record(z.string(), z.unknown()),
+});
+
+export type BusPayloads = { [K in BusKind]: z.infer<(typeof BUS_PAYLOADS)[K]> };
+export type BusPayload<K extends string> = K extends BusKind ? BusPayloads[K] : Record<string, unknown>;
+
+export interface BusEvent<K extends string = string> {
+  readonly id: string;
+  readonly kind: K;
+  readonly session_id: string;
+  readonly ts: number;
+  readonly source: string;
+  readonly org_id: string;
+  readonly project_id: string | null;
+  readonly payload: Readonly<BusPayload<K>>;
+}

@@ -1,0 +1,33 @@
+/** The live configuration as `/api/config` speaks it. A value under a secret key is its mask, unless it was asked for. */
+import { z } from "zod";
+import { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey } from "../config-key.ts";
+import { CONFIG_LIMITS } from "../limits.ts";
+import { JsonValueSchema } from "./scalars.ts";
+
+const SPELLING = "write dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url";
+
+export const ConfigKeySchema = z.string().max(CONFIG_LIMITS.key_length).regex(CONFIG_KEY_PATTERN, SPELLING);
+
+/** One key, or every key below one: `providers.prod.*`. */
+export const ConfigKeyPatternSchema = z
+  .string()
+  .max(CONFIG_LIMITS.key_length + 2)
+  .refine((text) => isConfigKey(text) || configPrefixOf(text) !== null, SPELLING);
+
+export const ConfigEntrySchema = z.object({ key: z.string(), value: JsonValueSchema });
+export const ConfigMapSchema = z.record(z.string(), JsonValueSchema);
+export const ConfigPatchSchema = z.strictObject({ value: JsonValueSchema });
+export const ConfigWrittenSchema = z.object({ key: z.string(), ok: z.literal(true) });
+export const ConfigRemovedSchema = z.object({ key: z.string(), removed: z.boolean() });
+
+/** The payload of `config.updated`: one for every key that was written or removed. */
+export const ConfigUpdatedSchema = z.object({
+  key: z.string(),
+  prefix_match_hint: z.string().describe("The key up to and including its last dot; empty without one."),
+});
+
+export type ConfigEntry = z.infer<typeof ConfigEntrySchema>;
+export type ConfigMap = z.infer<typeof ConfigMapSchema>;
+export type ConfigWritten = z.infer<typeof ConfigWrittenSchema>;
+export type ConfigRemoved = z.infer<typeof ConfigRemovedSchema>;
+export type ConfigUpdated = z.infer<typeof ConfigUpdatedSchema>;

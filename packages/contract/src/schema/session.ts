@@ -1,0 +1,64 @@
+import { z } from "zod";
+import { BLOCK_KINDS, CHAIN_ORIGINS, ENTRY_KINDS } from "../vocabulary.ts";
+import { ContentBlockSchema } from "./invocation.ts";
+import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
+
+/** A conversation. Its key is scope, workspace and id; `name` is only what its tape is called. */
+export const SessionSchema = z.object({
+  id: z.string(),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  workspace: z.string(),
+  name: z.string(),
+  /** Where it was forked from, if it was. */
+  parent_session_id: z.string().nullable(),
+  head_chain_id: z.string(),
+  /** Rises over the session's whole life, whatever chain the entries are on. */
+  last_entry_id: z.int(),
+  metadata: JsonObjectSchema,
+  created_at: TimestampSchema,
+});
+
+/** One append-only tape. What it inherits are its parent's entries up to and with `fork_entry_id`. */
+export const ChainSchema = z.object({
+  id: z.string(),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  workspace: z.string(),
+  session_id: z.string(),
+  origin: z.enum(CHAIN_ORIGINS),
+  parent_chain_id: z.string().nullable(),
+  fork_entry_id: z.int(),
+  last_entry_id: z.int(),
+  /** The hash of the last entry, which covers all before it. */
+  hash: z.string(),
+  archived_at: TimestampSchema.nullable(),
+  created_at: TimestampSchema,
+});
+
+/** One line of a tape. */
+export const EntrySchema = z.object({
+  id: z.int(),
+  kind: z.enum(ENTRY_KINDS),
+  payload: JsonObjectSchema,
+  meta: JsonObjectSchema,
+  date: TimestampSchema,
+});
+
+/** An entry as VAI's APIs and compactors see it. */
+export const BlockSchema = z.object({
+  /** Absent on a block that is not on a tape yet. */
+  entry_id: z.int().optional(),
+  kind: z.enum(BLOCK_KINDS),
+  content: z.array(ContentBlockSchema).default([]),
+  tool_call_id: z.string().optional(),
+  name: z.string().optional(),
+  input: JsonValueSchema.optional(),
+  structured_output: JsonValueSchema.optional(),
+  is_error: z.boolean().optional(),
+});
+
+export type Session = z.infer<typeof SessionSchema>;
+export type Chain = z.infer<typeof ChainSchema>;
+export type Entry = z.infer<typeof EntrySchema>;
+export type Block = z.infer<typeof BlockSchema>;

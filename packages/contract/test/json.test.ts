@@ -1,0 +1,26 @@
+import { canonicalJson } from "@backplane/contract";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+
+const shuffled = (value: unknown, order: (keys: string[]) => string[]): unknown => {
+  if (Array.isArray(value)) return value.map((item) => shuffled(item, order));
+  if (typeof value !== "object" || value === null) return value;
+  const record = value as Record<string, unknown>;
+  return Object.fromEntries(order(Object.keys(record)).map((key) => [key, shuffled(record[key], order)]));
+};
+
+test("the order of keys does not change the spelling, and the value survives", () => {
+  fc.assert(
+    fc.property(fc.jsonValue(), (value) => {
+      const plain = JSON.parse(JSON.stringify(value)) as unknown;
+      const spelled = canonicalJson(plain);
+      expect(canonicalJson(shuffled(plain, (keys) => keys.toReversed()))).toBe(spelled);
+      expect(JSON.parse(spelled)).toEqual(plain);
+    }),
+  );
+});
+
+test("different values are spelled differently", () => {
+  const values = [null, 0, "", "0", false, [], {}, [null], { a: null }, { a: 1 }, { b: 1 }, [1, 2], [2, 1]];
+  expect(new Set(values.map(canonicalJson)).size).toBe(values.length);
+});
