@@ -1,1 +1,11 @@
-export {};
+export { ContentLengthDecoder } from "./codecs/content-length.ts";
+export { encodeContentLength, encodeNdjson } from "./codecs/encode.ts";
+export { NdjsonDecoder } from "./codecs/ndjson.ts";
+export { type FrameLimits, frameLimits } from "./limits.ts";
+export { RpcError, RpcPeer, type RpcPeerOptions } from "./peers/rpc-peer.ts";
+export { SideHost, type SideHostOptions } from "./peers/side-host.ts";
+export { VaiHost, type VaiHostOptions, type VaiReplySink, type VaiViolation } from "./peers/vai-host.ts";
+export { type VaiCall, VaiPlugin, type VaiPluginOptions, type VaiReply } from "./peers/vai-plugin.ts";
+export { memoryTransportPair } from "./transports/memory.ts";
+export { stdioTransport } from "./transports/stdio.ts";
+export type { Transport } from "./transports/transport.ts";

@@ -1,0 +1,37 @@
+/**
+ * Bytes of one frame that arrive in pieces. Grows with what was received, at most twofold, never with what
+ * was announced; every byte is copied a constant number of times whatever the pieces' sizes.
+ */
+const FIRST = 16 * 1024;
+
+export class Assembly {
+  #buffer: Buffer | undefined;
+  #length = 0;
+
+  get length(): number {
+    return this.#length;
+  }
+
+  /** `upTo` bounds the growth: no more bytes than that will ever be added. */
+  add(bytes: Buffer, upTo: number): void {
+    const needed = this.#length + bytes.length;
+    if (this.#buffer === undefined || this.#buffer.length < needed) {
+      const grown = Buffer.allocUnsafeSlow(Math.max(needed, Math.min(upTo, Math.max(FIRST, needed * 2))));
+      if (this.#buffer !== undefined) this.#buffer.copy(grown, 0, 0, this.#length);
+      this.#buffer = grown;
+    }
+    bytes.copy(this.#buffer, this.#length);
+    this.#length = needed;
+  }
+
+  peek(): Buffer {
+    return this.#buffer === undefined ? Buffer.alloc(0) : this.#buffer.subarray(0, this.#length);
+  }
+
+  take(): Buffer {
+    const bytes = this.peek();
+    this.#buffer = undefined;
+    this.#length = 0;
+    return bytes;
+  }
+}

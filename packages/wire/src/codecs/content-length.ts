@@ -1,0 +1,162 @@
+/**
+ * `Content-Length: N\r\n\r\n` and N bytes of JSON. The length is one run of digits, given exactly once;
+ * anything else ends the stream, because a wrong guess would read data as frames (wire.frame.bad-length).
+ */
+import { BackplaneError, type JsonObject } from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import { Assembly } from "./assembly.ts";
+import { ChunkQueue } from "./chunk-queue.ts";
+import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
+import { invalidFrame, printable } from "./parse-frame.ts";
+
+export class ContentLengthDecoder extends FrameDecoder<JsonObject> {
+  constructor(
+    limits: FrameLimits,
+    onFrame: (frame: JsonObject) => void,
+    onFailure: (error: BackplaneError) => void,
+    options?: DecoderOptions,
+  ) {
+    super(new ContentLengthScanner(limits), limits, onFrame, onFailure, options);
+  }
+}
+
+const CR = 13;
+const LF = 10;
+const ZERO = 48;
+const NINE = 57;
+/** What nearly every frame starts with; other spellings take the general path. */
+const USUAL_START = Buffer.from("Content-Length: ");
+
+class ContentLengthScanner implements Scanner {
+  readonly #limits: FrameLimits;
+  readonly #input = new ChunkQueue();
+  readonly #header = new Assembly();
+  readonly #body = new Assembly();
+  /** Length of the body being received; -1 while a header is. */
+  #length = -1;
+
+  constructor(limits: FrameLimits) {
+    this.#limits = limits;
+  }
+
+  feed(chunk: Buffer): void {
+    this.#input.push(chunk);
+  }
+
+  next(): Buffer | null {
+    for (;;) {
+      if (!this.#input.advance()) return null;
+      if (this.#length < 0) this.#readHeader();
+      if (this.#length >= 0) {
+        const body = this.#readBody();
+        if (body !== null) return body;
+      }
+    }
+  }
+
+  last(): Buffer | null {
+    if (this.#length < 0 && this.#header.length === 0) return null;
+    throw new BackplaneError("frame_invalid", "The stream ended inside a frame.", {
+      details: { truncated: true, stray_output: printable(this.partial()) },
+    });
+  }
+
+  partial(): Uint8Array {
+    return this.#length < 0 ? this.#header.peek() : this.#body.peek();
+  }
+
+  #readBody(): Buffer | null {
+    const chunk = this.#input.chunk;
+    const end = this.#input.at + this.#length - this.#body.length;
+    if (end > chunk.length) {
+      this.#body.add(chunk.subarray(this.#input.at), this.#length);
+      this.#input.at = chunk.length;
+      return null;
+    }
+    const piece = chunk.subarray(this.#input.at, end);
+    this.#input.at = end;
+    const length = this.#length;
+    this.#length = -1;
+    if (this.#body.length === 0) return piece;
+    this.#body.add(piece, length);
+    return this.#body.take();
+  }
+
+  /** Leaves #length set when the header is complete, else takes the rest of the chunk into #header. */
+  #readHeader(): void {
+    if (this.#header.length === 0 && this.#readUsualHeader()) return;
+    const chunk = this.#input.chunk;
+    // The terminator may have begun in an earlier chunk, so lines are found in the joined bytes.
+    const before = this.#header.length;
+    const room = this.#limits.header_bytes - before;
+    this.#header.add(chunk.subarray(this.#input.at, this.#input.at + room), this.#limits.header_bytes);
+    const header = this.#header.peek();
+    const end = header.indexOf("\r\n\r\n", Math.max(0, before - 3), "latin1");
+    if (end < 0) {
+      refuseStrayText(header);
+      if (header.length === this.#limits.header_bytes) {
+        throw invalidFrame(`a header must end within ${this.#limits.header_bytes} bytes`, header);
+      }
+      this.#input.at = chunk.length;
+      return;
+    }
+    this.#input.at += end + 4 - before;
+    this.#announce(parseHeader(header.subarray(0, end)), header);
+    this.#header.take();
+  }
+
+  /** The fast path: exactly `Content-Length: N` and no other header, whole in this chunk. */
+  #readUsualHeader(): boolean {
+    const chunk = this.#input.chunk;
+    const at = this.#input.at;
+    let i = at + USUAL_START.length;
+    if (chunk.length < i + 5 || chunk.compare(USUAL_START, 0, USUAL_START.length, at, i) !== 0) return false;
+    let length = 0;
+    const first = i;
+    for (; i - first < 10; i++) {
+      const digit = chunk[i]!;
+      if (digit < ZERO || digit > NINE) break;
+      length = length * 10 + digit - ZERO;
+    }
+    if (i === first || chunk[i] !== CR || chunk[i + 1] !== LF || chunk[i + 2] !== CR || chunk[i + 3] !== LF) {
+      return false;
+    }
+    this.#input.at = i + 4;
+    this.#announce(length, chunk.subarray(at, i));
+    return true;
+  }
+
+  #announce(length: number, header: Buffer): void {
+    if (length > this.#limits.frame_bytes) {
+      throw new BackplaneError(
+        "frame_too_large",
+        `A frame of ${length} bytes was announced; the limit is ${this.#limits.frame_bytes}.`,
+        { details: { announced: length, limit: this.#limits.frame_bytes } },
+      );
+    }
+    if (length === 0) throw invalidFrame("a frame must not be empty", header);
+    this.#length = length;
+  }
+}
+
+/** A line that does not end in \r\n is no header: most likely the plugin printed to stdout. */
+function refuseStrayText(header: Buffer): void {
+  for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
+    if (at === 0 || header[at - 1] !== CR) throw invalidFrame("this is no Content-Length header", header);
+  }
+}
+
+function parseHeader(header: Buffer): number {
+  refuseStrayText(header);
+  let length: number | undefined;
+  for (const line of header.toString("latin1").split("\r\n")) {
+    const match = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*$/.exec(line);
+    if (match === null) throw invalidFrame("this is no Content-Length header", header);
+    if (match[1]!.toLowerCase() !== "content-length") continue;
+    if (length !== undefined) throw invalidFrame("Content-Length is given twice", header);
+    if (!/^[0-9]+$/.test(match[2]!)) throw invalidFrame("Content-Length must be digits", header);
+    length = Number(match[2]);
+  }
+  if (length === undefined) throw invalidFrame("Content-Length is missing", header);
+  return length;
+}

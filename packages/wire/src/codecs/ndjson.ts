@@ -1,0 +1,90 @@
+/**
+ * One JSON value per line. `\r\n` is tolerated and a blank line ignored. The last line may lack its newline
+ * when the stream ends after it: a complete JSON object cannot be a part of a longer one.
+ */
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import { Assembly } from "./assembly.ts";
+import { ChunkQueue } from "./chunk-queue.ts";
+import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
+
+export class NdjsonDecoder<Frame extends Json = JsonObject> extends FrameDecoder<Frame> {
+  constructor(
+    limits: FrameLimits,
+    onFrame: (frame: Frame) => void,
+    onFailure: (error: BackplaneError) => void,
+    options?: DecoderOptions,
+  ) {
+    super(new LineScanner(limits), limits, onFrame, onFailure, options);
+  }
+}
+
+const CR = 13;
+const LF = 10;
+const SPACE = 32;
+const TAB = 9;
+
+class LineScanner implements Scanner {
+  readonly #limits: FrameLimits;
+  readonly #input = new ChunkQueue();
+  readonly #line = new Assembly();
+
+  constructor(limits: FrameLimits) {
+    this.#limits = limits;
+  }
+
+  feed(chunk: Buffer): void {
+    this.#input.push(chunk);
+  }
+
+  next(): Buffer | null {
+    for (;;) {
+      if (!this.#input.advance()) return null;
+      const line = this.#readLine();
+      if (line !== null && !isBlank(line)) return line;
+    }
+  }
+
+  last(): Buffer | null {
+    const line = this.#line.take();
+    this.#bound(line.length);
+    return isBlank(line) ? null : line;
+  }
+
+  partial(): Uint8Array {
+    return this.#line.peek();
+  }
+
+  #readLine(): Buffer | null {
+    const end = this.#input.chunk.indexOf(LF, this.#input.at);
+    const piece = this.#input.chunk.subarray(this.#input.at, end < 0 ? this.#input.chunk.length : end);
+    // One byte of room for a \r while the line is open: the limit is on the JSON.
+    this.#bound(this.#line.length + piece.length - 1);
+    this.#input.at = end < 0 ? this.#input.chunk.length : end + 1;
+    if (end < 0 || this.#line.length > 0) this.#line.add(piece, this.#limits.frame_bytes + 1);
+    if (end < 0) return null;
+    const line = withoutReturn(this.#line.length > 0 ? this.#line.take() : piece);
+    this.#bound(line.length);
+    return line;
+  }
+
+  #bound(length: number): void {
+    if (length <= this.#limits.frame_bytes) return;
+    throw new BackplaneError(
+      "frame_too_large",
+      `A line is longer than ${this.#limits.frame_bytes} bytes, which is the limit.`,
+      { details: { limit: this.#limits.frame_bytes } },
+    );
+  }
+}
+
+function withoutReturn(line: Buffer): Buffer {
+  return line.length > 0 && line[line.length - 1] === CR ? line.subarray(0, -1) : line;
+}
+
+function isBlank(line: Buffer): boolean {
+  for (const byte of line) {
+    if (byte !== SPACE && byte !== TAB && byte !== CR) return false;
+  }
+  return true;
+}

@@ -1,0 +1,121 @@
+/**
+ * Parses one large frame at a time in a worker thread. Handing a finished value over would block the event
+ * loop as long as parsing it, so the worker sends it in small pieces of JSON text, each asked for, and the
+ * value is put together here, one piece a turn. A worker that dies fails the frame, not the process.
+ */
+import { Worker } from "node:worker_threads";
+import { BackplaneError, type Json } from "@backplane/contract";
+import { PARSE_WORKER } from "./parse-worker.ts";
+
+export type ParseOutcome = { value: Json } | { problem: string; start: Uint8Array };
+
+type Container = Json[] | { [key: string]: Json };
+/** Pieces build the value top down: open a large container, fill it with small values, close it. */
+type Step =
+  | ["open", string | null, "array" | "object"]
+  | ["items", Json[]]
+  | ["entries", { [key: string]: Json }]
+  | ["close"]
+  | ["value", Json];
+
+interface Piece {
+  steps?: string;
+  done?: boolean;
+  problem?: string;
+}
+
+const IDLE_MS = 5_000;
+const START_BYTES = 800;
+
+export class OffThreadParser {
+  #worker: Worker | undefined;
+  #idle: NodeJS.Timeout | undefined;
+
+  async parse(body: Buffer, depth: number): Promise<ParseOutcome> {
+    clearTimeout(this.#idle);
+    const start = Uint8Array.prototype.slice.call(body, 0, START_BYTES);
+    this.#worker ??= this.#startWorker();
+    const worker = this.#worker;
+    const build = new ValueBuilder();
+    try {
+      const problem = await converse(worker, body, depth, build);
+      this.#idle = setTimeout(() => this.close(), IDLE_MS);
+      this.#idle.unref();
+      return problem === undefined ? { value: build.value } : { problem, start };
+    } catch (cause) {
+      this.close();
+      throw new BackplaneError("frame_invalid", "A large frame could not be parsed.", {
+        details: { bytes: body.length },
+        cause,
+      });
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.#idle);
+    void this.#worker?.terminate();
+    this.#worker = undefined;
+  }
+
+  #startWorker(): Worker {
+    // Empty env and no argv: the worker needs nothing of ours but the bytes.
+    const worker = new Worker(PARSE_WORKER, { eval: true, env: {}, argv: [], execArgv: [] });
+    worker.on("error", () => this.#forget(worker));
+    worker.on("exit", () => this.#forget(worker));
+    return worker;
+  }
+
+  #forget(worker: Worker): void {
+    if (this.#worker === worker) this.#worker = undefined;
+  }
+}
+
+function converse(
+  worker: Worker,
+  body: Buffer,
+  depth: number,
+  build: ValueBuilder,
+): Promise<string | undefined> {
+  return new Promise((resolve, reject) => {
+    const finish = (settle: () => void): void => {
+      worker.off("message", onPiece).off("error", onError).off("exit", onExit);
+      worker.unref();
+      settle();
+    };
+    const onError = (error: Error): void => finish(() => reject(error));
+    const onExit = (): void => finish(() => reject(new Error("the parser thread ended")));
+    const onPiece = (piece: Piece): void => {
+      if (piece.problem !== undefined || piece.done === true) finish(() => resolve(piece.problem));
+      else {
+        build.apply(JSON.parse(piece.steps!) as Step[]);
+        worker.postMessage("more");
+      }
+    };
+    worker.on("message", onPiece).on("error", onError).on("exit", onExit);
+    worker.ref();
+    worker.postMessage({ body, depth });
+  });
+}
+
+class ValueBuilder {
+  value: Json = null;
+  readonly #open: Container[] = [];
+
+  apply(steps: Step[]): void {
+    for (const step of steps) {
+      const top = this.#open.at(-1);
+      if (step[0] === "open") this.#enter(top, step[1], step[2] === "array" ? [] : {});
+      else if (step[0] === "items") for (const item of step[1]) (top as Json[]).push(item);
+      else if (step[0] === "entries") Object.assign(top as object, step[1]);
+      else if (step[0] === "close") this.#open.pop();
+      else this.value = step[1];
+    }
+  }
+
+  #enter(parent: Container | undefined, key: string | null, container: Container): void {
+    if (parent === undefined) this.value = container;
+    else if (Array.isArray(parent)) parent.push(container);
+    else parent[key!] = container;
+    this.#open.push(container);
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * One frame's bytes to a checked value. Strict where JSON.parse is not: bytes must be UTF-8, strings well
+ * formed, nesting bounded, and no key may reach a prototype (wire.frame.bad-json). Parsing never changes a
+ * prototype by itself: JSON.parse makes own properties.
+ */
+import { isUtf8 } from "node:buffer";
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+
+export function parseFrame(body: Buffer, depth: number): JsonObject {
+  const value = parseJson(body, depth);
+  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+    throw invalidFrame("a frame must be a JSON object", body);
+  }
+  return value;
+}
+
+export function parseJson(body: Buffer, depth: number): Json {
+  if (!isUtf8(body)) throw invalidFrame("a frame must be UTF-8", body);
+  const text = body.toString();
+  let value: Json;
+  try {
+    value = JSON.parse(text) as Json;
+  } catch {
+    throw invalidFrame("a frame must be JSON", body);
+  }
+  // Without an escape its strings are as well formed as its bytes.
+  const problem = checkJson(value, depth, text.includes("\\"));
+  if (problem !== undefined) throw invalidFrame(problem, body);
+  return value;
+}
+
+/** What is wrong with a parsed value, or undefined. Its cost grows with the number of values, not bytes. */
+function checkJson(value: Json, depth: number, escaped: boolean): string | undefined {
+  if (typeof value === "string") {
+    return escaped && !value.isWellFormed() ? "a string has a lone surrogate" : undefined;
+  }
+  if (typeof value !== "object" || value === null) return undefined;
+  if (depth === 0) return "JSON is nested too deeply";
+  if (Array.isArray(value)) {
+    for (let i = 0; i < value.length; i++) {
+      const problem = checkJson(value[i]!, depth - 1, escaped);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  }
+  for (const key in value) {
+    if (key === "__proto__") return "a key must not be __proto__";
+    if (key === "constructor" && reachesPrototype(value[key]!)) return "a key must not reach a prototype";
+    if (escaped && !key.isWellFormed()) return "a key has a lone surrogate";
+    const problem = checkJson(value[key]!, depth - 1, escaped);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
+/** `constructor` alone is a word that data may use; `constructor.prototype` is an attack on careless merges. */
+function reachesPrototype(value: Json): boolean {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
+}
+
+export function invalidFrame(problem: string, bytes: Uint8Array): BackplaneError {
+  return new BackplaneError("frame_invalid", `A frame could not be decoded: ${problem}.`, {
+    details: { stray_output: printable(bytes) },
+  });
+}
+
+const PREVIEW = 200;
+
+/** The start of what arrived, fit for a message: shown to a person when a plugin prints to stdout. */
+export function printable(bytes: Uint8Array): string {
+  const text = Buffer.from(bytes.buffer, bytes.byteOffset, Math.min(bytes.length, PREVIEW * 4)).toString();
+  return text
+    .replace(/\p{C}/gu, (character) => (character === "\n" || character === "\t" ? " " : ""))
+    .slice(0, PREVIEW)
+    .toWellFormed()
+    .trim();
+}

@@ -1,0 +1,112 @@
+/**
+ * The program of the parser thread, as text: it is started with `eval`, so that it works from sources, from
+ * a build and from a bundle alike. Its checks are those of parse-frame.ts; a test holds both to one table.
+ */
+export const PARSE_WORKER = `
+"use strict";
+const { isUtf8 } = require("node:buffer");
+const { parentPort } = require("node:worker_threads");
+const PIECE = 128 * 1024;
+const NODE = 8;
+let pieces;
+
+parentPort.on("message", (message) => {
+  if (message === "more") return sendNext();
+  const text = Buffer.from(message.body.buffer, message.body.byteOffset, message.body.byteLength);
+  if (!isUtf8(text)) return parentPort.postMessage({ problem: "a frame must be UTF-8" });
+  let value;
+  try {
+    value = JSON.parse(text.toString());
+  } catch {
+    return parentPort.postMessage({ problem: "a frame must be JSON" });
+  }
+  const problem = check(value, message.depth);
+  if (problem !== undefined) return parentPort.postMessage({ problem });
+  pieces = cut(value);
+  sendNext();
+});
+
+function sendNext() {
+  const next = pieces.next();
+  if (next.done) pieces = undefined;
+  parentPort.postMessage(next.done ? { done: true } : { steps: JSON.stringify(next.value) });
+}
+
+function check(value, depth) {
+  if (typeof value === "string") return value.isWellFormed() ? undefined : "a string has a lone surrogate";
+  if (typeof value !== "object" || value === null) return undefined;
+  if (depth === 0) return "JSON is nested too deeply";
+  if (Array.isArray(value)) {
+    for (const item of value) {
+      const problem = check(item, depth - 1);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  }
+  for (const key in value) {
+    if (key === "__proto__") return "a key must not be __proto__";
+    const inner = value[key];
+    if (key === "constructor" && typeof inner === "object" && inner !== null && Object.hasOwn(inner, "prototype"))
+      return "a key must not reach a prototype";
+    if (!key.isWellFormed()) return "a key has a lone surrogate";
+    const problem = check(inner, depth - 1);
+    if (problem !== undefined) return problem;
+  }
+  return undefined;
+}
+
+/** Yields lists of steps, each list about PIECE of work for the other side. */
+function* cut(value) {
+  let steps = [];
+  let weight = 0;
+  function* add(step, more) {
+    steps.push(step);
+    weight += more;
+    if (weight < PIECE) return;
+    yield steps;
+    steps = [];
+    weight = 0;
+  }
+  function* walk(key, container) {
+    const isArray = Array.isArray(container);
+    yield* add(["open", key, isArray ? "array" : "object"], NODE);
+    let batch = isArray ? [] : {};
+    let size = 0;
+    const flush = function* () {
+      if (size > 0) yield* add([isArray ? "items" : "entries", batch], size);
+      batch = isArray ? [] : {};
+      size = 0;
+    };
+    for (const name of isArray ? container.keys() : Object.keys(container)) {
+      const inner = container[name];
+      const heavy = weigh(inner);
+      if (heavy >= PIECE && typeof inner === "object") {
+        yield* flush();
+        yield* walk(isArray ? null : name, inner);
+        continue;
+      }
+      if (isArray) batch.push(inner);
+      else batch[name] = inner;
+      size += heavy + (isArray ? 0 : name.length);
+      if (weight + size >= PIECE) yield* flush();
+    }
+    yield* flush();
+    yield* add(["close"], NODE);
+  }
+  if (typeof value === "object" && value !== null) yield* walk(null, value);
+  else steps.push(["value", value]);
+  if (steps.length > 0) yield steps;
+}
+
+/** About the length of its JSON; stops counting at PIECE. */
+function weigh(value) {
+  if (typeof value === "string") return value.length + NODE;
+  if (typeof value !== "object" || value === null) return NODE;
+  let sum = NODE;
+  for (const name of Array.isArray(value) ? value.keys() : Object.keys(value)) {
+    sum += weigh(value[name]) + NODE;
+    if (sum >= PIECE) return PIECE;
+  }
+  return sum;
+}
+`;

@@ -1,0 +1,16 @@
+import { WIRE_LIMITS } from "@backplane/contract";
+
+/** `frame_bytes` above the default is an operator's decision; such frames are parsed off the event loop. */
+export interface FrameLimits {
+  frame_bytes: number;
+  header_bytes: number;
+  json_depth: number;
+}
+
+export function frameLimits(limits: Partial<FrameLimits> = {}): FrameLimits {
+  return {
+    frame_bytes: limits.frame_bytes ?? WIRE_LIMITS.frame_bytes,
+    header_bytes: limits.header_bytes ?? WIRE_LIMITS.header_bytes,
+    json_depth: limits.json_depth ?? WIRE_LIMITS.json_depth,
+  };
+}

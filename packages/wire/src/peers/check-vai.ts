@@ -1,0 +1,74 @@
+/**
+ * Shape checks of `vai.rpc.v1` frames, by hand because zod would cost more than the rest of a call. A
+ * property test keeps them in agreement with the schemas of the contract room.
+ * A check returns what is wrong in words, or undefined.
+ */
+import { type JsonObject, OPS, TERMINAL_STATUSES } from "@backplane/contract";
+
+export const VAI_PROTOCOL = "vai.rpc.v1";
+
+const STATUSES: ReadonlySet<unknown> = new Set([...TERMINAL_STATUSES, "ack"]);
+const KNOWN_OPS: ReadonlySet<unknown> = new Set(Object.values(OPS));
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function isNonEmpty(value: unknown): value is string {
+  return typeof value === "string" && value !== "";
+}
+
+export function checkPluginHello(frame: JsonObject): string | undefined {
+  if (frame.type !== "hello") return "the first frame must have type hello";
+  if (frame.role !== "plugin") return "role must be plugin";
+  const plugin = frame.plugin;
+  if (!isObject(plugin)) return "plugin must be an object";
+  if (typeof plugin.package_id !== "string") return "plugin.package_id must be a string";
+  if (typeof plugin.version !== "string") return "plugin.version must be a string";
+  return undefined;
+}
+
+export function checkHostHello(frame: JsonObject): string | undefined {
+  if (frame.type !== "hello") return "the first frame must have type hello";
+  if (frame.role !== "host") return "role must be host";
+  const host = frame.host;
+  if (!isObject(host)) return "host must be an object";
+  if (typeof host.name !== "string") return "host.name must be a string";
+  if (typeof host.version !== "string") return "host.version must be a string";
+  return undefined;
+}
+
+/** vai.response: `ok:false` is for protocol failures only; a business failure is `ok:true` with a status. */
+export function checkResponse(frame: JsonObject): string | undefined {
+  if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
+  if (frame.ok === true) {
+    if (!isObject(frame.body)) return "ok:true needs a body";
+    if (!STATUSES.has(frame.body.status)) return "ok:true needs a known status in its body";
+    return undefined;
+  }
+  if (frame.ok !== false) return "ok must be true or false";
+  if (isObject(frame.body) && frame.body.status === "succeeded") return "ok:false must not say succeeded";
+  const error = frame.error;
+  if (!isObject(error)) return "ok:false needs an error";
+  if (!isNonEmpty(error.code)) return "error.code must be a string";
+  if (typeof error.message !== "string") return "error.message must be a string";
+  return undefined;
+}
+
+export function checkEvent(frame: JsonObject): string | undefined {
+  if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
+  if (!isNonEmpty(frame.request_id)) return "request_id must be a string";
+  if (!isObject(frame.event)) return "event must be an object";
+  if (!isNonEmpty(frame.event.type)) return "event.type must be a string";
+  return undefined;
+}
+
+/** The context comes from the host, which made it; the plugin side checks only that it is there. */
+export function checkRequest(frame: JsonObject): string | undefined {
+  if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
+  if (!KNOWN_OPS.has(frame.op)) return "unknown op";
+  if (!isObject(frame.body)) return "missing body";
+  if (typeof frame.body.export_id !== "string") return "body.export_id must be a string";
+  if (!isObject(frame.body.context)) return "body.context must be an object";
+  return undefined;
+}

@@ -1,0 +1,200 @@
+/**
+ * The host's side of `rterm.plugin.v1`: one process, one call. Two questions, each answered by exactly one
+ * line; an answer is believed a turn after it came, so that a second line in the same breath is seen.
+ * Whatever comes after the response is noted in `extraOutput`; whoever waits for the process looks at it.
+ */
+import {
+  BackplaneError,
+  type JsonObject,
+  type SideManifest,
+  type SideRequest,
+  type SideResponse,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import type { Transport } from "../transports/transport.ts";
+import { checkSideHandshake, checkSideOutcome, checkSideResponse, SIDE_PROTOCOL } from "./check-side.ts";
+import { Connection } from "./connection.ts";
+
+export interface SideHostOptions {
+  transport: Transport;
+  limits?: Partial<FrameLimits>;
+  onViolation(violation: { kind: string }): void;
+}
+
+interface Question {
+  /** What a line that breaks the rules is called while this question is open. */
+  code: "handshake_failed" | "malformed_response";
+  accept(line: JsonObject): BackplaneError | undefined;
+  resolve(line: JsonObject): void;
+  reject(error: BackplaneError): void;
+  line?: JsonObject;
+}
+
+export class SideHost {
+  readonly #options: SideHostOptions;
+  readonly #connection: Connection<JsonObject>;
+  #question: Question | undefined;
+  #answered: "nothing" | "handshake" | "request" = "nothing";
+  #failure: BackplaneError | undefined;
+  #extraOutput = false;
+
+  constructor(options: SideHostOptions) {
+    this.#options = options;
+    this.#connection = new Connection<JsonObject>({
+      transport: options.transport,
+      framing: "ndjson",
+      limits: options.limits,
+      onFrame: (line) => this.#receive(line),
+      onFailure: (error) => this.#break(error),
+      onClose: (error) => this.#close(error),
+    });
+  }
+
+  /** True: something was printed after the response, so the call must not count as a success. */
+  get extraOutput(): boolean {
+    return this.#extraOutput;
+  }
+
+  async handshake(): Promise<SideManifest> {
+    const line = await this.#ask(
+      { type: "handshake", protocol_version: SIDE_PROTOCOL },
+      "handshake_failed",
+      refuseHandshake,
+    );
+    this.#answered = "handshake";
+    return line.manifest as unknown as SideManifest;
+  }
+
+  /** After the response our side is closed: a plugin that reads until the end of its input can end. */
+  async execute(request: SideRequest): Promise<SideResponse> {
+    if (this.#answered !== "handshake") {
+      throw (
+        this.#failure ??
+        new BackplaneError("handshake_failed", "No request is sent before a valid handshake.")
+      );
+    }
+    const line = await this.#ask(request, "malformed_response", (answer) =>
+      refuseResponse(answer, request.request_id),
+    );
+    this.#answered = "request";
+    this.#connection.closeWriting();
+    return line as unknown as SideResponse;
+  }
+
+  #ask(
+    message: object,
+    code: Question["code"],
+    accept: (line: JsonObject) => BackplaneError | undefined,
+  ): Promise<JsonObject> {
+    return new Promise((resolve, reject) => {
+      if (this.#failure !== undefined) return reject(this.#failure);
+      if (this.#question !== undefined) {
+        return reject(new BackplaneError("internal", "This process is busy with another question."));
+      }
+      try {
+        this.#connection.send(message);
+      } catch (error) {
+        return reject(toBackplaneError(error));
+      }
+      this.#question = { code, accept, resolve, reject };
+    });
+  }
+
+  #receive(line: JsonObject): void {
+    const question = this.#question;
+    if (question === undefined) this.#unasked();
+    else if (question.line !== undefined) {
+      this.#fail(new BackplaneError(question.code, "The plugin printed more than one line as its answer."));
+    } else {
+      const problem = question.accept(line);
+      if (problem !== undefined) {
+        this.#fail(problem);
+        return;
+      }
+      question.line = line;
+      setImmediate(() => this.#believe(question, line));
+    }
+  }
+
+  #believe(question: Question, line: JsonObject): void {
+    if (this.#question !== question) return;
+    this.#question = undefined;
+    question.resolve(line);
+  }
+
+  #unasked(): void {
+    if (this.#answered === "request") this.#noteExtra();
+    else {
+      // Before the request was sent nothing was run, so the next step can still refuse.
+      this.#fail(new BackplaneError("handshake_failed", "The plugin printed a line that nobody asked for."));
+    }
+  }
+
+  #noteExtra(): void {
+    if (this.#extraOutput) return;
+    this.#extraOutput = true;
+    this.#options.onViolation({ kind: "extra_output" });
+  }
+
+  #break(error: BackplaneError): void {
+    const question = this.#question;
+    if (question === undefined) {
+      if (this.#answered === "request") this.#noteExtra();
+      this.#failure ??= new BackplaneError("handshake_failed", describe(error), withDetails(error));
+      return;
+    }
+    this.#fail(new BackplaneError(question.code, describe(error), withDetails(error)));
+  }
+
+  #close(cause: Error | null): void {
+    const question = this.#question;
+    // A line that is complete counts even when the process ended right after it.
+    if (question?.line !== undefined) this.#believe(question, question.line);
+    this.#fail(
+      new BackplaneError(
+        "crashed",
+        "The plugin closed its output before it answered.",
+        cause === null ? {} : { cause },
+      ),
+    );
+  }
+
+  #fail(error: BackplaneError): void {
+    this.#failure ??= error;
+    const question = this.#question;
+    this.#question = undefined;
+    question?.reject(error);
+  }
+}
+
+function refuseHandshake(line: JsonObject): BackplaneError | undefined {
+  const problem = checkSideHandshake(line);
+  if (problem !== undefined) {
+    return new BackplaneError("handshake_failed", `The plugin's handshake is not valid: ${problem}.`);
+  }
+  const got = (line.manifest as unknown as SideManifest).protocol_version;
+  if (got === SIDE_PROTOCOL) return undefined;
+  return new BackplaneError(
+    "protocol_version_mismatch",
+    `The plugin speaks ${JSON.stringify(got.slice(0, 64))}, this host speaks ${SIDE_PROTOCOL}.`,
+    { details: { expected: SIDE_PROTOCOL, got: got.slice(0, 64) } },
+  );
+}
+
+function refuseResponse(line: JsonObject, request_id: string): BackplaneError | undefined {
+  const problem = checkSideResponse(line) ?? checkSideOutcome(line, request_id);
+  if (problem === undefined) return undefined;
+  return new BackplaneError("malformed_response", `The plugin's response is not valid: ${problem}.`);
+}
+
+function describe(error: BackplaneError): string {
+  const stray = error.details?.stray_output;
+  return typeof stray === "string" && stray !== ""
+    ? `The plugin printed a line that is no answer: ${JSON.stringify(stray)}.`
+    : `The plugin's output cannot be read: ${error.message}`;
+}
+
+function withDetails(error: BackplaneError): { details?: Record<string, unknown>; cause: unknown } {
+  return error.details === undefined ? { cause: error } : { details: error.details, cause: error };
+}

@@ -1,0 +1,51 @@
+/** Why a plugin's first frame is refused: vai.hello, vai.hello.identity, vai.hello.version. */
+import { BackplaneError, type JsonObject, type VaiPluginHello } from "@backplane/contract";
+import { checkPluginHello, VAI_PROTOCOL } from "./check-vai.ts";
+
+export interface PluginIdentity {
+  package_id: string;
+  version: string;
+}
+
+export function refuseHello(frame: JsonObject, expected: PluginIdentity): BackplaneError | undefined {
+  if (typeof frame.protocol === "string" && frame.protocol !== VAI_PROTOCOL) {
+    const got = frame.protocol.slice(0, 64);
+    return new BackplaneError(
+      "protocol_version_mismatch",
+      `The plugin speaks ${JSON.stringify(got)}, this host speaks ${VAI_PROTOCOL}.`,
+      { details: { expected: VAI_PROTOCOL, got } },
+    );
+  }
+  const problem = frame.protocol === VAI_PROTOCOL ? checkPluginHello(frame) : "protocol is missing";
+  if (problem !== undefined) {
+    return new BackplaneError("handshake_failed", `The plugin's hello is not valid: ${problem}.`);
+  }
+  return refuseIdentity((frame as unknown as VaiPluginHello).plugin, expected);
+}
+
+function refuseIdentity(said: PluginIdentity, expected: PluginIdentity): BackplaneError | undefined {
+  if (said.package_id === expected.package_id && said.version === expected.version) return undefined;
+  const got = { package_id: said.package_id.slice(0, 128), version: said.version.slice(0, 64) };
+  return new BackplaneError(
+    "handshake_failed",
+    `The plugin says it is ${got.package_id} ${got.version}, but ${expected.package_id} ${expected.version} is installed.`,
+    {
+      details: { reason: "identity", expected, got },
+      fix: "Make the plugin report the package_id and version of its manifest.",
+    },
+  );
+}
+
+/** Whatever cannot be decoded before the hello is a failed handshake; `details` keep what was printed. */
+export function asHandshakeFailure(error: BackplaneError): BackplaneError {
+  const stray = error.details?.stray_output;
+  const message =
+    typeof stray === "string" && stray !== ""
+      ? `The plugin's first output is no frame: ${JSON.stringify(stray)}.`
+      : `The plugin's first output is no valid frame: ${error.message}`;
+  return new BackplaneError("handshake_failed", message, {
+    ...(error.details === undefined ? {} : { details: error.details }),
+    fix: "Print logs to stderr; stdout carries only frames.",
+    cause: error,
+  });
+}

@@ -1,0 +1,302 @@
+/**
+ * The host's side of `vai.rpc.v1`. States: new → greeting → ready → over; `over` is final and keeps the
+ * error that every later request is answered with. Invariants: no request leaves before a valid hello; a
+ * request settles exactly once; a frame that fits no pending request changes nothing but a counter.
+ */
+import {
+  BackplaneError,
+  type JsonObject,
+  type Op,
+  OPS,
+  toBackplaneError,
+  VAI_TIMEOUTS,
+  type VaiPluginHello,
+  type VaiResponse,
+} from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import type { Transport } from "../transports/transport.ts";
+import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
+import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { SettledIds } from "./settled-ids.ts";
+import { asHandshakeFailure, refuseHello } from "./vai-handshake.ts";
+
+export interface VaiViolation {
+  kind: "second_reply" | "unknown_id" | "late_reply" | "unexpected_frame" | "event_after_reply";
+  request_id?: string;
+}
+
+export interface VaiHostOptions {
+  transport: Transport;
+  /** What the installed artifact says; the plugin's hello must say the same. */
+  identity: { package_id: string; version: string };
+  host: { name: string; version: string };
+  hello_ms?: number;
+  limits?: Partial<FrameLimits>;
+  /** Beyond it request() rejects with `backpressure`. */
+  max_queued_bytes?: number;
+  onViolation(violation: VaiViolation): void;
+  /**
+   * At most once, for whatever ends the connection: a failed hello, a bad frame, a closed stream, a second
+   * hello. hello() and all pending requests have been rejected with the same error. Kill the process.
+   */
+  onFailure(error: BackplaneError): void;
+}
+
+type PluginEvent = JsonObject & { type: string };
+
+/** Who is told of one request: events in order, then exactly one of the other two. */
+export interface VaiReplySink {
+  event(event: PluginEvent): void;
+  answered(response: VaiResponse): void;
+  broke(error: BackplaneError): void;
+}
+
+interface Pending {
+  op: Op;
+  sink: VaiReplySink;
+  cancelSent: boolean;
+}
+
+interface Greeting {
+  resolve: (hello: VaiPluginHello) => void;
+  reject: (error: BackplaneError) => void;
+  timer: NodeJS.Timeout;
+}
+
+export class VaiHost {
+  readonly #options: VaiHostOptions;
+  readonly #connection: Connection<JsonObject>;
+  readonly #maxQueued: number;
+  readonly #pending = new Map<string, Pending>();
+  readonly #settled = new SettledIds();
+  #state: "new" | "greeting" | "ready" | "over" = "new";
+  #greeting: Greeting | undefined;
+  #early: JsonObject | undefined;
+  #shuttingDown = false;
+  #failure: BackplaneError | undefined;
+
+  constructor(options: VaiHostOptions) {
+    this.#options = options;
+    this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
+    this.#connection = new Connection<JsonObject>({
+      transport: options.transport,
+      framing: "content-length",
+      limits: options.limits,
+      onFrame: (frame) => this.#receive(frame),
+      onFailure: (error) => this.#fail(this.#decodeError(error)),
+      onClose: (error) => this.#fail(this.#closedError(error)),
+    });
+  }
+
+  get inFlight(): number {
+    return this.#pending.size;
+  }
+
+  hello(): Promise<VaiPluginHello> {
+    if (this.#failure !== undefined) return Promise.reject(this.#failure);
+    if (this.#state !== "new") {
+      return Promise.reject(new BackplaneError("internal", "hello() was called twice."));
+    }
+    this.#state = "greeting";
+    const wait_ms = this.#options.hello_ms ?? VAI_TIMEOUTS.hello_ms;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => this.#fail(this.#helloTimeout(wait_ms)), wait_ms);
+      this.#greeting = { resolve, reject, timer };
+      this.#connection.send({
+        protocol: VAI_PROTOCOL,
+        type: "hello",
+        role: "host",
+        host: this.#options.host,
+      });
+      if (this.#early !== undefined) this.#receiveHello(this.#early);
+    });
+  }
+
+  /**
+   * onEvent is called in order, before the promise settles. Resolves with a response that obeys vai.response
+   * (ok or ok:false); rejects with `malformed_response`, `backpressure`, `frame_too_large`, or what ended
+   * the connection.
+   */
+  request(
+    id: string,
+    op: Op,
+    body: Record<string, unknown>,
+    onEvent: (event: PluginEvent) => void,
+  ): Promise<VaiResponse> {
+    return new Promise((resolve, reject) => {
+      this.send(id, op, body, { event: onEvent, answered: resolve, broke: reject });
+    });
+  }
+
+  /** The same without a promise, for who makes many calls. True: the request is in flight. */
+  send(id: string, op: Op, body: Record<string, unknown>, sink: VaiReplySink): boolean {
+    const refusal = this.#refuse(id);
+    if (refusal !== undefined) {
+      sink.broke(refusal);
+      return false;
+    }
+    try {
+      this.#connection.send({ protocol: VAI_PROTOCOL, type: "request", id, op, body });
+    } catch (error) {
+      sink.broke(toBackplaneError(error));
+      return false;
+    }
+    this.#pending.set(id, { op, sink, cancelSent: false });
+    return true;
+  }
+
+  /** Sends the frame; the request stays pending, so that a reply inside the grace is seen. */
+  cancel(id: string, reason: string): void {
+    const pending = this.#pending.get(id);
+    if (pending === undefined || pending.cancelSent) return;
+    pending.cancelSent = true;
+    this.#connection.send({ protocol: VAI_PROTOCOL, type: "cancel", request_id: id, reason });
+  }
+
+  /** Gives up on a request: it rejects with `error`, and a later reply counts as late_reply. */
+  abandon(id: string, error: BackplaneError): void {
+    this.#take(id, "abandoned")?.sink.broke(error);
+  }
+
+  /** Sends the frame and closes our side; replies to what is in flight are still taken. */
+  shutdown(): void {
+    if (this.#state === "over" || this.#shuttingDown) return;
+    this.#shuttingDown = true;
+    this.#connection.send({ protocol: VAI_PROTOCOL, type: "shutdown" });
+    this.#connection.closeWriting();
+  }
+
+  #refuse(id: string): BackplaneError | undefined {
+    if (this.#failure !== undefined) return this.#failure;
+    if (this.#state !== "ready") {
+      return new BackplaneError("handshake_failed", "No request is sent before a valid hello.");
+    }
+    if (this.#shuttingDown) return new BackplaneError("crashed", "The plugin is being shut down.");
+    if (this.#pending.has(id)) return new BackplaneError("internal", `Request id ${id} is in use.`);
+    if (this.#connection.queuedBytes <= this.#maxQueued) return undefined;
+    return new BackplaneError("backpressure", undefined, {
+      details: { queued_bytes: this.#connection.queuedBytes, limit: this.#maxQueued },
+    });
+  }
+
+  #receive(frame: JsonObject): void {
+    if (this.#state === "over") return;
+    if (this.#state !== "ready") this.#receiveHello(frame);
+    else if (frame.type === "response") this.#receiveResponse(frame);
+    else if (frame.type === "event") this.#receiveEvent(frame);
+    else if (frame.type === "hello") {
+      this.#fail(new BackplaneError("handshake_failed", "The plugin sent a second hello."));
+    } else this.#options.onViolation({ kind: "unexpected_frame" });
+  }
+
+  #receiveHello(frame: JsonObject): void {
+    const greeting = this.#greeting;
+    if (greeting === undefined) {
+      // A plugin may greet as soon as it runs; its frame waits for our own hello.
+      if (this.#early === undefined) this.#early = frame;
+      else this.#fail(new BackplaneError("handshake_failed", "The plugin spoke before the host's hello."));
+      return;
+    }
+    const problem = refuseHello(frame, this.#options.identity);
+    if (problem !== undefined) this.#fail(problem);
+    else {
+      clearTimeout(greeting.timer);
+      this.#greeting = undefined;
+      this.#state = "ready";
+      greeting.resolve(frame as unknown as VaiPluginHello);
+    }
+  }
+
+  #receiveResponse(frame: JsonObject): void {
+    const pending = isNonEmpty(frame.id) ? this.#take(frame.id, "replied") : undefined;
+    if (pending === undefined) {
+      this.#countStranger(frame.id, "second_reply");
+      return;
+    }
+    let problem = checkResponse(frame);
+    const response = frame as unknown as VaiResponse;
+    if (problem === undefined && response.ok && response.body.status === "ack" && pending.op !== OPS.hook) {
+      problem = "only a hook answers ack";
+    }
+    if (problem === undefined) pending.sink.answered(response);
+    else {
+      pending.sink.broke(
+        new BackplaneError("malformed_response", `The plugin's response breaks the protocol: ${problem}.`),
+      );
+    }
+  }
+
+  #receiveEvent(frame: JsonObject): void {
+    const id = frame.request_id;
+    const pending = isNonEmpty(id) ? this.#pending.get(id) : undefined;
+    if (pending === undefined) this.#countStranger(id, "event_after_reply");
+    else if (checkEvent(frame) !== undefined) {
+      this.#options.onViolation({ kind: "unexpected_frame", request_id: id as string });
+    } else {
+      try {
+        pending.sink.event(frame.event as PluginEvent);
+      } catch (error) {
+        this.#take(id as string, "abandoned")?.sink.broke(toBackplaneError(error));
+      }
+    }
+  }
+
+  #countStranger(id: unknown, afterReply: "second_reply" | "event_after_reply"): void {
+    if (!isNonEmpty(id)) {
+      this.#options.onViolation({ kind: "unexpected_frame" });
+      return;
+    }
+    const ending = this.#settled.get(id);
+    if (ending === undefined) this.#options.onViolation({ kind: "unknown_id" });
+    else {
+      const late = ending === "abandoned" && afterReply === "second_reply";
+      this.#options.onViolation({ kind: late ? "late_reply" : afterReply, request_id: id });
+    }
+  }
+
+  #take(id: string, ending: "replied" | "abandoned"): Pending | undefined {
+    const pending = this.#pending.get(id);
+    if (pending !== undefined) {
+      this.#pending.delete(id);
+      this.#settled.add(id, ending);
+    }
+    return pending;
+  }
+
+  #helloTimeout(wait_ms: number): BackplaneError {
+    const stray_output = this.#connection.strayOutput();
+    return new BackplaneError("handshake_failed", `The plugin did not say hello within ${wait_ms} ms.`, {
+      details: { waited_ms: wait_ms, ...(stray_output === "" ? {} : { stray_output }) },
+    });
+  }
+
+  #decodeError(error: BackplaneError): BackplaneError {
+    // A process that dies while it writes leaves half a frame: it crashed, it did not lie.
+    if (error.details?.truncated === true) return this.#closedError(error);
+    return this.#state === "ready" ? error : asHandshakeFailure(error);
+  }
+
+  #closedError(cause: Error | null): BackplaneError {
+    const stray_output = this.#connection.strayOutput();
+    return new BackplaneError("crashed", "The plugin closed its output.", {
+      ...(stray_output === "" ? {} : { details: { stray_output } }),
+      ...(cause === null ? {} : { cause }),
+    });
+  }
+
+  #fail(error: BackplaneError): void {
+    if (this.#state === "over") return;
+    this.#state = "over";
+    this.#failure = error;
+    this.#connection.stop();
+    if (this.#greeting !== undefined) {
+      clearTimeout(this.#greeting.timer);
+      this.#greeting.reject(error);
+      this.#greeting = undefined;
+    }
+    const pending = [...this.#pending.values()];
+    this.#pending.clear();
+    for (const { sink } of pending) sink.broke(error);
+    this.#options.onFailure(error);
+  }
+}

@@ -1,0 +1,205 @@
+/**
+ * The plugin's side of `vai.rpc.v1`, for the SDK and for tests. It answers the host's hello, runs requests
+ * side by side, and answers each exactly once. The end of the input is a shutdown: the host is gone.
+ */
+import {
+  BackplaneError,
+  codeOf,
+  type JsonObject,
+  type Op,
+  type TerminalStatus,
+  type VaiRequest,
+} from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import type { Transport } from "../transports/transport.ts";
+import { checkHostHello, checkRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
+import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+
+export interface VaiCall {
+  id: string;
+  op: Op;
+  body: VaiRequest["body"];
+  /** Aborted on cancel and when the host goes away; its reason is the cancel's. */
+  signal: AbortSignal;
+  /** Ignored after the reply. */
+  emit(event: JsonObject & { type: string }): void;
+}
+
+export interface VaiReply {
+  status: TerminalStatus | "ack";
+  result?: unknown;
+}
+
+export interface VaiPluginOptions {
+  transport: Transport;
+  identity: { package_id: string; version: string };
+  limits?: Partial<FrameLimits>;
+  /** A throw becomes status `failed` with its message, or `cancelled` when the call was cancelled. */
+  handle(call: VaiCall): Promise<VaiReply>;
+  /** Once: the host asks to stop, or is gone. */
+  onShutdown(): void;
+  /** The host cannot be understood; nothing more is answered. */
+  onFailure(error: Error): void;
+}
+
+export class VaiPlugin {
+  readonly #options: VaiPluginOptions;
+  readonly #calls = new Map<string, RunningCall>();
+  #connection: Connection<JsonObject> | undefined;
+  #greeted = false;
+  #over = false;
+
+  constructor(options: VaiPluginOptions) {
+    this.#options = options;
+  }
+
+  get inFlight(): number {
+    return this.#calls.size;
+  }
+
+  /** Waits for the host's hello and answers it. */
+  start(): void {
+    this.#connection ??= new Connection<JsonObject>({
+      transport: this.#options.transport,
+      framing: "content-length",
+      limits: this.#options.limits,
+      hold_above_bytes: MAX_QUEUED_BYTES,
+      onFrame: (frame) => this.#receive(frame),
+      onFailure: (error) => this.#fail(error),
+      onClose: (error) => (error === null ? this.#shutDown() : this.#fail(error)),
+    });
+  }
+
+  #receive(frame: JsonObject): void {
+    if (!this.#greeted) this.#greet(frame);
+    else if (frame.type === "request") this.#run(frame);
+    else if (frame.type === "cancel") this.#cancel(frame);
+    else if (frame.type === "shutdown") this.#shutDown();
+    else this.#fail(new BackplaneError("frame_invalid", "The host sent a frame that a plugin never gets."));
+  }
+
+  #greet(frame: JsonObject): void {
+    const problem = checkHostHello(frame);
+    if (frame.protocol !== VAI_PROTOCOL) {
+      this.#fail(new BackplaneError("protocol_version_mismatch", `The host does not speak ${VAI_PROTOCOL}.`));
+    } else if (problem !== undefined) {
+      this.#fail(new BackplaneError("handshake_failed", `The host's hello is not valid: ${problem}.`));
+    } else {
+      this.#greeted = true;
+      this.#send({ type: "hello", role: "plugin", plugin: this.#options.identity });
+    }
+  }
+
+  #run(frame: JsonObject): void {
+    const id = frame.id;
+    const problem = checkRequest(frame);
+    if (!isNonEmpty(id) || this.#calls.has(id)) {
+      this.#fail(new BackplaneError("frame_invalid", "The host sent a request without an id of its own."));
+    } else if (problem !== undefined) {
+      const error = { code: "protocol.invalid_frame", message: problem };
+      this.#send({ type: "response", id, ok: false, error });
+    } else {
+      const request = frame as unknown as VaiRequest;
+      const call = new RunningCall(id, request.op, request.body, (event) => {
+        if (this.#calls.get(id) === call) this.#send({ type: "event", request_id: id, event });
+      });
+      this.#calls.set(id, call);
+      void this.#answer(call);
+    }
+  }
+
+  async #answer(call: RunningCall): Promise<void> {
+    let body: object;
+    try {
+      const reply = await this.#options.handle(call);
+      body =
+        reply.result === undefined
+          ? { status: reply.status }
+          : { status: reply.status, result: reply.result };
+    } catch (error) {
+      body = failed(error, call.cancelled);
+    }
+    this.#calls.delete(call.id);
+    try {
+      this.#send({ type: "response", id: call.id, ok: true, body });
+    } catch (error) {
+      // Too large, or not JSON: the call fails with the reason instead of the whole process.
+      this.#send({ type: "response", id: call.id, ok: true, body: failed(error, false) });
+    }
+  }
+
+  #cancel(frame: JsonObject): void {
+    if (typeof frame.request_id !== "string") return;
+    this.#calls.get(frame.request_id)?.abort(typeof frame.reason === "string" ? frame.reason : "cancelled");
+  }
+
+  #shutDown(): void {
+    if (this.#over) return;
+    this.#over = true;
+    for (const call of this.#calls.values()) call.abort("shutdown");
+    this.#connection?.flush();
+    this.#options.onShutdown();
+  }
+
+  #fail(error: Error): void {
+    if (this.#over) return;
+    this.#over = true;
+    this.#connection?.stop();
+    for (const call of this.#calls.values()) call.abort("closed");
+    this.#options.onFailure(error);
+  }
+
+  #send(frame: object): void {
+    this.#connection?.send({ protocol: VAI_PROTOCOL, ...frame });
+    // The process may end as soon as its last call is answered.
+    if (this.#over) this.#connection?.flush();
+  }
+}
+
+/** The signal is made when first asked for: most calls never look at it. */
+class RunningCall implements VaiCall {
+  readonly id: string;
+  readonly op: Op;
+  readonly body: VaiRequest["body"];
+  readonly emit: (event: JsonObject & { type: string }) => void;
+  #controller: AbortController | undefined;
+  #abortedWith: string | undefined;
+
+  constructor(
+    id: string,
+    op: Op,
+    body: VaiRequest["body"],
+    emit: (event: JsonObject & { type: string }) => void,
+  ) {
+    this.id = id;
+    this.op = op;
+    this.body = body;
+    this.emit = emit;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#controller === undefined) {
+      this.#controller = new AbortController();
+      if (this.#abortedWith !== undefined) this.#controller.abort(this.#abortedWith);
+    }
+    return this.#controller.signal;
+  }
+
+  get cancelled(): boolean {
+    return this.#abortedWith !== undefined;
+  }
+
+  abort(reason: string): void {
+    this.#abortedWith ??= reason;
+    this.#controller?.abort(reason);
+  }
+}
+
+function failed(error: unknown, cancelled: boolean): object {
+  const message = error instanceof Error ? error.message : String(error);
+  return {
+    status: cancelled ? "cancelled" : "failed",
+    result: { content: [{ type: "text", text: message }], is_error: true, retryable: false },
+    error: { code: codeOf(error) ?? "plugin_failed", message },
+  };
+}

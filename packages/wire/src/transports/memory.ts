@@ -1,0 +1,111 @@
+/**
+ * Two ends of a pipe inside one process, for tests and inline plugins. Like a real pipe it delivers later,
+ * never during write(), keeps order, and holds bytes while the reader is paused.
+ */
+import type { Transport } from "./transport.ts";
+
+const HIGH_WATER = 64 * 1024;
+
+export function memoryTransportPair(): [Transport, Transport] {
+  const left = new MemoryEnd();
+  const right = new MemoryEnd();
+  left.connect(right);
+  right.connect(left);
+  return [left, right];
+}
+
+class MemoryEnd implements Transport {
+  #other: MemoryEnd | undefined;
+  /** What the other end wrote and we did not deliver yet. */
+  readonly #inbox: Uint8Array[] = [];
+  #inboxBytes = 0;
+  #onData: ((chunk: Uint8Array) => void) | undefined;
+  #onDrain: (() => void) | undefined;
+  #onClose: ((error: Error | null) => void) | undefined;
+  #paused = false;
+  #scheduled = false;
+  #otherDone = false;
+  #weAreDone = false;
+  #closeTold = false;
+  #waitsForDrain = false;
+
+  connect(other: MemoryEnd): void {
+    this.#other = other;
+  }
+
+  get queuedBytes(): number {
+    return this.#other!.#inboxBytes;
+  }
+
+  write(data: string | Uint8Array): boolean {
+    if (this.#weAreDone) return true;
+    const chunk = typeof data === "string" ? Buffer.from(data) : Uint8Array.prototype.slice.call(data);
+    const other = this.#other!;
+    other.#inbox.push(chunk);
+    other.#inboxBytes += chunk.length;
+    other.#schedule();
+    this.#waitsForDrain = other.#inboxBytes > HIGH_WATER;
+    return !this.#waitsForDrain;
+  }
+
+  onData(listener: (chunk: Uint8Array) => void): void {
+    this.#onData = listener;
+    this.#schedule();
+  }
+
+  onDrain(listener: () => void): void {
+    this.#onDrain = listener;
+  }
+
+  onClose(listener: (error: Error | null) => void): void {
+    this.#onClose = listener;
+    this.#schedule();
+  }
+
+  pause(): void {
+    this.#paused = true;
+  }
+
+  resume(): void {
+    this.#paused = false;
+    this.#schedule();
+  }
+
+  close(): void {
+    if (this.#weAreDone) return;
+    this.#weAreDone = true;
+    this.#other!.#otherDone = true;
+    this.#other!.#schedule();
+  }
+
+  #schedule(): void {
+    if (this.#scheduled || this.#onData === undefined) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.#deliver();
+    });
+  }
+
+  #deliver(): void {
+    for (let chunk = this.#next(); chunk !== undefined; chunk = this.#next()) {
+      this.#inboxBytes -= chunk.length;
+      this.#onData!(chunk);
+    }
+    if (this.#inboxBytes === 0) this.#other!.#drained();
+    if (this.#otherDone && !this.#paused && this.#inbox.length === 0 && !this.#closeTold && this.#onClose) {
+      this.#closeTold = true;
+      this.#onClose(null);
+    }
+  }
+
+  #next(): Uint8Array | undefined {
+    return this.#paused ? undefined : this.#inbox.shift();
+  }
+
+  #drained(): void {
+    if (!this.#waitsForDrain) return;
+    this.#waitsForDrain = false;
+    this.#onDrain?.();
+  }
+}

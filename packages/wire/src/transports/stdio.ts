@@ -1,0 +1,87 @@
+/**
+ * A transport over a pair of streams: a child's stdout and stdin, or our own stdin and stdout. Every stream
+ * has an error listener for its whole life, so a pipe that breaks (EPIPE, ECONNRESET) never ends the process.
+ *
+ * The reading side alone decides when the other side is gone: a process may close its input and still answer.
+ * Only when we write again into a broken pipe is the transport reported as closed with that error.
+ */
+import type { Readable, Writable } from "node:stream";
+import type { Transport } from "./transport.ts";
+
+export function stdioTransport(readable: Readable, writable: Writable): Transport {
+  return new StdioTransport(readable, writable);
+}
+
+class StdioTransport implements Transport {
+  readonly #readable: Readable;
+  readonly #writable: Writable;
+  #onDrain: (() => void) | undefined;
+  #onClose: ((error: Error | null) => void) | undefined;
+  /** Set once the reading side is over, or a write found the pipe broken. */
+  #closed: { error: Error | null } | undefined;
+  #told = false;
+  #broken: Error | undefined;
+
+  constructor(readable: Readable, writable: Writable) {
+    this.#readable = readable;
+    this.#writable = writable;
+    readable.on("error", (error) => this.#over(error));
+    readable.on("end", () => this.#over(null));
+    readable.on("close", () => this.#over(null));
+    writable.on("error", (error) => {
+      this.#broken ??= error;
+      // Who waits for a drain must learn of it; the next write reports the end.
+      this.#onDrain?.();
+    });
+    writable.on("drain", () => this.#onDrain?.());
+  }
+
+  get queuedBytes(): number {
+    return this.#broken === undefined ? this.#writable.writableLength : 0;
+  }
+
+  write(data: string | Uint8Array): boolean {
+    if (this.#broken !== undefined || this.#writable.destroyed || this.#writable.writableEnded) {
+      const error = this.#broken ?? new Error("the pipe to the other side is closed");
+      setImmediate(() => this.#over(error));
+      return true;
+    }
+    return this.#writable.write(data);
+  }
+
+  onData(listener: (chunk: Uint8Array) => void): void {
+    this.#readable.on("data", listener);
+  }
+
+  onDrain(listener: () => void): void {
+    this.#onDrain = listener;
+  }
+
+  onClose(listener: (error: Error | null) => void): void {
+    this.#onClose = listener;
+    if (this.#closed !== undefined) queueMicrotask(() => this.#tell());
+  }
+
+  pause(): void {
+    this.#readable.pause();
+  }
+
+  resume(): void {
+    this.#readable.resume();
+  }
+
+  close(): void {
+    if (!this.#writable.writableEnded) this.#writable.end();
+  }
+
+  #over(error: Error | null): void {
+    this.#closed ??= { error };
+    this.#tell();
+  }
+
+  #tell(): void {
+    if (this.#told || this.#onClose === undefined || this.#closed === undefined) return;
+    this.#told = true;
+    this.#onClose(this.#closed.error);
+  }
+}

@@ -1,0 +1,238 @@
+/** Our hand-written checks and the contract's zod schemas must accept and refuse the same frames. */
+import type { JsonObject } from "@backplane/contract";
+import {
+  RpcRequestSchema,
+  RpcResponseSchema,
+  SideHandshakeResponseSchema,
+  SideResponseSchema,
+  VaiErrorResponseSchema,
+  VaiEventSchema,
+  VaiHostHelloSchema,
+  VaiOkResponseSchema,
+  VaiPluginHelloSchema,
+  VaiRequestSchema,
+} from "@backplane/contract/schema";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
+import { checkSideHandshake, checkSideResponse } from "../src/peers/check-side.ts";
+import {
+  checkEvent,
+  checkHostHello,
+  checkPluginHello,
+  checkRequest,
+  checkResponse,
+  isNonEmpty,
+} from "../src/peers/check-vai.ts";
+import { noGrant } from "../../../test/support/no-grant.ts";
+
+interface Agreement {
+  valid: JsonObject[];
+  ours: (frame: JsonObject) => boolean;
+  theirs: (frame: JsonObject) => boolean;
+}
+
+const vai = (frame: JsonObject): boolean => frame.protocol === "vai.rpc.v1";
+const error = { code: "x.y", message: "m" };
+const AGREEMENTS: Record<string, Agreement> = {
+  "plugin hello": {
+    valid: [
+      {
+        protocol: "vai.rpc.v1",
+        type: "hello",
+        role: "plugin",
+        plugin: { package_id: "a/b", version: "1.0.0" },
+      },
+    ],
+    ours: (frame) => vai(frame) && checkPluginHello(frame) === undefined,
+    theirs: (frame) => VaiPluginHelloSchema.safeParse(frame).success,
+  },
+  "host hello": {
+    valid: [{ protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "h", version: "1" } }],
+    ours: (frame) => vai(frame) && checkHostHello(frame) === undefined,
+    theirs: (frame) => VaiHostHelloSchema.safeParse(frame).success,
+  },
+  event: {
+    valid: [{ protocol: "vai.rpc.v1", type: "event", request_id: "r", event: { type: "progress", n: 1 } }],
+    ours: (frame) => frame.type === "event" && checkEvent(frame) === undefined,
+    theirs: (frame) => VaiEventSchema.safeParse(frame).success,
+  },
+  response: {
+    valid: [
+      {
+        protocol: "vai.rpc.v1",
+        type: "response",
+        id: "r",
+        ok: true,
+        body: { status: "succeeded", result: [1] },
+      },
+      { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack" } },
+      { protocol: "vai.rpc.v1", type: "response", id: "r", ok: false, error },
+      { protocol: "vai.rpc.v1", type: "response", id: "r", ok: false, error, body: { status: "succeeded" } },
+    ],
+    ours: (frame) => frame.type === "response" && isNonEmpty(frame.id) && checkResponse(frame) === undefined,
+    // A schema of one branch cannot say that ok:false must not claim success; vai.response does.
+    theirs: (frame) =>
+      VaiOkResponseSchema.safeParse(frame).success ||
+      (VaiErrorResponseSchema.safeParse(frame).success &&
+        (frame.body as { status?: unknown } | null | undefined)?.status !== "succeeded"),
+  },
+  "side handshake": {
+    valid: [
+      {
+        type: "handshake",
+        manifest: {
+          plugin_id: "p",
+          plugin_version: "1",
+          protocol_version: "x",
+          exposed_tools: ["t"],
+          capabilities: ["c"],
+        },
+      },
+      { manifest: { plugin_id: "p", plugin_version: "1", protocol_version: "", exposed_tools: [] } },
+    ],
+    ours: (frame) => checkSideHandshake(frame) === undefined,
+    theirs: (frame) => SideHandshakeResponseSchema.safeParse(frame).success,
+  },
+  "side response": {
+    valid: [
+      { type: "response", request_id: "r", status: "ok", output: { a: 1 }, metadata: { m: [] } },
+      { type: "response", request_id: "r", status: "error", error },
+    ],
+    ours: (frame) => checkSideResponse(frame) === undefined,
+    theirs: (frame) => SideResponseSchema.safeParse(frame).success,
+  },
+  "rpc request": {
+    valid: [
+      { jsonrpc: "2.0", id: 1, method: "m", params: { a: 1 } },
+      { jsonrpc: "2.0", method: "m", params: [1] },
+    ],
+    ours: (frame) => checkRpcRequest(frame) === undefined,
+    theirs: (frame) => RpcRequestSchema.safeParse(frame).success,
+  },
+  "rpc response": {
+    valid: [
+      { jsonrpc: "2.0", id: "a", result: [1] },
+      { jsonrpc: "2.0", id: null, error: { code: -32600, message: "m", data: { a: 1 } } },
+    ],
+    ours: (frame) => checkRpcResponse(frame) === undefined,
+    // The schema has both fields optional; JSON-RPC asks for exactly one.
+    theirs: (frame) =>
+      RpcResponseSchema.safeParse(frame).success &&
+      (frame.result === undefined) !== (frame.error === undefined),
+  },
+};
+
+const ODD = [
+  null,
+  true,
+  false,
+  0,
+  1,
+  1.5,
+  -1,
+  "",
+  " ",
+  "x",
+  "hello",
+  "ok",
+  "error",
+  "failed",
+  "2.0",
+  [],
+  [""],
+  ["a"],
+  [1],
+  {},
+  { type: "" },
+];
+
+/** Every place in a frame, as a list of keys. */
+function places(value: unknown, path: string[] = []): string[][] {
+  if (typeof value !== "object" || value === null) return [path];
+  return [path, ...Object.entries(value).flatMap(([key, inner]) => places(inner, [...path, key]))];
+}
+
+function change(frame: JsonObject, path: string[], to: unknown): JsonObject {
+  const copy = structuredClone(frame);
+  let at = copy as Record<string, unknown>;
+  for (const key of path.slice(0, -1)) at = at[key] as Record<string, unknown>;
+  const last = path.at(-1);
+  if (last === undefined) return copy;
+  if (to === undefined) delete at[last];
+  else at[last] = to;
+  return JSON.parse(JSON.stringify(copy)) as JsonObject;
+}
+
+for (const [name, { valid, ours, theirs }] of Object.entries(AGREEMENTS)) {
+  test(`${name}: every field removed or replaced by odd values`, () => {
+    const disagree: JsonObject[] = [];
+    let cases = 0;
+    for (const frame of valid) {
+      for (const path of places(frame)) {
+        for (const to of [undefined, ...ODD]) {
+          const changed = change(frame, path, to);
+          cases++;
+          if (ours(changed) !== theirs(changed)) disagree.push(changed);
+        }
+      }
+    }
+    expect(disagree).toEqual([]);
+    expect(cases).toBeGreaterThan(40);
+  });
+
+  test(`${name}: random changes in two places`, () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom(...valid),
+        fc.array(
+          fc.tuple(fc.nat(), fc.oneof(fc.constantFrom(undefined, ...ODD), fc.jsonValue({ maxDepth: 2 }))),
+          { maxLength: 2 },
+        ),
+        (frame, changes) => {
+          let changed = frame;
+          for (const [place, to] of changes) {
+            const all = places(changed);
+            changed = change(changed, all[place % all.length]!, to);
+          }
+          expect(ours(changed)).toBe(theirs(changed));
+        },
+      ),
+      { numRuns: 400, seed: 11 },
+    );
+  });
+}
+
+test("request: the same but for the context, of which the plugin side only asks that it is there", () => {
+  const context = {
+    invocation_id: "inv_1",
+    trace_id: "tr_1",
+    org_id: "org_local",
+    deadline_at: "2026-03-12T20:00:00Z",
+    gateway: { base_url: "http://127.0.0.1:7420", scopes: [] },
+    config: {},
+    secrets: {},
+    grant: noGrant({ class: "worker" }),
+  };
+  const frame: JsonObject = {
+    protocol: "vai.rpc.v1",
+    type: "request",
+    id: "r",
+    op: "tool.invoke",
+    body: { export_id: "x", context },
+  };
+  const disagree: JsonObject[] = [];
+  let accepted = 0;
+  for (const path of places(frame)) {
+    for (const to of [undefined, ...ODD]) {
+      const changed = change(frame, path, to);
+      const ours =
+        changed.type === "request" && isNonEmpty(changed.id) && checkRequest(changed) === undefined;
+      const theirs = VaiRequestSchema.safeParse(changed).success;
+      if (theirs) accepted++;
+      if (path.includes("context") ? theirs && !ours : ours !== theirs) disagree.push(changed);
+    }
+  }
+  expect(disagree).toEqual([]);
+  expect(accepted).toBeGreaterThan(20);
+});

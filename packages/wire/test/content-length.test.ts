@@ -1,0 +1,179 @@
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { Assembly } from "../src/codecs/assembly.ts";
+import { ContentLengthDecoder, encodeContentLength, frameLimits } from "../src/index.ts";
+import { decodeAll, feedSlowly, frameOf } from "./decode-all.ts";
+
+const decode = (...chunks: (string | Uint8Array)[]) =>
+  decodeAll(
+    "content-length",
+    chunks.map((chunk) => Buffer.from(chunk)),
+  );
+
+verifies("wire.frame.content-length", "the length counts bytes, not characters", async () => {
+  const body = '{"text":"ä€😀"}';
+  expect(encodeContentLength({ text: "ä€😀" })).toBe(
+    `Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`,
+  );
+  expect(await decode(frameOf(body), frameOf('{"a":1}'))).toEqual({
+    frames: [{ text: "ä€😀" }, { a: 1 }],
+    error: undefined,
+  });
+});
+
+verifies("wire.frame.content-length", "other headers are tolerated, names are case-insensitive", async () => {
+  const { frames, error } = await decode(
+    'Content-Type: application/json; charset=utf-8\r\nCONTENT-length:7\r\nX-Other: a: b\r\n\r\n{"a":1}',
+    'content-Length: \t 7 \r\n\r\n{"b":2}',
+    'Content-Length: 7\r\n\r\n{"c":3}',
+    'Content-Length: 007\r\n\r\n{"d":4}',
+  );
+  expect(error).toBeUndefined();
+  expect(frames).toEqual([{ a: 1 }, { b: 2 }, { c: 3 }, { d: 4 }]);
+});
+
+describe("a length that is not plainly given", () => {
+  const bad: Record<string, string> = {
+    missing: "Content-Type: x\r\n\r\n{}",
+    "no header at all": "\r\n\r\n{}",
+    duplicate: "Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}",
+    "duplicate in another case": "Content-Length: 2\r\ncontent-length: 3\r\n\r\n{}",
+    negative: "Content-Length: -5\r\n\r\n{}",
+    signed: "Content-Length: +2\r\n\r\n{}",
+    "letters behind": "Content-Length: 12abc\r\n\r\n{}",
+    exponent: "Content-Length: 1e9\r\n\r\n{}",
+    hexadecimal: "Content-Length: 0x10\r\n\r\n{}",
+    fraction: "Content-Length: 2.0\r\n\r\n{}",
+    "two values": "Content-Length: 2, 2\r\n\r\n{}",
+    "space inside": "Content-Length: 1 0\r\n\r\n{}",
+    "other digits": "Content-Length: ٢\r\n\r\n{}",
+    empty: "Content-Length: \r\n\r\n{}",
+    zero: "Content-Length: 0\r\n\r\n",
+    "space before the colon": "Content-Length : 2\r\n\r\n{}",
+    "folded line": "X: a\r\n Content-Length: 2\r\n\r\n{}",
+    "bare line feeds": "Content-Length: 2\n\n{}",
+    "no colon": "Content-Length 2\r\n\r\n{}",
+    "a zero byte": "Content-Length: 2\0\r\n\r\n{}",
+  };
+  for (const [name, bytes] of Object.entries(bad)) {
+    verifies("wire.frame.bad-length", name, async () => {
+      const whole = await decode(bytes, '{"never":"read"}');
+      expect(whole.frames).toEqual([]);
+      expect(whole.error?.code).toBe("frame_invalid");
+      const single = await decode(...Array.from(Buffer.from(bytes), (byte) => Uint8Array.of(byte)));
+      expect(single).toEqual({ frames: [], error: expect.objectContaining({ code: "frame_invalid" }) });
+    });
+  }
+
+  verifies("wire.frame.bad-length", "a length that lies misreads nothing as a frame", async () => {
+    const short = await decode('Content-Length: 3\r\n\r\n{"a":1}');
+    expect(short).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+    const long = await decode('Content-Length: 9\r\n\r\n{"a":1}', frameOf('{"b":2}'));
+    expect(long).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+  });
+});
+
+describe("limits", () => {
+  verifies("wire.frame.limits", "an announced oversize is refused before its body arrives", () => {
+    const errors: unknown[] = [];
+    const decoder = new ContentLengthDecoder(
+      frameLimits(),
+      () => undefined,
+      (error) => errors.push(error.code),
+    );
+    decoder.push(Buffer.from(`Content-Length: ${1024 * 1024 + 1}\r\n\r\n`));
+    expect(errors).toEqual(["frame_too_large"]);
+    const huge = new ContentLengthDecoder(
+      frameLimits(),
+      () => undefined,
+      (error) => errors.push(error.code),
+    );
+    huge.push(Buffer.from(`Content-Length: ${"9".repeat(400)}\r\n\r\n`));
+    expect(errors).toEqual(["frame_too_large", "frame_too_large"]);
+  });
+
+  verifies(
+    "wire.frame.limits",
+    "a frame of exactly the limit passes, its header up to 4 KiB too",
+    async () => {
+      const limits = { frame_bytes: 64, header_bytes: 256 };
+      const body = JSON.stringify({ text: "x".repeat(53) });
+      const header = `X: ${"y".repeat(256 - 3 - 2 - 18 - 4)}\r\nContent-Length: 64\r\n\r\n`;
+      expect([body.length, header.length]).toEqual([64, 256]);
+      expect((await decodeAll("content-length", [Buffer.from(header + body)], limits)).frames).toHaveLength(
+        1,
+      );
+      const over = await decodeAll("content-length", [Buffer.from(`X${header}${body}`)], limits);
+      expect(over).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+      expect(frameLimits()).toEqual({ frame_bytes: 1_048_576, header_bytes: 4_096, json_depth: 64 });
+    },
+  );
+
+  verifies("wire.frame.limits", "a header without an end is cut at 4 KiB", async () => {
+    expect(await feedSlowly("content-length", Buffer.from("X"), 100_000)).toEqual({
+      pushed: 4_096,
+      code: "frame_invalid",
+    });
+  });
+
+  verifies("wire.frame.limits", "memory does not grow with what is announced", () => {
+    const decoders: ContentLengthDecoder[] = [];
+    const before = process.memoryUsage().arrayBuffers;
+    for (let i = 0; i < 200; i++) {
+      const decoder = new ContentLengthDecoder(
+        frameLimits(),
+        () => undefined,
+        () => undefined,
+      );
+      decoder.push(Buffer.from(`Content-Length: ${1024 * 1024}\r\n\r\n{`));
+      decoders.push(decoder);
+    }
+    // 200 MiB were announced, 200 bytes came.
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(16 * 1024 * 1024);
+    expect(decoders).toHaveLength(200);
+  });
+
+  verifies("wire.frame.limits", "one byte at a time costs memory in proportion to the bytes", () => {
+    const body = new Assembly();
+    const before = process.memoryUsage();
+    const byte = Buffer.from(" ");
+    for (let i = 0; i < 1024 * 1024; i++) body.add(byte, 1024 * 1024);
+    const after = process.memoryUsage();
+    expect(body.length).toBe(1024 * 1024);
+    expect(after.arrayBuffers - before.arrayBuffers).toBeLessThan(8 * 1024 * 1024);
+    expect(after.heapUsed - before.heapUsed).toBeLessThan(32 * 1024 * 1024);
+  });
+});
+
+test("a stream that ends inside a frame is a failure", async () => {
+  for (const cut of ["Content-Le", "Content-Length: 7\r\n\r\n", 'Content-Length: 7\r\n\r\n{"a"']) {
+    expect(await decode(cut)).toMatchObject({ frames: [], error: { code: "frame_invalid" } });
+  }
+});
+
+test("a printed line is noticed at its line feed and shown", () => {
+  let stray: unknown;
+  const decoder = new ContentLengthDecoder(
+    frameLimits(),
+    () => undefined,
+    (error) => {
+      stray = error.details?.stray_output;
+    },
+  );
+  decoder.push(Buffer.from("\u001b[32mListening on port 80\u001b[0m\n"));
+  expect(stray).toBe("[32mListening on port 80[0m");
+});
+
+test("after a failure nothing more is handed out", () => {
+  const frames: unknown[] = [];
+  let failures = 0;
+  const decoder = new ContentLengthDecoder(
+    frameLimits(),
+    (frame) => frames.push(frame),
+    () => failures++,
+  );
+  decoder.push(Buffer.from("garbage\n"));
+  decoder.push(frameOf('{"a":1}'));
+  decoder.end();
+  expect({ frames, failures }).toEqual({ frames: [], failures: 1 });
+});

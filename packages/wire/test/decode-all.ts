@@ -1,0 +1,75 @@
+import type { BackplaneError, JsonObject } from "@backplane/contract";
+import { ContentLengthDecoder, type FrameLimits, frameLimits, NdjsonDecoder } from "../src/index.ts";
+
+export interface Decoded {
+  frames: JsonObject[];
+  error: BackplaneError | undefined;
+}
+
+const CODECS = { "content-length": ContentLengthDecoder, ndjson: NdjsonDecoder } as const;
+export type Codec = keyof typeof CODECS;
+
+/** Feeds the chunks and waits until everything was handed out, however many turns that takes. */
+export function decodeAll(
+  codec: Codec,
+  chunks: Iterable<Uint8Array>,
+  limits: Partial<FrameLimits> = {},
+): Promise<Decoded> {
+  return new Promise((resolve) => {
+    const decoded: Decoded = { frames: [], error: undefined };
+    const decoder = new CODECS[codec](
+      frameLimits(limits),
+      (frame: JsonObject) => decoded.frames.push(frame),
+      (error) => {
+        decoded.error = error;
+      },
+    );
+    for (const chunk of chunks) decoder.push(chunk);
+    decoder.end(() => resolve(decoded));
+  });
+}
+
+export function frameOf(body: string | Uint8Array, header = "Content-Length"): Buffer {
+  const bytes = Buffer.from(body);
+  return Buffer.concat([Buffer.from(`${header}: ${bytes.length}\r\n\r\n`), bytes]);
+}
+
+/** Cuts at the given places, in any order. */
+export function splitAt(bytes: Buffer, places: number[]): Buffer[] {
+  const cuts = [0, ...places.map((place) => place % (bytes.length + 1)).sort((a, b) => a - b), bytes.length];
+  return cuts.slice(1).map((cut, index) => bytes.subarray(cuts[index], cut));
+}
+
+/** A source that respects pause, as a transport does. Ends early when the decoder failed. */
+export async function feedSlowly(
+  codec: Codec,
+  chunk: Uint8Array,
+  times: number,
+): Promise<{ pushed: number; code: string | undefined }> {
+  let paused = false;
+  let code: string | undefined;
+  const decoder = new CODECS[codec](
+    frameLimits(),
+    () => undefined,
+    (error) => {
+      code = error.code;
+    },
+    {
+      pause: () => {
+        paused = true;
+      },
+      resume: () => {
+        paused = false;
+      },
+    },
+  );
+  let pushed = 0;
+  while (code === undefined && pushed < times) {
+    if (paused) await new Promise(setImmediate);
+    else {
+      decoder.push(chunk);
+      pushed++;
+    }
+  }
+  return { pushed, code };
+}

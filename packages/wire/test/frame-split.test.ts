@@ -1,0 +1,63 @@
+import type { JsonObject } from "@backplane/contract";
+import fc from "fast-check";
+import { expect } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { encodeContentLength, encodeNdjson } from "../src/index.ts";
+import { type Codec, decodeAll, splitAt } from "./decode-all.ts";
+
+const ENCODE = { "content-length": encodeContentLength, ndjson: encodeNdjson };
+const UNICODE: JsonObject[] = [
+  { a: 1 },
+  { text: 'ä€😀 \u2028 \u0000 \\ " \n', nested: { list: [1, -2.5e300, null, true, "ß"] } },
+  {},
+  { "": "empty key", "k😀": [[[]]] },
+];
+
+const anyFrame = fc.dictionary(
+  fc.string({ unit: "grapheme" }).filter((key) => key !== "__proto__" && key !== "constructor"),
+  fc.jsonValue({ noUnicodeString: false, maxDepth: 4 }),
+);
+const wellFormed = (frame: object): JsonObject =>
+  JSON.parse(
+    JSON.stringify(frame, (_key, value) => (typeof value === "string" ? value.toWellFormed() : value)),
+  );
+const harmless = (frame: object): boolean => !/__proto__|constructor|\\ud[89a-f]/.test(JSON.stringify(frame));
+
+for (const codec of ["content-length", "ndjson"] as Codec[]) {
+  const encode = (frames: object[]): Buffer =>
+    Buffer.from(frames.map((frame) => ENCODE[codec](frame)).join(""));
+
+  verifies("wire.frame.split", `${codec}: one byte at a time gives the same frames`, async () => {
+    const bytes = encode(UNICODE);
+    const one = Array.from(bytes, (_byte, index) => bytes.subarray(index, index + 1));
+    expect(await decodeAll(codec, one)).toEqual({ frames: UNICODE, error: undefined });
+  });
+
+  verifies("wire.frame.split", `${codec}: a cut at every place, also inside a character`, async () => {
+    const bytes = encode(UNICODE);
+    for (let place = 0; place <= bytes.length; place++) {
+      const decoded = await decodeAll(codec, splitAt(bytes, [place]));
+      expect(decoded, `cut at ${place}`).toEqual({ frames: UNICODE, error: undefined });
+    }
+  });
+
+  verifies("wire.frame.split", `${codec}: 1,000 frames in one chunk`, async () => {
+    const frames = Array.from({ length: 1_000 }, (_, index) => ({ index, text: `ä${index}` }));
+    expect(await decodeAll(codec, [encode(frames)])).toEqual({ frames, error: undefined });
+  });
+
+  verifies("wire.frame.split", `${codec}: any frames, any splits`, async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(anyFrame, { maxLength: 8 }),
+        fc.array(fc.nat(100_000), { maxLength: 40 }),
+        async (raw, places) => {
+          const frames = raw.filter(harmless).map(wellFormed);
+          const decoded = await decodeAll(codec, splitAt(encode(frames), places));
+          expect(decoded).toEqual({ frames, error: undefined });
+        },
+      ),
+      { numRuns: 500, seed: 20_260_416 },
+    );
+  });
+}

@@ -1,0 +1,98 @@
+import type { Json, JsonObject } from "@backplane/contract";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { OffThreadParser } from "../src/codecs/off-thread-parser.ts";
+import { type Codec, decodeAll, frameOf, splitAt } from "./decode-all.ts";
+import { loopLag } from "./loop-lag.ts";
+
+const LIMIT = { frame_bytes: 64 * 1024 * 1024 };
+const wrap = (codec: Codec, frame: object): Buffer =>
+  codec === "ndjson" ? Buffer.from(`${JSON.stringify(frame)}\n`) : frameOf(JSON.stringify(frame));
+
+/** Wide, deep and long in one: every way in which a value can be large. */
+function largeFrame(bytes: number): JsonObject {
+  const rows: Json[] = [];
+  for (let i = 0; rows.length * 60 < bytes; i++)
+    rows.push({ id: i, name: `ä${i}`, tags: ["a", null, i % 2 === 0] });
+  return {
+    first: 1,
+    rows,
+    deep: { list: [{ more: rows.slice(0, 2000) }] },
+    text: "x".repeat(300_000),
+    last: [],
+  };
+}
+
+for (const codec of ["content-length", "ndjson"] as Codec[]) {
+  verifies(
+    "wire.frame.limits",
+    `${codec}: frames over 1 MiB need configuration, and order is kept`,
+    async () => {
+      const large = largeFrame(2_000_000);
+      const bytes = Buffer.concat([
+        wrap(codec, { n: 1 }),
+        wrap(codec, large),
+        wrap(codec, { n: 2 }),
+        wrap(codec, large),
+        wrap(codec, { n: 3 }),
+      ]);
+      const chunks = splitAt(
+        bytes,
+        Array.from({ length: 100 }, (_, index) => index * 65_536),
+      );
+      const decoded = await decodeAll(codec, chunks, LIMIT);
+      expect(decoded).toEqual({ frames: [{ n: 1 }, large, { n: 2 }, large, { n: 3 }], error: undefined });
+      const refused = await decodeAll(codec, chunks);
+      expect(refused).toMatchObject({ frames: [{ n: 1 }], error: { code: "frame_too_large" } });
+    },
+  );
+
+  verifies("wire.frame.limits", `${codec}: a bad large frame fails like a small one`, async () => {
+    const bad = wrap(codec, { text: "x".repeat(1_100_000), list: [1] });
+    bad[bad.length - 5] = 0x7d;
+    const decoded = await decodeAll(codec, [wrap(codec, { n: 1 }), bad, wrap(codec, { n: 2 })], LIMIT);
+    expect(decoded).toMatchObject({ frames: [{ n: 1 }], error: { code: "frame_invalid" } });
+  });
+}
+
+verifies("wire.frame.limits", "8 MiB of small values are parsed off the event loop", async () => {
+  const bytes = wrap("content-length", largeFrame(8_000_000));
+  let frames = 0;
+  const lag = await loopLag(async () => {
+    frames += (await decodeAll("content-length", [bytes], LIMIT)).frames.length;
+  });
+  expect(frames).toBe(1);
+  expect(lag).toBeLessThan(50);
+});
+
+test("any value comes over as it was", async () => {
+  const parser = new OffThreadParser();
+  const wide = fc.array(fc.jsonValue({ maxDepth: 3 }), { maxLength: 5 });
+  await fc.assert(
+    fc.asyncProperty(wide, fc.nat(3), async (values, grow) => {
+      const value = JSON.parse(
+        JSON.stringify({
+          values,
+          again: Array.from({ length: 10 ** grow }, () => values),
+          end: values.at(-1) ?? null,
+        }),
+      ) as Json;
+      const text = JSON.stringify(value);
+      if (/__proto__|"constructor"|\\ud/.test(text)) return;
+      expect(await parser.parse(Buffer.from(text), 64)).toEqual({ value });
+    }),
+    { numRuns: 60, seed: 7 },
+  );
+  parser.close();
+});
+
+test("a worker that is closed under a frame fails the frame, and the next one works again", async () => {
+  const parser = new OffThreadParser();
+  const bytes = Buffer.from(JSON.stringify(largeFrame(3_000_000)));
+  const parsing = parser.parse(bytes, 64);
+  parser.close();
+  await expect(parsing).rejects.toMatchObject({ code: "frame_invalid" });
+  expect(await parser.parse(Buffer.from('{"a":1}'), 64)).toEqual({ value: { a: 1 } });
+  parser.close();
+});

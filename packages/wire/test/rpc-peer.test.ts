@@ -1,0 +1,222 @@
+import type { BackplaneError, Json } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { memoryTransportPair, RpcError, RpcPeer, type RpcPeerOptions, type Transport } from "../src/index.ts";
+
+interface Scene {
+  peer: RpcPeer;
+  other: Transport;
+  failures: string[];
+  /** Writes lines and gives what came back, parsed. */
+  ask: (...lines: unknown[]) => Promise<Json[]>;
+}
+
+function scene(handle?: RpcPeerOptions["handle"], options: Partial<RpcPeerOptions> = {}): Scene {
+  const [ours, other] = memoryTransportPair();
+  let text = "";
+  other.onData((chunk) => {
+    text += Buffer.from(chunk).toString();
+  });
+  const failures: string[] = [];
+  const peer = new RpcPeer({
+    transport: ours,
+    ...(handle === undefined ? {} : { handle }),
+    onFailure: (error: BackplaneError) => failures.push(error.code),
+    ...options,
+  });
+  const ask = async (...lines: unknown[]): Promise<Json[]> => {
+    for (const line of lines)
+      other.write(typeof line === "string" ? `${line}\n` : `${JSON.stringify(line)}\n`);
+    for (let i = 0; i < 6; i++) await new Promise(setImmediate);
+    const answers = text
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as Json);
+    text = "";
+    return answers;
+  };
+  return { peer, other, failures, ask };
+}
+
+async function handle(method: string, params: unknown): Promise<unknown> {
+  if (method === "sum") return (params as number[]).reduce((a, b) => a + b, 0);
+  if (method === "nothing") return undefined;
+  if (method === "check") throw new RpcError(-32602, "Invalid params", { field: "a" });
+  if (method === "break") throw new Error("password is hunter2");
+  if (method === "large") return "x".repeat(3_000);
+  throw new RpcError(-32601, "Method not found");
+}
+const request = (id: unknown, method: string, params?: unknown) => ({ jsonrpc: "2.0", id, method, params });
+const error = (id: unknown, code: number) => ({
+  jsonrpc: "2.0",
+  id,
+  error: expect.objectContaining({ code }),
+});
+const result = (id: unknown, value: unknown) => ({ jsonrpc: "2.0", id, result: value });
+
+describe("answering", () => {
+  test("requests of every kind of id, by position and by name", async () => {
+    const { ask } = scene(handle);
+    expect(await ask(request(1, "sum", [1, 2]))).toEqual([result(1, 3)]);
+    expect(await ask(request("a", "nothing"))).toEqual([result("a", null)]);
+    expect(await ask(request(null, "sum", [4]))).toEqual([result(null, 4)]);
+    expect(await ask(request(1.5, "sum", []))).toEqual([result(1.5, 0)]);
+  });
+
+  test("the standard error codes", async () => {
+    const { ask, failures } = scene(handle);
+    expect(await ask('{"jsonrpc": "2.0", "method": "foobar, "params": "bar", "baz]')).toEqual([
+      error(null, -32700),
+    ]);
+    expect(await ask('{"jsonrpc":"2.0","method":1,"params":"bar"}')).toEqual([error(null, -32600)]);
+    expect(await ask(request(1, "sum", "text"))).toEqual([error(1, -32600)]);
+    expect(await ask({ jsonrpc: "1.0", id: 2, method: "sum" })).toEqual([error(2, -32600)]);
+    expect(await ask(request({}, "sum", []))).toEqual([error(null, -32600)]);
+    expect(await ask("1", '"text"', "null")).toEqual([
+      error(null, -32600),
+      error(null, -32600),
+      error(null, -32600),
+    ]);
+    expect(await ask(request(3, "foobar"))).toEqual([error(3, -32601)]);
+    expect(await ask(request(4, "check"))).toEqual([
+      { jsonrpc: "2.0", id: 4, error: { code: -32602, message: "Invalid params", data: { field: "a" } } },
+    ]);
+    expect(await ask('{"__proto__":{"a":1}}')).toEqual([error(null, -32700)]);
+    expect(failures).toEqual([]);
+  });
+
+  test("an unexpected error says nothing of itself", async () => {
+    const { ask } = scene(handle);
+    const answers = await ask(request(1, "break"));
+    expect(answers).toEqual([error(1, -32603)]);
+    expect(JSON.stringify(answers)).not.toContain("hunter2");
+  });
+
+  test("without a handler every method is unknown", async () => {
+    const { ask } = scene();
+    expect(await ask(request(1, "sum", []))).toEqual([error(1, -32601)]);
+  });
+
+  test("notifications get no answer, whatever happens", async () => {
+    const { ask } = scene(handle);
+    const notify = (method: string) => ({ jsonrpc: "2.0", method });
+    expect(await ask(notify("nothing"), notify("foobar"), notify("break"))).toEqual([]);
+  });
+
+  test("batches: mixed, all notifications, empty, of nonsense, too large", async () => {
+    const { ask } = scene(handle);
+    const batch = [
+      request(1, "sum", [1]),
+      { jsonrpc: "2.0", method: "nothing" },
+      { foo: 1 },
+      request(2, "foobar"),
+    ];
+    expect(await ask(batch)).toEqual([[result(1, 1), error(null, -32600), error(2, -32601)]]);
+    expect(await ask([{ jsonrpc: "2.0", method: "nothing" }])).toEqual([]);
+    expect(await ask("[]")).toEqual([error(null, -32600)]);
+    expect(await ask("[1,2]")).toEqual([[error(null, -32600), error(null, -32600)]]);
+    expect(await ask(`[${Array.from({ length: 1_001 }, () => 1).join(",")}]`)).toEqual([error(null, -32600)]);
+    expect(await ask("[1")).toEqual([error(null, -32700)]);
+  });
+
+  test("a result over the limit is an error of that request", async () => {
+    const { ask, failures } = scene(handle, { limits: { frame_bytes: 2_000 } });
+    expect(await ask(request(1, "large"), request(2, "sum", [2]))).toEqual(
+      [result(2, 2), error(1, -32603)].reverse(),
+    );
+    expect(failures).toEqual([]);
+  });
+
+  test("more than 1,000 requests at once are refused, not kept", async () => {
+    let finish: () => void = () => undefined;
+    const gate = new Promise<void>((resolve) => {
+      finish = resolve;
+    });
+    const { ask } = scene(() => gate);
+    const answers = await ask(...Array.from({ length: 1_005 }, (_, id) => request(id, "wait")));
+    expect(answers).toEqual([1_000, 1_001, 1_002, 1_003, 1_004].map((id) => error(id, -32000)));
+    finish();
+    expect(await ask()).toHaveLength(1_000);
+  });
+});
+
+describe("calling", () => {
+  const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+    promise.then(
+      (value) => value,
+      (thrown: { code?: unknown; rpcCode?: unknown }) => thrown.code ?? thrown.rpcCode,
+    );
+
+  function two(): [RpcPeer, RpcPeer] {
+    const [a, b] = memoryTransportPair();
+    const onFailure = () => undefined;
+    return [
+      new RpcPeer({ transport: a, handle, onFailure }),
+      new RpcPeer({ transport: b, handle, onFailure }),
+    ];
+  }
+
+  test("both directions at once, 900 calls each, none crossed", async () => {
+    const [left, right] = two();
+    const calls = Array.from({ length: 900 }, (_, n) => [
+      left.call("sum", [n, 1]),
+      right.call("sum", [n, 2]),
+    ]).flat();
+    const sums = await Promise.all(calls);
+    expect(sums).toEqual(Array.from({ length: 900 }, (_, n) => [n + 1, n + 2]).flat());
+    expect([left.inFlight, right.inFlight]).toEqual([0, 0]);
+  });
+
+  test("an error answer is an RpcError with code, message and data", async () => {
+    const [left] = two();
+    await expect(left.call("check")).rejects.toMatchObject({
+      rpcCode: -32602,
+      message: "Invalid params",
+      data: { field: "a" },
+    });
+  });
+
+  test("answers to nobody are ignored, malformed ones fail their call", async () => {
+    const { peer, ask, failures } = scene();
+    const good = codeOf(peer.call("a"));
+    const bad = ["b", "c", "d"].map((method) => codeOf(peer.call(method)));
+    expect((await ask()).map((each) => (each as { id: Json }).id)).toEqual([1, 2, 3, 4]);
+    const silent = await ask(result(99, 1), result("1", 1), result(null, 1), error(null, -32700), [
+      result(98, 1),
+    ]);
+    expect(silent).toEqual([]);
+    await ask({ jsonrpc: "2.0", id: 2, result: 1, error: { code: 1, message: "" } }, { id: 3, result: 1 });
+    await ask(
+      { jsonrpc: "2.0", id: 4, error: { code: "x", message: "" } },
+      result(1, "fine"),
+      result(1, "again"),
+    );
+    expect(await Promise.all([good, ...bad])).toEqual(["fine", ...Array(3).fill("malformed_response")]);
+    expect(failures).toEqual([]);
+  });
+
+  test("a timeout, a closed stream, a flooded line", async () => {
+    const { peer, other, failures } = scene();
+    expect(await codeOf(peer.call("slow", [], 20))).toBe("timeout");
+    const pending = codeOf(peer.call("never"));
+    other.close();
+    expect(await pending).toBe("crashed");
+    expect(await codeOf(peer.call("after"))).toBe("crashed");
+    const flooded = scene();
+    const lost = codeOf(flooded.peer.call("never"));
+    flooded.other.write(Buffer.alloc(1_100_000, "x"));
+    expect(await lost).toBe("frame_too_large");
+    expect([failures, flooded.failures]).toEqual([["crashed"], ["frame_too_large"]]);
+  });
+
+  test("a side that does not read: calls are refused with backpressure", async () => {
+    const [ours] = memoryTransportPair();
+    const peer = new RpcPeer({ transport: ours, max_queued_bytes: 100_000, onFailure: () => undefined });
+    const codes: unknown[] = [];
+    for (let n = 0; n < 20; n++)
+      void codeOf(peer.call("a", ["x".repeat(20_000)])).then((code) => codes.push(code));
+    await new Promise(setImmediate);
+    expect(codes.length).toBeGreaterThan(10);
+    expect(new Set(codes)).toEqual(new Set(["backpressure"]));
+    expect(() => peer.notify("a")).toThrow(/read/);
+  });
+});

@@ -1,0 +1,206 @@
+import type { InvocationContext, SideRequest } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { memoryTransportPair, SideHost, type Transport } from "../src/index.ts";
+
+const MANIFEST = {
+  plugin_id: "acme.files",
+  plugin_version: "1.0.0",
+  protocol_version: "rterm.plugin.v1",
+  exposed_tools: ["list"],
+};
+const REQUEST: SideRequest = {
+  type: "request",
+  request_id: "req_1",
+  tool_name: "list",
+  context: { invocation_id: "inv_1" } as InvocationContext,
+  input: { path: "." },
+};
+const RESPONSE = { type: "response", request_id: "req_1", status: "ok", output: ["a"], metadata: { n: 1 } };
+const line = (value: unknown): string => (typeof value === "string" ? value : `${JSON.stringify(value)}\n`);
+
+interface Scene {
+  host: SideHost;
+  plugin: Transport;
+  received: () => unknown[];
+  violations: string[];
+}
+
+function scene(): Scene {
+  const [ours, plugin] = memoryTransportPair();
+  let text = "";
+  plugin.onData((chunk) => {
+    text += Buffer.from(chunk).toString();
+  });
+  const violations: string[] = [];
+  const host = new SideHost({ transport: ours, onViolation: (violation) => violations.push(violation.kind) });
+  const received = () =>
+    text
+      .split("\n")
+      .filter(Boolean)
+      .map((each) => JSON.parse(each) as unknown);
+  return { host, plugin, received, violations };
+}
+
+async function ready(): Promise<Scene> {
+  const started = scene();
+  const handshake = started.host.handshake();
+  started.plugin.write(line({ type: "handshake", manifest: MANIFEST }));
+  await handshake;
+  return started;
+}
+
+const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => "resolved",
+    (error: { code: unknown }) => error.code,
+  );
+const turns = async () => {
+  for (let i = 0; i < 4; i++) await new Promise(setImmediate);
+};
+
+verifies(["side.wire", "side.handshake"], "the two questions and their answers, line by line", async () => {
+  const { host, plugin, received, violations } = scene();
+  const handshake = host.handshake();
+  await turns();
+  expect(received()).toEqual([{ type: "handshake", protocol_version: "rterm.plugin.v1" }]);
+  plugin.write(line({ type: "handshake", manifest: { ...MANIFEST, capabilities: ["files"] } }));
+  expect(await handshake).toEqual({ ...MANIFEST, capabilities: ["files"] });
+  const answer = host.execute(REQUEST);
+  await turns();
+  expect(received().slice(1)).toEqual([REQUEST]);
+  plugin.write(line(RESPONSE));
+  expect(await answer).toEqual(RESPONSE);
+  plugin.close();
+  await turns();
+  expect({ extra: host.extraOutput, violations }).toEqual({ extra: false, violations: [] });
+});
+
+verifies("side.wire", "an error answer keeps its code and message", async () => {
+  const { host, plugin } = await ready();
+  const answer = host.execute(REQUEST);
+  const failed = {
+    type: "response",
+    request_id: "req_1",
+    status: "error",
+    error: { code: "E", message: "no file" },
+  };
+  plugin.write(line(failed));
+  expect(await answer).toEqual(failed);
+});
+
+test("type may be missing in the handshake, and our side closes after the response", async () => {
+  const { host, plugin } = scene();
+  const closed = new Promise((resolve) => plugin.onClose(resolve));
+  const handshake = host.handshake();
+  plugin.write(line({ manifest: MANIFEST }));
+  await handshake;
+  const answer = host.execute(REQUEST);
+  plugin.write(line(RESPONSE));
+  await answer;
+  expect(await closed).toBeNull();
+});
+
+describe("handshakes that fail", () => {
+  const bad: [string, unknown, string][] = [
+    ["not JSON", "hello there\n", "handshake_failed"],
+    ["no manifest", { type: "handshake" }, "handshake_failed"],
+    ["a list", "[]\n", "handshake_failed"],
+    ["another type", { type: "response", manifest: MANIFEST }, "handshake_failed"],
+    ["no plugin_id", { manifest: { ...MANIFEST, plugin_id: "" } }, "handshake_failed"],
+    ["tools that are no list", { manifest: { ...MANIFEST, exposed_tools: "list" } }, "handshake_failed"],
+    [
+      "capabilities that are no strings",
+      { manifest: { ...MANIFEST, capabilities: [1] } },
+      "handshake_failed",
+    ],
+    [
+      "another protocol",
+      { manifest: { ...MANIFEST, protocol_version: "rterm.plugin.v2" } },
+      "protocol_version_mismatch",
+    ],
+    ["two lines", line({ manifest: MANIFEST }) + line({ manifest: MANIFEST }), "handshake_failed"],
+    ["a log line behind it", `${line({ manifest: MANIFEST })}ready!\n`, "handshake_failed"],
+    ["a line without end", "x".repeat(1_100_000), "handshake_failed"],
+  ];
+  for (const [name, output, code] of bad) {
+    verifies("side.handshake", `${name}: ${code}, and execute is never sent`, async () => {
+      const { host, plugin, received } = scene();
+      const handshake = codeOf(host.handshake());
+      plugin.write(line(output));
+      expect(await handshake).toBe(code);
+      expect(await codeOf(host.execute(REQUEST))).toBe(code);
+      await turns();
+      expect(received()).toHaveLength(1);
+    });
+  }
+
+  verifies("side.handshake", "an extra line before the request stops the request", async () => {
+    const { host, plugin, received } = await ready();
+    plugin.write(line({ manifest: MANIFEST }));
+    await turns();
+    expect(await codeOf(host.execute(REQUEST))).toBe("handshake_failed");
+    expect(received()).toHaveLength(1);
+  });
+
+  test("the end of output before a line is a crash", async () => {
+    const { host, plugin } = scene();
+    const handshake = codeOf(host.handshake());
+    plugin.close();
+    expect(await handshake).toBe("crashed");
+  });
+});
+
+describe("no silent success", () => {
+  const error = { code: "E", message: "broken" };
+  const bad: [string, unknown, string][] = [
+    ["not JSON", "done\n", "malformed_response"],
+    ["half a line, then the end", '{"type":"response"', "malformed_response"],
+    ["another request_id", { ...RESPONSE, request_id: "req_2" }, "malformed_response"],
+    ["no type", { ...RESPONSE, type: undefined }, "malformed_response"],
+    ["an unknown status", { ...RESPONSE, status: "success" }, "malformed_response"],
+    ["ok with an error", { ...RESPONSE, error }, "malformed_response"],
+    ["error without an error", { ...RESPONSE, status: "error" }, "malformed_response"],
+    ["error without a message", { ...RESPONSE, status: "error", error: { code: "E" } }, "malformed_response"],
+    [
+      "error with an empty message",
+      { ...RESPONSE, status: "error", error: { code: "E", message: "" } },
+      "malformed_response",
+    ],
+    ["an extra line", line(RESPONSE) + line(RESPONSE), "malformed_response"],
+    ["an extra log line", `${line(RESPONSE)}bye\n`, "malformed_response"],
+    ["a line over the limit", "x".repeat(1_100_000), "malformed_response"],
+    ["nothing", "", "crashed"],
+  ];
+  for (const [name, output, code] of bad) {
+    verifies("side.no-silent-success", `${name}: ${code}`, async () => {
+      const { host, plugin } = await ready();
+      const answer = codeOf(host.execute(REQUEST));
+      plugin.write(line(output));
+      plugin.close();
+      expect(await answer).toBe(code);
+    });
+  }
+
+  verifies("side.no-silent-success", "output long after the response is noted", async () => {
+    for (const late of ["bye\n", "no newline", line(RESPONSE)]) {
+      const { host, plugin, violations } = await ready();
+      const answer = host.execute(REQUEST);
+      plugin.write(line(RESPONSE));
+      await answer;
+      expect(host.extraOutput).toBe(false);
+      plugin.write(late);
+      plugin.close();
+      await turns();
+      expect({ extra: host.extraOutput, violations }).toEqual({ extra: true, violations: ["extra_output"] });
+    }
+  });
+
+  test("a last line without a newline is an answer if it is complete", async () => {
+    const { host, plugin } = await ready();
+    const answer = host.execute(REQUEST);
+    plugin.write(JSON.stringify(RESPONSE));
+    plugin.close();
+    expect(await answer).toEqual(RESPONSE);
+  });
+});

@@ -1,0 +1,156 @@
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { PassThrough } from "node:stream";
+import { afterEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { memoryTransportPair, stdioTransport, type Transport } from "../src/index.ts";
+
+const children: ChildProcess[] = [];
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+});
+
+function cat(): { child: ChildProcess; transport: Transport } {
+  const child = spawn("cat", [], { stdio: ["pipe", "pipe", "ignore"] });
+  children.push(child);
+  return { child, transport: stdioTransport(child.stdout!, child.stdin!) };
+}
+
+/** Two ends of each kind: what the first writes, the second reads. */
+const KINDS: Record<string, () => { writer: Transport; reader: Transport }> = {
+  memory: () => {
+    const [writer, reader] = memoryTransportPair();
+    return { writer, reader };
+  },
+  stdio: () => {
+    const { transport } = cat();
+    return { writer: transport, reader: transport };
+  },
+};
+const closed = (transport: Transport): Promise<Error | null> =>
+  new Promise((resolve) => transport.onClose((error) => resolve(error)));
+
+for (const [kind, make] of Object.entries(KINDS)) {
+  describe(kind, () => {
+    test("delivers text and bytes in order, then the end, once", async () => {
+      const { writer, reader } = make();
+      let text = "";
+      let ends = 0;
+      reader.onData((chunk) => {
+        text += Buffer.from(chunk).toString();
+      });
+      const end = new Promise<void>((resolve) => {
+        reader.onClose((error) => {
+          ends += error === null ? 1 : 100;
+          setTimeout(resolve, 20);
+        });
+      });
+      writer.write("ä");
+      writer.write(Buffer.from("😀"));
+      writer.write("z");
+      writer.close();
+      writer.close();
+      await end;
+      expect({ text, ends }).toEqual({ text: "ä😀z", ends: 1 });
+    });
+
+    test("holds data and the end while paused", async () => {
+      const { writer, reader } = make();
+      let bytes = 0;
+      let over = false;
+      reader.onData((chunk) => {
+        bytes += chunk.length;
+        reader.pause();
+      });
+      const end = closed(reader).then(() => {
+        over = true;
+      });
+      for (let i = 0; i < 40; i++) writer.write("x".repeat(10_000));
+      writer.close();
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      expect(bytes).toBeLessThan(400_000);
+      expect(over).toBe(false);
+      const timer = setInterval(() => reader.resume(), 1);
+      await end;
+      clearInterval(timer);
+      expect(bytes).toBe(400_000);
+    });
+
+    verifies(
+      "wire.backpressure",
+      "says that it is full, counts what is queued, and tells of the drain",
+      async () => {
+        const { writer, reader } = make();
+        let bytes = 0;
+        reader.onData((chunk) => {
+          bytes += chunk.length;
+        });
+        reader.pause();
+        let accepted = 0;
+        let more = true;
+        // What the pipes and the program between them hold is bounded; the rest stays with us.
+        while (writer.queuedBytes < 100_000 && accepted < 1_000) {
+          more = writer.write(Buffer.alloc(10_000));
+          accepted++;
+          await new Promise(setImmediate);
+        }
+        expect(accepted).toBeLessThan(200);
+        expect(more).toBe(false);
+        const drained = new Promise<void>((resolve) => writer.onDrain(resolve));
+        reader.resume();
+        await drained;
+        while (bytes < accepted * 10_000) await new Promise(setImmediate);
+        expect(writer.queuedBytes).toBe(0);
+      },
+    );
+  });
+}
+
+describe("broken pipes", () => {
+  test("a killed process is an end; writing on never throws", async () => {
+    const { child, transport } = cat();
+    transport.onData(() => undefined);
+    const end = closed(transport);
+    const gone = once(child, "close");
+    child.kill("SIGKILL");
+    for (let i = 0; i < 200; i++) {
+      transport.write("x".repeat(10_000));
+      await new Promise(setImmediate);
+    }
+    await end;
+    await gone;
+    transport.write("after");
+    transport.close();
+    expect(transport.queuedBytes).toBe(0);
+  });
+
+  test("errors of either stream reach onClose, not the process; the reading side decides", async () => {
+    const readable = new PassThrough();
+    const writable = new PassThrough();
+    const transport = stdioTransport(readable, writable);
+    let told: unknown = "nothing";
+    transport.onClose((error) => {
+      told = error?.message;
+    });
+    writable.destroy(Object.assign(new Error("write EPIPE"), { code: "EPIPE" }));
+    await new Promise(setImmediate);
+    expect(told).toBe("nothing");
+    transport.write("x");
+    await new Promise(setImmediate);
+    expect(told).toBe("write EPIPE");
+
+    const other = stdioTransport(new PassThrough().destroy(new Error("read ECONNRESET")), new PassThrough());
+    await new Promise(setImmediate);
+    expect((await closed(other))?.message).toBe("read ECONNRESET");
+  });
+
+  test("who waits for a drain of a pipe that breaks is woken", async () => {
+    const writable = new PassThrough({ highWaterMark: 10 });
+    const transport = stdioTransport(new PassThrough(), writable);
+    const drained = new Promise<void>((resolve) => transport.onDrain(resolve));
+    expect(transport.write("more than ten bytes")).toBe(false);
+    writable.destroy(new Error("write EPIPE"));
+    await drained;
+    expect(transport.queuedBytes).toBe(0);
+  });
+});

@@ -1,0 +1,380 @@
+/** The host's rules, against a plugin side written frame by frame over the in-memory pair. */
+import { BackplaneError, type JsonObject, OPS, TERMINAL_STATUSES } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import {
+  ContentLengthDecoder,
+  encodeContentLength,
+  frameLimits,
+  memoryTransportPair,
+  type Transport,
+  VaiHost,
+  type VaiHostOptions,
+  type VaiViolation,
+} from "../src/index.ts";
+
+const HELLO = {
+  protocol: "vai.rpc.v1",
+  type: "hello",
+  role: "plugin",
+  plugin: { package_id: "acme/devkit", version: "0.1.0" },
+};
+const BODY = { export_id: "jira_search", context: { invocation_id: "inv_1" }, input: { query: "x" } };
+const nothing = () => undefined;
+
+interface Scene {
+  host: VaiHost;
+  plugin: Transport;
+  received: JsonObject[];
+  violations: VaiViolation[];
+  failures: BackplaneError[];
+  say: (...frames: object[]) => Promise<void>;
+}
+
+function scene(options: Partial<VaiHostOptions> = {}): Scene {
+  const [ours, plugin] = memoryTransportPair();
+  const received: JsonObject[] = [];
+  const violations: VaiViolation[] = [];
+  const failures: BackplaneError[] = [];
+  const decoder = new ContentLengthDecoder(frameLimits(), (frame) => received.push(frame), nothing);
+  plugin.onData((chunk) => decoder.push(chunk));
+  const host = new VaiHost({
+    transport: ours,
+    identity: { package_id: "acme/devkit", version: "0.1.0" },
+    host: { name: "backplane", version: "0.1.0" },
+    onViolation: (violation) => violations.push(violation),
+    onFailure: (error) => failures.push(error),
+    ...options,
+  });
+  const say = async (...frames: object[]): Promise<void> => {
+    plugin.write(frames.map((frame) => encodeContentLength(frame)).join(""));
+    await turns();
+  };
+  return { host, plugin, received, violations, failures, say };
+}
+
+async function turns(): Promise<void> {
+  for (let i = 0; i < 3; i++) await new Promise(setImmediate);
+}
+
+async function ready(options: Partial<VaiHostOptions> = {}): Promise<Scene> {
+  const started = scene(options);
+  const hello = started.host.hello();
+  await started.say(HELLO);
+  await hello;
+  started.received.length = 0;
+  return started;
+}
+
+const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => "resolved",
+    (error: { code: unknown }) => error.code,
+  );
+const response = (id: string, rest: object = { ok: true, body: { status: "succeeded" } }) => ({
+  protocol: "vai.rpc.v1",
+  type: "response",
+  id,
+  ...rest,
+});
+const event = (request_id: string, inner: object = { type: "progress" }) => ({
+  protocol: "vai.rpc.v1",
+  type: "event",
+  request_id,
+  event: inner,
+});
+
+describe("hello", () => {
+  verifies("vai.hello", "the host greets first and sends no request before a valid hello", async () => {
+    const { host, received, say } = scene();
+    expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    const hello = host.hello();
+    await turns();
+    expect(received).toEqual([
+      { protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "backplane", version: "0.1.0" } },
+    ]);
+    expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    await say(HELLO);
+    expect(await hello).toEqual(HELLO);
+    expect(received).toHaveLength(1);
+  });
+
+  test("a plugin may greet before it was greeted", async () => {
+    const { host, say } = scene();
+    await say(HELLO);
+    expect(await host.hello()).toEqual(HELLO);
+  });
+
+  const other = (change: object): object => ({ ...HELLO, ...change });
+  const bad: [string, object, string][] = [
+    [
+      "another package",
+      other({ plugin: { package_id: "acme/other", version: "0.1.0" } }),
+      "handshake_failed",
+    ],
+    [
+      "another version",
+      other({ plugin: { package_id: "acme/devkit", version: "0.1.1" } }),
+      "handshake_failed",
+    ],
+  ];
+  for (const [name, frame, code] of bad) {
+    verifies("vai.hello.identity", `${name} is refused, and nothing is sent to it`, async () => {
+      const { host, received, failures, say } = scene();
+      const hello = codeOf(host.hello());
+      await say(frame);
+      expect(await hello).toBe(code);
+      expect(failures[0]).toMatchObject({ code, details: { reason: "identity" } });
+      expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe(code);
+      await turns();
+      expect(received.map((each) => each.type)).toEqual(["hello"]);
+    });
+  }
+
+  const versions: [string, object, string][] = [
+    ["another protocol", other({ protocol: "vai.rpc.v2" }), "protocol_version_mismatch"],
+    ["no protocol", other({ protocol: undefined }), "handshake_failed"],
+    ["wrong role", other({ role: "host" }), "handshake_failed"],
+    ["wrong type", other({ type: "event" }), "handshake_failed"],
+    ["a response first", response("req_1"), "handshake_failed"],
+    ["no plugin", other({ plugin: undefined }), "handshake_failed"],
+    [
+      "a version that is a number",
+      other({ plugin: { package_id: "acme/devkit", version: 1 } }),
+      "handshake_failed",
+    ],
+  ];
+  for (const [name, frame, code] of versions) {
+    verifies("vai.hello.version", `${name} gives ${code}`, async () => {
+      const { host, failures, say } = scene();
+      const hello = codeOf(host.hello());
+      await say(frame);
+      expect(await hello).toBe(code);
+      expect(failures.map((error) => error.code)).toEqual([code]);
+    });
+  }
+
+  verifies("vai.hello.version", "a second hello ends the connection and every pending call", async () => {
+    const { host, failures, say } = await ready();
+    const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
+    await say(HELLO);
+    expect(await pending).toBe("handshake_failed");
+    expect(failures.map((error) => error.code)).toEqual(["handshake_failed"]);
+  });
+});
+
+describe("requests", () => {
+  verifies(
+    "vai.request",
+    "a request carries id, op and body with export_id and context, for each op",
+    async () => {
+      const { host, received, say } = await ready();
+      for (const op of Object.values(OPS)) {
+        const answer = host.request(`req_${op}`, op, BODY, nothing);
+        await turns();
+        expect(received.pop()).toEqual({
+          protocol: "vai.rpc.v1",
+          type: "request",
+          id: `req_${op}`,
+          op,
+          body: BODY,
+        });
+        await say(response(`req_${op}`));
+        expect(await answer).toMatchObject({ ok: true });
+      }
+    },
+  );
+
+  verifies(
+    "vai.event",
+    "events arrive in order, before the response, only for their own request",
+    async () => {
+      const { host, say } = await ready();
+      const seen: unknown[] = [];
+      const first = host
+        .request("req_1", OPS.tool, BODY, (each) => seen.push(["1", each.n]))
+        .then(() => seen.push("1 done"));
+      const second = host
+        .request("req_2", OPS.tool, BODY, (each) => seen.push(["2", each.n]))
+        .then(() => seen.push("2 done"));
+      const progress = (n: number) => ({ type: "progress", n });
+      await say(event("req_1", progress(1)), event("req_2", progress(2)), event("req_1", progress(3)));
+      expect(seen).toEqual([
+        ["1", 1],
+        ["2", 2],
+        ["1", 3],
+      ]);
+      await say(event("req_1", progress(4)), response("req_1"), response("req_2"));
+      await Promise.all([first, second]);
+      expect(seen.slice(3)).toEqual([["1", 4], "1 done", "2 done"]);
+    },
+  );
+
+  verifies("vai.status", "the four statuses are taken, and ack from a hook only", async () => {
+    const { host, say } = await ready();
+    for (const op of Object.values(OPS)) {
+      for (const status of [...TERMINAL_STATUSES, "ack", "done", "", null, 1]) {
+        const id = `req_${op}_${status}`;
+        const answer = codeOf(host.request(id, op, BODY, nothing));
+        await say(response(id, { ok: true, body: { status } }));
+        const known =
+          TERMINAL_STATUSES.some((each) => each === status) || (status === "ack" && op === OPS.hook);
+        expect(await answer, id).toBe(known ? "resolved" : "malformed_response");
+      }
+    }
+  });
+
+  const error = { code: "protocol.invalid_frame", message: "missing body" };
+  const malformed: [string, object][] = [
+    ["ok:true without a body", { ok: true }],
+    ["ok:true without a status", { ok: true, body: {} }],
+    ["ok:true with an error only", { ok: true, error }],
+    ["ok:false with succeeded", { ok: false, error, body: { status: "succeeded" } }],
+    ["ok:false without an error", { ok: false }],
+    ["ok:false without a message", { ok: false, error: { code: "x" } }],
+    ["no ok", { body: { status: "succeeded" } }],
+    ["ok as a word", { ok: "true", body: { status: "succeeded" } }],
+    ["another protocol", { protocol: "vai.rpc.v2", ok: true, body: { status: "succeeded" } }],
+  ];
+  for (const [name, rest] of malformed) {
+    verifies("vai.response", `${name} is a malformed_response of that call alone`, async () => {
+      const { host, failures, say } = await ready();
+      const first = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
+      const second = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+      await say(response("req_1", rest), response("req_2"));
+      expect([await first, await second]).toEqual(["malformed_response", "resolved"]);
+      expect(failures).toEqual([]);
+    });
+  }
+
+  verifies(
+    "vai.response",
+    "ok:false is a protocol failure, a business failure is ok:true with a status",
+    async () => {
+      const { host, say } = await ready();
+      const protocol = host.request("req_1", OPS.tool, BODY, nothing);
+      const business = host.request("req_2", OPS.tool, BODY, nothing);
+      await say(
+        response("req_1", { ok: false, error }),
+        response("req_2", { ok: true, body: { status: "failed" } }),
+      );
+      expect(await protocol).toMatchObject({ ok: false, error });
+      expect(await business).toMatchObject({ ok: true, body: { status: "failed" } });
+    },
+  );
+});
+
+describe("frames that fit nothing", () => {
+  verifies(
+    "wire.reply.once",
+    "the first reply wins; a second, a stranger's and a late one are counted",
+    async () => {
+      const { host, violations, failures, say } = await ready();
+      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      await say(response("req_1", { ok: true, body: { status: "succeeded", result: 1 } }));
+      await say(response("req_1", { ok: true, body: { status: "failed", result: 2 } }), event("req_1"));
+      await say(response("req_stranger"), event("req_stranger"));
+      expect(await answer).toMatchObject({ body: { status: "succeeded", result: 1 } });
+
+      const given_up = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+      host.cancel("req_2", "deadline_exceeded");
+      host.abandon("req_2", new BackplaneError("timeout"));
+      expect(await given_up).toBe("timeout");
+      await say(response("req_2"));
+      expect(violations).toEqual([
+        { kind: "second_reply", request_id: "req_1" },
+        { kind: "event_after_reply", request_id: "req_1" },
+        { kind: "unknown_id" },
+        { kind: "unknown_id" },
+        { kind: "late_reply", request_id: "req_2" },
+      ]);
+      expect({ failures, inFlight: host.inFlight }).toEqual({ failures: [], inFlight: 0 });
+    },
+  );
+
+  verifies(
+    "vai.cancel",
+    "a reply inside the grace settles the cancelled call and is no violation",
+    async () => {
+      const { host, received, violations, say } = await ready();
+      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      host.cancel("req_1", "user");
+      host.cancel("req_unknown", "user");
+      await turns();
+      expect(received.slice(1)).toEqual([
+        { protocol: "vai.rpc.v1", type: "cancel", request_id: "req_1", reason: "user" },
+      ]);
+      await say(response("req_1", { ok: true, body: { status: "cancelled" } }));
+      expect(await answer).toMatchObject({ body: { status: "cancelled" } });
+      expect(violations).toEqual([]);
+    },
+  );
+
+  test("what a plugin never sends, or without its fields, is counted and nothing more", async () => {
+    const { host, violations, failures, say } = await ready();
+    const answer = host.request("req_1", OPS.tool, BODY, nothing);
+    const bare = { protocol: "vai.rpc.v1" };
+    await say({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare, {
+      ...bare,
+      type: "response",
+    });
+    await say({ ...bare, type: "response", id: 7 }, { ...bare, type: "event" }, event("req_1", { type: "" }));
+    await say({ ...bare, type: "event", request_id: "req_1" }, { ...bare, type: "__proto__" });
+    expect(violations.every((violation) => violation.kind === "unexpected_frame")).toBe(true);
+    expect(violations).toHaveLength(8);
+    await say(response("req_1"));
+    expect(await answer).toMatchObject({ ok: true });
+    expect(failures).toEqual([]);
+  });
+
+  test("ids that are names of Object's own methods cross nothing", async () => {
+    const { host, violations, say } = await ready();
+    await say(response("constructor"), event("toString"), response("__proto__"));
+    expect(violations).toEqual([{ kind: "unknown_id" }, { kind: "unknown_id" }, { kind: "unknown_id" }]);
+    const answer = host.request("__proto__", OPS.tool, BODY, nothing);
+    await say(response("__proto__"));
+    expect(await answer).toMatchObject({ ok: true });
+  });
+});
+
+describe("our own side", () => {
+  test("a request over the limit, one that is no JSON, and an id in use are refused before anything is sent", async () => {
+    const { host, received, failures } = await ready({ limits: { frame_bytes: 2_000 } });
+    expect(
+      await codeOf(host.request("req_1", OPS.tool, { ...BODY, input: "x".repeat(2_000) }, nothing)),
+    ).toBe("frame_too_large");
+    expect(await codeOf(host.request("req_2", OPS.tool, { ...BODY, input: 1n }, nothing))).toBe("internal");
+    void codeOf(host.request("req_3", OPS.tool, BODY, nothing));
+    expect(await codeOf(host.request("req_3", OPS.tool, BODY, nothing))).toBe("internal");
+    await turns();
+    expect(received.map((frame) => frame.id)).toEqual(["req_3"]);
+    expect(failures).toEqual([]);
+  });
+
+  test("a watcher that throws fails its own call only", async () => {
+    const { host, say } = await ready();
+    const angry = codeOf(
+      host.request("req_1", OPS.tool, BODY, () => {
+        throw new Error("watcher broke");
+      }),
+    );
+    const calm = codeOf(host.request("req_2", OPS.tool, BODY, nothing));
+    await say(event("req_1"), event("req_2"), response("req_2"));
+    expect([await angry, await calm]).toEqual(["internal", "resolved"]);
+  });
+
+  verifies(
+    "vai.shutdown",
+    "shutdown sends its frame, refuses new calls and still takes replies",
+    async () => {
+      const { host, received, say } = await ready();
+      const answer = host.request("req_1", OPS.tool, BODY, nothing);
+      host.shutdown();
+      await turns();
+      expect(received.at(-1)).toEqual({ protocol: "vai.rpc.v1", type: "shutdown" });
+      expect(await codeOf(host.request("req_2", OPS.tool, BODY, nothing))).toBe("crashed");
+      await say(response("req_1"));
+      expect(await answer).toMatchObject({ ok: true });
+    },
+  );
+});

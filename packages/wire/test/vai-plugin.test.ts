@@ -1,0 +1,248 @@
+import { type BackplaneError, type JsonObject, OPS } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import {
+  memoryTransportPair,
+  type Transport,
+  type VaiCall,
+  VaiHost,
+  VaiPlugin,
+  type VaiPluginOptions,
+  type VaiReply,
+  encodeContentLength,
+} from "../src/index.ts";
+
+const identity = { package_id: "acme/devkit", version: "0.1.0" };
+const BODY = { export_id: "echo", context: {} };
+const nothing = () => undefined;
+
+interface Pair {
+  host: VaiHost;
+  plugin: VaiPlugin;
+  hostEnd: Transport;
+  ended: string[];
+}
+
+async function pair(
+  handle: (call: VaiCall) => Promise<VaiReply>,
+  options: Partial<VaiPluginOptions> = {},
+): Promise<Pair> {
+  const [hostEnd, pluginEnd] = memoryTransportPair();
+  const ended: string[] = [];
+  const plugin = new VaiPlugin({
+    transport: pluginEnd,
+    identity,
+    handle,
+    onShutdown: () => ended.push("shutdown"),
+    onFailure: (error) => ended.push(`failure ${(error as BackplaneError).code}`),
+    ...options,
+  });
+  plugin.start();
+  const host = new VaiHost({
+    transport: hostEnd,
+    identity,
+    host: { name: "test", version: "0" },
+    onViolation: (violation) => ended.push(violation.kind),
+    onFailure: nothing,
+  });
+  await host.hello();
+  return { host, plugin, hostEnd, ended };
+}
+
+const bodyOf = async (promise: Promise<unknown>): Promise<JsonObject> =>
+  ((await promise) as { body: JsonObject }).body;
+const turn = () => new Promise(setImmediate);
+
+verifies(["vai.hello", "vai.request"], "both sides agree: hello, each op, its body, its answer", async () => {
+  const { host, plugin } = await pair(async (call) => ({
+    status: call.op === OPS.hook ? "ack" : "succeeded",
+    result: { id: call.id, op: call.op, body: call.body },
+  }));
+  for (const op of Object.values(OPS)) {
+    const body = await bodyOf(host.request(`req_${op}`, op, { ...BODY, n: 1 }, nothing));
+    expect(body.result).toEqual({ id: `req_${op}`, op, body: { ...BODY, n: 1 } });
+  }
+  expect(plugin.inFlight).toBe(0);
+});
+
+verifies(
+  "wire.concurrent",
+  "10,000 calls at once, each finishing at its own time: none is crossed",
+  async () => {
+    const { host, plugin, ended } = await pair(async (call) => {
+      for (let i = (call.body.n as number) % 7; i > 0; i--) await turn();
+      return { status: "succeeded", result: call.body.n };
+    });
+    const bodies = await Promise.all(
+      Array.from({ length: 10_000 }, (_, n) =>
+        bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, nothing)),
+      ),
+    );
+    expect(bodies.every((body, n) => body.result === n)).toBe(true);
+    expect({ ended, inFlight: plugin.inFlight }).toEqual({ ended: [], inFlight: 0 });
+  },
+);
+
+verifies("vai.event", "events go out in order before the response, and none after it", async () => {
+  const seen: unknown[] = [];
+  let late: (() => void) | undefined;
+  const { host, ended } = await pair(async (call) => {
+    for (let n = 0; n < 100; n++) call.emit({ type: "progress", n });
+    late = () => call.emit({ type: "progress", n: -1 });
+    return { status: "succeeded" };
+  });
+  await host.request("req_1", OPS.tool, BODY, (event) => seen.push(event.n));
+  late?.();
+  await turn();
+  expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
+  expect(ended).toEqual([]);
+});
+
+verifies("vai.cancel", "cancel aborts the call's signal with its reason", async () => {
+  const { host } = await pair(async (call) => {
+    await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
+    return { status: "cancelled", result: call.signal.reason };
+  });
+  const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+  await turn();
+  host.cancel("req_1", "deadline_exceeded");
+  expect(await body).toEqual({ status: "cancelled", result: "deadline_exceeded" });
+});
+
+test("a throw is a failed call with its message, or a cancelled one; the plugin goes on", async () => {
+  const { host, ended } = await pair(async (call) => {
+    if (call.body.how === "wait") {
+      for (;;) {
+        await turn();
+        call.signal.throwIfAborted();
+      }
+    }
+    throw new Error("no such project");
+  });
+  expect(await bodyOf(host.request("req_1", OPS.tool, BODY, nothing))).toMatchObject({
+    status: "failed",
+    error: { code: "plugin_failed", message: "no such project" },
+  });
+  const waiting = bodyOf(host.request("req_2", OPS.tool, { ...BODY, how: "wait" }, nothing));
+  host.cancel("req_2", "user");
+  expect(await waiting).toMatchObject({ status: "cancelled" });
+  expect(ended).toEqual([]);
+});
+
+test("a result over the limit or without JSON fails the call, not the process", async () => {
+  const { host, ended } = await pair(
+    async (call) => ({ status: "succeeded", result: call.body.how === "large" ? "x".repeat(3_000) : 1n }),
+    { limits: { frame_bytes: 2_000 } },
+  );
+  for (const how of ["large", "bigint"]) {
+    expect(await bodyOf(host.request(`req_${how}`, OPS.tool, { ...BODY, how }, nothing))).toMatchObject({
+      status: "failed",
+    });
+  }
+  expect(ended).toEqual([]);
+});
+
+test("a lone surrogate in a result costs one character, not the connection", async () => {
+  const { host } = await pair(async () => ({
+    status: "succeeded",
+    result: ["😀".slice(0, 1), "\\ud800", "ok"],
+  }));
+  const body = await bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+  expect(body.result).toEqual(["\ufffd", "\\ud800", "ok"]);
+});
+
+verifies("vai.response", "a request that breaks the protocol is answered ok:false", async () => {
+  const { host } = await pair(async () => ({ status: "succeeded" }));
+  for (const body of [{}, { export_id: 1, context: {} }, { export_id: "x" }]) {
+    expect(await host.request(`req_${JSON.stringify(body)}`, OPS.tool, body, nothing)).toMatchObject({
+      ok: false,
+      error: { code: "protocol.invalid_frame" },
+    });
+  }
+  expect(await host.request("req_op", "tool.delete" as never, BODY, nothing)).toMatchObject({ ok: false });
+});
+
+verifies("vai.shutdown", "shutdown aborts what runs, tells once, and late answers still go out", async () => {
+  const { host, ended } = await pair(async (call) => {
+    await new Promise((resolve) => call.signal.addEventListener("abort", resolve));
+    return { status: "cancelled", result: call.signal.reason };
+  });
+  const body = bodyOf(host.request("req_1", OPS.tool, BODY, nothing));
+  host.shutdown();
+  expect(await body).toEqual({ status: "cancelled", result: "shutdown" });
+  expect(ended).toEqual(["shutdown"]);
+});
+
+test("a host that goes away is a shutdown; one that cannot be understood is a failure", async () => {
+  const gone = await pair(async () => ({ status: "succeeded" }));
+  gone.hostEnd.close();
+  await turn();
+  expect(gone.ended).toEqual(["shutdown"]);
+
+  const bad: [string, string][] = [
+    [
+      encodeContentLength({ protocol: "vai.rpc.v2", type: "hello", role: "host" }),
+      "protocol_version_mismatch",
+    ],
+    [encodeContentLength({ protocol: "vai.rpc.v1", type: "hello", role: "plugin" }), "handshake_failed"],
+    ["nonsense\n", "frame_invalid"],
+  ];
+  for (const [bytes, code] of bad) {
+    const [hostEnd, pluginEnd] = memoryTransportPair();
+    const failed = new Promise((resolve) => {
+      new VaiPlugin({
+        transport: pluginEnd,
+        identity,
+        handle: async () => ({ status: "succeeded" }),
+        onShutdown: nothing,
+        onFailure: (error) => resolve((error as BackplaneError).code),
+      }).start();
+    });
+    hostEnd.write(bytes);
+    expect(await failed).toBe(code);
+  }
+});
+
+verifies("wire.backpressure", "a plugin side stops reading while its answers are not read", async () => {
+  const [hostEnd, pluginEnd] = memoryTransportPair();
+  let handled = 0;
+  new VaiPlugin({
+    transport: pluginEnd,
+    identity,
+    handle: async () => {
+      handled++;
+      return { status: "succeeded", result: "x".repeat(500_000) };
+    },
+    onShutdown: nothing,
+    onFailure: nothing,
+  }).start();
+  hostEnd.write(
+    encodeContentLength({
+      protocol: "vai.rpc.v1",
+      type: "hello",
+      role: "host",
+      host: { name: "h", version: "0" },
+    }),
+  );
+  for (let n = 0; n < 200; n++) {
+    hostEnd.write(
+      encodeContentLength({
+        protocol: "vai.rpc.v1",
+        type: "request",
+        id: `req_${n}`,
+        op: OPS.tool,
+        body: BODY,
+      }),
+    );
+    await turn();
+  }
+  expect(handled).toBeGreaterThan(10);
+  expect(handled).toBeLessThan(40);
+  let answers = 0;
+  hostEnd.onData((chunk) => {
+    answers += Buffer.from(chunk).toString().split("Content-Length").length - 1;
+  });
+  for (let n = 0; n < 1_000 && handled < 200; n++) await turn();
+  for (let n = 0; n < 10; n++) await turn();
+  expect({ handled, answers }).toEqual({ handled: 200, answers: 201 });
+});

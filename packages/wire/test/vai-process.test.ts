@@ -1,0 +1,194 @@
+/** The host against real processes that share no code with it. */
+import { type ChildProcess, spawn } from "node:child_process";
+import type { BackplaneError, Op } from "@backplane/contract";
+import { afterEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { stdioTransport, VaiHost, type VaiHostOptions, type VaiViolation } from "../src/index.ts";
+import { loopLag } from "./loop-lag.ts";
+
+const PLUGIN = new URL("./fixtures/raw-plugin.mjs", import.meta.url).pathname;
+const OP: Op = "tool.invoke";
+const children: ChildProcess[] = [];
+
+interface Started {
+  host: VaiHost;
+  child: ChildProcess;
+  violations: VaiViolation[];
+  failure: Promise<BackplaneError>;
+}
+
+function start(args: string[], options: Partial<VaiHostOptions> = {}): Started {
+  const child = spawn(process.execPath, [PLUGIN, ...args], { stdio: ["pipe", "pipe", "ignore"] });
+  children.push(child);
+  const violations: VaiViolation[] = [];
+  let fail: (error: BackplaneError) => void = () => undefined;
+  const failure = new Promise<BackplaneError>((resolve) => {
+    fail = resolve;
+  });
+  const host = new VaiHost({
+    transport: stdioTransport(child.stdout!, child.stdin!),
+    identity: { package_id: "acme/devkit", version: "0.1.0" },
+    host: { name: "test", version: "0.1.0" },
+    hello_ms: 20_000,
+    onViolation: (violation) => violations.push(violation),
+    onFailure: fail,
+    ...options,
+  });
+  return { host, child, violations, failure };
+}
+
+const body = (input: unknown) => ({ export_id: "echo", context: {}, input });
+const nothing = () => undefined;
+const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => "resolved",
+    (error: { code: unknown }) => error.code,
+  );
+
+afterEach(() => {
+  for (const child of children.splice(0)) child.kill("SIGKILL");
+});
+
+verifies(
+  ["vai.hello", "vai.request", "vai.response"],
+  "hello, request, response over real pipes",
+  async () => {
+    const { host, violations } = start(["echo"]);
+    expect((await host.hello()).plugin).toEqual({ package_id: "acme/devkit", version: "0.1.0" });
+    const response = await host.request("req_1", OP, body({ text: "ä😀" }), nothing);
+    expect(response).toMatchObject({ ok: true, body: { status: "succeeded", result: { text: "ä😀" } } });
+    expect(violations).toEqual([]);
+  },
+);
+
+verifies("wire.concurrent", "10,000 calls at once, replies shuffled: none is crossed", async () => {
+  const count = 10_000;
+  const { host, violations } = start(["shuffle", String(count)], { max_queued_bytes: 64 * 1024 * 1024 });
+  await host.hello();
+  const answers = await Promise.all(
+    Array.from({ length: count }, (_, i) =>
+      host.request(`req_${i}`, OP, body({ i, pad: "x".repeat(i % 300) }), nothing),
+    ),
+  );
+  const crossed = answers.filter(
+    (answer, i) => !answer.ok || answer.id !== `req_${i}` || (answer.body.result as { i: number }).i !== i,
+  );
+  expect(crossed).toEqual([]);
+  expect({ violations, inFlight: host.inFlight }).toEqual({ violations: [], inFlight: 0 });
+});
+
+verifies(
+  "wire.backpressure",
+  "a plugin that floods events cannot block the loop or grow memory",
+  async () => {
+    const count = 200_000;
+    const { host } = start(["flood-events", String(count)]);
+    await host.hello();
+    let seen = 0;
+    let inOrder = true;
+    const before = process.memoryUsage.rss();
+    let most = before;
+    const lag = await loopLag(async () => {
+      await host.request("req_1", OP, body(null), (event) => {
+        if (event.left !== count - seen) inOrder = false;
+        seen++;
+        if (seen % 10_000 === 0) most = Math.max(most, process.memoryUsage.rss());
+      });
+    });
+    expect({ seen, inOrder }).toEqual({ seen: count, inOrder: true });
+    expect(lag).toBeLessThan(50);
+    expect(most - before).toBeLessThan(256 * 1024 * 1024);
+  },
+);
+
+verifies("wire.backpressure", "a plugin that never reads: requests are refused, not piled up", async () => {
+  const { host } = start(["deaf"], { max_queued_bytes: 1024 * 1024 });
+  await host.hello();
+  const codes: unknown[] = [];
+  const pad = "x".repeat(100_000);
+  let asked = 0;
+  const lag = await loopLag(async () => {
+    while (codes.length === 0 && asked < 1_000) {
+      asked++;
+      void codeOf(host.request(`req_${asked}`, OP, body(pad), nothing)).then((code) => codes.push(code));
+      await new Promise(setImmediate);
+    }
+  });
+  expect(codes).toEqual(["backpressure"]);
+  expect(asked).toBeLessThan(20);
+  expect(lag).toBeLessThan(50);
+});
+
+verifies("vai.cancel", "cancel is sent once; the reply inside the grace is still seen", async () => {
+  const { host, violations } = start(["wait"]);
+  await host.hello();
+  const answer = host.request("req_1", OP, body(null), nothing);
+  host.cancel("req_1", "deadline_exceeded");
+  host.cancel("req_1", "again");
+  expect(await answer).toMatchObject({ body: { result: "cancelled: deadline_exceeded" } });
+  expect(violations).toEqual([]);
+});
+
+verifies("vai.shutdown", "shutdown is a frame and the end of our side", async () => {
+  const { host, child, failure } = start(["echo"]);
+  await host.hello();
+  const exit = new Promise((resolve) => child.once("exit", resolve));
+  host.shutdown();
+  expect(await exit).toBe(0);
+  expect((await failure).code).toBe("crashed");
+});
+
+test("what a plugin printed instead of a hello is shown", async () => {
+  const { host, failure } = start(["stray-line"]);
+  await expect(host.hello()).rejects.toMatchObject({
+    code: "handshake_failed",
+    details: { stray_output: "Server listening on port 8080" },
+  });
+  expect((await failure).code).toBe("handshake_failed");
+});
+
+test("a mute plugin and one that prints half a line run into the hello timeout", async () => {
+  const mute = start(["mute"], { hello_ms: 300 });
+  await expect(mute.host.hello()).rejects.toMatchObject({
+    code: "handshake_failed",
+    details: { waited_ms: 300 },
+  });
+  const stray = start(["stray-text"], { hello_ms: 3_000 });
+  await expect(stray.host.hello()).rejects.toMatchObject({ details: { stray_output: "no newline" } });
+});
+
+test("a plugin that dies: crashed at hello, at a request, and never after its reply", async () => {
+  expect(await codeOf(start(["die-first"]).host.hello())).toBe("crashed");
+  const silent = start(["die-silently"]);
+  await silent.host.hello();
+  const both = [1, 2].map((n) => codeOf(silent.host.request(`req_${n}`, OP, body(null), nothing)));
+  expect(await Promise.all(both)).toEqual(["crashed", "crashed"]);
+  expect(await codeOf(silent.host.request("req_3", OP, body(null), nothing))).toBe("crashed");
+  const torn = start(["die-inside-a-frame"]);
+  await torn.host.hello();
+  expect(await codeOf(torn.host.request("req_1", OP, body(null), nothing))).toBe("crashed");
+  const last = start(["reply-and-die"]);
+  await last.host.hello();
+  expect(await last.host.request("req_1", OP, body(null), nothing)).toMatchObject({
+    body: { result: "last" },
+  });
+});
+
+test("output between frames ends the connection with what was printed", async () => {
+  const { host } = start(["print"]);
+  await host.hello();
+  await expect(host.request("req_1", OP, body(null), nothing)).rejects.toMatchObject({
+    code: "frame_invalid",
+    details: { stray_output: "debug: got a request" },
+  });
+});
+
+test("a plugin that closes its input does not end the host", async () => {
+  const { host, failure } = start(["close-input"]);
+  await host.hello();
+  for (let i = 0; i < 50 && host.inFlight < 50; i++) {
+    void codeOf(host.request(`req_${i}`, OP, body("x".repeat(10_000)), nothing));
+    await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  expect((await failure).code).toBe("crashed");
+});
