@@ -13,6 +13,9 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  ConfigEntry,
+  ConfigMap,
+  ConfigUpdated,
   ExportKind,
   Invocation,
   InvocationEvent,
@@ -102,7 +105,7 @@ export interface Kernel {
     list(caller: Caller, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
     answer(caller: Caller, id: string, answer: ApprovalAnswer): Promise<Approval>;
     grants(caller: Caller): ApprovalGrant[];
-    revokeGrant(caller: Caller, id: string): void;
+    revokeGrant(caller: Caller, id: string): Promise<void>;
   };
   secrets: {
     put(caller: Caller, name: string, value: string): Promise<Secret>;
@@ -119,6 +122,19 @@ export interface Kernel {
     authenticate(token: string): Promise<Caller>;
   };
   audit: { list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>> };
+  /** The live configuration of the caller's org. */
+  config: {
+    /** Masked; `show` answers the value itself, to an admin only, and is on the record. */
+    get(caller: Caller, key: string, options?: { show?: boolean }): Promise<ConfigEntry>;
+    /** Masked. */
+    list(caller: Caller): Promise<ConfigMap>;
+    /** All keys or none. */
+    set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<void>;
+    /** One key, or `a.b.*`; answers the keys that are gone. */
+    unset(caller: Caller, pattern: string): Promise<string[]>;
+    /** Once per key and write of this process, after it is on disk. Answers how to stop. */
+    onUpdated(listener: (updated: ConfigUpdated, org_id: string) => void): () => void;
+  };
   events: {
     /** Semantic events of the caller's scope after `after_seq`, then live. */
     watch(caller: Caller, after_seq: number, stop: AbortSignal): AsyncIterable<SemanticEvent>;

@@ -1,2 +1,20 @@
+export { createBus } from "./bus/bus.ts";
+export type * from "./bus/bus-port.ts";
+export { checkClientSessionId, clientSessionIdProblem } from "./bus/session-ids.ts";
+export type { GrantLevel, HostPolicy, KernelDeps } from "./deps.ts";
+export { hostPolicy } from "./host-policy.ts";
+export { createKernel } from "./kernel.ts";
 export type * from "./facade.ts";
 export type * from "./ports/index.ts";
+export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
+export { type ContextMessage, contextOf } from "./sessions/context.ts";
+export { entryFor, type TapedEntry, type TapedEvent } from "./sessions/entry-for.ts";
+export { createPersister, type Persister, type PersisterDeps } from "./sessions/persister.ts";
+export {
+  type Compaction,
+  createSessions,
+  type Hydrated,
+  type SessionDeps,
+  type Sessions,
+} from "./sessions/sessions.ts";
+export { tapeName } from "./sessions/tape-name.ts";

@@ -17,7 +17,15 @@ export interface Caller {
   role: Role;
   scopes: readonly KeyScope[];
   admin: boolean;
-  delegation?: { invocation_id: string; scopes: readonly DelegationScope[]; grant: Grant };
+  /** When the credential itself ends, if it does: what it makes does not outlive it. */
+  expires_at?: string;
+  delegation?: {
+    invocation_id: string;
+    scopes: readonly DelegationScope[];
+    grant: Grant;
+    /** Set when a hook is behind the call: what it starts triggers no further hooks. */
+    delivery_id?: string | null;
+  };
 }
 
 export interface Page {

@@ -1,8 +1,10 @@
 import type { ApprovalStore } from "./approval-store.ts";
 import type { AuditStore, DelegationStore, IdempotencyStore, KeyStore, SecretStore } from "./access-store.ts";
 import type { BindingStore } from "./binding-store.ts";
+import type { ConfigStore } from "./config-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
+import type { SessionStore } from "./session-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore } from "./queue-store.ts";
 
 /**
@@ -19,7 +21,9 @@ export interface Store {
   delegations: DelegationStore;
   idempotency: IdempotencyStore;
   audit: AuditStore;
+  config: ConfigStore;
   outbox: OutboxStore;
+  sessions: SessionStore;
   jobs: JobQueue;
   leases: LeaseStore;
   /** A real round trip to the disk or the database. */

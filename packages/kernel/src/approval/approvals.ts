@@ -1,0 +1,72 @@
+/** Answers to approvals. The row decides: only a pending one, only for the digest that was shown, only once. */
+import { BackplaneError, type Approval, type ApprovalAnswer } from "@backplane/contract";
+import { auditOf, requireOperator } from "../caller.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { Kernel } from "../facade.ts";
+import type { Caller } from "../ports/index.ts";
+import { type PendingApprovals, resolveApproval } from "./pending.ts";
+import type { SessionGrants } from "./session-grants.ts";
+
+export function createApprovals(
+  deps: KernelDeps,
+  pending: PendingApprovals,
+  grants: SessionGrants,
+): Kernel["approvals"] {
+  const { store } = deps;
+
+  async function get(caller: Caller, id: string): Promise<Approval> {
+    const approval = await store.approvals.get(caller.scope, id);
+    if (approval === null) throw new BackplaneError("approval.not_found");
+    return approval;
+  }
+
+  async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
+    requireOperator(caller, "answer approvals");
+    const approval = await get(caller, id);
+    if (approval.status !== "pending") throw closed(approval);
+    if (body.digest !== undefined && body.digest !== approval.digest) {
+      throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's");
+    }
+    if (body.response === "approve_for_session" && approval.session_id === null) {
+      const message = "the call belongs to no session, so it can only be approved once";
+      throw new BackplaneError("request.invalid", message, {
+        details: { issues: [{ path: "body.response", message }] },
+        fix: "Answer with approve.",
+      });
+    }
+    const rejected = body.response === "reject";
+    const feedback = body.feedback ?? null;
+    const won = await resolveApproval(deps, approval, {
+      status: rejected ? "rejected" : "approved",
+      response: body.response,
+      feedback,
+      answered_by: caller.actor,
+    });
+    if (!won) throw closed(await get(caller, id));
+    if (body.response === "approve_for_session") grants.remember(approval, caller.actor);
+    pending.tell(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
+    return await get(caller, id);
+  }
+
+  return {
+    get,
+    list: (caller, filter, page) => store.approvals.list(caller.scope, filter, page),
+    answer,
+    grants: (caller) => grants.list(caller.scope),
+    revokeGrant: async (caller, id) => {
+      requireOperator(caller, "revoke session grants");
+      // Revoked first: a store that is away must not keep it alive.
+      const { tool, session_id, digest, org_id, project_id } = grants.revoke(caller.scope, id);
+      const about = { tool, session_id, digest };
+      await store.audit.append(
+        auditOf(deps, caller, "approval_grant.revoke", id, about, { org_id, project_id }),
+      );
+    },
+  };
+}
+
+function closed(approval: Approval): BackplaneError {
+  return new BackplaneError("approval.closed", `the approval is ${approval.status} already`, {
+    details: { status: approval.status },
+  });
+}

@@ -1,0 +1,116 @@
+/**
+ * Third gate: nothing to ask, or a person said yes to this very call. After the answer everything is checked
+ * again from the row, because the wait may have been long. `Approved` is minted here alone.
+ */
+import { codeOf, type Grant } from "@backplane/contract";
+import { mintDelegation } from "../invoke/delegation.ts";
+import type { Door } from "../invoke/door.ts";
+import { cancelledBy, type Ending, failedWith } from "../invoke/ending.ts";
+import type { ExportPlan } from "../invoke/export-plan.ts";
+import type { LiveCall } from "../invoke/live.ts";
+import { reopen } from "../invoke/open.ts";
+import type { Recorded } from "../invoke/record.ts";
+import type { Place } from "../invoke/concurrency.ts";
+import { type Admitted, admit } from "../policy/admit.ts";
+import { type Answer, answerOf } from "./pending.ts";
+
+declare const approved: unique symbol;
+
+class ApprovedCall {
+  declare readonly [approved]: true;
+  readonly gate = "open";
+  readonly live: LiveCall;
+  readonly plan: ExportPlan;
+  readonly grant: Grant;
+  readonly pool_key: string;
+  readonly attempt: number;
+  readonly token: string | null;
+  readonly place: Place | null;
+
+  constructor(live: LiveCall, admitted: Admitted, token: string | null, place: Place | null) {
+    this.live = live;
+    this.plan = admitted.call.plan;
+    this.grant = admitted.grant;
+    this.pool_key = admitted.pool_key;
+    this.attempt = admitted.call.delivery?.attempt ?? 1;
+    this.token = token;
+    this.place = place;
+  }
+}
+
+export type Approved = ApprovedCall;
+
+/** `ending` null: the call is no longer ours to end. */
+export interface NotApproved {
+  gate: "closed";
+  ending: Ending | null;
+}
+
+export async function approve(door: Door, recorded: Recorded): Promise<Approved | NotApproved> {
+  const { live, onward } = recorded;
+  if (onward.kind === "run") return new ApprovedCall(live, onward.admitted, onward.token, onward.place);
+  const { approval } = onward;
+  live.stage = "approval";
+  live.interrupt = () => void door.pending.end(approval.id, "cancelled");
+  const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);
+  // A cancel that came before there was anything to interrupt.
+  if (live.stopped !== null) live.interrupt();
+  const answer = await waiting;
+  live.interrupt = null;
+  if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
+  return await checkAgain(door, recorded);
+}
+
+async function checkAgain(door: Door, recorded: Recorded): Promise<Approved | NotApproved> {
+  const { deps } = door;
+  const { live } = recorded;
+  const { row } = live;
+  const admitted = await admitAgain(door, recorded);
+  if (typeof admitted === "string") {
+    return { gate: "closed", ending: failedWith("approval.changed", admitted) };
+  }
+  const max = admitted.call.plan.export.max_concurrency;
+  const place = max === undefined ? null : door.gates.enter(row.binding_id, max);
+  const now = deps.clock.now();
+  const minted = mintDelegation(deps, row, admitted.grant, now);
+  const started_at = new Date(now).toISOString();
+  const also = minted === null ? {} : { delegation: minted.delegation };
+  let started = false;
+  try {
+    started = await deps.store.invocations.start(row.id, row.fence, started_at, also);
+  } finally {
+    if (!started) place?.leave();
+  }
+  if (!started) return { gate: "closed", ending: null };
+  row.status = "running";
+  row.started_at = started_at;
+  return new ApprovedCall(live, admitted, minted?.token ?? null, place);
+}
+
+/** The admission as of now, or why what was approved is not what would run. */
+async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | string> {
+  const { row } = recorded.live;
+  const call = await reopen(door, row).catch((error: unknown) => {
+    if (codeOf(error) === "binding.not_found") return null;
+    throw error;
+  });
+  if (call === null) return "the binding was removed after the approval was asked for";
+  if (call.plan.bound.package.digest !== row.package_digest) {
+    return "the package was changed after the approval was asked for";
+  }
+  const verdict = admit(call, door.around);
+  return verdict.verdict === "refused" ? `the call is no longer admitted: ${verdict.message}` : verdict;
+}
+
+function endingOf(answer: Exclude<Answer, { kind: "approved" }>, live: LiveCall): Ending | null {
+  switch (answer.kind) {
+    case "rejected":
+      return failedWith("approval.rejected", answer.feedback ?? "a person rejected this call");
+    case "expired":
+      return failedWith("approval.expired", "nobody answered the approval in time");
+    case "cancelled":
+      return cancelledBy(live.stopped ?? "shutdown");
+    case "detached":
+      return null;
+  }
+}

@@ -1,0 +1,102 @@
+/**
+ * Everything that must hold of a binding, whether it is created, changed or only validated: the export is
+ * installed, its config fits the schema, and its secrets exist. Unbound slots are no error: they keep the
+ * binding inactive and are named.
+ */
+import {
+  BackplaneError,
+  type Binding,
+  type BindingPolicy,
+  type Package,
+  type PluginExport,
+} from "@backplane/contract";
+import type { KernelDeps } from "../deps.ts";
+import { secretName } from "../invoke/context.ts";
+import type { SchemaIssue } from "../ports/index.ts";
+
+export interface CheckedExport {
+  package: Package;
+  export: PluginExport;
+}
+
+export async function findExport(
+  deps: Pick<KernelDeps, "store">,
+  org_id: string,
+  wanted: Pick<Binding, "package_id" | "package_version" | "export_id">,
+): Promise<CheckedExport> {
+  const { package_id, package_version, export_id } = wanted;
+  const pack = await deps.store.packages.find(org_id, package_id, package_version);
+  if (pack === null) {
+    throw invalid([
+      { path: "/package_version", message: `${package_id} ${package_version} is not installed` },
+    ]);
+  }
+  const item = pack.manifest.exports.find((one) => one.id === export_id);
+  if (item === undefined) {
+    const offered = pack.manifest.exports.map((one) => one.id).join(", ");
+    throw invalid([{ path: "/export_id", message: `${package_id} exports ${offered}, not ${export_id}` }]);
+  }
+  return { package: pack, export: item };
+}
+
+export async function bindingIssues(
+  deps: Pick<KernelDeps, "store" | "schemas">,
+  found: CheckedExport,
+  binding: Pick<Binding, "config" | "secrets" | "policy" | "scope">,
+): Promise<SchemaIssue[]> {
+  return [
+    ...(await configIssues(deps, found, binding)),
+    ...(await secretIssues(deps, found, binding)),
+    ...policyIssues(found.export, binding.policy),
+  ];
+}
+
+/** Every declared slot is required. */
+export function unboundSlots(item: PluginExport, secrets: Record<string, string>): string[] {
+  return item.permissions.secret_slots.filter((slot) => secrets[slot] === undefined);
+}
+
+export function invalid(issues: readonly SchemaIssue[]): BackplaneError {
+  const first = issues[0]!;
+  return new BackplaneError("binding.invalid", `${first.path}: ${first.message}`, { details: { issues } });
+}
+
+async function configIssues(
+  deps: Pick<KernelDeps, "schemas">,
+  found: CheckedExport,
+  binding: Pick<Binding, "config">,
+): Promise<SchemaIssue[]> {
+  const path = found.export.config_schema;
+  if (path === undefined) return [];
+  const check = await deps.schemas.compile(`${found.package.digest}#${path}`, found.package.schemas[path]);
+  const issues = await check(binding.config);
+  return issues.map((issue) => ({ path: `/config${issue.path}`, message: issue.message }));
+}
+
+async function secretIssues(
+  deps: Pick<KernelDeps, "store">,
+  found: CheckedExport,
+  binding: Pick<Binding, "secrets" | "scope">,
+): Promise<SchemaIssue[]> {
+  const issues: SchemaIssue[] = [];
+  const { org_id } = binding.scope;
+  for (const [slot, ref] of Object.entries(binding.secrets)) {
+    const path = `/secrets/${slot}`;
+    if (!found.export.permissions.secret_slots.includes(slot)) {
+      issues.push({ path, message: "the export declares no such slot" });
+      continue;
+    }
+    // Another org's secret is not there, exactly as one that does not exist.
+    const name = secretName(ref, org_id);
+    const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
+    if (secret === null) issues.push({ path, message: `there is no secret ${ref}` });
+  }
+  return issues;
+}
+
+function policyIssues(item: PluginExport, policy: BindingPolicy): SchemaIssue[] {
+  if (item.kind !== "hook" || policy.approval !== "always") return [];
+  return [
+    { path: "/policy/approval", message: "a hook runs in the background; nobody is there to approve it" },
+  ];
+}

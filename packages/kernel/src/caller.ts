@@ -1,0 +1,36 @@
+/** Checks of who asks that are the kernel's: roles, "admin only", and what a plugin's own token may not do. */
+import { BackplaneError, ROLES, type Role } from "@backplane/contract";
+import type { KernelDeps } from "./deps.ts";
+import type { Caller, NewAudit, Scope } from "./ports/index.ts";
+
+/** Guests look; plugins act through their own scopes alone. */
+export function requireOperator(caller: Caller, what: string): void {
+  if (caller.delegation !== undefined) {
+    throw new BackplaneError("policy.denied", `a plugin's delegated token may not ${what}`);
+  }
+  if (caller.role === "guest") throw new BackplaneError("policy.denied", `a guest may not ${what}`);
+}
+
+/** Roles are listed from the most to the least powerful. */
+export function atLeast(role: Role, needed: Role): boolean {
+  return ROLES.indexOf(role) <= ROLES.indexOf(needed);
+}
+
+export function auditOf(
+  deps: Pick<KernelDeps, "ids" | "clock">,
+  caller: Caller,
+  action: string,
+  subject: string,
+  details: NewAudit["details"] = {},
+  scope: Scope = caller.scope,
+): NewAudit {
+  return {
+    id: deps.ids.next("audit"),
+    at: deps.clock.now(),
+    scope,
+    actor: caller.actor,
+    action,
+    subject,
+    details,
+  };
+}

@@ -1,0 +1,71 @@
+/**
+ * The configuration as the edges see it: masked. The value under a secret key is answered only to an admin who asks
+ * for this one key, and the asking is on the record before the answer is given.
+ */
+import { BackplaneError, type ConfigMap, type Json } from "@backplane/contract";
+import { auditOf, requireOperator } from "../caller.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { Kernel } from "../facade.ts";
+import type { Caller, ConfigRow } from "../ports/index.ts";
+import type { LiveConfig } from "./live-config.ts";
+import { maskValue } from "./mask.ts";
+
+export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config"] {
+  async function get(caller: Caller, key: string, options: { show?: boolean } = {}) {
+    if (options.show === true) return { key, value: await reveal(caller, key) };
+    const row = await deps.store.config.get(caller.scope.org_id, key);
+    if (row === null) throw new BackplaneError("config.not_found");
+    return { key, value: masked(caller.scope.org_id, row) };
+  }
+
+  async function reveal(caller: Caller, key: string): Promise<Json> {
+    requireAdmin(caller);
+    const value = await live.get(caller.scope.org_id, key);
+    if (value === undefined) throw new BackplaneError("config.not_found");
+    await deps.store.audit.append(auditOf(deps, caller, "config.show", key));
+    return value;
+  }
+
+  async function list(caller: Caller): Promise<ConfigMap> {
+    const { org_id } = caller.scope;
+    const rows = await live.rows(org_id, "");
+    return Object.fromEntries(rows.map((row) => [row.key, masked(org_id, row)]));
+  }
+
+  async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<void> {
+    requireOperator(caller, "change the configuration");
+    const keys = Object.keys(values);
+    const audit = auditOf(deps, caller, "config.set", subjectOf(keys), { keys });
+    await live.write(caller.scope.org_id, { set: values }, { audit });
+  }
+
+  async function unset(caller: Caller, pattern: string): Promise<string[]> {
+    requireOperator(caller, "change the configuration");
+    const audit = auditOf(deps, caller, "config.unset", pattern);
+    return await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
+  }
+
+  /** A value that cannot be opened has no last four; that it is there is still worth showing. */
+  function masked(org_id: string, row: ConfigRow): Json {
+    try {
+      return maskValue(row.key, live.open(org_id, row));
+    } catch (error) {
+      deps.log.warn({ err: error, key: row.key }, "a configuration value cannot be opened");
+      return maskValue(row.key, null);
+    }
+  }
+
+  return { get, list, set, unset, onUpdated: (listener) => live.onUpdated(listener) };
+}
+
+function requireAdmin(caller: Caller): void {
+  if (caller.admin && caller.delegation === undefined) return;
+  throw new BackplaneError("auth.scope", "Only an admin credential may read the value of a secret key.", {
+    details: { needs: "admin" },
+    fix: "Read it without show for its last four characters, or use the admin token.",
+  });
+}
+
+function subjectOf(keys: string[]): string {
+  return keys.length === 1 ? keys[0]! : `${keys.length} keys`;
+}

@@ -1,0 +1,54 @@
+/** All that the kernel is given: ports, the host's policy, and a clock, so that it holds no state of its own. */
+import type { ExecutionClass, Grant, IdSource } from "@backplane/contract";
+import type { Clock, Logger, PackageImporter, Runner, Schemas, SecretVault, Store } from "./ports/index.ts";
+
+/** One parent of every grant. What is left out does not narrow. */
+export interface GrantLevel {
+  class?: ExecutionClass;
+  network?: Grant["network"];
+  allowed_domains?: readonly string[];
+  filesystem?: Grant["filesystem"];
+  /** false: nothing of the host is mounted, whatever a binding says. */
+  mounts?: boolean;
+  gateway_api_scopes?: Grant["gateway_api_scopes"];
+  secret_slots?: readonly string[];
+  capabilities?: readonly string[];
+  tools?: readonly string[] | null;
+}
+
+export interface HostPolicy {
+  max_timeout_ms: number;
+  /** The least isolation that this host allows; undefined allows what the operator of a binding decides. */
+  min_class?: ExecutionClass;
+  network?: Grant["network"];
+  /** Bounds every grant, and is what a grant gets when neither manifest nor binding names domains. */
+  default_domains?: readonly string[];
+  mounts?: boolean;
+  orgs?: ReadonlyMap<string, GrantLevel>;
+  /** Keyed `ORG/PROJECT`. */
+  projects?: ReadonlyMap<string, GrantLevel>;
+  input_bytes: number;
+  queue_per_binding: number;
+  max_running: number;
+  /** Calls that wait for a person at one time; each holds its arguments in memory. */
+  max_waiting: number;
+  approval_timeout_ms: number;
+  retry: { max_attempts: number; base_ms: number };
+  recovery: { interval_ms: number; node_ttl_ms: number };
+  deliveries: { concurrency: number; max_attempts: number; base_ms: number; max_ms: number };
+}
+
+export interface KernelDeps {
+  store: Store;
+  runner: Runner;
+  importer: PackageImporter;
+  schemas: Schemas;
+  vault: SecretVault;
+  clock: Clock;
+  ids: IdSource;
+  node_id: string;
+  random(bytes: Uint8Array): void;
+  host: HostPolicy;
+  gateway: { base_url(): string };
+  log: Logger;
+}

@@ -1,0 +1,138 @@
+/**
+ * Works off the deliveries: leases due jobs, invokes the hook through the one door, and completes the job on
+ * `ack` and on the plugin's own `failed`. Anything else comes back later with back-off and jitter, and is dead
+ * after the last attempt. Woken by new jobs and by the next due time; it never polls.
+ */
+import { codeOf, type Invocation } from "@backplane/contract";
+import type { KernelDeps } from "../deps.ts";
+import type { Ticket } from "../facade.ts";
+import type { InvokeRequest } from "../invoke/open.ts";
+import type { Job, Timer } from "../ports/index.ts";
+import { DELIVERIES, type Delivery } from "./delivery.ts";
+
+const LEASE_MS = 30_000;
+/** Never sooner than this after a look that found nothing. */
+const REST_MS = 100;
+
+export class Deliverer {
+  readonly #deps: KernelDeps;
+  readonly #invoke: (request: InvokeRequest) => Promise<Ticket>;
+  readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
+  #timer: Timer | null = null;
+  #looking = false;
+  #again = false;
+  #stopped = true;
+
+  constructor(deps: KernelDeps, invoke: (request: InvokeRequest) => Promise<Ticket>) {
+    this.#deps = deps;
+    this.#invoke = invoke;
+  }
+
+  start(): void {
+    this.#stopped = false;
+    this.wake();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.stop();
+    await Promise.all([...this.#running.values()].map(({ done }) => done));
+  }
+
+  wake(): void {
+    if (this.#looking) this.#again = true;
+    else if (!this.#stopped) void this.#look();
+  }
+
+  /** Keeps the leases of what runs; called at every heartbeat, which also looks for other nodes' jobs. */
+  async extend(): Promise<void> {
+    const until = this.#deps.clock.now() + LEASE_MS;
+    for (const { job } of this.#running.values()) {
+      await this.#deps.store.jobs.extend(job.id, job.fence, until);
+    }
+    this.wake();
+  }
+
+  async #look(): Promise<void> {
+    const { store, clock, node_id, host, log } = this.#deps;
+    this.#looking = true;
+    this.#timer?.stop();
+    this.#timer = null;
+    try {
+      do {
+        this.#again = false;
+        const free = host.deliveries.concurrency - this.#running.size;
+        if (free <= 0 || this.#stopped) return;
+        const jobs = await store.jobs.claim(DELIVERIES, node_id, clock.now(), LEASE_MS, free);
+        for (const job of jobs) this.#begin(job);
+        if (jobs.length > 0) this.#again = true;
+      } while (this.#again);
+      const due = await store.jobs.nextDue(DELIVERIES);
+      if (due !== null) this.#arm(Math.max(due - clock.now(), REST_MS));
+    } catch (error) {
+      log.warn({ err: error }, "deliveries could not be read; trying again");
+      this.#arm(1_000);
+    } finally {
+      this.#looking = false;
+    }
+    if (this.#again) this.wake();
+  }
+
+  #arm(ms: number): void {
+    if (this.#stopped) return;
+    this.#timer = this.#deps.clock.after(Math.min(ms, 2_000_000_000), () => this.wake());
+  }
+
+  #begin(job: Job): void {
+    const done = this.#deliver(job)
+      .catch((error: unknown) => {
+        this.#deps.log.warn({ err: error, job_id: job.id }, "a delivery was not recorded; its lease expires");
+      })
+      .finally(() => {
+        this.#running.delete(job.id);
+        this.wake();
+      });
+    this.#running.set(job.id, { job, done });
+  }
+
+  async #deliver(job: Job): Promise<void> {
+    const { jobs } = this.#deps.store;
+    const trouble = await this.#call(job);
+    if (trouble === null) await jobs.complete(job.id, job.fence);
+    else await jobs.fail(job.id, job.fence, trouble, this.#deps.clock.now() + this.#pause(job.attempt));
+  }
+
+  /** null when the delivery is over, else why it has to come back. */
+  async #call(job: Job): Promise<string | null> {
+    const delivery = job.payload as unknown as Delivery;
+    const scope = { org_id: delivery.org_id, project_id: delivery.project_id };
+    try {
+      const ticket = await this.#invoke({
+        caller: { actor: "kernel", scope, role: "user", scopes: [], admin: false },
+        body: { binding_id: delivery.binding_id, input: delivery.event },
+        delivery: { delivery_id: delivery.delivery_id, attempt: job.attempt },
+      });
+      return troubleOf(await ticket.settled);
+    } catch (error) {
+      const code = codeOf(error);
+      // Removed or switched off since the event: a hook that is not bound gets nothing.
+      if (code === "binding.not_found" || code === "binding.not_active") return null;
+      return error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal";
+    }
+  }
+
+  /** Exponential, spread by ± 25 %, so that what failed together does not come back together. */
+  #pause(attempt: number): number {
+    const { base_ms, max_ms } = this.#deps.host.deliveries;
+    const spread = new Uint8Array(1);
+    this.#deps.random(spread);
+    return Math.min(base_ms * 2 ** (attempt - 1), max_ms) * (0.75 + spread[0]! / 512);
+  }
+}
+
+function troubleOf(invocation: Invocation): string | null {
+  if (invocation.status === "succeeded") return null;
+  const code = invocation.error?.code ?? invocation.status;
+  if (invocation.status === "failed" && code === "plugin_failed") return null;
+  return `${code}: ${invocation.error?.message ?? ""}`;
+}

@@ -1,0 +1,18 @@
+/** What a host allows when its operator says nothing. */
+import { APPROVAL_TIMEOUT_MS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
+import type { HostPolicy } from "./deps.ts";
+
+export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
+  return {
+    max_timeout_ms: INVOCATION_LIMITS.host_max_timeout_ms,
+    input_bytes: WIRE_LIMITS.frame_bytes,
+    queue_per_binding: INVOCATION_LIMITS.queue_per_binding,
+    max_running: 10_000,
+    max_waiting: 1_000,
+    approval_timeout_ms: APPROVAL_TIMEOUT_MS,
+    retry: { max_attempts: INVOCATION_LIMITS.max_attempts, base_ms: 200 },
+    recovery: { interval_ms: 15_000, node_ttl_ms: 30_000 },
+    deliveries: { concurrency: 8, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
+    ...override,
+  };
+}

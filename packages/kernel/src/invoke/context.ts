@@ -1,0 +1,110 @@
+/**
+ * What the plugin is told (vai.context) and the body of its op. Ids that nobody gave are left out. Secret
+ * values are read here, per dispatch, go into the order and nowhere else.
+ */
+import { BackplaneError, type InvocationContext, type Json, type JsonObject, OPS } from "@backplane/contract";
+import type { Approved } from "../approval/approve.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { InvocationRow, RunOrder } from "../ports/index.ts";
+
+export function runOrder(
+  deps: Pick<KernelDeps, "clock" | "gateway">,
+  call: Approved,
+  attempt: number,
+  timeout_ms: number,
+  secrets: Record<string, string>,
+): RunOrder {
+  const { row } = call.live;
+  const { binding, package: pack } = call.plan.bound;
+  return {
+    invocation_id: row.id,
+    attempt,
+    package: {
+      package_id: pack.package_id,
+      version: pack.version,
+      digest: pack.digest,
+      runtime: pack.manifest.runtime,
+    },
+    export_id: row.export_id,
+    op: OPS[row.export_kind],
+    body: bodyOf(row, attempt),
+    context: contextOf(deps, call, timeout_ms, secrets),
+    grant: call.grant,
+    class: call.grant.class,
+    timeout_ms,
+    pool_key: call.pool_key,
+    binding_id: binding.binding_id,
+  };
+}
+
+function contextOf(
+  deps: Pick<KernelDeps, "clock" | "gateway">,
+  call: Approved,
+  timeout_ms: number,
+  secrets: Record<string, string>,
+): InvocationContext {
+  const { row } = call.live;
+  const context: InvocationContext = {
+    invocation_id: row.id,
+    trace_id: row.trace_id,
+    org_id: row.org_id,
+    deadline_at: new Date(deps.clock.now() + timeout_ms).toISOString(),
+    gateway: { base_url: deps.gateway.base_url(), scopes: call.grant.gateway_api_scopes },
+    config: call.plan.bound.binding.config,
+    secrets,
+    grant: call.grant,
+  };
+  if (row.project_id !== null) context.project_id = row.project_id;
+  if (row.session_id !== null) context.session_id = row.session_id;
+  if (row.chain_id !== null) context.chain_id = row.chain_id;
+  if (row.run_id !== null) context.run_id = row.run_id;
+  if (call.token !== null) context.gateway.delegation_token = call.token;
+  return context;
+}
+
+function bodyOf(row: InvocationRow, attempt: number): JsonObject {
+  switch (row.export_kind) {
+    case "tool":
+      return { tool_execution_id: row.execution_id, input: row.input };
+    case "hook":
+      return { delivery_id: row.execution_id, attempt, event: row.input };
+    case "compactor":
+      return { ...objectOf(row.input), compaction_id: row.execution_id };
+    case "harness": {
+      const input = objectOf(row.input);
+      const target = { ...objectOf(input.target ?? {}), execution_id: row.execution_id };
+      return { mode: "start", ...input, target };
+    }
+  }
+}
+
+function objectOf(value: Json): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+}
+
+/** Only slots that are granted and bound. */
+export async function resolveSecrets(
+  deps: Pick<KernelDeps, "store" | "vault">,
+  call: Approved,
+): Promise<Record<string, string>> {
+  const secrets: Record<string, string> = {};
+  const { binding } = call.plan.bound;
+  const { org_id } = binding.scope;
+  for (const slot of call.grant.secret_slots) {
+    const ref = binding.secrets[slot];
+    if (ref === undefined) continue;
+    const name = secretName(ref, org_id);
+    const sealed = name === null ? null : await deps.store.secrets.sealed(org_id, name);
+    if (sealed === null) {
+      throw new BackplaneError("secret.not_found", `the secret bound to ${slot} does not exist any more`);
+    }
+    secrets[slot] = deps.vault.open(org_id, sealed.name, sealed.ciphertext);
+  }
+  return secrets;
+}
+
+/** The name inside this org; another org's secret does not exist here. */
+export function secretName(ref: string, org_id: string): string | null {
+  const prefix = `secret://${org_id}/`;
+  return ref.startsWith(prefix) ? ref.slice(prefix.length) : null;
+}

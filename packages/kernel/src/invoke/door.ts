@@ -1,0 +1,18 @@
+/** What every step of the door shares. Made once by createKernel; holds no more than the calls under way. */
+import type { PendingApprovals } from "../approval/pending.ts";
+import type { SessionGrants } from "../approval/session-grants.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { Surroundings } from "../policy/rules.ts";
+import type { ConcurrencyGates } from "./concurrency.ts";
+import type { ExportPlans } from "./export-plan.ts";
+import type { LiveCalls } from "./live.ts";
+
+export interface Door {
+  deps: KernelDeps;
+  plans: ExportPlans;
+  live: LiveCalls;
+  gates: ConcurrencyGates;
+  pending: PendingApprovals;
+  grants: SessionGrants;
+  around: Surroundings & { stopping: boolean };
+}

@@ -1,0 +1,71 @@
+/** How a call ends, before it is recorded. */
+import type {
+  ErrorCode,
+  ErrorDetails,
+  Invocation,
+  InvocationError,
+  Json,
+  JsonObject,
+  TerminalStatus,
+  ToolResult,
+  ToolResultBlock,
+} from "@backplane/contract";
+
+export interface Ending {
+  status: TerminalStatus;
+  result: Json | null;
+  error: InvocationError | null;
+  retry_count: number;
+  violations: number;
+  stderr_tail: string | null;
+  /** null keeps what the row has. */
+  started_at: string | null;
+}
+
+export function failedWith(
+  code: ErrorCode,
+  message: string,
+  more: { details?: ErrorDetails | undefined; status?: TerminalStatus; retry_count?: number } = {},
+): Ending {
+  const error: InvocationError = { code, message };
+  if (more.details !== undefined) error.details = more.details as JsonObject;
+  return {
+    status: more.status ?? "failed",
+    result: null,
+    error,
+    retry_count: more.retry_count ?? 0,
+    violations: 0,
+    stderr_tail: null,
+    started_at: null,
+  };
+}
+
+export function cancelledBy(reason: "user" | "shutdown", retry_count = 0): Ending {
+  return reason === "user"
+    ? failedWith("cancelled", "the invocation was cancelled", { status: "cancelled", retry_count })
+    : failedWith("gateway_stopping", "the gateway stopped before the call ended", { retry_count });
+}
+
+/** tool.contract: the host, never the tool, writes this block, and it writes one however the call ended. */
+export function toolResultBlock(
+  row: Pick<Invocation, "export_kind" | "export_id" | "execution_id">,
+  end: Pick<Ending, "status" | "result" | "error">,
+): ToolResultBlock | null {
+  if (row.export_kind !== "tool") return null;
+  const block: ToolResultBlock = {
+    kind: "tool_result",
+    tool_execution_id: row.execution_id,
+    tool: row.export_id,
+    is_error: end.status !== "succeeded",
+    content: [],
+  };
+  if (end.result === null) {
+    block.content = [{ type: "text", text: end.error?.message ?? `the tool ended ${end.status}` }];
+    return block;
+  }
+  const result = end.result as unknown as ToolResult;
+  block.content = result.content;
+  block.is_error ||= result.is_error;
+  if (result.structured_output !== undefined) block.structured_output = result.structured_output;
+  return block;
+}

@@ -1,0 +1,122 @@
+/**
+ * What every call of one binding generation has in common: its export, compiled checks, class, grant and pool
+ * key. Computed once, because a call must not pay for it; a changed generation makes a new plan.
+ */
+import {
+  BackplaneError,
+  type EffectClass,
+  type ExecutionClass,
+  type Grant,
+  type PluginExport,
+} from "@backplane/contract";
+import type { KernelDeps } from "../deps.ts";
+import { grantDigest, standingLevel, toGrant } from "../grant/effective.ts";
+import { intersect, type Level } from "../grant/intersect.ts";
+import { effectiveClass } from "../policy/class.ts";
+import type { BoundPackage, SchemaCheck, Scope } from "../ports/index.ts";
+
+export interface ExportPlan {
+  readonly bound: BoundPackage;
+  readonly export: PluginExport;
+  readonly effect_class: EffectClass;
+  readonly class: ExecutionClass;
+  readonly level: Level;
+  readonly grant: Grant;
+  readonly pool_key: string;
+  readonly checkInput: SchemaCheck | null;
+  readonly checkOutput: SchemaCheck | null;
+}
+
+const KEPT = 4_096;
+
+export class ExportPlans {
+  readonly #deps: Pick<KernelDeps, "schemas" | "host">;
+  readonly #plans = new Map<string, ExportPlan>();
+
+  constructor(deps: Pick<KernelDeps, "schemas" | "host">) {
+    this.#deps = deps;
+  }
+
+  /** Answers at once when the plan is known, which is the usual call. */
+  get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
+    const key = `${bound.binding.binding_id}\n${scope.project_id}`;
+    const known = this.#plans.get(key);
+    if (
+      known !== undefined &&
+      known.bound.binding.generation === bound.binding.generation &&
+      known.bound.package.digest === bound.package.digest
+    ) {
+      return known;
+    }
+    return this.#make(key, bound, scope);
+  }
+
+  async #make(key: string, bound: BoundPackage, scope: Scope): Promise<ExportPlan> {
+    const { host, schemas } = this.#deps;
+    const item = exportOf(bound);
+    const compile = async (path: string | undefined) =>
+      path === undefined
+        ? null
+        : await schemas.compile(`${bound.package.digest}#${path}`, bound.package.schemas[path]);
+    const checkInput = item.kind === "tool" ? await compile(item.tool.input_schema) : null;
+    const checkOutput = item.kind === "tool" ? await compile(item.tool.output_schema) : null;
+    const isolation = effectiveClass(bound.binding, item);
+    const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
+    const grant = toGrant(level);
+    const plan: ExportPlan = {
+      bound,
+      export: item,
+      effect_class: effectClassOf(item),
+      class: grant.class,
+      level,
+      grant,
+      pool_key: poolKey(bound, scope, grant),
+      checkInput,
+      checkOutput,
+    };
+    this.#plans.delete(key);
+    this.#plans.set(key, plan);
+    if (this.#plans.size > KEPT) this.#plans.delete(this.#plans.keys().next().value as string);
+    return plan;
+  }
+}
+
+/** The plan's grant, met with what this one call may do at most. */
+export function narrowed(
+  plan: ExportPlan,
+  ceiling: Level | undefined,
+  scope: Scope,
+): { grant: Grant; pool_key: string } {
+  if (ceiling === undefined) return plan;
+  const grant = toGrant(intersect(plan.level, ceiling));
+  return { grant, pool_key: poolKey(plan.bound, scope, grant) };
+}
+
+/** Processes are shared only inside one key: package digest, binding generation, project, grant. */
+function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string {
+  const { binding_id, generation } = bound.binding;
+  return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${grantDigest(grant)}`;
+}
+
+function exportOf(bound: BoundPackage): PluginExport {
+  const item = bound.package.manifest.exports.find((one) => one.id === bound.binding.export_id);
+  if (item === undefined) throw new BackplaneError("export.not_found");
+  return item;
+}
+
+/**
+ * Only tools declare one. A hook is delivered under a stable delivery_id and has to be idempotent; a compactor
+ * derives a new chain and touches nothing; what a harness does to the world nobody knows.
+ */
+function effectClassOf(item: PluginExport): EffectClass {
+  switch (item.kind) {
+    case "tool":
+      return item.tool.effect_class;
+    case "hook":
+      return "idempotent_write";
+    case "compactor":
+      return "read_only";
+    case "harness":
+      return "unknown";
+  }
+}

@@ -1,0 +1,57 @@
+/** Reading and stopping calls. A plugin's delegated token sees the calls that it made itself and no others. */
+import { BackplaneError, isTerminal, type Invocation } from "@backplane/contract";
+import { checkClientSessionId } from "../bus/session-ids.ts";
+import type { Kernel, WatchItem } from "../facade.ts";
+import type { Caller, InvocationRow } from "../ports/index.ts";
+import { cancel } from "./cancel.ts";
+import type { Door } from "./door.ts";
+import { invoke } from "./invoke.ts";
+import { publicInvocation } from "./record.ts";
+import { watch } from "./watch.ts";
+
+export function createInvocations(door: Door): Kernel["invocations"] {
+  const { store } = door.deps;
+
+  async function find(caller: Caller, id: string): Promise<InvocationRow> {
+    const row = await store.invocations.get(caller.scope, id);
+    const foreign = row !== null && caller.delegation !== undefined && row.requested_by !== caller.actor;
+    if (row === null || foreign) throw new BackplaneError("invocation.not_found");
+    return row;
+  }
+
+  async function stop(caller: Caller, id: string): Promise<Invocation> {
+    const row = await find(caller, id);
+    if (caller.role === "guest" && row.requested_by !== caller.actor) {
+      throw new BackplaneError("policy.denied", "a guest may only cancel its own calls");
+    }
+    if (isTerminal(row.status)) throw new BackplaneError("invocation.settled");
+    await cancel(door, row);
+    return publicInvocation(await find(caller, id));
+  }
+
+  async function* follow(
+    caller: Caller,
+    id: string,
+    after_seq: number,
+    stopped: AbortSignal,
+  ): AsyncGenerator<WatchItem> {
+    yield* watch(door, await find(caller, id), after_seq, stopped);
+  }
+
+  return {
+    invoke: async (caller, body) => {
+      // Session ids of the kernel's own making never come in from outside (bus.session-ids).
+      if (body.session_id !== undefined) checkClientSessionId(body.session_id);
+      return await invoke(door, { caller, body });
+    },
+    get: async (caller, id) => publicInvocation(await find(caller, id)),
+    list: async (caller, filter, page) => {
+      if (caller.delegation !== undefined) {
+        throw new BackplaneError("auth.scope", "a delegated token may not list invocations");
+      }
+      return await store.invocations.list(caller.scope, filter, page);
+    },
+    cancel: stop,
+    watch: follow,
+  };
+}

@@ -1,0 +1,60 @@
+/**
+ * The one door. Every call of a tool, hook, compactor or harness, whoever asks, reads top to bottom: open,
+ * admit, record, approve, run, settle. Each step takes the branded value of the one before, so a gate that
+ * is skipped does not compile. What is told comes from the outbox rows that record and settle write.
+ */
+import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
+import { approve } from "../approval/approve.ts";
+import type { Ticket } from "../facade.ts";
+import { admit } from "../policy/admit.ts";
+import type { Door } from "./door.ts";
+import { type Ending, failedWith } from "./ending.ts";
+import { type InvokeRequest, open } from "./open.ts";
+import { publicInvocation, type Recorded, record } from "./record.ts";
+import { run } from "./run.ts";
+import { letGo, settle } from "./settle.ts";
+
+/** Resolves when the row is on disk. */
+export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket> {
+  refuseEarly(door);
+  const opened = await open(door, request);
+  const recorded = await record(door, admit(opened, door.around));
+  void carry(door, recorded);
+  const { live } = recorded;
+  return {
+    id: live.row.id,
+    get invocation() {
+      return publicInvocation(live.row);
+    },
+    settled: live.settled,
+  };
+}
+
+/** From a recorded call to its end. Never rejects: whatever happens, the row is settled. */
+export async function carry(door: Door, recorded: Recorded): Promise<void> {
+  const { live } = recorded;
+  const ending = await passThrough(door, recorded).catch((error: unknown) =>
+    broken(door, live.row.id, error),
+  );
+  if (ending === null) await letGo(door, live);
+  else await settle(door, live, ending);
+}
+
+async function passThrough(door: Door, recorded: Recorded): Promise<Ending | null> {
+  const approved = await approve(door, recorded);
+  return approved.gate === "open" ? await run(door, approved) : approved.ending;
+}
+
+function broken(door: Door, invocation_id: string, error: unknown): Ending {
+  if (codeOf(error) === undefined) door.deps.log.error({ err: error, invocation_id }, "a call broke inside");
+  const { code, message } = toBackplaneError(error);
+  return failedWith(code, message);
+}
+
+/** Before anything is read or written. */
+function refuseEarly(door: Door): void {
+  if (door.around.stopping) throw new BackplaneError("gateway_stopping");
+  if (door.live.size - door.pending.size >= door.deps.host.max_running) {
+    throw new BackplaneError("request.overloaded", undefined, { details: { retry_after_ms: 1_000 } });
+  }
+}

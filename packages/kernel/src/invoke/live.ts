@@ -1,0 +1,96 @@
+/**
+ * The calls that this node carries now. A call is in exactly one stage; `interrupt` is how a cancel reaches it
+ * while it waits here and not in the runner.
+ */
+import type { Invocation } from "@backplane/contract";
+import type { InvocationRow, Scope } from "../ports/index.ts";
+import type { EventTape } from "./event-tape.ts";
+
+export type Stage = "opening" | "approval" | "queued" | "running" | "settling";
+
+export class LiveCall {
+  readonly row: InvocationRow;
+  readonly settled: Promise<Invocation>;
+  stage: Stage = "opening";
+  /** Who wants it to end early. The first reason counts. */
+  stopped: "user" | "shutdown" | null = null;
+  interrupt: (() => void) | null = null;
+  tape: EventTape | null = null;
+  /** Where the numbering of events goes on; more than 0 after a recovery. */
+  last_seq = 0;
+  /** Made for the first watcher: most calls have none. */
+  #listeners: Set<(invocation: Invocation) => void> | null = null;
+  #resolve!: (invocation: Invocation) => void;
+  #final: Invocation | null = null;
+
+  constructor(row: InvocationRow) {
+    this.row = row;
+    this.settled = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  finish(invocation: Invocation): void {
+    if (this.#final !== null) return;
+    this.#final = invocation;
+    this.#resolve(invocation);
+    for (const tell of this.#listeners ?? []) tell(invocation);
+    this.#listeners = null;
+  }
+
+  /** Unlike `settled.then`, it can be taken back: who stops watching a call of weeks leaves nothing with it. */
+  onSettled(tell: (invocation: Invocation) => void): () => void {
+    if (this.#final !== null) tell(this.#final);
+    else {
+      this.#listeners ??= new Set();
+      this.#listeners.add(tell);
+    }
+    return () => void this.#listeners?.delete(tell);
+  }
+}
+
+export class LiveCalls {
+  readonly #calls = new Map<string, LiveCall>();
+  readonly #idle: (() => void)[] = [];
+
+  get size(): number {
+    return this.#calls.size;
+  }
+
+  add(row: InvocationRow): LiveCall {
+    const call = new LiveCall(row);
+    this.#calls.set(row.id, call);
+    return call;
+  }
+
+  drop(call: LiveCall): void {
+    this.#calls.delete(call.row.id);
+    if (this.#calls.size === 0) for (const tell of this.#idle.splice(0)) tell();
+  }
+
+  get(id: string): LiveCall | undefined {
+    return this.#calls.get(id);
+  }
+
+  /** Only what `scope` may see: another project's call does not exist for it. */
+  visible(scope: Scope, id: string): LiveCall | undefined {
+    const call = this.#calls.get(id);
+    if (call === undefined || call.row.org_id !== scope.org_id) return undefined;
+    return scope.project_id === null || call.row.project_id === scope.project_id ? call : undefined;
+  }
+
+  all(): LiveCall[] {
+    return [...this.#calls.values()];
+  }
+
+  count(stage: Stage): number {
+    let count = 0;
+    for (const call of this.#calls.values()) if (call.stage === stage) count++;
+    return count;
+  }
+
+  idle(): Promise<void> {
+    if (this.#calls.size === 0) return Promise.resolve();
+    return new Promise((resolve) => this.#idle.push(resolve));
+  }
+}

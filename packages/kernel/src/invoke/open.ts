@@ -1,0 +1,195 @@
+/**
+ * First gate: resolves the binding and checks the input. `Opened` is minted here alone, from a request or,
+ * for durable approvals and recovery, from a row. Everything after it works from the row.
+ */
+import {
+  BackplaneError,
+  type ExportKind,
+  type IdNoun,
+  type InvokeBody,
+  type Json,
+} from "@backplane/contract";
+import { pickBinding } from "../bindings/rollout.ts";
+import type { KernelDeps } from "../deps.ts";
+import { callerLevel } from "../grant/effective.ts";
+import type { Level } from "../grant/intersect.ts";
+import type { BoundPackage, Caller, InvocationRow, SchemaIssue, Scope } from "../ports/index.ts";
+import { timeoutFor } from "./deadline.ts";
+import type { ExportPlan, ExportPlans } from "./export-plan.ts";
+import { fitsBytes } from "./json-size.ts";
+
+export interface InvokeRequest {
+  caller: Caller;
+  body: InvokeBody;
+  /** A hook's delivery: its id stays the same however often it is tried. */
+  delivery?: { delivery_id: string; attempt: number };
+}
+
+declare const opened: unique symbol;
+
+class OpenedCall {
+  declare readonly [opened]: true;
+  readonly id: string;
+  readonly caller: Caller;
+  readonly body: InvokeBody;
+  readonly plan: ExportPlan;
+  readonly input: Json;
+  readonly issues: readonly SchemaIssue[];
+  readonly ceiling: Level | undefined;
+  readonly timeout_ms: number;
+  readonly execution_id: string;
+  readonly delivery: { delivery_id: string; attempt: number } | null;
+  /** Set when the row is on disk already. */
+  readonly row: InvocationRow | null;
+
+  constructor(fields: Omit<OpenedCall, typeof opened | "scope">) {
+    this.id = fields.id;
+    this.caller = fields.caller;
+    this.body = fields.body;
+    this.plan = fields.plan;
+    this.input = fields.input;
+    this.issues = fields.issues;
+    this.ceiling = fields.ceiling;
+    this.timeout_ms = fields.timeout_ms;
+    this.execution_id = fields.execution_id;
+    this.delivery = fields.delivery;
+    this.row = fields.row;
+  }
+
+  get scope(): Scope {
+    return this.caller.scope;
+  }
+}
+
+export type Opened = OpenedCall;
+
+export interface OpenDeps {
+  deps: Pick<KernelDeps, "store" | "ids" | "host">;
+  plans: ExportPlans;
+}
+
+/** Throws binding.not_found or export.not_found: a call of nothing leaves no row. */
+export async function open(door: OpenDeps, request: InvokeRequest): Promise<Opened> {
+  const { ids, host } = door.deps;
+  const { caller, body } = request;
+  const id = ids.next("invocation");
+  const bound = await resolve(door, caller.scope, body, body.session_id ?? id);
+  const plan = await door.plans.get(bound, caller.scope);
+  const input = body.input ?? {};
+  const execution_id = request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
+  return new OpenedCall({
+    id,
+    caller,
+    body,
+    plan,
+    input,
+    issues: await inputIssues(plan, input, host.input_bytes),
+    ceiling: callerLevel(caller, body.narrow),
+    timeout_ms: timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms),
+    execution_id,
+    delivery:
+      request.delivery ?? (plan.export.kind === "hook" ? { delivery_id: execution_id, attempt: 1 } : null),
+    row: null,
+  });
+}
+
+/** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */
+export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
+  const scope = { org_id: row.org_id, project_id: row.project_id };
+  const bound = await door.deps.store.bindings.get(scope, row.binding_id);
+  if (bound === null) throw new BackplaneError("binding.not_found");
+  const plan = await door.plans.get(bound, scope);
+  return new OpenedCall({
+    id: row.id,
+    caller: { actor: row.requested_by, scope, role: "user", scopes: [], admin: false },
+    body: {},
+    plan,
+    input: row.input,
+    issues: await inputIssues(plan, row.input, door.deps.host.input_bytes),
+    ceiling: ceilingOf(row),
+    timeout_ms: row.timeout_ms,
+    execution_id: row.execution_id,
+    delivery: row.export_kind === "hook" ? { delivery_id: row.execution_id, attempt: 1 } : null,
+    row,
+  });
+}
+
+/** A call that ran lost its delegated token with its gateway, so it runs again without the token's scopes. */
+function ceilingOf(row: InvocationRow): Level | undefined {
+  if (row.grant === null) return undefined;
+  return row.status === "running" ? { ...row.grant, gateway_api_scopes: [] } : row.grant;
+}
+
+const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {
+  tool: "tool_execution",
+  hook: "delivery",
+  compactor: "compaction",
+  harness: "execution",
+};
+
+async function resolve(
+  door: OpenDeps,
+  scope: Scope,
+  body: InvokeBody,
+  rollout_key: string,
+): Promise<BoundPackage> {
+  const { bindings } = door.deps.store;
+  if (body.binding_id !== undefined) {
+    const bound = await bindings.get(scope, body.binding_id);
+    if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
+    return bound;
+  }
+  if (body.export_id === undefined) {
+    throw new BackplaneError("request.invalid", "name a binding_id or an export_id");
+  }
+  const visible = await bindings.candidates(scope, body.export_id, body.package_id);
+  const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
+  const picked = pickBinding(candidates, rollout_key);
+  if (picked === null) throw notUsable(body.export_id, candidates);
+  return picked;
+}
+
+/**
+ * A caller of the whole org sees every project's bindings and may name one; by the export's name alone it gets
+ * the org's, never the config and secrets of some project.
+ */
+function isOrgWide({ binding }: BoundPackage): boolean {
+  return binding.scope.project_id === null;
+}
+
+/** A request that names binding and export has to mean the same thing by both. */
+function names(bound: BoundPackage, body: InvokeBody): boolean {
+  return (
+    (body.export_id === undefined || body.export_id === bound.binding.export_id) &&
+    (body.package_id === undefined || body.package_id === bound.binding.package_id)
+  );
+}
+
+function notUsable(export_id: string, candidates: readonly BoundPackage[]): BackplaneError {
+  const waiting = candidates.find(({ binding }) => binding.status === "inactive")?.binding;
+  if (waiting !== undefined && candidates.every(({ binding }) => binding.status !== "active")) {
+    return new BackplaneError(
+      "export.not_found",
+      `${export_id} is bound by ${waiting.binding_id}, which waits for the secret slots ${waiting.unbound_slots.join(", ")}`,
+      { details: { binding_id: waiting.binding_id, unbound: waiting.unbound_slots } },
+    );
+  }
+  const what =
+    candidates.length === 0 ? "no binding makes it usable here" : "no active binding takes this call";
+  return new BackplaneError("export.not_found", `${export_id}: ${what}`);
+}
+
+function inputIssues(
+  plan: ExportPlan,
+  input: Json,
+  limit: number,
+): readonly SchemaIssue[] | Promise<readonly SchemaIssue[]> {
+  if (!fitsBytes(input, limit)) return [{ path: "", message: `the input is larger than ${limit} bytes` }];
+  if (plan.checkInput !== null) return plan.checkInput(input);
+  if (plan.export.kind !== "tool" && (typeof input !== "object" || input === null || Array.isArray(input))) {
+    return [{ path: "", message: `the input of a ${plan.export.kind} is an object` }];
+  }
+  return NO_ISSUES;
+}
+
+const NO_ISSUES: readonly SchemaIssue[] = [];

@@ -1,0 +1,104 @@
+/**
+ * Hands an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs
+ * on the monotonic clock from here on; waiting for a slot counts, waiting for an approval does not.
+ */
+import type { Approved } from "../approval/approve.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { RunListener } from "../ports/index.ts";
+import { accept } from "./accept.ts";
+import { resolveSecrets, runOrder } from "./context.ts";
+import type { Door } from "./door.ts";
+import { cancelledBy, type Ending, failedWith } from "./ending.ts";
+import { EventTape } from "./event-tape.ts";
+import type { LiveCall } from "./live.ts";
+import { createRedactor, type Redactor } from "./redact.ts";
+import { backoff, mayRetry } from "./retry.ts";
+
+/** null: another node holds the row now and will end it. */
+export async function run(door: Door, call: Approved): Promise<Ending | null> {
+  const { clock } = door.deps;
+  const { live, place } = call;
+  const deadline = clock.monotonic() + live.row.timeout_ms;
+  if (place === null) return await attempts(door, call, deadline, null);
+  try {
+    live.stage = "queued";
+    const held = await place.acquire(deadline, (interrupt) => {
+      live.interrupt = interrupt;
+      if (live.stopped !== null) interrupt();
+    });
+    live.interrupt = null;
+    if (live.stopped !== null) return cancelledBy(live.stopped);
+    if (!held) return failedWith("timeout", "the deadline passed while the call waited for a free slot");
+    return await attempts(door, call, deadline, new Date(clock.now()).toISOString());
+  } finally {
+    place.leave();
+  }
+}
+
+async function attempts(
+  door: Door,
+  call: Approved,
+  deadline: number,
+  started_at: string | null,
+): Promise<Ending | null> {
+  const { deps } = door;
+  const { clock, host, runner, store } = deps;
+  const { live, plan } = call;
+  const { row } = live;
+  live.stage = "running";
+  const before = row.retry_count;
+  for (let tried = 0; ; tried++) {
+    const retries = before + tried;
+    const secrets = call.grant.secret_slots.length === 0 ? {} : await resolveSecrets(deps, call);
+    const left = deadline - clock.monotonic();
+    if (live.stopped !== null) return cancelledBy(live.stopped, retries);
+    if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
+    const redactor = createRedactor(confidential(secrets, call.token));
+    const order = runOrder(deps, call, call.attempt + tried, Math.ceil(left), secrets);
+    const outcome = await runner.run(order, listener(deps, live, redactor));
+    const pause = backoff(host.retry.base_ms, tried + 1);
+    const again =
+      live.stopped === null &&
+      tried + 1 < host.retry.max_attempts &&
+      mayRetry(row, outcome) &&
+      clock.monotonic() + pause < deadline;
+    if (!again) return await accept(plan, outcome, retries, started_at, redactor);
+    await interruptible(deps, live, pause);
+    if (live.stopped !== null) return cancelledBy(live.stopped, retries);
+    if (!(await store.invocations.retried(row.id, row.fence, retries + 1))) return null;
+  }
+}
+
+function confidential(secrets: Record<string, string>, token: string | null): string[] {
+  const values = Object.values(secrets);
+  if (token !== null) values.push(token);
+  return values;
+}
+
+function listener(deps: KernelDeps, live: LiveCall, redactor: Redactor | null): RunListener {
+  return {
+    event(event) {
+      if (live.stage === "settling") return;
+      tapeOf(deps, live).write(redactor === null ? event : redactor.json(event));
+    },
+  };
+}
+
+/** Made when the first event or the first watcher comes: most calls have neither. */
+export function tapeOf(deps: Pick<KernelDeps, "store" | "clock">, live: LiveCall): EventTape {
+  live.tape ??= new EventTape(live.row.id, deps.store.invocations, deps.clock, live.last_seq);
+  return live.tape;
+}
+
+function interruptible(deps: Pick<KernelDeps, "clock">, live: LiveCall, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const wake = () => {
+      timer.stop();
+      live.interrupt = null;
+      resolve();
+    };
+    const timer = deps.clock.after(ms, wake);
+    live.interrupt = wake;
+    if (live.stopped !== null) wake();
+  });
+}

@@ -1,0 +1,55 @@
+/**
+ * From a token to a caller. API keys are asked of the store every time, so a revoked one is dead at once; a
+ * delegated token lives exactly as long as its invocation runs.
+ */
+import { BackplaneError, isTerminal, type KeyScope } from "@backplane/contract";
+import type { KernelDeps } from "../deps.ts";
+import { DELEGATION_PREFIX, tokenHash } from "../invoke/delegation.ts";
+import type { LiveCalls } from "../invoke/live.ts";
+import type { Caller } from "../ports/index.ts";
+
+export async function authenticate(deps: KernelDeps, live: LiveCalls, token: string): Promise<Caller> {
+  const hash = tokenHash(token);
+  return token.startsWith(DELEGATION_PREFIX) ? await delegated(deps, live, hash) : await byKey(deps, hash);
+}
+
+async function byKey(deps: KernelDeps, hash: string): Promise<Caller> {
+  const key = await deps.store.keys.byHash(hash);
+  if (key === null || key.revoked_at !== null) throw new BackplaneError("auth.invalid");
+  if (key.expires_at !== null && Date.parse(key.expires_at) <= deps.clock.now()) {
+    throw new BackplaneError("auth.invalid");
+  }
+  return {
+    actor: key.id,
+    scope: { org_id: key.org_id, project_id: key.project_id },
+    role: key.role,
+    scopes: key.scopes,
+    admin: key.scopes.includes("admin"),
+    ...(key.expires_at === null ? {} : { expires_at: key.expires_at }),
+  };
+}
+
+async function delegated(deps: KernelDeps, live: LiveCalls, hash: string): Promise<Caller> {
+  const token = await deps.store.delegations.byHash(hash);
+  if (token === null) throw new BackplaneError("auth.invalid");
+  const { scope, invocation_id, scopes } = token;
+  const call = live.get(invocation_id);
+  // A call that runs here ends by its own, monotonic deadline, which no jump of the wall clock moves.
+  if (call === undefined && token.expires_at <= deps.clock.now()) throw new BackplaneError("auth.invalid");
+  const row = call?.row ?? (await deps.store.invocations.get(scope, invocation_id));
+  const over = row === null || call?.stage === "settling" || isTerminal(row.status) || row.grant === null;
+  if (over) throw new BackplaneError("auth.invalid");
+  return {
+    actor: invocation_id,
+    scope,
+    // What only reads may not write through a tool that it calls.
+    role: row.effect_class === "read_only" ? "guest" : "user",
+    scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NOTHING,
+    admin: false,
+    delegation: { invocation_id, scopes, grant: row.grant!, delivery_id: row.delivery_id },
+  };
+}
+
+/** Its own invocations only: the invocations service lets a delegated caller see no others. */
+const TOOL_CALLER: readonly KeyScope[] = ["exports:read", "invocations:read", "invocations:write"];
+const NOTHING: readonly KeyScope[] = [];

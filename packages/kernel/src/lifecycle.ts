@@ -1,0 +1,117 @@
+/** Start: take the node's lease, recover, re-arm, begin to work. Stop: take nothing new, let end, then end. */
+import type { KernelDeps } from "./deps.ts";
+import type { Kernel } from "./facade.ts";
+import { Heartbeat } from "./heartbeat.ts";
+import { Deliverer } from "./hooks/deliver.ts";
+import { readCancels, stopCall } from "./invoke/cancel.ts";
+import { SLOT_TTL_MS } from "./invoke/concurrency.ts";
+import type { Door } from "./invoke/door.ts";
+import { cancelledBy } from "./invoke/ending.ts";
+import { invoke } from "./invoke/invoke.ts";
+import { rearmApprovals, recoverOrphans } from "./invoke/recover.ts";
+import { settle } from "./invoke/settle.ts";
+import { Dispatcher } from "./outbox/dispatcher.ts";
+
+/** After the grace, how long the runner may take to bring back what it cancelled. */
+const LAST_CALL_MS = 10_000;
+const SWEEP_EVERY = 360;
+
+export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "stop"> {
+  const { deps, live, pending, gates, around } = door;
+  const { store, clock, node_id, host, runner, log } = deps;
+  const deliverer = new Deliverer(deps, (request) => invoke(door, request));
+  const dispatcher = new Dispatcher(deps, () => deliverer.wake());
+  const node = `node/${node_id}`;
+  let beats = 0;
+  const keepNode = () => store.leases.acquire(node, node_id, clock.now(), host.recovery.node_ttl_ms);
+  const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
+  const heartbeat = new Heartbeat(clock, log, every, [
+    { name: "node lease", run: keepNode },
+    { name: "slots", run: () => renewSlots(deps, gates.held()) },
+    { name: "dispatcher lease", run: () => dispatcher.lead() },
+    { name: "deliveries", run: () => deliverer.extend() },
+    { name: "cancels", run: () => readCancels(door) },
+    { name: "orphans", run: async () => (around.stopping ? 0 : await recoverOrphans(door)) },
+    { name: "approvals", run: async () => (around.stopping ? 0 : await rearmApprovals(door)) },
+    {
+      name: "idempotency keys",
+      run: async () => (beats++ % SWEEP_EVERY === 0 ? await store.idempotency.sweep(clock.now()) : 0),
+    },
+  ]);
+  let started = false;
+
+  async function start(): Promise<void> {
+    await keepNode();
+    started = true;
+    const orphans = await recoverOrphans(door);
+    const approvals = await rearmApprovals(door);
+    if (orphans + approvals > 0) log.info({ orphans, approvals }, "took up what an earlier gateway left");
+    await dispatcher.start();
+    deliverer.start();
+    heartbeat.start();
+  }
+
+  async function stop(grace_ms: number): Promise<void> {
+    around.stopping = true;
+    // No new deliveries from here on; the leases of what runs are kept until the end.
+    await dispatcher.stop();
+    const deliveries = deliverer.stop();
+    await pending.stop();
+    await within(deps, live.idle(), grace_ms);
+    for (const call of live.all()) stopCall(door, call, "shutdown");
+    await within(deps, live.idle(), LAST_CALL_MS);
+    // A runner that brings nothing back does not keep a row open.
+    const late = live.all().map((call) => settle(door, call, cancelledBy("shutdown")));
+    await within(deps, Promise.all(late), LAST_CALL_MS);
+    await within(deps, deliveries, LAST_CALL_MS);
+    await heartbeat.stop();
+    if (started) await store.leases.release(node, node_id);
+  }
+
+  return {
+    start,
+    stop,
+    health: async () => ({
+      store: await storeHealth(deps),
+      runner: runner.health(),
+      invocations: {
+        running: live.count("running"),
+        waiting_approval: live.count("approval"),
+        queued: live.count("queued"),
+      },
+      stopping: around.stopping,
+    }),
+  };
+}
+
+async function renewSlots(deps: KernelDeps, names: string[]): Promise<void> {
+  if (names.length === 0) return;
+  const kept = await deps.store.leases.renew(names, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
+  if (kept === names.length) return;
+  // A wall clock that jumped: what nobody took in between is ours again.
+  deps.log.warn({ expired: names.length - kept }, "slots expired while in use; taking them back");
+  for (const name of names) {
+    await deps.store.leases.acquire(name, deps.node_id, deps.clock.now(), SLOT_TTL_MS);
+  }
+}
+
+async function storeHealth(deps: KernelDeps): Promise<{ ok: boolean; error?: string }> {
+  try {
+    await deps.store.ping();
+    return { ok: true };
+  } catch (error) {
+    deps.log.warn({ err: error }, "the store does not answer");
+    return { ok: false, error: "the store does not answer" };
+  }
+}
+
+/** Whichever is first; leaves no timer behind. */
+async function within(deps: KernelDeps, work: Promise<unknown>, ms: number): Promise<void> {
+  let give_up = () => {};
+  const limit = new Promise<void>((resolve) => {
+    give_up = resolve;
+  });
+  const timer = deps.clock.after(ms, give_up);
+  await Promise.race([work, limit]);
+  timer.stop();
+}

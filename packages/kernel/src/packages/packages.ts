@@ -1,0 +1,90 @@
+/** Installed packages: immutable, unique by (org, package_id, version), bytes shared by digest. */
+import { BackplaneError } from "@backplane/contract";
+import { namingVisible, visibleTo } from "../bindings/visible.ts";
+import { auditOf, requireOperator } from "../caller.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { Kernel } from "../facade.ts";
+import type { Caller, PackageSource } from "../ports/index.ts";
+
+export function createPackages(deps: KernelDeps): Kernel["packages"] {
+  const { store } = deps;
+
+  async function install(caller: Caller, source: PackageSource) {
+    requireOperator(caller, "install packages");
+    if (source.kind === "folder" && !caller.admin) throw new BackplaneError("package.source_forbidden");
+    const imported = await deps.importer.import(source);
+    const { manifest, digest } = imported;
+    const now = deps.clock.now();
+    const row = {
+      id: deps.ids.next("package"),
+      org_id: caller.scope.org_id,
+      package_id: manifest.package_id,
+      version: manifest.version,
+      digest,
+      size_bytes: imported.size_bytes,
+      origin: imported.origin,
+      manifest,
+      schemas: imported.schemas as Record<string, never>,
+      installed_at: new Date(now).toISOString(),
+      installed_by: caller.actor,
+    };
+    const about = { package_id: row.package_id, version: row.version, digest };
+    try {
+      const inserted = await store.packages.insert(row, {
+        events: [
+          {
+            id: deps.ids.next("event"),
+            type: "package.installed",
+            // A package is the org's, but it was installed from somewhere, and those who work there hear of it.
+            scope: caller.scope,
+            occurred_at: now,
+            subject: { kind: "package", id: row.id },
+            summary: about,
+          },
+        ],
+        audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
+      });
+      return { package: inserted.row, created: inserted.created };
+    } catch (error) {
+      await discard(digest);
+      throw error;
+    }
+  }
+
+  async function remove(caller: Caller, id: string): Promise<void> {
+    requireOperator(caller, "remove packages");
+    const row = await get(caller, id);
+    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
+    const audit = auditOf(deps, caller, "package.remove", id, about);
+    let gone: boolean;
+    try {
+      gone = await store.packages.remove(row.org_id, id, { audit });
+    } catch (error) {
+      throw await namingVisible(error, "package.bound", "bindings", visibleTo(deps, caller));
+    }
+    if (!gone) throw new BackplaneError("package.not_found");
+    await discard(row.digest);
+  }
+
+  async function get(caller: Caller, id: string) {
+    const row = await store.packages.get(caller.scope.org_id, id);
+    if (row === null) throw new BackplaneError("package.not_found");
+    return row;
+  }
+
+  /** Bytes that another org still uses stay. Left-over bytes do no harm, so this never fails a request. */
+  async function discard(digest: string): Promise<void> {
+    try {
+      if (!(await store.packages.digestInUse(digest))) await deps.importer.discard(digest);
+    } catch (error) {
+      deps.log.warn({ err: error, digest }, "unused package bytes were not removed");
+    }
+  }
+
+  return {
+    install,
+    get,
+    list: (caller, page) => store.packages.list(caller.scope.org_id, page),
+    remove,
+  };
+}

@@ -1,0 +1,68 @@
+/** Second gate: the grant is computed and every rule is asked. Pure and synchronous: nothing is read here. */
+import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
+import { narrowed } from "../invoke/export-plan.ts";
+import type { Opened } from "../invoke/open.ts";
+import { RULES, type Surroundings } from "./rules.ts";
+
+declare const admitted: unique symbol;
+
+class AdmittedCall {
+  declare readonly [admitted]: true;
+  readonly verdict = "admitted";
+  readonly call: Opened;
+  readonly grant: Grant;
+  readonly pool_key: string;
+  /** A person has to say yes first. */
+  readonly ask: { rule: string; reason: string; risk: Risk } | null;
+
+  constructor(call: Opened, grant: Grant, pool_key: string, ask: AdmittedCall["ask"]) {
+    this.call = call;
+    this.grant = grant;
+    this.pool_key = pool_key;
+    this.ask = ask;
+  }
+}
+
+export type Admitted = AdmittedCall;
+
+export interface Refused {
+  verdict: "refused";
+  call: Opened;
+  /** Which rule decided. */
+  rule: string;
+  code: ErrorCode;
+  message: string;
+  details: ErrorDetails;
+  fix: string | undefined;
+}
+
+export function admit(call: Opened, around: Surroundings): Admitted | Refused {
+  const { grant, pool_key } = narrowed(call.plan, call.ceiling, call.scope);
+  let ask: AdmittedCall["ask"] = null;
+  for (const rule of RULES) {
+    const decision = rule.decide(call, grant, around);
+    if (decision.kind === "pass") continue;
+    if (decision.kind === "ask") {
+      ask ??= { rule: rule.name, reason: decision.reason, risk: RISK_OF[call.plan.effect_class] };
+      continue;
+    }
+    const { code, message, fix } = decision;
+    return {
+      verdict: "refused",
+      call,
+      rule: rule.name,
+      code,
+      message,
+      details: { rule: rule.name, ...decision.details },
+      fix,
+    };
+  }
+  return new AdmittedCall(call, grant, pool_key, ask);
+}
+
+const RISK_OF = {
+  read_only: "low",
+  idempotent_write: "medium",
+  non_idempotent_write: "high",
+  unknown: "unknown",
+} as const satisfies Record<Opened["plan"]["effect_class"], Risk>;

@@ -1,0 +1,169 @@
+import { isId } from "@backplane/contract";
+import { BusEventSchema } from "@backplane/contract/schema";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openBus, scope, turn } from "./open-bus.ts";
+
+const elsewhere = { org_id: "org_acme", project_id: "proj_two" };
+const other_org = { org_id: "org_other", project_id: "proj_one" };
+
+verifies(
+  "bus.envelope",
+  "an event carries the bus's own id, time and source, whatever its plugin says",
+  async () => {
+    const { plug, clock, seen } = openBus();
+    const forged = { id: "evt_mine", ts: 1, source: "kernel", org_id: "org_other", kind: "kernel.error" };
+    const options = { session_id: "s", ...forged };
+    const sent = await plug("web", "adapter").publish(
+      "user.message.received",
+      { text: "hi", ...forged },
+      options,
+    );
+    await turn();
+    expect(seen).toEqual([sent]);
+    expect(Object.keys(sent).sort()).toEqual(
+      ["id", "kind", "org_id", "payload", "project_id", "session_id", "source", "ts"].sort(),
+    );
+    expect(isId("event", sent.id)).toBe(true);
+    expect(sent).toMatchObject({ kind: "user.message.received", session_id: "s", source: "web", ...scope });
+    expect(sent.ts).toBe(clock.now() / 1000);
+    expect(BusEventSchema.parse(sent)).toEqual(sent);
+    // Neither can one who hears it change it for the next.
+    expect(() => Object.assign(sent, { source: "kernel" })).toThrow(TypeError);
+    expect(() => Object.assign(sent.payload, { text: "other" })).toThrow(TypeError);
+  },
+);
+
+test("a port of the kernel names its part", async () => {
+  const { bus } = openBus();
+  const options = { session_id: "kernel", scope };
+  expect((await bus.kernel().publish("kernel.ready", { version: "1" }, options)).source).toBe("kernel");
+  const part = bus.kernel("session-context");
+  expect((await part.publish("kernel.ready", { version: "1" }, options)).source).toBe(
+    "kernel-session-context",
+  );
+});
+
+test("a subscriber gets its own scope's events alone (bus.scope)", async () => {
+  const { bus, plug } = openBus();
+  const heard: string[] = [];
+  const listen = (name: string, where: { org_id: string; project_id: string | null }) => {
+    const port = bus.attach({ name, category: "skill", scope: where });
+    port.subscribe("*", (event) => void heard.push(`${name} ${event.kind} ${event.project_id}`));
+    return port;
+  };
+  listen("here", scope);
+  listen("there", elsewhere);
+  listen("foreign", other_org);
+  listen("whole", { org_id: "org_acme", project_id: null });
+  await plug("web", "adapter").publish("user.interrupt", {}, { session_id: "s" });
+  await turn();
+  expect(heard.splice(0)).toEqual(["here user.interrupt proj_one", "whole user.interrupt proj_one"]);
+
+  // Of what belongs to the whole org a project hears the announcements, not the conversations.
+  const kernel = bus.kernel();
+  const org = { org_id: "org_acme", project_id: null };
+  await kernel.publish("kernel.ready", { version: "1" }, { session_id: "kernel", scope: org });
+  await kernel.publish("user.message.received", { text: "secret" }, { session_id: "s", scope: org });
+  await turn();
+  expect(heard.sort()).toEqual([
+    "here kernel.ready null",
+    "there kernel.ready null",
+    "whole kernel.ready null",
+    "whole user.message.received null",
+  ]);
+});
+
+test("a port publishes into its own scope alone; one of the whole org names the project (bus.scope)", async () => {
+  const { bus, plug } = openBus();
+  const web = plug("web", "adapter");
+  await expect(
+    web.publish("user.interrupt", {}, { session_id: "s", project_id: "proj_two" }),
+  ).rejects.toMatchObject({ code: "policy.denied" });
+  const whole = { org_id: "org_acme", project_id: null };
+  const provider = bus.attach({ name: "llm-echo", category: "llm-provider", scope: whole });
+  const options = { session_id: "s", project_id: "proj_two" };
+  expect(await provider.publish("llm.call.delta", { content: "a" }, options)).toMatchObject(elsewhere);
+  const scopeless = bus.kernel().publish("kernel.ready", { version: "1" }, { session_id: "kernel" } as never);
+  await expect(scopeless).rejects.toMatchObject({ code: "request.invalid" });
+});
+
+test("the same session id in two projects is two sessions", async () => {
+  const { bus, seen } = openBus();
+  const kernel = bus.kernel();
+  let release = () => {};
+  const first = bus.attach({ name: "slow", category: "skill", scope });
+  first.subscribe("user.interrupt", () => new Promise<void>((resolve) => (release = resolve)));
+  await kernel.publish("user.interrupt", {}, { session_id: "s", scope });
+  await kernel.publish("user.interrupt", {}, { session_id: "s", scope });
+  await kernel.publish("user.interrupt", {}, { session_id: "s", scope: elsewhere });
+  await turn();
+  expect(seen.map((event) => event.project_id)).toEqual(["proj_one", "proj_two"]);
+  release();
+});
+
+test("who is bound to a session gets it, and the kernel's events about it (bus.scope)", async () => {
+  const { bus, plug } = openBus();
+  const web = plug("web", "adapter");
+  const heard: string[] = [];
+  const stop = web.subscribe(
+    "*",
+    ({ kind, payload }) => void heard.push(`${kind} ${JSON.stringify(payload.id ?? "")}`),
+    {
+      session: "mine",
+    },
+  );
+  bus
+    .attach({ name: "web", category: "adapter", scope: other_org })
+    .subscribe("*", () => void heard.push("a foreign org heard it"), { session: "mine" });
+  const kernel = bus.kernel();
+  const ask = (id: string, target_session_id: string) =>
+    kernel.publish(
+      "approval.request",
+      { id, tool_name: "bash", params: {}, brief: "run", target_session_id },
+      { session_id: "kernel", scope },
+    );
+  await ask("a1", "mine");
+  await ask("a2", "other");
+  await web.publish("user.interrupt", {}, { session_id: "mine" });
+  await web.publish("user.interrupt", {}, { session_id: "other" });
+  const replayed = { session_id: "mine", connection_id: "c", replayed: 0 };
+  await kernel.publish("session.replay.done", replayed, { session_id: "kernel", scope });
+  await turn();
+  expect(heard.sort()).toEqual(['approval.request "a1"', 'session.replay.done ""', 'user.interrupt ""']);
+  stop();
+  expect(bus.stats().subscriptions).toBe(2);
+});
+
+test("an approval's prompt without its session is refused (bus.scope)", async () => {
+  const { bus } = openBus();
+  const options = { session_id: "kernel", scope };
+  const prompt = { id: "a", tool_name: "bash", params: {}, brief: "run" };
+  await expect(bus.kernel().publish("approval.request", prompt as never, options)).rejects.toMatchObject({
+    details: { issues: [{ path: "target_session_id" }] },
+  });
+  const ended = { id: "a", reason: "timeout" as const };
+  await expect(bus.kernel().publish("approval.cancelled", ended as never, options)).rejects.toMatchObject({
+    code: "request.invalid",
+  });
+});
+
+test("a detached port neither hears nor speaks, and its name is free again", async () => {
+  const { bus, plug, seen, idle } = openBus();
+  const skill = plug("notes", "skill");
+  let heard = 0;
+  skill.subscribe("user.*", () => void heard++);
+  const web = plug("web", "adapter");
+  web.tryPublish("user.interrupt", {}, { session_id: "s" });
+  skill.detach();
+  skill.detach();
+  await idle();
+  expect([heard, seen.length]).toEqual([0, 1]);
+  await expect(skill.publish("user.interrupt", {}, { session_id: "s" })).rejects.toMatchObject({
+    code: "cancelled",
+  });
+  expect(() => skill.subscribe("*", () => {})).toThrow("no longer attached");
+  plug("notes", "skill").detach();
+  web.detach();
+  expect(bus.stats()).toMatchObject({ scopes: 0, subscriptions: 1 });
+});

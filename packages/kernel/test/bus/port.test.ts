@@ -1,0 +1,155 @@
+import { expect, test } from "vitest";
+import { openBus, turn, until } from "./open-bus.ts";
+
+const KIND = "user.message.received";
+
+/** A session whose first event is being handled until `release`. */
+async function blocked(limits?: { queue: number; reserve: number }) {
+  const open = openBus(limits === undefined ? {} : { limits });
+  let release = () => {};
+  const gate = new Promise<void>((resolve) => (release = resolve));
+  open.plug("gate", "skill").subscribe(KIND, () => gate);
+  const web = open.plug("web", "adapter");
+  const publish = (text: string) => web.publish(KIND, { text }, { session_id: "s" });
+  const tryPublish = (text: string) => web.tryPublish(KIND, { text }, { session_id: "s" });
+  await publish("first");
+  await turn();
+  return { ...open, web, publish, tryPublish, release: () => release() };
+}
+
+test("a session holds 1,000 events; then publish waits and tryPublish says so", async () => {
+  const { bus, publish, tryPublish, release, seen, idle } = await blocked();
+  for (let i = 0; i < 1_000; i++) expect(tryPublish(`${i}`)).not.toBeNull();
+  expect(tryPublish("one more")).toBeNull();
+  let entered = false;
+  const waiting = publish("waits").then((event) => {
+    entered = true;
+    return event;
+  });
+  await turn();
+  expect([entered, bus.stats().queued, bus.stats().waiting]).toEqual([false, 1_000, 1]);
+  release();
+  const event = await waiting;
+  await idle();
+  expect(seen.at(-1)).toEqual(event);
+  expect(seen.length).toBe(1_002);
+});
+
+test("who waits is served first come first served, before anyone new, with ids in the order of the line", async () => {
+  const { publish, tryPublish, release, seen, idle, bus } = await blocked({ queue: 2, reserve: 5 });
+  const all = ["a", "b", "c", "d", "e"].map(publish);
+  expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });
+  expect(tryPublish("too late")).toBeNull();
+  release();
+  await Promise.all(all);
+  await idle();
+  expect(seen.map((event) => event.payload.text)).toEqual(["first", "a", "b", "c", "d", "e"]);
+  const ids = seen.map((event) => event.id);
+  expect(ids).toEqual([...ids].sort());
+});
+
+test("a place that gets free lets one publisher in", async () => {
+  const { bus, plug, idle } = openBus({ limits: { queue: 2, reserve: 5 } });
+  const gates: (() => void)[] = [];
+  plug("gate", "skill").subscribe(KIND, () => new Promise<void>((resolve) => gates.push(resolve)));
+  const web = plug("web", "adapter");
+  const all = Array.from({ length: 6 }, () => web.publish(KIND, { text: "x" }, { session_id: "s" }));
+  for (let started = 1; started <= 6; started++) {
+    await until(() => gates.length === started);
+    const left = 6 - started;
+    expect(bus.stats()).toMatchObject({ queued: Math.min(2, left), waiting: Math.max(0, left - 2) });
+    gates[started - 1]!();
+  }
+  await Promise.all(all);
+  await idle();
+});
+
+test("a handler has the reserve beyond a full line, then is refused at once", async () => {
+  const { plug, idle } = openBus({ limits: { queue: 10, reserve: 10 } });
+  const web = plug("web", "adapter");
+  const skill = plug("notes", "skill");
+  const outcomes: string[] = [];
+  skill.subscribe(KIND, async ({ payload, session_id }) => {
+    if (payload.text !== "first") return;
+    for (let i = 0; i < 13; i++) {
+      const sent = skill.publish("x.notes.more", {}, { session_id });
+      outcomes.push(
+        await sent.then(
+          () => "sent",
+          (error: { code: string }) => error.code,
+        ),
+      );
+    }
+  });
+  web.tryPublish(KIND, { text: "first" }, { session_id: "s" });
+  while (web.tryPublish(KIND, { text: "fill" }, { session_id: "s" }) !== null);
+  await idle();
+  // The first event left its place, so 9 wait and 11 fit.
+  expect(outcomes).toEqual([...Array<string>(11).fill("sent"), "request.overloaded", "request.overloaded"]);
+});
+
+test("publishers that never wait for their turn are bounded too", async () => {
+  const { publish, release, idle, bus } = await blocked({ queue: 2, reserve: 3 });
+  const fits = ["a", "b", "c", "d", "e"].map(publish);
+  await expect(publish("f")).rejects.toMatchObject({ code: "request.overloaded" });
+  expect(bus.stats()).toMatchObject({ queued: 2, waiting: 3 });
+  release();
+  await Promise.all(fits);
+  await idle();
+});
+
+test("a full session of one conversation leaves the others open", async () => {
+  const { web, publish, release, idle } = await blocked({ queue: 1, reserve: 1 });
+  await publish("a");
+  expect(web.tryPublish("user.interrupt", {}, { session_id: "s" })).toBeNull();
+  expect(web.tryPublish("user.interrupt", {}, { session_id: "other" })).not.toBeNull();
+  release();
+  await idle();
+});
+
+test("detaching refuses what still waits for a place", async () => {
+  const { web, publish, release, seen, idle, bus } = await blocked({ queue: 1, reserve: 5 });
+  await publish("a");
+  const late = publish("b");
+  web.detach();
+  await expect(late).rejects.toMatchObject({ code: "cancelled" });
+  expect(bus.stats().waiting).toBe(0);
+  release();
+  await idle();
+  expect(seen.length).toBe(2);
+});
+
+test("a check that fails takes no place and wakes no session", async () => {
+  const { bus, plug, seen } = openBus();
+  const web = plug("web", "adapter");
+  await expect(web.publish(KIND, { text: 1 } as never, { session_id: "s" })).rejects.toMatchObject({
+    code: "request.invalid",
+    details: { issues: [{ path: "text" }] },
+  });
+  expect(() => web.tryPublish("kernel.ready", { version: "1" }, { session_id: "kernel" })).toThrow(
+    "may not publish",
+  );
+  await turn();
+  expect([bus.stats().sessions, seen.length]).toEqual([0, 0]);
+});
+
+test("closing ends every port and refuses every publisher", async () => {
+  const { bus, publish, release, clock } = await blocked({ queue: 1, reserve: 5 });
+  await publish("a");
+  const late = publish("b");
+  bus.close();
+  await expect(late).rejects.toMatchObject({ code: "cancelled" });
+  await expect(publish("c")).rejects.toMatchObject({ code: "cancelled" });
+  release();
+  await until(() => bus.stats().running === 0);
+  expect(bus.stats()).toEqual({
+    sessions: 0,
+    queued: 0,
+    waiting: 0,
+    running: 0,
+    requests: 0,
+    scopes: 0,
+    subscriptions: 0,
+  });
+  expect(clock.timers).toBe(0);
+});

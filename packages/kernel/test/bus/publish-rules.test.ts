@@ -1,0 +1,194 @@
+import {
+  BUS_KINDS,
+  type BusKind,
+  isBusKind,
+  PLUGIN_CATEGORIES,
+  type PluginCategory,
+} from "@backplane/contract";
+import { BUS_PAYLOADS } from "@backplane/contract/schema";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { codeOfThrown, openBus, scope, turn } from "./open-bus.ts";
+import { SAMPLES } from "./samples.ts";
+
+const kinds = Object.keys(BUS_KINDS) as BusKind[];
+const session_of = (kind: BusKind) => (BUS_KINDS[kind].session === "kernel" ? "kernel" : "s");
+
+verifies("bus.closed", "the public kinds are a closed list whose payloads are checked", async () => {
+  const { bus, seen } = openBus();
+  const kernel = bus.kernel();
+  // The seed's list, written down a second time on purpose.
+  expect(kinds.length).toBe(41);
+  expect(Object.keys(SAMPLES).sort()).toEqual([...kinds].sort());
+  expect(Object.keys(BUS_PAYLOADS).sort()).toEqual([...kinds].sort());
+  for (const kind of kinds) {
+    const options = { session_id: session_of(kind), scope };
+    const { good, bad } = SAMPLES[kind];
+    for (const payload of good) kernel.tryPublish(kind as string, payload, options);
+    for (const payload of [...bad, null, [], "text", undefined]) {
+      const publish = () => kernel.tryPublish(kind as string, payload as never, options);
+      expect([kind, payload, codeOfThrown(publish)]).toEqual([kind, payload, "request.invalid"]);
+    }
+  }
+  await turn();
+  expect(new Set(seen.map((event) => event.kind))).toEqual(new Set(kinds));
+
+  for (const unknown of [
+    "user.message",
+    "tool.call",
+    "kernel.ready.v2",
+    "USER.INTERRUPT",
+    "",
+    "x",
+    "x.",
+    "x.web",
+    "x..a",
+  ]) {
+    expect(codeOfThrown(() => kernel.tryPublish(unknown, {}, { session_id: "s", scope }))).toBe(
+      "request.invalid",
+    );
+  }
+  for (const inherited of ["constructor", "__proto__", "toString"]) expect(isBusKind(inherited)).toBe(false);
+
+  // Extensions: published by the owner of the prefix alone, heard by all.
+  const { plug, bus: second } = openBus();
+  const stats = plug("stats", "tool");
+  const bridge = second.attach({
+    name: "mcp-bridge",
+    category: "skill",
+    scope,
+    bundled: true,
+    prefixes: ["mcp"],
+  });
+  const agent = second.attach({
+    name: "agent-tool",
+    category: "tool",
+    scope,
+    bundled: true,
+    prefixes: ["agent"],
+  });
+  const heard: string[] = [];
+  plug("notes", "skill").subscribe("x.*", (event) => void heard.push(`${event.source} ${event.kind}`));
+  const at = { session_id: "s" };
+  await stats.publish("x.stats.token.counted", { n: 1 }, at);
+  await bridge.publish("x.mcp.server.ready", { server: "files", tools: [] }, at);
+  await bridge.publish("x.mcp-bridge.note", {}, at);
+  await agent.publish("x.agent.subagent.started", {}, at);
+  await turn();
+  expect(heard).toEqual([
+    "stats x.stats.token.counted",
+    "mcp-bridge x.mcp.server.ready",
+    "mcp-bridge x.mcp-bridge.note",
+    "agent-tool x.agent.subagent.started",
+  ]);
+  for (const kind of [
+    "x.mcp.server.ready",
+    "x.agent.subagent.started",
+    "x.notes.a",
+    "x.nobody.a",
+    "x.statsx.a",
+  ]) {
+    expect(codeOfThrown(() => stats.tryPublish(kind, {}, at))).toBe("policy.denied");
+  }
+  expect(codeOfThrown(() => second.kernel().tryPublish("x.stats.a", {}, { ...at, scope }))).toBe(
+    "policy.denied",
+  );
+});
+
+/** The seed's table of categories, written down a second time on purpose. */
+const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
+  adapter: ["user.message.received", "user.interrupt", "approval.response"],
+  tool: ["tool.call.result"],
+  "llm-provider": ["llm.call.delta", "llm.call.response", "llm.call.error"],
+  strategy: ["strategy.decide.response"],
+  memory: ["memory.result"],
+};
+
+test("a plugin publishes only its category's kinds, a skill those of all but the kernel (bus.reserved)", () => {
+  const { plug } = openBus();
+  const skill = Object.values(EMITS)
+    .flat()
+    .filter((kind) => kind !== "approval.response");
+  for (const category of PLUGIN_CATEGORIES) {
+    const port = plug(`a-${category}`, category);
+    const allowed = kinds.filter((kind) => {
+      const publish = () =>
+        port.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id: session_of(kind) });
+      return codeOfThrown(publish) !== "policy.denied";
+    });
+    expect([category, allowed.sort()]).toEqual([
+      category,
+      (category === "skill" ? skill : EMITS[category]).sort(),
+    ]);
+  }
+});
+
+test("the reserved session takes what rides there, and of plugins an adapter's answer alone (bus.reserved)", () => {
+  const { bus, plug } = openBus();
+  const kernel = bus.kernel();
+  const rides = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
+  const either = /^(plugin|kernel|session)\./;
+  for (const kind of kinds) {
+    const on = (session_id: string) =>
+      codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
+    const elsewhere = rides.test(kind) ? "policy.denied" : "nothing was thrown";
+    const there = rides.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
+    expect([kind, on("s"), on("kernel")]).toEqual([kind, elsewhere, there]);
+  }
+  for (const category of PLUGIN_CATEGORIES) {
+    const port = plug(`a-${category}`, category);
+    for (const kind of [...kinds, `x.a-${category}.note`]) {
+      const payload = isBusKind(kind) ? SAMPLES[kind].good[0]! : {};
+      const code = codeOfThrown(() => port.tryPublish(kind as string, payload, { session_id: "kernel" }));
+      const allowed = category === "adapter" && kind === "approval.response";
+      expect([category, kind, code]).toEqual([
+        category,
+        kind,
+        allowed ? "nothing was thrown" : "policy.denied",
+      ]);
+    }
+  }
+});
+
+test("a private session is its plugin's alone, and a child session takes no user's words (bus.reserved)", () => {
+  const { plug } = openBus();
+  const web = plug("web", "adapter");
+  const on = (session_id: string) => codeOfThrown(() => web.tryPublish("user.interrupt", {}, { session_id }));
+  for (const own of ["_bridge:web", "_bridge:web:1", "_bridge"])
+    expect([own, on(own)]).toEqual([own, "nothing was thrown"]);
+  for (const foreign of [
+    "_bridge:",
+    "_bridge:webs",
+    "_bridge:we",
+    "_bridge:mcp-bridge",
+    "_bridge::web",
+    "_bridge: web",
+  ]) {
+    expect([foreign, on(foreign)]).toEqual([foreign, "policy.denied"]);
+  }
+  expect(on("s::agent::1")).toBe("policy.denied");
+  expect(on("")).toBe("request.invalid");
+  expect(on("s".repeat(1_025))).toBe("request.invalid");
+  // The tools of a child answer there like anywhere.
+  const answer = { id: "c", ok: true };
+  expect(
+    plug("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
+  ).not.toBeNull();
+});
+
+test("no kind outside the catalog and the own prefix gets through, whatever it looks like", () => {
+  const { plug } = openBus();
+  const port = plug("stats", "skill");
+  fc.assert(
+    fc.property(
+      fc.oneof(fc.string(), fc.constantFrom(...kinds), fc.stringMatching(/^x\.[a-z.]*$/)),
+      (kind) => {
+        const open = kind.startsWith("x.stats.") || (isBusKind(kind) && BUS_KINDS[kind].from !== "kernel");
+        const code = codeOfThrown(() => port.tryPublish(kind, {}, { session_id: "s" }));
+        expect(open || code === "policy.denied" || code === "request.invalid").toBe(true);
+      },
+    ),
+    { numRuns: 500 },
+  );
+});

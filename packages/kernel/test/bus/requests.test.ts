@@ -1,0 +1,168 @@
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openBus, scope, turn, until } from "./open-bus.ts";
+
+const QUERY = { query: "q", k: 1 };
+const options = { session_id: "s", scope, reply: "memory.result", timeout_ms: 5_000 };
+
+verifies(
+  "bus.correlation",
+  "an answer carries its request's id; a late or foreign one resolves nothing",
+  async () => {
+    const { bus, plug, clock, seen, idle } = openBus();
+    const kernel = bus.kernel();
+    const memory = plug("memory-sqlite", "memory");
+    const elsewhere = bus.attach({
+      name: "memory-far",
+      category: "memory",
+      scope: { ...scope, project_id: "proj_two" },
+    });
+    const abroad = bus.attach({
+      name: "memory-sqlite",
+      category: "memory",
+      scope: { ...scope, org_id: "org_b" },
+    });
+    const asked: string[] = [];
+    memory.subscribe("memory.query", ({ id }) => void asked.push(id));
+
+    let answered: unknown = null;
+    const first = kernel.request("memory.query", QUERY, { ...options, from: "memory-sqlite" });
+    const second = kernel.request("memory.query", QUERY, options);
+    void first.then((event) => (answered = event));
+    await until(() => asked.length === 2);
+    const [one, two] = asked as [string, string];
+    const say = (request_id: string | undefined, session_id: string, port = memory) =>
+      port.publish(
+        "memory.result",
+        { hits: [], ...(request_id !== undefined && { request_id }) },
+        { session_id },
+      );
+
+    // Foreign: no id, an unknown one, another session, another project, another plugin, another kind.
+    await say(undefined, "s");
+    await say("evt_unknown", "s");
+    await say(one, "other");
+    await say(two, "s", elsewhere);
+    await say(two, "s", abroad);
+    const skill = plug("notes", "skill");
+    await skill.publish("memory.result", { hits: [], request_id: one }, { session_id: "s" });
+    await skill.publish("tool.call.result", { id: "c", ok: true, request_id: two }, { session_id: "s" });
+    await idle();
+    expect([answered, bus.stats().requests]).toEqual([null, 2]);
+
+    // Each gets its own, whatever the order.
+    const to_second = await say(two, "s");
+    const to_first = await say(one, "s");
+    expect(await second).toEqual(to_second);
+    expect(await first).toEqual(to_first);
+    expect((await first).payload.request_id).toBe(one);
+    expect(seen.find((event) => event.id === one)?.kind).toBe("memory.query");
+
+    // Late: the request is gone, the answer is an event like any other.
+    const third = kernel.request("memory.query", QUERY, options);
+    const refused = expect(third).rejects.toMatchObject({ code: "timeout" });
+    await until(() => asked.length === 3);
+    await clock.advance(5_000);
+    await refused;
+    expect(bus.stats().requests).toBe(0);
+    await say(asked[2], "s");
+    await say(one, "s");
+    await idle();
+    await clock.advance(1_000);
+    expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
+  },
+);
+
+test("an answer counts after everything that was published before it", async () => {
+  const { bus, plug } = openBus();
+  const kernel = bus.kernel();
+  const heard: string[] = [];
+  kernel.subscribe("llm.call.delta", async ({ payload }) => {
+    await turn();
+    heard.push(payload.content ?? "");
+  });
+  const model = plug("llm-echo", "llm-provider");
+  model.subscribe("llm.call.request", async ({ id, session_id }) => {
+    for (const content of ["a", "b"]) await model.publish("llm.call.delta", { content }, { session_id });
+    await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
+  });
+  const call = { provider: "echo", model: "m", messages: [], params: {} };
+  const answer = await kernel.request("llm.call.request", call, {
+    ...options,
+    reply: ["llm.call.response", "llm.call.error"],
+  });
+  expect([answer.kind, ...heard]).toEqual(["llm.call.response", "a", "b"]);
+});
+
+test("10,000 requests that time out leave nothing", async () => {
+  const { bus, clock, idle } = openBus({ limits: { queue: 20_000, reserve: 1 } });
+  const kernel = bus.kernel();
+  const all = Array.from({ length: 10_000 }, () => kernel.request("memory.query", QUERY, options));
+  const ended = Promise.allSettled(all);
+  await idle();
+  expect([bus.stats().requests, clock.timers]).toEqual([10_000, 10_000]);
+  await clock.advance(5_000);
+  expect(
+    new Set(
+      (await ended).map((one) => (one.status === "rejected" ? (one.reason as { code: string }).code : "")),
+    ),
+  ).toEqual(new Set(["timeout"]));
+  expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
+});
+
+test("a request that waits for a place is answered like others, and gives its place up at its end", async () => {
+  const { bus, plug, clock, seen, idle } = openBus({ limits: { queue: 1, reserve: 5 } });
+  let release = () => {};
+  plug("gate", "skill").subscribe(
+    "user.interrupt",
+    () => new Promise<void>((resolve) => (release = resolve)),
+  );
+  const memory = plug("memory-sqlite", "memory");
+  memory.subscribe("memory.query", ({ id, session_id }) => {
+    memory.tryPublish("memory.result", { hits: [], request_id: id }, { session_id });
+  });
+  const kernel = bus.kernel();
+  kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
+  await turn();
+  kernel.tryPublish("session.forked", { parent_id: "s", child_id: "t" }, { session_id: "s", scope });
+  const gives_up = kernel.request("memory.query", QUERY, { ...options, timeout_ms: 1_000 });
+  const refused = expect(gives_up).rejects.toMatchObject({ code: "timeout" });
+  const waits = kernel.request("memory.query", QUERY, options);
+  await turn();
+  expect(bus.stats()).toMatchObject({ queued: 1, waiting: 2 });
+  await clock.advance(1_000);
+  await refused;
+  expect(bus.stats()).toMatchObject({ queued: 1, waiting: 1 });
+  release();
+  expect((await waits).kind).toBe("memory.result");
+  await idle();
+  expect(seen.filter((event) => event.kind === "memory.query").length).toBe(1);
+});
+
+test("a signal, a detached port and a full line end a request at once, with nothing left behind", async () => {
+  const { bus, clock, idle } = openBus({ limits: { queue: 1, reserve: 0 } });
+  const kernel = bus.kernel();
+  const stop = new AbortController();
+  const cancelled = kernel.request("memory.query", QUERY, { ...options, signal: stop.signal });
+  await idle();
+  stop.abort();
+  await expect(cancelled).rejects.toMatchObject({ code: "cancelled" });
+  await expect(
+    kernel.request("memory.query", QUERY, { ...options, signal: stop.signal }),
+  ).rejects.toMatchObject({
+    code: "cancelled",
+  });
+  await idle();
+  const open = kernel.request("memory.query", QUERY, options);
+  await expect(kernel.request("memory.query", QUERY, options)).rejects.toMatchObject({
+    code: "request.overloaded",
+  });
+  const ended = expect(open).rejects.toMatchObject({ code: "cancelled" });
+  await idle();
+  kernel.detach();
+  await ended;
+  await expect(kernel.request("memory.query", { query: 1 } as never, options)).rejects.toMatchObject({
+    code: "cancelled",
+  });
+  expect([bus.stats().requests, clock.timers]).toEqual([0, 0]);
+});

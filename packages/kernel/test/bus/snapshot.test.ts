@@ -1,0 +1,52 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { snapshot } from "../../src/bus/snapshot.ts";
+import { codeOfThrown } from "./open-bus.ts";
+
+test("a payload is kept as a frozen copy, so later changes reach nobody", () => {
+  const history = [{ role: "user", content: "hi" }];
+  const kept = snapshot({ messages: history, tools: undefined }) as { messages: typeof history };
+  history.push({ role: "user", content: "later" });
+  history[0]!.content = "changed";
+  expect(kept).toEqual({ messages: [{ role: "user", content: "hi" }] });
+  expect(Object.isFrozen(kept) && Object.isFrozen(kept.messages) && Object.isFrozen(kept.messages[0])).toBe(
+    true,
+  );
+  expect(Object.isFrozen(history)).toBe(false);
+});
+
+test("every JSON object comes out as it went in", () => {
+  const json = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 6 }));
+  fc.assert(
+    fc.property(json, (value) => {
+      fc.pre(!JSON.stringify(value).includes("__proto__"));
+      expect(JSON.stringify(snapshot(value))).toBe(JSON.stringify(value));
+    }),
+  );
+});
+
+test("what is not plain data is refused", () => {
+  const loop: Record<string, unknown> = {};
+  loop.self = loop;
+  const odd = [
+    new Date(),
+    new Map(),
+    () => {},
+    Symbol("s"),
+    1n,
+    Buffer.from("a"),
+    new (class Own {})(),
+    loop,
+  ];
+  for (const value of odd) {
+    expect([String(typeof value), codeOfThrown(() => snapshot({ value }))]).toEqual([
+      typeof value,
+      "request.invalid",
+    ]);
+    expect(codeOfThrown(() => snapshot({ list: [value] }))).toBe("request.invalid");
+  }
+  expect(codeOfThrown(() => snapshot(JSON.parse('{"a":{"__proto__":{"admin":true}}}')))).toBe(
+    "request.invalid",
+  );
+  expect(snapshot(Object.assign(Object.create(null) as object, { a: 1 }))).toEqual({ a: 1 });
+});

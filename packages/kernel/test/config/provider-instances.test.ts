@@ -1,0 +1,68 @@
+import type { Json } from "@backplane/contract";
+import { expect, test } from "vitest";
+import {
+  activeInstanceId,
+  groupInstances,
+  instanceOfKey,
+  isInstanceId,
+} from "../../src/config/provider-instances.ts";
+
+test.each([
+  ["abc", true],
+  ["llm-openai", true],
+  ["0-9", true],
+  ["x".repeat(64), true],
+  ["x".repeat(65), false],
+  ["ab", false],
+  ["-ab", false],
+  ["ab-", false],
+  ["a.b", false],
+  ["Abc", false],
+  ["a_b", false],
+  ["abc\n", false],
+  ["active", false],
+])("%j is an instance id: %s", (id, ok) => {
+  expect(isInstanceId(id)).toBe(ok);
+});
+
+test("keys are grouped into instances; what has no plugin or no valid id is none", () => {
+  const entries = new Map<string, Json>([
+    ["provider", "prod"],
+    ["providers.prod.plugin", "llm-openai"],
+    ["providers.prod.label", "OpenAI prod"],
+    ["providers.prod.base_url", "https://api.example.com"],
+    ["providers.prod.params.temperature", 0.2],
+    ["providers.half.base_url", "x"],
+    ["providers.azure-prod.plugin", "llm-openai"],
+    ["providers.NO.plugin", "llm-openai"],
+    ["providers.active.plugin", "llm-openai"],
+    ["providers.number.plugin", 1],
+    ["providers.prod", "no field"],
+    ["plugin.llm_openai.model", "m"],
+  ]);
+  expect(groupInstances(entries)).toEqual([
+    { id: "azure-prod", plugin: "llm-openai", label: "azure-prod", config: {} },
+    {
+      id: "prod",
+      plugin: "llm-openai",
+      label: "OpenAI prod",
+      config: { base_url: "https://api.example.com", "params.temperature": 0.2 },
+    },
+  ]);
+});
+
+test("the active instance is what the key provider names", () => {
+  expect(activeInstanceId(new Map([["provider", "prod"]]))).toBe("prod");
+  for (const value of ["No", "active", 7, null]) {
+    expect(activeInstanceId(new Map<string, Json>([["provider", value]]))).toBeNull();
+  }
+  expect(activeInstanceId(new Map())).toBeNull();
+});
+
+test("a written key names the one instance that it changes", () => {
+  expect(instanceOfKey("providers.prod.api_key")).toBe("prod");
+  expect(instanceOfKey("providers.prod.a.b")).toBe("prod");
+  for (const key of ["provider", "providers.prod", "plugin.prod.x", "providers.NO.x"]) {
+    expect(instanceOfKey(key)).toBeNull();
+  }
+});

@@ -1,0 +1,36 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { covers, meetDomains } from "../../src/grant/domains.ts";
+
+test.each([
+  [["api.example.com"], ["*.example.com"], ["api.example.com"]],
+  [["*.example.com"], ["*.eu.example.com"], ["*.eu.example.com"]],
+  [["*"], ["api.example.com:443"], ["api.example.com:443"]],
+  [["api.example.com:443"], ["*:443"], ["api.example.com:443"]],
+  [["api.example.com:443"], ["*:80"], []],
+  [["example.com"], ["*.example.com"], []],
+  [["notexample.com"], ["*.example.com"], []],
+  [["a.com", "b.com"], ["b.com", "c.com"], ["b.com"]],
+])("%j and %j allow both %j", (left, right, both) => {
+  expect(meetDomains(left, right)).toEqual(both);
+  expect(meetDomains(right, left)).toEqual(both);
+});
+
+test("no name is reachable through the meet that one side would refuse", () => {
+  const label = fc.constantFrom("a", "b", "c");
+  const name = fc.array(label, { minLength: 1, maxLength: 3 }).map((labels) => labels.join("."));
+  const port = fc.constantFrom("", ":80", ":443");
+  const pattern = fc
+    .tuple(fc.constantFrom("", "*."), name, port)
+    .map((parts) => parts.join(""))
+    .chain((text) => fc.constantFrom(text, "*"));
+  const set = fc.array(pattern, { maxLength: 4 });
+  const target = fc.tuple(name, fc.constantFrom(":80", ":443")).map((parts) => parts.join(""));
+  const allows = (patterns: string[], one: string) => patterns.some((each) => covers(each, one));
+  fc.assert(
+    fc.property(set, set, target, (left, right, one) => {
+      expect(allows(meetDomains(left, right), one)).toBe(allows(left, one) && allows(right, one));
+    }),
+    { numRuns: 2_000 },
+  );
+});

@@ -1,0 +1,108 @@
+import { DELEGATION_SCOPES, EXECUTION_CLASSES } from "@backplane/contract";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { toGrant } from "../../src/grant/effective.ts";
+import { covers } from "../../src/grant/domains.ts";
+import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
+
+const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
+const names = fc.subarray(["one", "two", "three"]);
+const domains = fc.subarray(["*", "*.example.com", "api.example.com", "api.example.com:443", "other.org"]);
+const mount = fc.record({
+  source: fc.constantFrom("/data", "/work"),
+  target: fc.constant("/in"),
+  writable: fc.boolean(),
+});
+const mounts = fc.oneof(fc.boolean(), fc.uniqueArray(mount, { maxLength: 2, selector: (one) => one.source }));
+const level: fc.Arbitrary<Level> = fc
+  .record({
+    class: maybe(fc.constantFrom(...EXECUTION_CLASSES)),
+    network: maybe(fc.constantFrom("none" as const, "egress" as const)),
+    allowed_domains: maybe(domains),
+    filesystem: maybe(fc.constantFrom("none" as const, "scratch" as const, "assets_ro" as const)),
+    mounts: maybe(mounts),
+    gateway_api_scopes: maybe(fc.subarray([...DELEGATION_SCOPES])),
+    secret_slots: maybe(names),
+    capabilities: maybe(names),
+    tools: maybe(names),
+  })
+  .map((fields) => JSON.parse(JSON.stringify(fields)) as Level);
+
+function notWider(child: Level, parent: Level): boolean {
+  const inside = (a?: readonly string[] | null, b?: readonly string[] | null) =>
+    b === undefined || b === null || (a ?? ["anything"]).every((one) => b.includes(one));
+  const mountsInside =
+    parent.mounts === undefined ||
+    parent.mounts === true ||
+    child.mounts === false ||
+    (Array.isArray(child.mounts) &&
+      child.mounts.every(
+        (one) =>
+          parent.mounts !== false &&
+          (parent.mounts as typeof child.mounts & object[]).some(
+            (other) => other.source === one.source && (other.writable || !one.writable),
+          ),
+      ));
+  return (
+    (parent.class === undefined || moreIsolated(child.class!, parent.class) === child.class) &&
+    (parent.network !== "none" || child.network === "none") &&
+    (parent.allowed_domains === undefined ||
+      child.allowed_domains!.every((one) => parent.allowed_domains!.some((wide) => covers(wide, one)))) &&
+    (parent.filesystem === undefined ||
+      child.filesystem === "none" ||
+      child.filesystem === parent.filesystem) &&
+    mountsInside &&
+    inside(child.gateway_api_scopes, parent.gateway_api_scopes) &&
+    inside(child.secret_slots, parent.secret_slots) &&
+    inside(child.capabilities, parent.capabilities) &&
+    inside(child.tools, parent.tools)
+  );
+}
+
+/** Mounts keep the order of the first list; as a set they are the same. */
+const asSet = (one: Level): Level =>
+  Array.isArray(one.mounts)
+    ? { ...one, mounts: [...one.mounts].sort((a, b) => (a.source < b.source ? -1 : 1)) }
+    : one;
+
+test("the meet is never wider than any of its parents", () => {
+  fc.assert(
+    fc.property(fc.array(level, { minLength: 1, maxLength: 6 }), (levels) => {
+      const met = intersect(...levels);
+      for (const parent of levels) expect(notWider(met, parent), JSON.stringify({ met, parent })).toBe(true);
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("order, grouping and repetition do not matter", () => {
+  fc.assert(
+    fc.property(level, level, level, (a, b, c) => {
+      expect(asSet(intersect(a, b))).toEqual(asSet(intersect(b, a)));
+      expect(asSet(intersect(intersect(a, b), c))).toEqual(asSet(intersect(a, intersect(b, c))));
+      const met = intersect(a, b, c);
+      expect(asSet(intersect(met, met))).toEqual(asSet(met));
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+test("a grant from nothing gives nothing", () => {
+  expect(toGrant({})).toEqual({
+    class: "isolated",
+    network: "none",
+    allowed_domains: [],
+    filesystem: "none",
+    mounts: [],
+    gateway_api_scopes: [],
+    secret_slots: [],
+    capabilities: [],
+    tools: null,
+  });
+});
+
+test("without network no domain is shown, and a list of none reaches nothing", () => {
+  expect(toGrant({ network: "none", allowed_domains: ["*"] }).allowed_domains).toEqual([]);
+  expect(toGrant({ network: "egress", allowed_domains: [] }).allowed_domains).toEqual([]);
+  expect(toGrant({ network: "egress" }).allowed_domains).toEqual([]);
+});

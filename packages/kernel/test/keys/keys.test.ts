@@ -1,0 +1,141 @@
+import { expect, test } from "vitest";
+import type { Caller } from "../../src/ports/index.ts";
+import { admin, openHouse, scope, user } from "../support/house.ts";
+import { manifest, tool } from "../support/manifests.ts";
+import { ok } from "../support/scripted-runner.ts";
+
+test("a key is shown once, stored hashed, and dead as soon as it is revoked or expired", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const { key, token } = await keys.create(admin, {
+    name: "ci",
+    role: "user",
+    scopes: ["invocations:write"],
+  });
+  expect(token).toMatch(/^bpk_[A-Za-z0-9_-]{43}$/);
+  expect(JSON.stringify([key, await keys.list(admin, { limit: 10 })])).not.toContain(token);
+  expect(await keys.authenticate(token)).toEqual({
+    actor: key.id,
+    scope,
+    role: "user",
+    scopes: ["invocations:write"],
+    admin: false,
+  });
+  for (const wrong of ["bpk_nothing", "", `${token}x`, "vai_dlg_nothing"]) {
+    await expect(keys.authenticate(wrong)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+  await keys.revoke(admin, key.id);
+  await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+  await expect(keys.revoke(admin, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
+  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const short = await keys.create(admin, { name: "short", role: "user", scopes: ["audit:read"], expires_at });
+  await keys.authenticate(short.token);
+  house.clock.wall_offset = 61_000;
+  await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
+});
+
+test("no key makes a wider one", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const maker: Caller = { ...user, scopes: ["keys:write", "invocations:write"] };
+  const base = { name: "k", role: "user" as const, scopes: ["invocations:write" as const] };
+  await keys.create(maker, base);
+  const wider = [
+    { ...base, scopes: ["admin" as const] },
+    { ...base, scopes: ["secrets:write" as const] },
+    { ...base, role: "owner" as const },
+    { ...base, project_id: null },
+    { ...base, project_id: "proj_other" },
+    { ...base, org_id: "org_other" },
+  ];
+  for (const body of wider) {
+    await expect(keys.create(maker, body)).rejects.toMatchObject({ code: "policy.denied" });
+  }
+  const orgKey = await keys.create(admin, { ...base, scopes: ["admin"], project_id: null });
+  const orgAdmin = await keys.authenticate(orgKey.token);
+  expect(orgAdmin.admin).toBe(true);
+  await expect(keys.create(orgAdmin, { ...base, org_id: "org_other" })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+});
+
+test("a delegated token acts for its running call alone, and dies with it", async () => {
+  const house = await openHouse();
+  const scopes = ["tools:invoke"];
+  const content = manifest([
+    tool("parent", { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" }),
+    tool("reader", { permissions: { gateway_api_scopes: scopes } }),
+    tool("child", { permissions: { network: "egress", gateway_api_scopes: scopes } }),
+    tool("writer", {}, { effect_class: "unknown" }),
+  ]);
+  await house.bind(content);
+  for (const export_id of ["reader", "child", "writer"]) {
+    await house.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id,
+    });
+  }
+  const { keys, invocations } = house.kernel;
+  const tokens: string[] = [];
+  const seen: unknown[] = [];
+  house.runner.script = async ({ order }) => {
+    if (order.export_id === "child" || order.export_id === "writer") return ok();
+    const token = order.context.gateway.delegation_token!;
+    tokens.push(token);
+    const caller = await keys.authenticate(token);
+    expect(caller).toMatchObject({ actor: order.invocation_id, scope, admin: false });
+    const child = await (await invocations.invoke(caller, { export_id: "child" })).settled;
+    expect(child).toMatchObject({ status: "succeeded", requested_by: order.invocation_id });
+    // Never wider than its parent, which has no network.
+    expect(child.grant).toMatchObject({ network: "none", gateway_api_scopes: ["tools:invoke"] });
+    expect((await invocations.get(caller, child.id)).id).toBe(child.id);
+    await expect(invocations.get(caller, order.invocation_id)).rejects.toMatchObject({
+      code: "invocation.not_found",
+    });
+    const write = await invocations.invoke(caller, { export_id: "writer" }).then(
+      async (ticket) => (await ticket.settled).status,
+      (error: { code: string }) => error.code,
+    );
+    seen.push(write);
+    await expect(house.kernel.secrets.put(caller, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
+    // A jump of the wall clock ends neither the call nor its token.
+    house.clock.wall_offset += 3_600_000;
+    expect((await keys.authenticate(token)).actor).toBe(order.invocation_id);
+    return ok();
+  };
+  for (const export_id of ["parent", "reader"]) {
+    const done = await house.call({ export_id });
+    expect(done, JSON.stringify(done.error)).toMatchObject({ status: "succeeded" });
+  }
+  // A call that only reads cannot write through another.
+  expect(seen).toEqual(["succeeded", "policy.denied"]);
+  for (const token of tokens) {
+    await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+});
+
+test("a key neither ends what is wider than itself nor makes what outlives it", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const base = { name: "k", role: "user" as const, scopes: ["keys:write" as const] };
+  const wide = await keys.create(admin, { ...base, scopes: ["admin"] });
+  const owner = await keys.create(admin, { ...base, role: "owner" });
+  const peer = await keys.create(admin, base);
+  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const short = await keys.create(admin, { ...base, expires_at });
+  const caller = await keys.authenticate(short.token);
+  for (const { key } of [wide, owner]) {
+    await expect(keys.revoke(caller, key.id)).rejects.toMatchObject({ code: "policy.denied" });
+  }
+  await keys.authenticate(wide.token);
+  await expect(keys.revoke(caller, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
+  const later = new Date(house.clock.now() + 120_000).toISOString();
+  await expect(keys.create(caller, { ...base, expires_at: later })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  expect((await keys.create(caller, base)).key.expires_at).toBe(expires_at);
+  await keys.revoke(caller, peer.key.id);
+  await keys.revoke(caller, short.key.id);
+  await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
+});

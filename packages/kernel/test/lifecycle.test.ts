@@ -1,0 +1,64 @@
+import { isTerminal } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { openHouse, until, user } from "./support/house.ts";
+import { manifest, tool } from "./support/manifests.ts";
+import { ended, ok } from "./support/scripted-runner.ts";
+
+test("stop lets calls end within the grace, then cancels, and every one has a terminal record", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("quick"), tool("slow")]));
+  await house.kernel.bindings.create(user, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "slow",
+  });
+  let finish = () => {};
+  const quickly = new Promise<void>((resolve) => (finish = resolve));
+  house.runner.script = async ({ order, cancelled }) => {
+    if (order.export_id === "quick") {
+      await quickly;
+      return ok();
+    }
+    return ended("failed", (await cancelled) === "shutdown" ? "gateway_stopping" : "cancelled");
+  };
+  const tickets = [];
+  for (let i = 0; i < 50; i++) {
+    tickets.push(await house.kernel.invocations.invoke(user, { export_id: i % 2 === 0 ? "quick" : "slow" }));
+  }
+  await until(() => house.runner.running === 50);
+  const stopping = house.kernel.stop(100);
+  await expect(house.kernel.invocations.invoke(user, { export_id: "quick" })).rejects.toMatchObject({
+    code: "gateway_stopping",
+  });
+  expect((await house.kernel.health()).stopping).toBe(true);
+  finish();
+  await stopping;
+  for (const [i, ticket] of tickets.entries()) {
+    const row = await house.kernel.invocations.get(user, ticket.id);
+    expect(isTerminal(row.status)).toBe(true);
+    if (i % 2 === 0) expect(row.status).toBe("succeeded");
+    else expect(row).toMatchObject({ status: expect.stringMatching(/failed|cancelled/) });
+    expect(await ticket.settled).toEqual(row);
+  }
+  await until(() => house.clock.timers === 0);
+  const list = await house.kernel.invocations.list(user, {}, { limit: 100 });
+  expect(list.items).toHaveLength(50);
+});
+
+test("health tells of the store, the runner and what is under way", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("slow")]));
+  house.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => house.runner.running === 1);
+  expect(await house.kernel.health()).toMatchObject({
+    store: { ok: true },
+    runner: { running: 1 },
+    invocations: { running: 1, waiting_approval: 0, queued: 0 },
+    stopping: false,
+  });
+  house.store.ping = () => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.1"));
+  expect((await house.kernel.health()).store).toEqual({ ok: false, error: "the store does not answer" });
+  await house.kernel.invocations.cancel(user, ticket.id);
+  expect((await ticket.settled).status).toBe("cancelled");
+});

@@ -1,0 +1,114 @@
+import { openPostgresStore } from "@backplane/store";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import type { HostPolicy } from "../src/index.ts";
+import { admin, furnish, type House, until, user } from "./support/house.ts";
+import { manifest, tool } from "./support/manifests.ts";
+import { ended, ok } from "./support/scripted-runner.ts";
+
+let server: TestPostgres;
+let homes = 0;
+beforeAll(async () => {
+  server = await startPostgres();
+});
+afterAll(async () => {
+  await server?.stop();
+});
+
+/** Two gateways on one database, each with its own connections. */
+async function twoHouses(host: Partial<HostPolicy> = {}): Promise<[House, House]> {
+  const schema = `nodes_${++homes}`;
+  const open = async () => {
+    const store = await openPostgresStore({ url: server.url, schema });
+    return await furnish(store, "", {
+      host: { recovery: { interval_ms: 100, node_ttl_ms: 900 }, ...host },
+    });
+  };
+  return [await open(), await open()];
+}
+
+verifies(
+  "bind.concurrency",
+  "two gateways on one PostgreSQL never exceed max_concurrency, also when one of them dies",
+  async () => {
+    const [first, second] = await twoHouses({ queue_per_binding: 40 });
+    await first.bind(manifest([tool("narrow", { max_concurrency: 3 })]));
+    let running = 0;
+    let most = 0;
+    const script = async () => {
+      most = Math.max(most, ++running);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+      running--;
+      return ok();
+    };
+    first.runner.script = script;
+    second.runner.script = script;
+    const calls = Array.from({ length: 60 }, (_, i) =>
+      (i % 2 === 0 ? first : second).call({ export_id: "narrow" }),
+    );
+    for (const done of await Promise.all(calls)) expect(done.status).toBe("succeeded");
+    expect(most).toBe(3);
+    expect(first.runner.orders.length).toBe(30);
+    // Two slots die with their gateway; until their leases run out one call at a time is all there is.
+    first.runner.script = () => new Promise<never>(() => {});
+    for (let i = 0; i < 2; i++)
+      await first.kernel.invocations.invoke(user, { export_id: "narrow", timeout_ms: 60_000 });
+    await until(() => first.runner.running === 2);
+    await first.crash();
+    most = 0;
+    const alone = Array.from({ length: 6 }, () => second.call({ export_id: "narrow" }));
+    for (const done of await Promise.all(alone)) expect(done.status).toBe("succeeded");
+    expect(most).toBe(1);
+  },
+  60_000,
+);
+
+test("a dead gateway's calls and questions are taken over by the living one", async () => {
+  const [first, second] = await twoHouses();
+  const content = manifest([tool("read"), tool("ask", {}, { requires_approval: true })]);
+  await first.bind(content);
+  await first.bind(content, { export_id: "ask", policy: { approval_timeout_ms: 3_600_000 } });
+  first.runner.script = () => new Promise<never>(() => {});
+  const lost = await first.kernel.invocations.invoke(user, { export_id: "read" });
+  const asked = await first.kernel.invocations.invoke(user, { export_id: "ask" });
+  await until(() => first.runner.running === 1);
+  await first.crash();
+  const { invocations, approvals } = second.kernel;
+  await until(async () => (await invocations.get(user, lost.id)).status === "succeeded");
+  expect(await invocations.get(user, lost.id)).toMatchObject({
+    retry_count: 1,
+    execution_id: lost.invocation.execution_id,
+  });
+  await until(async () => (await second.kernel.health()).invocations.waiting_approval === 1);
+  await approvals.answer(admin, asked.invocation.approval_id!, { response: "approve" });
+  await until(async () => (await invocations.get(user, asked.id)).status === "succeeded");
+});
+
+test("a call can be watched, answered and cancelled from the other gateway", async () => {
+  const [first, second] = await twoHouses();
+  const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
+  await first.bind(content);
+  await first.bind(content, { export_id: "ask" });
+  first.runner.script = async ({ event, order, cancelled }) => {
+    if (order.export_id === "ask") return ok();
+    for (let i = 1; i <= 3; i++) event({ type: "progress", i });
+    return ended("cancelled", await cancelled);
+  };
+  const slow = await first.kernel.invocations.invoke(user, { export_id: "slow" });
+  const seen: unknown[] = [];
+  const watching = (async () => {
+    const stop = new AbortController().signal;
+    for await (const item of second.kernel.invocations.watch(user, slow.id, 0, stop)) {
+      seen.push("seq" in item ? item.seq : item.settled.status);
+    }
+  })();
+  await until(() => seen.length === 3);
+  await second.kernel.invocations.cancel(user, slow.id);
+  await watching;
+  expect(seen).toEqual([1, 2, 3, "cancelled"]);
+  const asked = await first.kernel.invocations.invoke(user, { export_id: "ask" });
+  await second.kernel.approvals.answer(admin, asked.invocation.approval_id!, { response: "approve" });
+  expect((await asked.settled).status).toBe("succeeded");
+  expect(second.runner.orders).toHaveLength(0);
+});

@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import { RULES } from "../../src/policy/rules.ts";
+
+test("the rules and their order are a visible decision", () => {
+  expect(RULES.map((rule) => rule.name)).toEqual([
+    "stopping",
+    "input",
+    "delegation",
+    "role",
+    "binding",
+    "class",
+    "queue",
+    "approval",
+  ]);
+});

@@ -1,0 +1,132 @@
+import { BackplaneError } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { createPersister, type NewEntry, type SessionKey, type TapedEvent } from "../../src/index.ts";
+import { TestClock } from "../support/clock.ts";
+
+const key = (session_id: string): SessionKey => ({
+  scope: { org_id: "org_local", project_id: "proj_default" },
+  workspace: "/w",
+  session_id,
+});
+const event = (kind: string, payload: object): TapedEvent => ({
+  id: "evt_1",
+  kind,
+  session_id: "s",
+  ts: 1,
+  source: "acme",
+  payload: payload as Record<string, unknown>,
+});
+const user = (text: string) => event("user.message.received", { text });
+const seen = (n: number) => event("memory.query", { query: String(n), k: 1 });
+
+/** A store whose writes end when the test says so. */
+function setUp() {
+  const writes: { session_id: string; entries: string[]; end(error?: Error): void }[] = [];
+  const logged: string[] = [];
+  const lost: object[] = [];
+  const clock = new TestClock();
+  const append = (at: SessionKey, entries: readonly NewEntry[]) =>
+    new Promise<{ chain_id: string; first_id: number; last_id: number }>((resolve, reject) => {
+      writes.push({
+        session_id: at.session_id,
+        entries: entries.map(({ kind, payload }) =>
+          kind === "message" ? (payload.content as string) : (payload.data as { query: string }).query,
+        ),
+        end: (error) =>
+          error === undefined ? resolve({ chain_id: "ch", first_id: 1, last_id: 1 }) : reject(error),
+      });
+    });
+  const persister = createPersister({
+    store: { sessions: { append } },
+    clock,
+    log: logTo((_, message) => logged.push(message)),
+    lost: (loss) => lost.push(loss),
+  });
+  const settled = async () => {
+    for (let n = 0; n < 5; n++) await Promise.resolve();
+  };
+  return { persister, writes, logged, lost, clock, settled };
+}
+
+verifies("tape.durable", "a message is acknowledged when it is on disk, and not before", async () => {
+  const { persister, writes, settled } = setUp();
+  let acknowledged = false;
+  const writing = persister.write(key("s"), user("a")).then(() => {
+    acknowledged = true;
+  });
+  await settled();
+  expect(writes.map((write) => write.entries)).toEqual([["a"]]);
+  expect(acknowledged).toBe(false);
+  writes[0]!.end();
+  await writing;
+  const refused = persister.write(key("s"), user("b"));
+  writes[1]!.end(new BackplaneError("store.unavailable"));
+  await expect(refused).rejects.toMatchObject({ code: "store.unavailable" });
+});
+
+test("entries keep their order, and other kinds ride along with the next write", async () => {
+  const { persister, writes, settled } = setUp();
+  await persister.write(key("s"), seen(1));
+  const first = persister.write(key("s"), user("a"));
+  await persister.write(key("s"), seen(2));
+  const second = persister.write(key("s"), user("b"));
+  await persister.write(key("s"), seen(3));
+  const other = persister.write(key("t"), user("c"));
+  await settled();
+  expect(writes.map((write) => [write.session_id, write.entries])).toEqual([
+    ["s", ["1", "a"]],
+    ["t", ["c"]],
+  ]);
+  writes[0]!.end();
+  writes[1]!.end();
+  await Promise.all([first, other]);
+  await settled();
+  expect(writes[2]?.entries).toEqual(["2", "b", "3"]);
+  writes[2]!.end();
+  await second;
+  await persister.drain();
+  expect(writes).toHaveLength(3);
+});
+
+test("alone they are written soon, and draining waits for them", async () => {
+  const { persister, writes, clock } = setUp();
+  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), event("llm.call.delta", { content: "x" }));
+  await expect.poll(() => writes.length).toBe(1);
+  writes[0]!.end();
+  await persister.drain();
+  await persister.write(key("s"), seen(2));
+  const drained = persister.drain();
+  expect(writes[1]?.entries).toEqual(["2"]);
+  writes[1]!.end();
+  await drained;
+  expect(clock.timers).toBe(0);
+});
+
+verifies(
+  "tape.durable",
+  "what is lost of other kinds is warned of and told, and holds nobody up",
+  async () => {
+    const { persister, writes, logged, lost } = setUp();
+    await persister.write(key("s"), seen(1));
+    const message = persister.write(key("s"), user("a"));
+    writes[0]!.end(new BackplaneError("store.unavailable", "the disk is full"));
+    await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
+    const told = { source: "kernel-session-persister", session_id: "s" };
+    expect(lost).toEqual([{ ...told, entries: 1, error: "the disk is full" }]);
+    expect(logged).toEqual(["entries of a session were lost"]);
+
+    // A store that never answers: what waits is bounded.
+    void persister.write(key("s"), user("b"));
+    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), seen(n));
+    expect(lost).toHaveLength(11);
+    expect(lost.at(-1)).toMatchObject({ ...told, entries: 1 });
+    writes[1]!.end();
+    await expect.poll(() => writes.length).toBe(3);
+    expect(writes[2]?.entries).toHaveLength(1_000);
+    writes[2]!.end();
+    await persister.drain();
+  },
+);

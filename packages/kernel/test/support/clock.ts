@@ -1,0 +1,41 @@
+import type { Clock, Timer } from "../../src/ports/index.ts";
+
+/** Real time, but the wall can jump and everything can be halted as a killed process would be. */
+export class TestClock implements Clock {
+  wall_offset = 0;
+  #halted = false;
+  readonly #timers = new Set<NodeJS.Timeout>();
+
+  get timers(): number {
+    return this.#timers.size;
+  }
+
+  now(): number {
+    return Math.floor(Date.now() + this.wall_offset);
+  }
+
+  monotonic(): number {
+    return performance.now();
+  }
+
+  after(ms: number, run: () => void): Timer {
+    if (this.#halted) return { stop: () => {} };
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      run();
+    }, ms);
+    this.#timers.add(timer);
+    return {
+      stop: () => {
+        clearTimeout(timer);
+        this.#timers.delete(timer);
+      },
+    };
+  }
+
+  halt(): void {
+    this.#halted = true;
+    for (const timer of this.#timers) clearTimeout(timer);
+    this.#timers.clear();
+  }
+}

@@ -1,0 +1,126 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type Binding,
+  type BindingCreate,
+  createIdSource,
+  type Invocation,
+  type InvokeBody,
+  type Json,
+  type Manifest,
+} from "@backplane/contract";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { createSchemas } from "@backplane/supply";
+import { onTestFinished } from "vitest";
+import type { HostPolicy } from "../../src/deps.ts";
+import { createKernel, hostPolicy, type Kernel, type KernelDeps } from "../../src/index.ts";
+import type { Caller, Store } from "../../src/ports/index.ts";
+import { TestClock } from "./clock.ts";
+import { TestImporter } from "./manifests.ts";
+import { ScriptedRunner } from "./scripted-runner.ts";
+import { logTo } from "../../../../test/support/log-to.ts";
+
+export const scope = { org_id: "org_local", project_id: "proj_default" };
+export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
+export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
+export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
+
+export interface House {
+  kernel: Kernel;
+  store: Store;
+  runner: ScriptedRunner;
+  importer: TestImporter;
+  clock: TestClock;
+  deps: KernelDeps;
+  file: string;
+  logged: { level: string; fields: object; message: string }[];
+  /** Installs one package and binds its export, by default the first. */
+  bind(content: Manifest, body?: Partial<BindingCreate>, schemas?: Record<string, Json>): Promise<Binding>;
+  call(body: InvokeBody, caller?: Caller): Promise<Invocation>;
+  /** As kill -9: nothing that was under way goes on, what is on disk stays. */
+  crash(): Promise<void>;
+}
+
+export async function openHouse(
+  options: { host?: Partial<HostPolicy>; file?: string; start?: boolean; runner?: ScriptedRunner } = {},
+): Promise<House> {
+  const file = options.file ?? join(temporary(), "store.db");
+  const store = await openSqliteStore({ file, threaded: false });
+  return await furnish(store, file, options);
+}
+
+export async function furnish(
+  store: Store,
+  file: string,
+  options: { host?: Partial<HostPolicy>; start?: boolean; runner?: ScriptedRunner } = {},
+): Promise<House> {
+  const clock = new TestClock();
+  const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
+  const ids = createIdSource(() => clock.now(), random);
+  const runner = options.runner ?? new ScriptedRunner();
+  const importer = new TestImporter();
+  const schemas = createSchemas();
+  const logged: House["logged"] = [];
+  const deps: KernelDeps = {
+    store,
+    runner,
+    importer,
+    schemas,
+    vault: createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]),
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({ retry: { max_attempts: 3, base_ms: 5 }, ...options.host }),
+    gateway: { base_url: () => "http://127.0.0.1:7420" },
+    log: logTo((level, message, fields) => logged.push({ level, fields, message })),
+  };
+  const kernel = createKernel(deps);
+  if (options.start !== false) await kernel.start();
+  let crashed = false;
+  onTestFinished(async () => {
+    if (!crashed) {
+      await kernel.stop(0);
+      clock.halt();
+      await store.close();
+    }
+    await schemas.close();
+  });
+  return {
+    kernel,
+    store,
+    runner,
+    importer,
+    clock,
+    deps,
+    file,
+    logged,
+    async bind(content, body = {}, schemasOf = {}) {
+      await kernel.packages.install(admin, importer.add(content, schemasOf));
+      const { package_id, version, exports } = content;
+      const wanted = { package_id, package_version: version, export_id: exports[0]!.id, ...body };
+      return await kernel.bindings.create(admin, wanted);
+    },
+    async call(body, caller = user) {
+      return await (await kernel.invocations.invoke(caller, body)).settled;
+    },
+    async crash() {
+      crashed = true;
+      runner.halt();
+      clock.halt();
+      await store.close();
+    },
+  };
+}
+
+function temporary(): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-kernel-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Waits for a condition that an event will make true; the test's own timeout is the limit. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
+}

@@ -1,0 +1,60 @@
+import { createHash } from "node:crypto";
+import type { Json, Manifest, PluginExport } from "@backplane/contract";
+import { ManifestSchema } from "@backplane/contract/schema";
+import type { ImportedPackage, PackageImporter, PackageSource } from "../../src/ports/index.ts";
+
+type Draft = Record<string, unknown> & { id: string };
+
+export function tool(
+  id: string,
+  more: Record<string, unknown> = {},
+  toolPart: Record<string, unknown> = {},
+): Draft {
+  return { id, kind: "tool", tool: { effect_class: "read_only", ...toolPart }, ...more };
+}
+
+export function hook(id: string, events: string[], more: Record<string, unknown> = {}): Draft {
+  return { id, kind: "hook", hook: { subscribes_to: events }, ...more };
+}
+
+export function manifest(exports: Draft[], more: Record<string, unknown> = {}): Manifest {
+  return ManifestSchema.parse({
+    api_version: "vai.plugin.v1",
+    package_id: "acme/devkit",
+    version: "0.1.0",
+    name: "Devkit",
+    runtime: { protocol: "vai.rpc.v1", entrypoint: ["node", "plugin.js"] },
+    exports: exports as unknown as PluginExport[],
+    ...more,
+  });
+}
+
+/** Manifests given by the test in place of archives; digests as real ones, from the content. */
+export class TestImporter implements PackageImporter {
+  readonly #shelf = new Map<string, ImportedPackage>();
+  readonly discarded: string[] = [];
+
+  add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): PackageSource {
+    const hash = createHash("sha256")
+      .update(JSON.stringify([content, schemas, salt]))
+      .digest("hex");
+    this.#shelf.set(hash, {
+      digest: `sha256:${hash}`,
+      size_bytes: 100,
+      manifest: content,
+      schemas,
+      origin: "folder",
+    });
+    return { kind: "folder", path: hash };
+  }
+
+  async import(source: PackageSource): Promise<ImportedPackage> {
+    const found = source.kind === "folder" ? this.#shelf.get(source.path) : undefined;
+    if (found === undefined) throw new Error("the test has put no such package on the shelf");
+    return found;
+  }
+
+  async discard(digest: string): Promise<void> {
+    this.discarded.push(digest);
+  }
+}

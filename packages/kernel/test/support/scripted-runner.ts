@@ -1,0 +1,81 @@
+import type { Json, JsonObject } from "@backplane/contract";
+import type { RunListener, Runner, RunnerHealth, RunOrder, RunOutcome } from "../../src/ports/index.ts";
+
+interface Running {
+  order: RunOrder;
+  /** Rejects nothing; resolves with the reason when the call is cancelled. */
+  cancelled: Promise<"user" | "shutdown">;
+  event: (event: JsonObject & { type: string }) => void;
+}
+
+export type Script = (running: Running) => RunOutcome | Promise<RunOutcome>;
+
+export const ok = (result: Json | null = { content: [{ type: "text", text: "done" }] }): RunOutcome => ({
+  status: "succeeded",
+  result,
+  error: null,
+  violations: 0,
+  stderr_tail: null,
+  dispatched: true,
+});
+
+export const ended = (
+  status: RunOutcome["status"],
+  code: string,
+  more: Partial<RunOutcome> = {},
+): RunOutcome => ({
+  ...ok(null),
+  status,
+  error: { code, message: `${code} in the test` },
+  ...more,
+});
+
+/** The Runner port with a script in place of processes: keeps every order, and cancels like the real one. */
+export class ScriptedRunner implements Runner {
+  readonly orders: RunOrder[] = [];
+  readonly retired: string[] = [];
+  sandbox = { available: true, reason: "" };
+  script: Script = () => ok();
+  #halted = false;
+  readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
+
+  async run(order: RunOrder, listener: RunListener): Promise<RunOutcome> {
+    this.orders.push(order);
+    const cancelled = new Promise<"user" | "shutdown">((resolve) => {
+      this.#cancels.set(order.invocation_id, resolve);
+    });
+    try {
+      const stopped = cancelled.then(() => ended("cancelled", "cancelled"));
+      const work = this.script({ order, cancelled, event: (event) => listener.event(event) });
+      const outcome = await Promise.race([work, stopped]);
+      return this.#halted ? await new Promise<never>(() => {}) : outcome;
+    } finally {
+      this.#cancels.delete(order.invocation_id);
+    }
+  }
+
+  cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
+    const cancel = this.#cancels.get(invocation_id);
+    cancel?.(reason);
+    return cancel !== undefined;
+  }
+
+  get running(): number {
+    return this.#cancels.size;
+  }
+
+  retire(binding_id: string): void {
+    this.retired.push(binding_id);
+  }
+
+  health(): RunnerHealth {
+    return { processes: 0, running: this.#cancels.size, held_back: [], sandbox: this.sandbox };
+  }
+
+  async close(): Promise<void> {}
+
+  /** As when the gateway is killed: nothing that runs ever answers. */
+  halt(): void {
+    this.#halted = true;
+  }
+}
