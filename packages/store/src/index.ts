@@ -1,1 +1,8 @@
-export {};
+/** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
+export { SCHEMA_VERSION } from "./migrations/index.ts";
+export type { Migration } from "./migrations/migration.ts";
+export { openPostgresStore, type PostgresOptions } from "./postgres/open.ts";
+export type { HookModule } from "./sqlite/hook.ts";
+export { lockHome } from "./sqlite/lock-home.ts";
+export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
+export { createSecretVault, type VaultKey } from "./vault.ts";

@@ -1,0 +1,19 @@
+/** What the two databases give; every port above is written once on top of it. */
+import type { Dialect, Op } from "./op.ts";
+import type { WriteInput, WriteName, WriteResult } from "./ops/index.ts";
+
+export interface Backend {
+  dialect: Dialect;
+  /** Resolves when it is on disk. Rejects with a BackplaneError, and then nothing of it was written. */
+  write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;
+  /** Best effort: rides on the next commit. */
+  later(rows: WriteInput<"appendProgress">): void;
+  read<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
+  /** A read that the request path makes all the time; `key` names it for a cache that is always fresh. */
+  readHot<T>(key: string, op: (dialect: Dialect) => Op<T>): Promise<T>;
+  onAppended(listener: () => void): () => void;
+  /** This process committed events. */
+  appended(): void;
+  ping(): Promise<void>;
+  close(): Promise<void>;
+}

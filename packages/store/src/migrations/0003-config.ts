@@ -1,0 +1,13 @@
+/** The live configuration of an org. `bytes` stands before the value, so adding it up reads no long rows. */
+import type { Migration } from "./migration.ts";
+
+export const config: Migration = {
+  version: 3,
+  name: "config",
+  statements: [
+    `create table config (
+      org_id {id} not null, key {id} not null, bytes {int} not null, sealed {int} not null,
+      updated_at text not null, value text not null,
+      primary key (org_id, key))`,
+  ],
+};

@@ -1,0 +1,13 @@
+import { foundation } from "./0001-foundation.ts";
+import { sessions } from "./0002-sessions.ts";
+import { config } from "./0003-config.ts";
+import type { Migration } from "./migration.ts";
+
+/** In order; the version of the last one is the schema that this build writes. */
+export const MIGRATIONS: readonly Migration[] = [foundation, sessions, config];
+
+export const SCHEMA_VERSION = newestOf(MIGRATIONS);
+
+export function newestOf(migrations: readonly Migration[]): number {
+  return migrations.at(-1)?.version ?? 0;
+}

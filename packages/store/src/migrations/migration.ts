@@ -1,0 +1,34 @@
+import type { Dialect } from "../op.ts";
+
+/** One step of the schema. A released step never changes; a correction is a new step. */
+export interface Migration {
+  version: number;
+  name: string;
+  statements: readonly (string | Partial<Record<Dialect, string>>)[];
+}
+
+/**
+ * `{id}` sorts byte by byte in both databases (ids, cursors), `{int}` holds 53 bits, `{serial}` numbers rows
+ * in the order of insertion.
+ */
+const TOKENS: Record<Dialect, Record<string, string>> = {
+  sqlite: {
+    id: "text",
+    int: "integer",
+    serial: "integer primary key autoincrement",
+    clustered: "without rowid",
+  },
+  postgres: {
+    id: 'text collate "C"',
+    int: "bigint",
+    serial: "bigint generated always as identity primary key",
+    clustered: "",
+  },
+};
+
+export function statementsOf(migration: Migration, dialect: Dialect): string[] {
+  return migration.statements
+    .map((statement) => (typeof statement === "string" ? statement : statement[dialect]))
+    .filter((statement) => statement !== undefined)
+    .map((statement) => statement.replaceAll(/\{(\w+)\}/g, (_, token: string) => TOKENS[dialect][token]!));
+}

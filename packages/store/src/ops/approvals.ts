@@ -1,0 +1,45 @@
+import { type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+/** First answer wins. */
+export function* resolveApproval(p: {
+  id: string;
+  status: string;
+  resolution: string;
+  facts: FactRows;
+}): Op<boolean> {
+  const hit = yield sql(
+    "update approvals set status = $2, resolution = $3 where id = $1 and status = 'pending' returning id",
+    [p.id, p.status, p.resolution],
+  );
+  if (hit.length === 0) return false;
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+export function* readApproval(id: string, org_id: string, project_id: string): Op<Row | undefined> {
+  const rows = yield sql(
+    `select id, body, status, resolution from approvals
+      where id = $1 and org_id = $2 and ($3 = '' or project_id = $3)`,
+    [id, org_id, project_id],
+  );
+  return rows[0];
+}
+
+export function* listApprovals(
+  org_id: string,
+  project_id: string,
+  status: string,
+  before: string,
+  limit: number,
+): Op<Row[]> {
+  const conditions = ["org_id = $1", "id < $2"];
+  const values: SqlValue[] = [org_id, before, limit];
+  if (project_id !== "") conditions.push(`project_id = $${values.push(project_id)}`);
+  if (status !== "") conditions.push(`status = $${values.push(status)}`);
+  return yield sql(
+    `select id, body, status, resolution from approvals where ${conditions.join(" and ")}
+      order by id desc limit $3`,
+    values,
+  );
+}

@@ -1,0 +1,148 @@
+import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+import { findPackage } from "./packages.ts";
+
+export interface WriteBinding {
+  binding_id: string;
+  org_id: string;
+  project_id: string;
+  package_id: string;
+  package_version: string;
+  export_id: string;
+  kind: string;
+  status: string;
+  generation: number;
+  refs: string[];
+  body: string;
+  facts: FactRows;
+}
+
+export function* createBinding(p: WriteBinding): Op<void> {
+  yield* requireFreePlace(p);
+  yield sql(
+    `insert into bindings (binding_id, org_id, project_id, package_id, package_version, export_id, kind, status, generation, body)
+      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
+    [
+      p.binding_id,
+      p.org_id,
+      p.project_id,
+      p.package_id,
+      p.package_version,
+      p.export_id,
+      p.kind,
+      p.status,
+      p.generation,
+      p.body,
+    ],
+  );
+  yield* writeRefs(p);
+  yield* writeFacts(p.facts);
+}
+
+/** The generation is the lock: of racing writers that read the same one, exactly one wins. */
+export function* updateBinding(p: WriteBinding & { expected: number }): Op<boolean> {
+  yield* requireFreePlace(p);
+  const hit = yield sql(
+    `update bindings set package_version = $5, status = $6, generation = $7, body = $8
+      where binding_id = $1 and org_id = $2 and project_id = $3 and generation = $4 returning binding_id`,
+    [p.binding_id, p.org_id, p.project_id, p.expected, p.package_version, p.status, p.generation, p.body],
+  );
+  if (hit.length === 0) return false;
+  yield sql("delete from binding_secrets where binding_id = $1", [p.binding_id]);
+  yield* writeRefs(p);
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+/** A project caller may remove its own binding, an org caller any of the org. */
+export function* removeBinding(p: {
+  org_id: string;
+  project_id: string;
+  id: string;
+  facts: FactRows;
+}): Op<boolean> {
+  const gone = yield sql(
+    `delete from bindings where binding_id = $1 and org_id = $2 and ($3 = '' or project_id = $3)
+      returning binding_id`,
+    [p.id, p.org_id, p.project_id],
+  );
+  if (gone.length === 0) return false;
+  yield sql("delete from binding_secrets where binding_id = $1", [p.id]);
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+function* requireFreePlace(p: WriteBinding): Op<void> {
+  const [package_] = yield findPackage(p.org_id, p.package_id, p.package_version);
+  if (package_ === undefined) {
+    refuse("package.not_found", `${p.package_id} ${p.package_version} is not installed.`);
+  }
+  const [other] = yield sql(
+    `select binding_id from bindings where org_id = $1 and project_id = $2 and package_id = $3
+      and package_version = $4 and export_id = $5 and binding_id <> $6`,
+    [p.org_id, p.project_id, p.package_id, p.package_version, p.export_id, p.binding_id],
+  );
+  if (other !== undefined) {
+    refuse("binding.conflict", `${p.export_id} of ${p.package_id} ${p.package_version} is bound already.`, {
+      binding_id: other.binding_id,
+    });
+  }
+}
+
+function* writeRefs(p: WriteBinding): Op<void> {
+  for (const ref of p.refs) {
+    yield sql("insert into binding_secrets (org_id, ref, binding_id) values ($1, $2, $3)", [
+      p.org_id,
+      ref,
+      p.binding_id,
+    ]);
+  }
+}
+
+const BOUND = `select b.binding_id, b.body, p.id as package_row, p.body as package from bindings b
+  join packages p on p.org_id = b.org_id and p.package_id = b.package_id and p.version = b.package_version`;
+/** $1 org, $2 project: a project sees its own and the org's, the org ('') sees all. */
+const VISIBLE = "b.org_id = $1 and ($2 = '' or b.project_id = '' or b.project_id = $2)";
+
+export function* readBinding(values: SqlValue[]): Op<Row | undefined> {
+  return (yield sql(`${BOUND} where b.binding_id = $3 and ${VISIBLE}`, values))[0];
+}
+
+export function* listBindings(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    `select b.binding_id as id, b.body from bindings b where ${VISIBLE} and b.binding_id < $3
+      and ($4 = '' or b.kind = $4) and ($5 = '' or b.package_id = $5) order by b.binding_id desc limit $6`,
+    values,
+  );
+}
+
+export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    `${BOUND} where ${VISIBLE} and b.export_id = $3 and ($4 = '' or b.package_id = $4) order by b.binding_id`,
+    values,
+  );
+}
+
+export function* activeBindings(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    `${BOUND} where ${VISIBLE} and b.kind = $3 and b.status = 'active' order by b.binding_id`,
+    values,
+  );
+}
+
+/** A hook sees what a caller of its scope would see: the org's hooks everything, a project's its own events. */
+export function* activeHooks(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    `${BOUND} where b.org_id = $1 and b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'
+      order by b.binding_id`,
+    values,
+  );
+}
+
+export function* bindingsUsing(org_id: string, ref: string): Op<string[]> {
+  const rows = yield sql(
+    "select binding_id from binding_secrets where org_id = $1 and ref = $2 order by binding_id",
+    [org_id, ref],
+  );
+  return rows.map((row) => row.binding_id as string);
+}

@@ -1,0 +1,103 @@
+/** Every write by name: the name and plain arguments are what travels to the writer's thread. */
+import type { Dialect, Op } from "../op.ts";
+import { createKey, putSecret, removeSecret, revokeKey } from "./access.ts";
+import { resolveApproval } from "./approvals.ts";
+import { createBinding, removeBinding, updateBinding } from "./bindings.ts";
+import { writeConfig } from "./config.ts";
+import { type AuditRow, appendAudit } from "./facts.ts";
+import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
+import {
+  appendProgress,
+  claimInvocations,
+  claimWaiting,
+  openInvocation,
+  retriedInvocation,
+  settleInvocation,
+  startInvocation,
+} from "./invocations.ts";
+import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, type JobRow, replayJob } from "./jobs.ts";
+import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
+import { advanceCursor, numberEvents } from "./outbox.ts";
+import { insertPackage, removePackage } from "./packages.ts";
+import { appendEntries } from "./entries.ts";
+import { compactSession, createSession, forkChain, moveHead, resetSession } from "./sessions.ts";
+
+/** Each takes one plain value and the dialect. */
+const WRITES = {
+  insertPackage,
+  removePackage,
+  createBinding,
+  updateBinding,
+  removeBinding,
+  openInvocation,
+  startInvocation,
+  retriedInvocation: (p: { id: string; fence: number; retry_count: number }) =>
+    retriedInvocation(p.id, p.fence, p.retry_count),
+  settleInvocation,
+  appendProgress,
+  claimInvocations,
+  claimWaiting,
+  resolveApproval,
+  putSecret,
+  removeSecret,
+  createKey,
+  revokeKey,
+  beginIdempotent,
+  finishIdempotent,
+  abandonIdempotent: (p: { org_id: string; project_id: string; key: string }) =>
+    abandonIdempotent(p.org_id, p.project_id, p.key),
+  sweepIdempotent: (p: { now: number; limit: number }) => sweepIdempotent(p.now, p.limit),
+  appendAudit: (p: AuditRow) => appendAudit(p),
+  numberEvents: (p: { limit: number }) => numberEvents(p.limit),
+  writeConfig,
+  advanceCursor,
+  createSession,
+  appendEntries,
+  forkChain,
+  resetSession,
+  compactSession,
+  moveHead,
+  enqueueJobs: (p: JobRow[], dialect: Dialect) => enqueueJobs(p, dialect),
+  claimJobs,
+  extendJob: (p: { id: string; fence: number; until: number }) => extendJob(p.id, p.fence, p.until),
+  completeJob,
+  failJob,
+  replayJob,
+  acquireLease,
+  acquireSlot,
+  renewLeases,
+  releaseLease: (p: { name: string; holder: string }) => releaseLease(p.name, p.holder),
+};
+
+type Writes = typeof WRITES;
+export type WriteName = keyof Writes;
+export type WriteInput<N extends WriteName> = Parameters<Writes[N]>[0];
+export type WriteResult<N extends WriteName> = ReturnType<Writes[N]> extends Op<infer T> ? T : never;
+
+/** Writes of one statement: PostgreSQL needs no explicit transaction for them. */
+const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
+  "retriedInvocation",
+  "appendProgress",
+  "claimInvocations",
+  "finishIdempotent",
+  "abandonIdempotent",
+  "sweepIdempotent",
+  "extendJob",
+  "acquireLease",
+  "renewLeases",
+  "releaseLease",
+]);
+
+/** Most calls open with nothing beside their row, and settle in one statement. */
+export function isSingleStatement(name: WriteName, input: unknown): boolean {
+  if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
+  if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
+  const { approval, delegation, facts } = input as WriteInput<"openInvocation">;
+  return approval === null && delegation === null && facts.events.length === 0 && facts.audit === null;
+}
+
+/** The write as a fresh generator; the name and the input come as one pair from the typed `write()`. */
+export function startWrite(name: WriteName, input: unknown, dialect: Dialect): Op<unknown> {
+  const make = WRITES[name] as (input: unknown, dialect: Dialect) => Op<unknown>;
+  return make(input, dialect);
+}

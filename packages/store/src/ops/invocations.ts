@@ -1,0 +1,138 @@
+/** waiting_approval → running → one of the terminal statuses, each step once and only by the fence's holder. */
+import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+export const INVOCATION_COLUMNS =
+  "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
+
+export interface OpenInvocation {
+  /** In the order of INVOCATION_COLUMNS. */
+  row: SqlValue[];
+  /** id, org_id, project_id, invocation_id, status, body */
+  approval: SqlValue[] | null;
+  /** token_hash, invocation_id, org_id, project_id, scopes, expires_at */
+  delegation: SqlValue[] | null;
+  facts: FactRows;
+}
+
+const INSERT_INVOCATION = `insert into invocations (${INVOCATION_COLUMNS})
+  values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`;
+const INSERT_APPROVAL =
+  "insert into approvals (id, org_id, project_id, invocation_id, status, body) values ($1, $2, $3, $4, $5, $6)";
+const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, org_id, project_id, scopes, expires_at)
+  values ($1, $2, $3, $4, $5, $6)`;
+
+export function* openInvocation(p: OpenInvocation): Op<void> {
+  yield sql(INSERT_INVOCATION, p.row);
+  if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
+  if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
+  yield* writeFacts(p.facts);
+}
+
+export function* startInvocation(p: {
+  id: string;
+  fence: number;
+  started_at: string;
+  delegation: SqlValue[] | null;
+}): Op<boolean> {
+  const hit = yield sql(
+    `update invocations set status = 'running', started_at = $3
+      where id = $1 and fence = $2 and status = 'waiting_approval' returning id`,
+    [p.id, p.fence, p.started_at],
+  );
+  if (hit.length === 0) return false;
+  if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
+  return true;
+}
+
+export function* retriedInvocation(id: string, fence: number, retry_count: number): Op<boolean> {
+  const hit = yield sql(
+    "update invocations set retry_count = $3 where id = $1 and fence = $2 and status = 'running' returning id",
+    [id, fence, retry_count],
+  );
+  return hit.length > 0;
+}
+
+export interface SettleInvocation {
+  id: string;
+  fence: number;
+  status: string;
+  retry_count: number;
+  started_at: string | null;
+  outcome: string;
+  facts: FactRows;
+}
+
+const SETTLE = `update invocations set status = $3, retry_count = $4, started_at = coalesce($5, started_at), outcome = $6
+  where id = $1 and fence = $2 and status in ('running', 'waiting_approval') returning id`;
+
+/** The same in one round trip, which is what a settlement on PostgreSQL costs. */
+const SETTLE_AT_ONCE = `with hit as (${SETTLE}),
+  revoked as (delete from delegations where invocation_id in (select id from hit)),
+  told as (
+    insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
+    select e->>0, e->>1, e->>2, e->>3, (e->>4)::bigint, e->>5, e->>6, e->>7, (e->>8)::bigint
+      from json_array_elements($7::json) e where exists (select 1 from hit))
+  select id from hit`;
+
+export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boolean> {
+  const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
+  if (dialect === "postgres" && p.facts.audit === null) {
+    return (yield sql(SETTLE_AT_ONCE, [...values, JSON.stringify(p.facts.events)])).length > 0;
+  }
+  const hit = yield sql(SETTLE, values);
+  if (hit.length === 0) return false;
+  yield sql("delete from delegations where invocation_id = $1", [p.id]);
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+const INSERT_PROGRESS =
+  "insert into invocation_events (invocation_id, seq, at, event) values ($1, $2, $3, $4) on conflict do nothing";
+
+/** rows: invocation_id, seq, at, event */
+export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> {
+  if (dialect === "sqlite") {
+    for (const row of rows) yield sql(INSERT_PROGRESS, row);
+    return;
+  }
+  yield sql(
+    `insert into invocation_events (invocation_id, seq, at, event)
+      select e->>0, (e->>1)::bigint, e->>2, e->>3 from json_array_elements($1::json) e on conflict do nothing`,
+    [JSON.stringify(rows)],
+  );
+}
+
+/** A node is gone when it holds no lease `node/…`; a SQLite home is exclusive, so any other node is gone. */
+export function* claimInvocations(
+  p: { status: "running" | "waiting_approval"; node_id: string; now: number; limit: number },
+  dialect: Dialect,
+): Op<Row[]> {
+  const gone =
+    dialect === "sqlite"
+      ? ""
+      : "and not exists (select 1 from leases l where l.name = 'node/' || i.node_id and l.expires_at > $3)";
+  return yield sql(
+    `update invocations set node_id = $1, fence = fence + 1 where id in (
+      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${gone}
+      order by i.id limit $2 ${locked(dialect, "for update of i skip locked")})
+      returning ${INVOCATION_COLUMNS}`,
+    dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
+  );
+}
+
+export function* claimWaiting(
+  p: { node_id: string; now: number; limit: number },
+  dialect: Dialect,
+): Op<{ row: Row; approval: Row }[]> {
+  const claimed = yield* claimInvocations({ ...p, status: "waiting_approval" }, dialect);
+  const pairs: { row: Row; approval: Row }[] = [];
+  for (const row of claimed) {
+    const [approval] = yield sql(
+      "select id, body, status, resolution from approvals where invocation_id = $1 order by id desc limit 1",
+      [row.id as string],
+    );
+    if (approval !== undefined) pairs.push({ row, approval });
+  }
+  return pairs;
+}

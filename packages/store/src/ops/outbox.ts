@@ -1,0 +1,70 @@
+import { type Dialect, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { enqueueJobs, type JobRow } from "./jobs.ts";
+
+/**
+ * PostgreSQL: gives numbers to events that have none yet. Transactions commit in another order than they
+ * insert, so numbering at insert would let a late one appear behind a cursor that has passed it. Only visible
+ * (committed) rows are numbered, and the head row's lock makes the numbers appear in order.
+ */
+export function* numberEvents(limit: number): Op<number> {
+  const waiting = yield sql("select pos from outbox where seq is null limit 1");
+  if (waiting.length === 0) return 0;
+  yield sql("select seq from outbox_head where one = 1 for update");
+  const numbered = yield sql(
+    `with head as (select seq from outbox_head where one = 1),
+      fresh as (select pos, row_number() over (order by pos) as n
+        from (select pos from outbox where seq is null order by pos limit $1) batch)
+      update outbox o set seq = head.seq + fresh.n from fresh, head where o.pos = fresh.pos returning o.seq`,
+    [limit],
+  );
+  yield sql("update outbox_head set seq = seq + $1 where one = 1", [numbered.length]);
+  return numbered.length;
+}
+
+/** Scope as for invocations: a project's own, or with '' the whole org; null reads every org (the dispatcher). */
+export function* readOutbox(
+  p: { after: number; limit: number; org_id: string | null; project_id: string },
+  dialect: Dialect,
+): Op<Row[]> {
+  const seq = dialect === "sqlite" ? "pos" : "seq";
+  const conditions = [`${seq} > $1`];
+  const values: SqlValue[] = [p.after, p.limit];
+  if (p.org_id !== null) conditions.push(`org_id = $${values.push(p.org_id)}`);
+  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
+  return yield sql(
+    `select ${seq} as seq, id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook
+      from outbox where ${conditions.join(" and ")} order by ${seq} limit $2`,
+    values,
+  );
+}
+
+/** The highest position written by anyone, numbered or not: a cheap way to see that there is something. */
+export function* lastPosition(): Op<number> {
+  return ((yield sql("select max(pos) as pos from outbox"))[0]?.pos as number | null) ?? 0;
+}
+
+export function* readCursor(consumer: string): Op<number> {
+  return ((yield sql("select seq from cursors where consumer = $1", [consumer]))[0]?.seq as number) ?? 0;
+}
+
+export function* advanceCursor(
+  p: { consumer: string; from: number; to: number; jobs: JobRow[] },
+  dialect: Dialect,
+): Op<boolean> {
+  // The first move creates the row; of two nodes that do, the insert lets one through.
+  const moved =
+    p.from === 0
+      ? yield sql(
+          `insert into cursors (consumer, seq) values ($1, $3)
+            on conflict (consumer) do update set seq = excluded.seq where cursors.seq = $2 returning seq`,
+          [p.consumer, p.from, p.to],
+        )
+      : yield sql("update cursors set seq = $3 where consumer = $1 and seq = $2 returning seq", [
+          p.consumer,
+          p.from,
+          p.to,
+        ]);
+  if (moved.length === 0) return false;
+  yield* enqueueJobs(p.jobs, dialect);
+  return true;
+}

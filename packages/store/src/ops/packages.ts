@@ -1,0 +1,77 @@
+import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+export interface InsertPackage {
+  id: string;
+  org_id: string;
+  package_id: string;
+  version: string;
+  digest: string;
+  body: string;
+  facts: FactRows;
+}
+
+/** The body of the row that is there, or null when this call created it. */
+export function* insertPackage(p: InsertPackage): Op<string | null> {
+  const [there] = yield findPackage(p.org_id, p.package_id, p.version);
+  if (there !== undefined) {
+    if (there.digest === p.digest) return there.body as string;
+    refuse("package.conflict", `${p.package_id} ${p.version} is installed already with other bytes.`, {
+      package_id: p.package_id,
+      version: p.version,
+      installed: there.digest,
+      given: p.digest,
+    });
+  }
+  yield sql(
+    "insert into packages (id, org_id, package_id, version, digest, body) values ($1, $2, $3, $4, $5, $6)",
+    [p.id, p.org_id, p.package_id, p.version, p.digest, p.body],
+  );
+  yield* writeFacts(p.facts);
+  return null;
+}
+
+export function* removePackage(p: { org_id: string; id: string; facts: FactRows }): Op<boolean> {
+  const [row] = yield sql("select package_id, version from packages where id = $1 and org_id = $2", [
+    p.id,
+    p.org_id,
+  ]);
+  if (row === undefined) return false;
+  const users = yield sql(
+    `select binding_id from bindings where org_id = $1 and package_id = $2 and package_version = $3
+      order by binding_id limit 100`,
+    [p.org_id, row.package_id as string, row.version as string],
+  );
+  if (users.length > 0) {
+    refuse("package.bound", "The package is in use by a binding.", {
+      bindings: users.map((user) => user.binding_id),
+    });
+  }
+  const gone = yield sql("delete from packages where id = $1 and org_id = $2 returning id", [p.id, p.org_id]);
+  if (gone.length === 0) return false;
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+export function findPackage(org_id: string, package_id: string, version: string) {
+  return sql("select body, digest from packages where org_id = $1 and package_id = $2 and version = $3", [
+    org_id,
+    package_id,
+    version,
+  ]);
+}
+
+export function* readPackage(org_id: string, id: string): Op<Row | undefined> {
+  return (yield sql("select body from packages where id = $1 and org_id = $2", [id, org_id]))[0];
+}
+
+export function* listPackages(values: SqlValue[]): Op<Row[]> {
+  return yield sql(
+    "select id, body from packages where org_id = $1 and id < $2 order by id desc limit $3",
+    values,
+  );
+}
+
+export function* digestInUse(digest: string): Op<boolean> {
+  return (yield sql("select id from packages where digest = $1 limit 1", [digest])).length > 0;
+}

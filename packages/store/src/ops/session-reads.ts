@@ -1,0 +1,105 @@
+/**
+ * Reading tapes. A chain shows its ancestors' entries up to the points where the line forked, and its own; a
+ * line is read from its oldest part that matters, so what lies before `after` costs nothing.
+ */
+import { type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { KEY, type KeyColumns, keyValues } from "./entries.ts";
+import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
+
+/** Entries of `chain_id` with lower < id ≤ upper are shown; `hash` is the whole chain's. */
+export interface Stretch {
+  chain_id: string;
+  hash: string;
+  parent_id: string | null;
+  fork_entry: number;
+  lower: number;
+  upper: number;
+}
+
+const ENTRY = "id, kind, date, payload, meta, hash";
+
+export function* readSession(key: KeyColumns): Op<Row | undefined> {
+  return (yield sql(`select ${SESSION_COLUMNS} from sessions where ${KEY} and id = $4`, keyValues(key)))[0];
+}
+
+export function* listSessions(p: {
+  org_id: string;
+  project_id: string;
+  workspace: string | null;
+  before: string;
+  limit: number;
+}): Op<Row[]> {
+  const conditions = ["org_id = $1", "root_chain < $2"];
+  const values: SqlValue[] = [p.org_id, p.before, p.limit];
+  if (p.project_id !== "") conditions.push(`project_id = $${values.push(p.project_id)}`);
+  if (p.workspace !== null) conditions.push(`workspace = $${values.push(p.workspace)}`);
+  return yield sql(
+    `select ${SESSION_COLUMNS} from sessions where ${conditions.join(" and ")} order by root_chain desc limit $3`,
+    values,
+  );
+}
+
+export function* listChains(key: KeyColumns, before: string, limit: number): Op<Row[]> {
+  return yield sql(
+    `select ${CHAIN_COLUMNS} from chains where ${KEY} and session_id = $4 and id < $5 order by id desc limit $6`,
+    [...keyValues(key), before, limit],
+  );
+}
+
+/** Oldest first. Ancestors that show nothing after `after` are not even looked up. */
+export function* lineOf(org_id: string, project_id: string, chain_id: string, after: number): Op<Stretch[]> {
+  let row = yield* requireChain(org_id, project_id, chain_id);
+  let upper = row.last_entry as number;
+  const line: Stretch[] = [];
+  for (;;) {
+    const fork_entry = row.fork_entry as number;
+    const parent_id = row.parent_id as string | null;
+    const lower = Math.max(fork_entry, after);
+    const { id, hash } = row as { id: string; hash: string };
+    line.push({ chain_id: id, hash, parent_id, fork_entry, lower, upper });
+    upper = Math.min(upper, fork_entry);
+    if (parent_id === null || upper <= after) return line.reverse();
+    row = yield* requireChain(org_id, project_id, parent_id);
+  }
+}
+
+export function* readEntries(
+  org_id: string,
+  project_id: string,
+  chain_id: string,
+  after: number,
+  limit: number,
+): Op<Row[]> {
+  let found: Row[] = [];
+  for (const { chain_id: id, lower, upper } of yield* lineOf(org_id, project_id, chain_id, after)) {
+    if (found.length >= limit) break;
+    if (lower >= upper) continue;
+    const rows = yield* readStretch(id, lower, upper, limit - found.length);
+    found = found.length === 0 ? rows : found.concat(rows);
+  }
+  return found;
+}
+
+export function* readSinceAnchor(org_id: string, project_id: string, chain_id: string): Op<Row[]> {
+  let row = yield* requireChain(org_id, project_id, chain_id);
+  let upper = row.last_entry as number;
+  let found: Row[] = [];
+  for (;;) {
+    const [anchor] = yield sql(
+      `select id from entries where chain_id = $1 and kind = 'anchor' and id <= $2 order by id desc limit 1`,
+      [row.id as string, upper],
+    );
+    const lower = anchor === undefined ? (row.fork_entry as number) : (anchor.id as number) - 1;
+    found = (yield* readStretch(row.id as string, lower, upper, upper)).concat(found);
+    if (anchor !== undefined || row.parent_id === null) return found;
+    upper = Math.min(upper, row.fork_entry as number);
+    row = yield* requireChain(org_id, project_id, row.parent_id as string);
+  }
+}
+
+export function* readStretch(chain_id: string, lower: number, upper: number, limit: number): Op<Row[]> {
+  return yield sql(
+    `select ${ENTRY} from entries where chain_id = $1 and id > $2 and id <= $3 order by id limit $4`,
+    [chain_id, lower, upper, limit],
+  );
+}

@@ -1,0 +1,241 @@
+/** Sessions and the acts that begin a chain: start, fork, reset, compaction. Entries are never touched again. */
+import { type Dialect, locked, type Op, refuse, type Row, sql } from "../op.ts";
+import { type EntryRow, KEY, type KeyColumns, keyValues, originHash, writeEntries } from "./entries.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+export const SESSION_COLUMNS =
+  "org_id, project_id, workspace, id, name, parent_id, head_chain, root_chain, last_entry, metadata, created_at";
+export const CHAIN_COLUMNS =
+  "id, org_id, project_id, workspace, session_id, origin, parent_id, fork_entry, last_entry, hash, archived_at, created_at";
+
+export interface SessionRow {
+  key: KeyColumns;
+  name: string;
+  metadata: string;
+}
+
+export interface ChainRow {
+  id: string;
+  created_at: string;
+}
+
+export function* createSession(
+  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows },
+  dialect: Dialect,
+): Op<Row> {
+  yield* requireFreeKey(p.session.key);
+  const session = yield* insertSession(p.session, null, p.chain, p.first.length);
+  const start = { ...p.chain, origin: "start", parent_id: null, fork_entry: 0, inherited: "" };
+  yield* beginChain(p.session.key, start, p.first, 1, dialect);
+  yield* writeFacts(p.facts);
+  return session;
+}
+
+export function* forkChain(
+  p: {
+    org_id: string;
+    project_id: string;
+    chain_id: string;
+    at: number | null;
+    chain: ChainRow;
+    into: SessionRow | null;
+    facts: FactRows;
+  },
+  dialect: Dialect,
+): Op<Row> {
+  const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
+  const shown = yield* lastShown(source, p.at ?? (source.last_entry as number));
+  if (shown === null) {
+    refuse("request.invalid", `Chain ${p.chain_id} has no entry at or before ${p.at}.`, { at: p.at });
+  }
+  const { id: at, hash: inherited } = shown;
+  const key = p.into?.key ?? keyOf(source);
+  if (p.into !== null) {
+    yield* requireFreeKey(key);
+    yield* insertSession(p.into, source.session_id as string, p.chain, at);
+  }
+  const begun = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
+  const chain = yield* beginChain(key, begun, [], at + 1, dialect);
+  yield* writeFacts(p.facts);
+  return chain;
+}
+
+export function* resetSession(
+  p: { key: KeyColumns; expected_head: string; chain: ChainRow; first: EntryRow[]; facts: FactRows },
+  dialect: Dialect,
+): Op<Row | null> {
+  const session = yield* lockSession(p.key, dialect);
+  if (session.head_chain !== p.expected_head) return null;
+  yield sql(`update chains set archived_at = $5 where ${KEY} and session_id = $4 and archived_at is null`, [
+    ...keyValues(p.key),
+    p.chain.created_at,
+  ]);
+  const begun = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
+  const chain = yield* beginHead(p.key, session, begun, p.first, dialect);
+  yield* writeFacts(p.facts);
+  return chain;
+}
+
+export function* compactSession(
+  p: {
+    key: KeyColumns;
+    expected: { chain_id: string; last_entry_id: number };
+    chain: ChainRow;
+    first: EntryRow[];
+    facts: FactRows;
+  },
+  dialect: Dialect,
+): Op<Row | null> {
+  const session = yield* lockSession(p.key, dialect);
+  if (session.head_chain !== p.expected.chain_id) return null;
+  // Read after the lock is held: nobody adds to the chain any more.
+  const source = yield* requireChain(p.key.org_id, p.key.project_id, p.expected.chain_id);
+  const last = source.last_entry as number;
+  if (last !== p.expected.last_entry_id) return null;
+  const inherited = (yield* lastShown(source, last))?.hash ?? "";
+  const parent_id = p.expected.chain_id;
+  const begun = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
+  const chain = yield* beginHead(p.key, session, begun, p.first, dialect);
+  yield* writeFacts(p.facts);
+  return chain;
+}
+
+export function* moveHead(
+  p: { key: KeyColumns; from: string; to: string; facts: FactRows },
+  dialect: Dialect,
+): Op<boolean> {
+  const session = yield* lockSession(p.key, dialect);
+  if (session.head_chain !== p.from) return false;
+  const [chain] = yield sql(
+    `select id from chains where ${KEY} and session_id = $4 and id = $5 and archived_at is null`,
+    [...keyValues(p.key), p.to],
+  );
+  if (chain === undefined) return false;
+  yield sql(`update sessions set head_chain = $5 where ${KEY} and id = $4`, [...keyValues(p.key), p.to]);
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+/** $2 '' is the whole org. */
+export function* readChainRow(org_id: string, project_id: string, id: string): Op<Row | undefined> {
+  return (yield sql(
+    `select ${CHAIN_COLUMNS} from chains where id = $3 and org_id = $1 and ($2 = '' or project_id = $2)`,
+    [org_id, project_id, id],
+  ))[0];
+}
+
+export function* requireChain(org_id: string, project_id: string, id: string): Op<Row> {
+  const chain = yield* readChainRow(org_id, project_id, id);
+  return chain ?? refuse("chain.not_found", `There is no chain ${id}.`);
+}
+
+function* lockSession(key: KeyColumns, dialect: Dialect): Op<Row> {
+  const [session] = yield sql(
+    `select head_chain, last_entry from sessions where ${KEY} and id = $4 ${locked(dialect, "for update")}`,
+    keyValues(key),
+  );
+  return session ?? refuse("session.not_found", `There is no session ${key.session_id}.`);
+}
+
+function* requireFreeKey(key: KeyColumns): Op<void> {
+  const taken = yield sql(`select id from sessions where ${KEY} and id = $4`, keyValues(key));
+  if (taken.length > 0) refuse("session.conflict", `There is a session ${key.session_id} already.`);
+}
+
+function* insertSession(
+  session: SessionRow,
+  parent_id: string | null,
+  chain: ChainRow,
+  last_entry: number,
+): Op<Row> {
+  const [row] = yield sql(
+    `insert into sessions (${SESSION_COLUMNS}) values ($1, $2, $3, $4, $5, $6, $7, $7, $8, $9, $10)
+      returning ${SESSION_COLUMNS}`,
+    [
+      ...keyValues(session.key),
+      session.name,
+      parent_id,
+      chain.id,
+      last_entry,
+      session.metadata,
+      chain.created_at,
+    ],
+  );
+  return row!;
+}
+
+interface Begun extends ChainRow {
+  origin: string;
+  parent_id: string | null;
+  fork_entry: number;
+  inherited: string;
+}
+
+/** The new chain takes the session's next ids and is its head. */
+function* beginHead(
+  key: KeyColumns,
+  session: Row,
+  begun: Begun,
+  first: EntryRow[],
+  dialect: Dialect,
+): Op<Row> {
+  const first_id = (session.last_entry as number) + 1;
+  const chain = yield* beginChain(key, begun, first, first_id, dialect);
+  yield sql(`update sessions set head_chain = $5, last_entry = $6 where ${KEY} and id = $4`, [
+    ...keyValues(key),
+    begun.id,
+    first_id + first.length - 1,
+  ]);
+  return chain;
+}
+
+function* beginChain(
+  key: KeyColumns,
+  begun: Begun,
+  first: EntryRow[],
+  first_id: number,
+  dialect: Dialect,
+): Op<Row> {
+  const origin = originHash(begun.inherited, begun.id, begun.parent_id, begun.fork_entry);
+  const hash = yield* writeEntries(begun.id, first_id, origin, first, dialect);
+  const [row] = yield sql(
+    `insert into chains (${CHAIN_COLUMNS}) values ($5, $1, $2, $3, $4, $6, $7, $8, $9, $10, null, $11)
+      returning ${CHAIN_COLUMNS}`,
+    [
+      ...keyValues(key),
+      begun.id,
+      begun.origin,
+      begun.parent_id,
+      begun.fork_entry,
+      first.length === 0 ? begun.fork_entry : first_id + first.length - 1,
+      hash,
+      begun.created_at,
+    ],
+  );
+  return row!;
+}
+
+/** The last entry that the chain shows up to `at`; null when it shows none. */
+function* lastShown(chain: Row, at: number): Op<{ id: number; hash: string } | null> {
+  let upper = at;
+  let row = chain;
+  for (;;) {
+    const [entry] = yield sql(
+      "select id, hash from entries where chain_id = $1 and id <= $2 order by id desc limit 1",
+      [row.id as string, upper],
+    );
+    if (entry !== undefined) return entry as { id: number; hash: string };
+    if (row.parent_id === null) return null;
+    upper = Math.min(upper, row.fork_entry as number);
+    row = yield* requireChain(row.org_id as string, row.project_id as string, row.parent_id as string);
+  }
+}
+
+function keyOf(row: Row): KeyColumns {
+  return {
+    org_id: row.org_id as string,
+    project_id: row.project_id as string,
+    workspace: row.workspace as string,
+    session_id: row.session_id as string,
+  };
+}

@@ -1,0 +1,22 @@
+import { type BackplaneError, toBackplaneError } from "@backplane/contract";
+import { rethrow } from "../errors.ts";
+
+export const BUSY_RETRIES = 10;
+
+/**
+ * Serialization failure, deadlock, and the two constraint violations that a race can cause: run again, the
+ * operation sees what the other one committed and answers properly.
+ */
+const CONFLICTS = new Set(["40001", "40P01", "23505", "23503"]);
+
+export function isConflict(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code;
+  return typeof code === "string" && CONFLICTS.has(code);
+}
+
+/** A row that the schema does not take is our mistake; all else is trouble with the database. */
+export function toStoreError(error: unknown): BackplaneError {
+  const code = (error as { code?: unknown } | null)?.code;
+  if (typeof code === "string" && /^2[23]\w{3}$/.test(code)) return toBackplaneError(error);
+  return rethrow(error);
+}

@@ -1,0 +1,46 @@
+/** Brings a schema to the newest version. Gateways that start together take turns. */
+import type pg from "pg";
+import { type Migration, statementsOf } from "../migrations/migration.ts";
+import {
+  CREATE_SCHEMA_VERSION,
+  missingSteps,
+  READ_SCHEMA_VERSION,
+  WRITE_SCHEMA_VERSION,
+} from "../migrations/plan.ts";
+
+const TURN = 7_420_001;
+
+export async function migrateDatabase(
+  pool: pg.Pool,
+  schema: string,
+  migrations: readonly Migration[],
+): Promise<void> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  try {
+    await client.query("select pg_advisory_lock($1)", [TURN]);
+    await client.query(`create schema if not exists "${schema.replaceAll('"', '""')}"`);
+    await client.query(CREATE_SCHEMA_VERSION);
+    const found = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
+    for (const step of missingSteps(found.rows[0]!.version, migrations)) await apply(client, step);
+    await client.query("select pg_advisory_unlock($1)", [TURN]);
+  } catch (error) {
+    // Closing the connection gives the turn back.
+    broken = error as Error;
+    throw error;
+  } finally {
+    client.release(broken);
+  }
+}
+
+async function apply(client: pg.PoolClient, step: Migration): Promise<void> {
+  await client.query("begin");
+  try {
+    for (const statement of statementsOf(step, "postgres")) await client.query(statement);
+    await client.query(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]);
+    await client.query("commit");
+  } catch (error) {
+    await client.query("rollback");
+    throw error;
+  }
+}

@@ -1,0 +1,146 @@
+/**
+ * Collects writes into batches. A write that finds the writer idle goes at once; while batches are under way,
+ * the next one forms by itself, so that the busier the store is, the more writers share a commit.
+ */
+import { rethrow } from "../errors.ts";
+import type { WriteInput, WriteName } from "../ops/index.ts";
+import type { BatchResult, Call } from "./run-batch.ts";
+import type { Writer } from "./writer.ts";
+
+export interface GroupCommit {
+  write(name: WriteName, input: unknown): Promise<unknown>;
+  later(rows: WriteInput<"appendProgress">): void;
+  /** Resolves when everything submitted so far has been answered. */
+  drain(): Promise<void>;
+}
+
+interface Waiting {
+  call: Call;
+  resolve(value: unknown): void;
+  reject(error: Error): void;
+}
+
+const MAX_BATCH = 256;
+const MAX_BATCH_CHARS = 8 * 1024 * 1024;
+const PROGRESS_DELAY_MS = 25;
+const MAX_PROGRESS_ROWS = 10_000;
+
+export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Error) => void): GroupCommit {
+  const queue: Waiting[] = [];
+  /** Calls that the writer has already; this turn's pump completes their batch. */
+  let started: Waiting[] = [];
+  let progress: WriteInput<"appendProgress"> = [];
+  let timer: NodeJS.Timeout | null = null;
+  let scheduled = false;
+  let under_way = 0;
+  const idle: (() => void)[] = [];
+
+  const pump = (): void => {
+    scheduled = false;
+    while (
+      under_way < writer.depth &&
+      (started.length > 0 || queue.length > 0 || (progress.length > 0 && timer === null))
+    ) {
+      send(nextBatch(queue));
+    }
+    if (under_way === 0 && queue.length === 0) for (const resolve of idle.splice(0)) resolve();
+  };
+
+  const schedule = (): void => {
+    if (scheduled || under_way >= writer.depth) return;
+    scheduled = true;
+    queueMicrotask(pump);
+  };
+
+  const send = (rest: Waiting[]): void => {
+    if (progress.length > 0) rest.unshift(takeProgress());
+    const batch = started.concat(rest);
+    started = [];
+    under_way++;
+    void writer.run(rest.map((waiting) => waiting.call)).then((result) => {
+      under_way--;
+      answer(batch, result);
+      pump();
+    });
+  };
+
+  /** A burst in one turn: the writer begins with its first calls while we still encode the others. */
+  const startEarly = (): void => {
+    if (!scheduled || started.length > 0 || queue.length < writer.part) return;
+    started = nextBatch(queue);
+    writer.start(started.map((waiting) => waiting.call));
+  };
+
+  const takeProgress = (): Waiting => {
+    const rows = progress;
+    progress = [];
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+    return {
+      call: { name: "appendProgress", input: rows },
+      resolve: () => {},
+      reject: (error) => onLost(rows.length, error),
+    };
+  };
+
+  return {
+    write: (name, input) =>
+      new Promise((resolve, reject) => {
+        queue.push({ call: { name, input }, resolve, reject });
+        schedule();
+        startEarly();
+      }),
+    later(rows) {
+      progress.push(...rows);
+      if (progress.length > MAX_PROGRESS_ROWS) {
+        const lost = progress.length - MAX_PROGRESS_ROWS;
+        progress.splice(0, lost);
+        onLost(lost, new Error("the store is too slow for them"));
+      }
+      timer ??= setTimeout(() => {
+        timer = null;
+        pump();
+      }, PROGRESS_DELAY_MS);
+    },
+    drain() {
+      if (timer !== null) clearTimeout(timer);
+      timer = null;
+      return new Promise((resolve) => {
+        idle.push(resolve);
+        pump();
+      });
+    },
+  };
+}
+
+/** Bounded in rows and in size: a batch is held in the memory of both threads. */
+function nextBatch(queue: Waiting[]): Waiting[] {
+  let size = 0;
+  let count = 0;
+  while (count < queue.length && count < MAX_BATCH && size < MAX_BATCH_CHARS) {
+    size += weigh(queue[count]!.call.input, 3);
+    count++;
+  }
+  return queue.splice(0, count);
+}
+
+function weigh(value: unknown, depth: number): number {
+  if (typeof value === "string") return value.length;
+  if (depth === 0 || typeof value !== "object" || value === null) return 0;
+  let size = 0;
+  for (const part of Object.values(value)) size += weigh(part, depth - 1);
+  return size;
+}
+
+function answer(batch: Waiting[], result: BatchResult): void {
+  if (result.broken !== null) {
+    for (const waiting of batch) waiting.reject(rethrow(result.broken));
+    return;
+  }
+  const failed = new Map(result.failures);
+  for (const [index, waiting] of batch.entries()) {
+    const failure = failed.get(index);
+    if (failure === undefined) waiting.resolve(result.values[index]);
+    else waiting.reject(rethrow(failure));
+  }
+}

@@ -1,0 +1,73 @@
+/**
+ * Brings a file to the newest schema, one transaction per step: death at any point leaves the step undone or
+ * done. A file that holds data of an older schema is copied beside itself first.
+ */
+import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
+import { dirname } from "node:path";
+import type { Logger } from "@backplane/kernel/ports";
+import { type Migration, statementsOf } from "../migrations/migration.ts";
+import {
+  CREATE_SCHEMA_VERSION,
+  missingSteps,
+  READ_SCHEMA_VERSION,
+  WRITE_SCHEMA_VERSION,
+} from "../migrations/plan.ts";
+import { type Op, type Statement, sql } from "../op.ts";
+import type { Connection } from "./connection.ts";
+
+export function migrateFile(
+  connection: Connection,
+  file: string,
+  migrations: readonly Migration[],
+  log: Logger | undefined,
+): void {
+  connection.exec(CREATE_SCHEMA_VERSION);
+  const found = ask(connection, sql(READ_SCHEMA_VERSION))[0]!.version as number;
+  const steps = missingSteps(found, migrations);
+  if (steps.length > 0 && found > 0) {
+    const backup = backUp(connection, file, found);
+    log?.info({ backup }, "the store was copied before its schema changes");
+  }
+  for (const step of steps) apply(connection, step);
+}
+
+function apply(connection: Connection, step: Migration): void {
+  connection.exec("begin immediate");
+  try {
+    for (const statement of statementsOf(step, "sqlite")) connection.exec(statement);
+    ask(connection, sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]));
+    connection.exec("commit");
+  } catch (error) {
+    if (connection.inTransaction()) connection.exec("rollback");
+    throw error;
+  }
+}
+
+/** Complete under its final name or not there at all. */
+function backUp(connection: Connection, file: string, version: number): string {
+  const backup = `${file}.schema-${version}.backup`;
+  const partial = `${backup}.partial`;
+  if (existsSync(partial)) rmSync(partial);
+  connection.exec(`vacuum into '${partial.replaceAll("'", "''")}'`);
+  syncPath(partial);
+  renameSync(partial, backup);
+  syncPath(dirname(backup));
+  return backup;
+}
+
+function syncPath(path: string): void {
+  const handle = openSync(path, "r");
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+function ask(connection: Connection, statement: Statement) {
+  return connection.run(
+    (function* (): Op<Record<string, unknown>[]> {
+      return yield statement;
+    })(),
+  );
+}

@@ -1,0 +1,88 @@
+/**
+ * A batch on its way to the writer's thread: all its strings in one, and one array of numbers that says how to
+ * take them apart. Cloning those two costs a fifth of cloning the rows themselves.
+ */
+import type { Call } from "./run-batch.ts";
+
+export interface Packed {
+  text: string;
+  codes: Float64Array;
+}
+
+type Plain = string | number | boolean | null | undefined | Plain[] | { [key: string]: Plain };
+
+const NULL = 0;
+const TRUE = 1;
+const FALSE = 2;
+const NUMBER = 3;
+const STRING = 4;
+const ARRAY = 5;
+const OBJECT = 6;
+
+export function pack(calls: readonly Call[]): Packed {
+  const codes: number[] = [];
+  let text = "";
+  const add = (value: Plain): void => {
+    if (typeof value === "string") {
+      codes.push(STRING, value.length);
+      text += value;
+    } else if (typeof value === "number") {
+      codes.push(NUMBER, value);
+    } else if (value === null || value === undefined) {
+      codes.push(NULL);
+    } else if (typeof value === "boolean") {
+      codes.push(value ? TRUE : FALSE);
+    } else if (Array.isArray(value)) {
+      codes.push(ARRAY, value.length);
+      for (const item of value) add(item);
+    } else {
+      const keys = Object.keys(value);
+      codes.push(OBJECT, keys.length);
+      for (const key of keys) {
+        add(key);
+        add(value[key]);
+      }
+    }
+  };
+  add(calls as unknown as Plain);
+  return { text, codes: new Float64Array(codes) };
+}
+
+export function unpack({ text, codes }: Packed): Call[] {
+  let code = 0;
+  let at = 0;
+  const take = (): Plain => {
+    const kind = codes[code++]!;
+    switch (kind) {
+      case STRING: {
+        const start = at;
+        at += codes[code++]!;
+        return text.slice(start, at);
+      }
+      case NUMBER:
+        return codes[code++]!;
+      case TRUE:
+        return true;
+      case FALSE:
+        return false;
+      case ARRAY: {
+        const length = codes[code++]!;
+        const items: Plain[] = [];
+        for (let i = 0; i < length; i++) items.push(take());
+        return items;
+      }
+      case OBJECT: {
+        const length = codes[code++]!;
+        const record: { [key: string]: Plain } = {};
+        for (let i = 0; i < length; i++) {
+          const key = take() as string;
+          record[key] = take();
+        }
+        return record;
+      }
+      default:
+        return null;
+    }
+  };
+  return take() as unknown as Call[];
+}

@@ -1,0 +1,114 @@
+import type { Binding } from "@backplane/contract";
+import type { BindingStore, BoundPackage, Facts, Scope } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import type { Op, Row } from "../op.ts";
+import {
+  activeBindings,
+  activeHooks,
+  bindingsUsing,
+  candidateBindings,
+  listBindings,
+  readBinding,
+  type WriteBinding,
+} from "../ops/bindings.ts";
+import { encodeFacts } from "./facts.ts";
+import { decodePackage } from "./packages.ts";
+import { beforeOf, pageOf, projectColumn } from "./scope.ts";
+
+export function createBindingStore(backend: Backend): BindingStore {
+  const hot = (name: string, scope: Scope, rest: string, rows: () => Op<Row[]>) =>
+    backend.readHot(`${name} ${scope.org_id} ${scope.project_id ?? ""} ${rest}`, function* () {
+      return decodeAll(yield* rows());
+    });
+  return {
+    async create(row, facts) {
+      await backend.write("createBinding", encodeBinding(row, facts));
+      if (facts.events !== undefined) backend.appended();
+    },
+    async update(row, expected, facts) {
+      const hit = await backend.write("updateBinding", { ...encodeBinding(row, facts), expected });
+      if (hit && facts.events !== undefined) backend.appended();
+      return hit;
+    },
+    async remove(scope, id, facts) {
+      const gone = await backend.write("removeBinding", {
+        org_id: scope.org_id,
+        project_id: projectColumn(scope.project_id),
+        id,
+        facts: encodeFacts(facts),
+      });
+      if (gone && facts.events !== undefined) backend.appended();
+      return gone;
+    },
+    get: (scope, id) =>
+      backend.readHot(`binding ${scope.org_id} ${scope.project_id ?? ""} ${id}`, function* () {
+        const row = yield* readBinding([scope.org_id, projectColumn(scope.project_id), id]);
+        return row === undefined ? null : (decodeAll([row])[0] ?? null);
+      }),
+    async list(scope, filter, page) {
+      const rows = await backend.read(() =>
+        listBindings([
+          scope.org_id,
+          projectColumn(scope.project_id),
+          beforeOf(page),
+          filter.kind ?? "",
+          filter.package_id ?? "",
+          page.limit + 1,
+        ]),
+      );
+      return pageOf(
+        rows,
+        page,
+        (row) => row.id as string,
+        (row) => JSON.parse(row.body as string) as Binding,
+      );
+    },
+    candidates: (scope, export_id, package_id = "") =>
+      hot("candidates", scope, `${export_id} ${package_id}`, () =>
+        candidateBindings([scope.org_id, projectColumn(scope.project_id), export_id, package_id]),
+      ),
+    discover: (scope, kind) =>
+      hot("discover", scope, kind, () =>
+        activeBindings([scope.org_id, projectColumn(scope.project_id), kind]),
+      ),
+    async hooksFor(scope, event) {
+      const hooks = await hot("hooks", scope, "", () =>
+        activeHooks([scope.org_id, projectColumn(scope.project_id)]),
+      );
+      return hooks.filter(({ binding, package: package_ }) =>
+        package_.manifest.exports.some(
+          (item) =>
+            item.kind === "hook" && item.id === binding.export_id && item.hook.subscribes_to.includes(event),
+        ),
+      );
+    },
+    usingSecret: (org_id, ref) => backend.read(() => bindingsUsing(org_id, ref)),
+  };
+}
+
+function encodeBinding(row: Binding, facts: Facts): WriteBinding {
+  return {
+    binding_id: row.binding_id,
+    org_id: row.scope.org_id,
+    project_id: projectColumn(row.scope.project_id),
+    package_id: row.package_id,
+    package_version: row.package_version,
+    export_id: row.export_id,
+    kind: row.kind,
+    status: row.status,
+    generation: row.generation,
+    refs: [...new Set(Object.values(row.secrets))],
+    body: JSON.stringify(row),
+    facts: encodeFacts(facts),
+  };
+}
+
+/** Bindings of one package share its object: it is parsed once. */
+function decodeAll(rows: Row[]): BoundPackage[] {
+  const packages = new Map<unknown, BoundPackage["package"]>();
+  return rows.map((row) => {
+    const package_ = packages.get(row.package_row) ?? decodePackage(row.package);
+    packages.set(row.package_row, package_);
+    return { binding: JSON.parse(row.body as string) as Binding, package: package_ };
+  });
+}

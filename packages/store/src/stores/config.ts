@@ -1,0 +1,51 @@
+import { CONFIG_LIMITS } from "@backplane/contract";
+import type { ConfigRow, ConfigStore } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import type { Row } from "../op.ts";
+import { type KeyRange, listConfig, readConfig } from "../ops/config.ts";
+import { encodeFacts } from "./facts.ts";
+
+export function createConfigStore(backend: Backend): ConfigStore {
+  return {
+    async get(org_id, key) {
+      const row = await backend.read(() => readConfig(org_id, key));
+      return row === undefined ? null : decode(row);
+    },
+    list: async (org_id, prefix) => (await backend.read(() => listConfig(org_id, below(prefix)))).map(decode),
+    async write(org_id, change, now, facts) {
+      const removed = await backend.write("writeConfig", {
+        org_id,
+        set: change.set.map(encode).toSorted((a, b) => compare(a.key, b.key)),
+        unset: change.unset.map(rangeOf).toSorted((a, b) => compare(a.from, b.from)),
+        now,
+        max_keys: CONFIG_LIMITS.keys_per_org,
+        max_bytes: CONFIG_LIMITS.bytes_per_org,
+        facts: encodeFacts(facts),
+      });
+      if (facts.events !== undefined) backend.appended();
+      return removed.filter((key) => change.set.every((row) => row.key !== key));
+    },
+  };
+}
+
+function encode({ key, value, sealed }: ConfigRow) {
+  return { key, value, sealed: sealed ? 1 : 0, bytes: key.length + Buffer.byteLength(value) };
+}
+
+function decode(row: Row): ConfigRow {
+  return { key: row.key as string, value: row.value as string, sealed: row.sealed === 1 };
+}
+
+function rangeOf(pattern: string): KeyRange {
+  // "!" sorts before every character that a key may hold, so this is the key alone.
+  return pattern.endsWith(".*") ? below(pattern.slice(0, -1)) : { from: pattern, to: `${pattern}!` };
+}
+
+/** Keys are ASCII and sort byte by byte; "~" sorts behind every character that they may hold. */
+function below(prefix: string): KeyRange {
+  return { from: prefix, to: `${prefix}~` };
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

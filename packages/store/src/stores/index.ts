@@ -1,0 +1,31 @@
+/** All ports on one backend: the same code above SQLite and PostgreSQL. */
+import type { Store } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import { createAuditStore, createIdempotencyStore, createKeyStore, createSecretStore } from "./access.ts";
+import { createBindingStore } from "./bindings.ts";
+import { createConfigStore } from "./config.ts";
+import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
+import { createPackageStore } from "./packages.ts";
+import { createSessionStore } from "./sessions.ts";
+import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
+
+export function createStore(backend: Backend): Store {
+  return {
+    packages: createPackageStore(backend),
+    bindings: createBindingStore(backend),
+    invocations: createInvocationStore(backend),
+    approvals: createApprovalStore(backend),
+    secrets: createSecretStore(backend),
+    keys: createKeyStore(backend),
+    delegations: createDelegationStore(backend),
+    idempotency: createIdempotencyStore(backend),
+    audit: createAuditStore(backend),
+    config: createConfigStore(backend),
+    outbox: createOutboxStore(backend),
+    jobs: createJobQueue(backend),
+    leases: createLeaseStore(backend),
+    sessions: createSessionStore(backend),
+    ping: () => backend.ping(),
+    close: () => backend.close(),
+  };
+}

@@ -1,0 +1,171 @@
+import type { Approval, Invocation, InvocationEvent } from "@backplane/contract";
+import type {
+  ApprovalStore,
+  DelegationStore,
+  InvocationRow,
+  InvocationStore,
+  NewDelegation,
+} from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import type { Row, SqlValue } from "../op.ts";
+import { listApprovals, readApproval } from "../ops/approvals.ts";
+import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-lists.ts";
+import { encodeFacts } from "./facts.ts";
+import { decodeInvocation, encodeDelegation, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
+import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
+
+export function createInvocationStore(backend: Backend): InvocationStore {
+  return {
+    open(row, also) {
+      const written = backend.write("openInvocation", {
+        row: encodeInvocation(row),
+        approval: also.approval === undefined ? null : encodeApproval(also.approval),
+        delegation: encodeDelegation(also.delegation),
+        facts: encodeFacts(also.facts),
+      });
+      // The hottest write of all: no promise more than it needs.
+      return also.facts.events === undefined ? written : written.then(() => backend.appended());
+    },
+    start: (id, fence, started_at, also) =>
+      backend.write("startInvocation", {
+        id,
+        fence,
+        started_at,
+        delegation: encodeDelegation(also.delegation),
+      }),
+    retried: (id, fence, retry_count) => backend.write("retriedInvocation", { id, fence, retry_count }),
+    async settle(id, fence, end, facts) {
+      const hit = await backend.write("settleInvocation", {
+        id,
+        fence,
+        status: end.status,
+        retry_count: end.retry_count,
+        started_at: end.started_at,
+        outcome: encodeOutcome(end),
+        facts: encodeFacts(facts),
+      });
+      if (hit && facts.events !== undefined) backend.appended();
+      return hit;
+    },
+    async get(scope, id) {
+      const row = await backend.read(() => readInvocation(id, scope.org_id, projectColumn(scope.project_id)));
+      return row === undefined ? null : decodeInvocation(row);
+    },
+    async list(scope, filter, page) {
+      const { rows, resume } = await backend.read(() =>
+        listInvocations({
+          org_id: scope.org_id,
+          project_id: projectColumn(scope.project_id),
+          filter: {
+            status: filter.status ?? "",
+            export_id: filter.export_id ?? "",
+            session_id: filter.session_id ?? "",
+            binding_id: filter.binding_id ?? "",
+          },
+          before: beforeOf(page),
+          limit: page.limit + 1,
+        }),
+      );
+      const shown = pageOf(rows, page, (row) => row.id as string, publicInvocation);
+      // The walk was cut short: the page is not full, but there is more to look at.
+      return { items: shown.items, next: shown.next ?? resume };
+    },
+    appendEvents(id, events) {
+      backend.later(events.map((item) => [id, item.seq, item.at, JSON.stringify(item.event)]));
+    },
+    async events(id, after_seq, limit) {
+      const rows = await backend.read(() => readProgress(id, after_seq, limit));
+      return rows.map((row) => ({
+        seq: row.seq as number,
+        at: row.at as string,
+        event: JSON.parse(row.event as string) as InvocationEvent["event"],
+      }));
+    },
+    async claimOrphans(node_id, now, limit) {
+      const rows = await backend.write("claimInvocations", { status: "running", node_id, now, limit });
+      return rows.map(decodeInvocation).sort(byId);
+    },
+    async claimWaiting(node_id, now, limit) {
+      const pairs = await backend.write("claimWaiting", { node_id, now, limit });
+      return pairs
+        .map((pair) => ({ row: decodeInvocation(pair.row), approval: decodeApproval(pair.approval) }))
+        .sort((a, b) => byId(a.row, b.row));
+    },
+  };
+}
+
+export function createApprovalStore(backend: Backend): ApprovalStore {
+  return {
+    async get(scope, id) {
+      const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
+      return row === undefined ? null : decodeApproval(row);
+    },
+    async list(scope, filter, page) {
+      const rows = await backend.read(() =>
+        listApprovals(
+          scope.org_id,
+          projectColumn(scope.project_id),
+          filter.status ?? "",
+          beforeOf(page),
+          page.limit + 1,
+        ),
+      );
+      return pageOf(rows, page, (row) => row.id as string, decodeApproval);
+    },
+    async resolve(id, how, facts) {
+      const { status, ...resolution } = how;
+      const hit = await backend.write("resolveApproval", {
+        id,
+        status,
+        resolution: JSON.stringify(resolution),
+        facts: encodeFacts(facts),
+      });
+      if (hit && facts.events !== undefined) backend.appended();
+      return hit;
+    },
+  };
+}
+
+export function createDelegationStore(backend: Backend): DelegationStore {
+  return {
+    async byHash(token_hash) {
+      const row = await backend.read(() => readDelegation(token_hash));
+      if (row === undefined) return null;
+      return {
+        token_hash,
+        invocation_id: row.invocation_id as string,
+        scope: { org_id: row.org_id as string, project_id: projectOf(row.project_id) },
+        scopes: JSON.parse(row.scopes as string) as NewDelegation["scopes"],
+        expires_at: row.expires_at as number,
+      };
+    },
+  };
+}
+
+function encodeApproval(approval: Approval): SqlValue[] {
+  return [
+    approval.id,
+    approval.org_id,
+    projectColumn(approval.project_id),
+    approval.invocation_id,
+    approval.status,
+    JSON.stringify(approval),
+  ];
+}
+
+function decodeApproval(row: Row): Approval {
+  const asked = JSON.parse(row.body as string) as Approval;
+  const resolution =
+    row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
+  return { ...asked, ...resolution, status: row.status as Approval["status"] };
+}
+
+/** What only the gateway sees stays inside. */
+function publicInvocation(row: Row): Invocation {
+  const { node_id: _node, fence: _fence, delivery_id: _delivery, ...shown } = decodeInvocation(row);
+  return shown;
+}
+
+function byId(a: InvocationRow, b: InvocationRow): number {
+  return a.id < b.id ? -1 : 1;
+}

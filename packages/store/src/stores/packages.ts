@@ -1,0 +1,54 @@
+import type { Package } from "@backplane/contract";
+import type { PackageStore } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import { digestInUse, findPackage, listPackages, readPackage } from "../ops/packages.ts";
+import { encodeFacts } from "./facts.ts";
+import { beforeOf, pageOf } from "./scope.ts";
+
+export function createPackageStore(backend: Backend): PackageStore {
+  return {
+    async insert(row, facts) {
+      const there = await backend.write("insertPackage", {
+        id: row.id,
+        org_id: row.org_id,
+        package_id: row.package_id,
+        version: row.version,
+        digest: row.digest,
+        body: JSON.stringify(row),
+        facts: encodeFacts(facts),
+      });
+      if (there !== null) return { row: decodePackage(there), created: false };
+      if (facts.events !== undefined) backend.appended();
+      return { row, created: true };
+    },
+    get: (org_id, id) =>
+      backend.readHot(`package ${org_id} ${id}`, function* () {
+        const row = yield* readPackage(org_id, id);
+        return row === undefined ? null : decodePackage(row.body);
+      }),
+    find: (org_id, package_id, version) =>
+      backend.readHot(`package ${org_id} ${package_id} ${version}`, function* () {
+        const [row] = yield findPackage(org_id, package_id, version);
+        return row === undefined ? null : decodePackage(row.body);
+      }),
+    async list(org_id, page) {
+      const rows = await backend.read(() => listPackages([org_id, beforeOf(page), page.limit + 1]));
+      return pageOf(
+        rows,
+        page,
+        (row) => row.id as string,
+        (row) => decodePackage(row.body),
+      );
+    },
+    async remove(org_id, id, facts) {
+      const gone = await backend.write("removePackage", { org_id, id, facts: encodeFacts(facts) });
+      if (gone && facts.events !== undefined) backend.appended();
+      return gone;
+    },
+    digestInUse: (digest) => backend.read(() => digestInUse(digest)),
+  };
+}
+
+export function decodePackage(body: unknown): Package {
+  return JSON.parse(body as string) as Package;
+}

@@ -1,0 +1,73 @@
+/** Sessions, chains and entries in columns. */
+import type { Chain, Entry, JsonObject, Session } from "@backplane/contract";
+import type { NewChain, NewEntry, NewSession, Scope, SessionKey } from "@backplane/kernel/ports";
+import type { Row } from "../op.ts";
+import type { EntryRow, KeyColumns } from "../ops/entries.ts";
+import type { ChainRow, SessionRow } from "../ops/sessions.ts";
+import { projectColumn, projectOf } from "./scope.ts";
+
+export function keyColumns(key: SessionKey): KeyColumns {
+  return { ...scopeColumns(key.scope), workspace: key.workspace, session_id: key.session_id };
+}
+
+export function scopeColumns(scope: Scope) {
+  return { org_id: scope.org_id, project_id: projectColumn(scope.project_id) };
+}
+
+export function encodeSession(session: NewSession): SessionRow {
+  return {
+    key: keyColumns(session.key),
+    name: session.name,
+    metadata: JSON.stringify(session.metadata),
+  };
+}
+
+export function encodeChain(chain: NewChain): ChainRow {
+  return { id: chain.id, created_at: chain.created_at };
+}
+
+export function encodeEntry(entry: NewEntry): EntryRow {
+  return [entry.kind, entry.date, JSON.stringify(entry.payload), JSON.stringify(entry.meta)];
+}
+
+export function decodeEntry(row: Row): Entry {
+  return {
+    id: row.id as number,
+    kind: row.kind as Entry["kind"],
+    payload: JSON.parse(row.payload as string) as JsonObject,
+    meta: row.meta === "{}" ? {} : (JSON.parse(row.meta as string) as JsonObject),
+    date: row.date as string,
+  };
+}
+
+export function decodeSession(row: Row): Session {
+  return {
+    id: row.id as string,
+    org_id: row.org_id as string,
+    project_id: projectOf(row.project_id),
+    workspace: row.workspace as string,
+    name: row.name as string,
+    parent_session_id: row.parent_id as string | null,
+    head_chain_id: row.head_chain as string,
+    last_entry_id: row.last_entry as number,
+    metadata: JSON.parse(row.metadata as string) as JsonObject,
+    created_at: row.created_at as string,
+  };
+}
+
+export function decodeChain(row: Row): Chain {
+  return {
+    id: row.id as string,
+    org_id: row.org_id as string,
+    project_id: projectOf(row.project_id),
+    workspace: row.workspace as string,
+    session_id: row.session_id as string,
+    origin: row.origin as Chain["origin"],
+    parent_chain_id: row.parent_id as string | null,
+    fork_entry_id: row.fork_entry as number,
+    last_entry_id: row.last_entry as number,
+    hash: row.hash as string,
+    archived_at: row.archived_at as string | null,
+    created_at: row.created_at as string,
+  };
+}

@@ -1,0 +1,151 @@
+import { expect, test } from "vitest";
+import { freshOrg, type Subject } from "./subject.ts";
+import { ids, NOW, sampleAudit, sampleBinding, sampleKey, samplePackage } from "./samples.ts";
+
+export function accessCases(subject: () => Subject): void {
+  const store = () => subject().store;
+
+  test("a secret has versions, tells who uses it and stays while it is used", async () => {
+    const scope = freshOrg();
+    const { org_id } = scope;
+    const sealed = { org_id, name: "jira_token", ciphertext: "v1.k.n.c", last4: "wxyz" };
+    const later = "2026-11-01T11:00:00.000Z";
+    const first = await store().secrets.put(sealed, NOW, {});
+    expect(first).toEqual({
+      name: "jira_token",
+      org_id,
+      ref: `secret://${org_id}/jira_token`,
+      last4: "wxyz",
+      version: 1,
+      used_by: [],
+      created_at: NOW,
+      updated_at: NOW,
+    });
+    const second = await store().secrets.put({ ...sealed, ciphertext: "v1.k.n.d" }, later, {});
+    expect(second).toEqual({ ...first, version: 2, updated_at: later });
+    expect(await store().secrets.sealed(org_id, "jira_token")).toEqual({ ...sealed, ciphertext: "v1.k.n.d" });
+    expect(await store().secrets.get("org_other", "jira_token")).toBeNull();
+
+    await store().packages.insert(samplePackage({ org_id }), {});
+    const binding = sampleBinding({ scope, secrets: { token: first.ref, second: first.ref } });
+    await store().bindings.create(binding, {});
+    expect(await store().bindings.usingSecret(org_id, first.ref)).toEqual([binding.binding_id]);
+    expect((await store().secrets.get(org_id, "jira_token"))?.used_by).toEqual([binding.binding_id]);
+    await expect(store().secrets.remove(org_id, "jira_token", {})).rejects.toMatchObject({
+      code: "secret.in_use",
+      details: { used_by: [binding.binding_id] },
+    });
+    await store().bindings.update({ ...binding, secrets: {}, generation: 2 }, 1, {});
+    expect(await store().secrets.remove(org_id, "jira_token", {})).toBe(true);
+    expect(await store().secrets.remove(org_id, "jira_token", {})).toBe(false);
+    expect(await store().secrets.list(org_id, { limit: 5 })).toEqual({ items: [], next: null });
+  });
+
+  test("secrets are listed by name", async () => {
+    const { org_id } = freshOrg();
+    for (const name of ["b", "a", "c"]) {
+      await store().secrets.put({ org_id, name, ciphertext: "x", last4: "****" }, NOW, {});
+    }
+    const first = await store().secrets.list(org_id, { limit: 2 });
+    expect(first.items.map((secret) => secret.name)).toEqual(["a", "b"]);
+    const rest = await store().secrets.list(org_id, { limit: 2, after: first.next! });
+    expect(rest.items.map((secret) => secret.name)).toEqual(["c"]);
+  });
+
+  test("a key is found by its hash until and after it is revoked", async () => {
+    const scope = freshOrg();
+    const key = sampleKey(scope);
+    const hash = ids.next("request");
+    expect(await store().keys.byHash(hash)).toBeNull();
+    await store().keys.create(key, hash, {});
+    expect(await store().keys.byHash(hash)).toEqual(key);
+    const orgKey = sampleKey({ ...scope, project_id: null });
+    await store().keys.create(orgKey, ids.next("request"), {});
+    expect((await store().keys.list(scope, { limit: 5 })).items).toEqual([key]);
+    expect((await store().keys.list({ ...scope, project_id: null }, { limit: 5 })).items).toEqual([
+      orgKey,
+      key,
+    ]);
+    expect(await store().keys.revoke({ ...scope, project_id: "proj_other" }, key.id, NOW, {})).toBe(false);
+    expect(await store().keys.revoke(scope, key.id, NOW, {})).toBe(true);
+    expect(await store().keys.revoke(scope, key.id, NOW, {})).toBe(false);
+    expect(await store().keys.byHash(hash)).toEqual({ ...key, revoked_at: NOW });
+  });
+
+  test("an idempotency key is claimed once, answered again, freed when stale or expired", async () => {
+    const scope = freshOrg();
+    const begin = (digest: string, now: number) => store().idempotency.begin(scope, "k", digest, now, 1_000);
+    const states = await Promise.all(Array.from({ length: 10 }, () => begin("d1", 100)));
+    expect(states.map((state) => state.state).sort()).toEqual([...Array(9).fill("in_progress"), "new"]);
+    expect(await begin("d2", 200)).toEqual({ state: "conflict" });
+    await store().idempotency.finish(scope, "k", 201, "body", 5_000);
+    expect(await begin("d1", 300)).toEqual({ state: "done", status: 201, body: "body" });
+    expect(await begin("d2", 300)).toEqual({ state: "conflict" });
+    expect(await store().idempotency.begin(freshOrg(), "k", "d2", 300, 1_000)).toEqual({ state: "new" });
+    await store().idempotency.abandon(scope, "k");
+    expect(await begin("d1", 300)).toMatchObject({ state: "done" });
+    expect(await begin("d2", 6_000)).toEqual({ state: "new" });
+    expect(await begin("d3", 7_000)).toEqual({ state: "new" });
+    await store().idempotency.abandon(scope, "k");
+    expect(await begin("d4", 7_001)).toEqual({ state: "new" });
+    await store().idempotency.finish(scope, "k", 200, "", 8_000);
+    expect(await store().idempotency.sweep(7_999)).toBe(0);
+    expect(await store().idempotency.sweep(8_000)).toBe(1);
+    expect(await begin("d5", 8_000)).toEqual({ state: "new" });
+  });
+
+  test("the audit chain is serial under racing writers, and a changed byte is found", async () => {
+    const scope = freshOrg();
+    const other = { ...scope, project_id: "proj_other" };
+    await Promise.all(
+      Array.from({ length: 40 }, (_, n) =>
+        store().audit.append(
+          sampleAudit({
+            scope: n % 2 === 0 ? scope : other,
+            action: `a.${n % 4}`,
+            details: { n, b: 1, a: 2 },
+          }),
+        ),
+      ),
+    );
+    expect(await store().audit.verify()).toBeNull();
+    const mine = await store().audit.list(scope, {}, { limit: 15 });
+    expect(mine.items).toHaveLength(15);
+    expect(mine.items.every((entry) => entry.project_id === "proj_default" && entry.at === NOW)).toBe(true);
+    expect((await store().audit.list(scope, {}, { limit: 15, after: mine.next! })).items).toHaveLength(5);
+    expect(
+      (await store().audit.list({ ...scope, project_id: null }, { action: "a.1" }, { limit: 50 })).items,
+    ).toHaveLength(10);
+
+    const victim = mine.items[7]!;
+    const change = async (set: string, back: string) => {
+      await subject().tamper(`update audit set ${set} where seq = ${victim.seq}`);
+      const found = await store().audit.verify();
+      await subject().tamper(`update audit set ${back} where seq = ${victim.seq}`);
+      return found;
+    };
+    expect(await change("actor = 'Admin'", "actor = 'admin'")).toBe(victim.seq);
+    expect(await change("project_id = ''", "project_id = 'proj_default'")).toBe(victim.seq);
+    expect(
+      await change("details = replace(details, '1', '2')", `details = '${canonical(victim.details)}'`),
+    ).toBe(victim.seq);
+    expect(await store().audit.verify()).toBeNull();
+  });
+
+  test("an entry cut off the end of the audit chain is missed", async () => {
+    await store().audit.append(sampleAudit());
+    const last = (await store().audit.list({ org_id: "org_local", project_id: null }, {}, { limit: 1 }))
+      .items[0]!;
+    await subject().tamper(`create table kept as select * from audit where seq = ${last.seq}`);
+    await subject().tamper(`delete from audit where seq = ${last.seq}`);
+    expect(await store().audit.verify()).toBe(last.seq);
+    await subject().tamper("insert into audit select * from kept");
+    await subject().tamper("drop table kept");
+    expect(await store().audit.verify()).toBeNull();
+  });
+}
+
+function canonical(details: Record<string, unknown>): string {
+  const keys = Object.keys(details).sort();
+  return JSON.stringify(Object.fromEntries(keys.map((key) => [key, details[key]])));
+}

@@ -1,0 +1,176 @@
+import type { Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { freshOrg } from "./subject.ts";
+import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "./samples.ts";
+
+export function bindingCases(store: () => Store): void {
+  test("a package is installed once, and other bytes under its version are refused", async () => {
+    const { org_id } = freshOrg();
+    const first = samplePackage({ org_id });
+    expect(await store().packages.insert(first, {})).toEqual({ row: first, created: true });
+    expect(await store().packages.insert({ ...samplePackage({ org_id }) }, {})).toEqual({
+      row: first,
+      created: false,
+    });
+    const other = samplePackage({ org_id, digest: `sha256:${"ef".repeat(32)}` });
+    await expect(store().packages.insert(other, {})).rejects.toMatchObject({ code: "package.conflict" });
+    expect(await store().packages.get(org_id, first.id)).toEqual(first);
+    expect(await store().packages.get("org_other", first.id)).toBeNull();
+    expect(await store().packages.find(org_id, "acme/devkit", "0.1.0")).toEqual(first);
+    expect(await store().packages.find(org_id, "acme/devkit", "0.2.0")).toBeNull();
+    expect(await store().packages.digestInUse(first.digest)).toBe(true);
+    expect(await store().packages.digestInUse("sha256:none")).toBe(false);
+  });
+
+  test("a package that is bound is not removed; afterwards it is", async () => {
+    const scope = freshOrg();
+    const row = samplePackage({ org_id: scope.org_id });
+    await store().packages.insert(row, {});
+    const binding = sampleBinding({ scope });
+    await store().bindings.create(binding, {});
+    await expect(store().packages.remove(scope.org_id, row.id, {})).rejects.toMatchObject({
+      code: "package.bound",
+      details: { bindings: [binding.binding_id] },
+    });
+    expect(await store().bindings.remove(scope, binding.binding_id, {})).toBe(true);
+    expect(await store().packages.remove(scope.org_id, row.id, {})).toBe(true);
+    expect(await store().packages.remove(scope.org_id, row.id, {})).toBe(false);
+    await expect(store().bindings.create(sampleBinding({ scope }), {})).rejects.toMatchObject({
+      code: "package.not_found",
+    });
+  });
+
+  test("lists run from the newest down, page by page", async () => {
+    const { org_id } = freshOrg();
+    const rows = [];
+    for (let n = 0; n < 5; n++) rows.push(samplePackage({ org_id, version: `0.${n}.0` }));
+    for (const row of rows) await store().packages.insert(row, {});
+    const newest = rows.map((row) => row.id).reverse();
+    const first = await store().packages.list(org_id, { limit: 2 });
+    expect(first.items.map((row) => row.id)).toEqual(newest.slice(0, 2));
+    const second = await store().packages.list(org_id, { limit: 2, after: first.next! });
+    expect(second.items.map((row) => row.id)).toEqual(newest.slice(2, 4));
+    const third = await store().packages.list(org_id, { limit: 2, after: second.next! });
+    expect(third.items.map((row) => row.id)).toEqual(newest.slice(4));
+    expect(third.next).toBeNull();
+  });
+
+  verifies(
+    "bind.scope",
+    "a project sees its own bindings and the org's; another project's id is like no id",
+    async () => {
+      const mine = freshOrg();
+      const other = { ...mine, project_id: "proj_other" };
+      const org = { ...mine, project_id: null };
+      await store().packages.insert(samplePackage({ org_id: mine.org_id }), {});
+      const own = sampleBinding({ scope: mine });
+      const shared = sampleBinding({ scope: org });
+      const foreign = sampleBinding({ scope: other });
+      for (const row of [own, shared, foreign]) await store().bindings.create(row, {});
+
+      expect((await store().bindings.get(mine, own.binding_id))?.binding).toEqual(own);
+      expect((await store().bindings.get(mine, shared.binding_id))?.binding).toEqual(shared);
+      expect(await store().bindings.get(mine, foreign.binding_id)).toBeNull();
+      expect(await store().bindings.get(mine, ids.next("binding"))).toBeNull();
+      expect(await store().bindings.get(freshOrg(), own.binding_id)).toBeNull();
+      expect((await store().bindings.get(org, foreign.binding_id))?.binding).toEqual(foreign);
+
+      const seen = await store().bindings.candidates(mine, "search");
+      expect(seen.map((item) => item.binding.binding_id)).toEqual([own.binding_id, shared.binding_id]);
+      expect(seen[0]?.package.package_id).toBe("acme/devkit");
+      expect(await store().bindings.candidates(mine, "search", "acme/none")).toEqual([]);
+      expect(
+        (await store().bindings.list(mine, {}, { limit: 10 })).items.map((row) => row.binding_id),
+      ).toEqual([shared.binding_id, own.binding_id]);
+      expect((await store().bindings.list(org, { kind: "tool" }, { limit: 10 })).items).toHaveLength(3);
+      expect((await store().bindings.list(org, { kind: "hook" }, { limit: 10 })).items).toHaveLength(0);
+      expect(await store().bindings.discover(mine, "tool")).toHaveLength(2);
+
+      expect(await store().bindings.remove(mine, foreign.binding_id, {})).toBe(false);
+      expect(await store().bindings.remove(mine, shared.binding_id, {})).toBe(false);
+      expect(await store().bindings.remove(org, shared.binding_id, {})).toBe(true);
+    },
+  );
+
+  test("the same export version is bound once in one scope", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
+    const first = sampleBinding({ scope });
+    const second = sampleBinding({ scope, package_version: "0.2.0" });
+    await store().bindings.create(first, {});
+    await store().bindings.create(second, {});
+    await expect(store().bindings.create(sampleBinding({ scope }), {})).rejects.toMatchObject({
+      code: "binding.conflict",
+      details: { binding_id: first.binding_id },
+    });
+    const moved = { ...second, package_version: "0.1.0", generation: 2 };
+    await expect(store().bindings.update(moved, 1, {})).rejects.toMatchObject({ code: "binding.conflict" });
+    expect((await store().bindings.get(scope, second.binding_id))?.binding).toEqual(second);
+  });
+
+  verifies("api.bindings", "100 racing changes of one binding: each generation is written once", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const row = sampleBinding({ scope, config: { changes: [] } });
+    await store().bindings.create(row, {});
+    const change = async (who: number): Promise<void> => {
+      for (;;) {
+        const { binding } = (await store().bindings.get(scope, row.binding_id))!;
+        const changes = [...(binding.config.changes as number[]), who];
+        const next = { ...binding, config: { changes }, generation: binding.generation + 1 };
+        if (await store().bindings.update(next, binding.generation, {})) return;
+      }
+    };
+    await Promise.all(Array.from({ length: 100 }, (_, who) => change(who)));
+    const { binding } = (await store().bindings.get(scope, row.binding_id))!;
+    expect(binding.generation).toBe(101);
+    expect([...(binding.config.changes as number[])].sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 100 }, (_, who) => who),
+    );
+  });
+
+  test("a change of another project's binding hits nothing", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const row = sampleBinding({ scope });
+    await store().bindings.create(row, {});
+    const stolen = { ...row, scope: { ...scope, project_id: "proj_other" }, generation: 2 };
+    expect(await store().bindings.update(stolen, 1, {})).toBe(false);
+  });
+
+  test("hooks are found by event, and a project's hook hears only its project", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const own = sampleBinding({ scope, export_id: "notify", kind: "hook" });
+    const org = sampleBinding({ scope: { ...scope, project_id: null }, export_id: "notify", kind: "hook" });
+    await store().bindings.create(own, {});
+    await store().bindings.create(org, {});
+    const heard = async (project_id: string | null, event: "invocation.settled" | "run.started") =>
+      (await store().bindings.hooksFor({ ...scope, project_id }, event)).map(
+        (item) => item.binding.binding_id,
+      );
+    expect(await heard("proj_default", "invocation.settled")).toEqual([own.binding_id, org.binding_id]);
+    expect(await heard("proj_other", "invocation.settled")).toEqual([org.binding_id]);
+    expect(await heard(null, "invocation.settled")).toEqual([org.binding_id]);
+    expect(await heard("proj_default", "run.started")).toEqual([]);
+    await store().bindings.update({ ...own, status: "disabled", generation: 2 }, 1, {});
+    expect(await heard("proj_default", "invocation.settled")).toEqual([org.binding_id]);
+  });
+
+  test("facts are written with their change, or not at all", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const row = sampleBinding({ scope });
+    const facts = () => ({
+      events: [sampleEvent(row.binding_id, { scope, type: "binding.changed" as const })],
+      audit: sampleAudit({ scope, action: "binding.create", subject: row.binding_id }),
+    });
+    await store().bindings.create(row, facts());
+    await expect(store().bindings.create(sampleBinding({ scope }), facts())).rejects.toThrow();
+    expect(await store().bindings.update({ ...row, generation: 9 }, 8, facts())).toBe(false);
+    expect(await store().outbox.read(0, 100, scope)).toHaveLength(1);
+    expect((await store().audit.list(scope, {}, { limit: 10 })).items).toHaveLength(1);
+  });
+}

@@ -1,0 +1,123 @@
+import { CONFIG_LIMITS } from "@backplane/contract";
+import type { ConfigRow, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { NOW, sampleAudit, sampleEvent } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+const setting = (key: string, value: unknown = key, sealed = false): ConfigRow => ({
+  key,
+  value: JSON.stringify(value),
+  sealed,
+});
+
+export function configCases(store: () => Store): void {
+  const keysOf = async (org_id: string, prefix = "") =>
+    (await store().config.list(org_id, prefix)).map((row) => row.key);
+
+  test("a setting is written, replaced, read and listed by prefix, inside its org", async () => {
+    const { org_id } = freshOrg();
+    const { config } = store();
+    const other = freshOrg().org_id;
+    const rows = ["a", "a-b", "a.b", "a.b.c", "a.b.c.d", "a.b_c.d", "a.bc", "b"].map((key) => setting(key));
+    await config.write(org_id, { set: rows.toReversed(), unset: [] }, NOW, {});
+    await config.write(other, { set: [setting("a.b.other")], unset: [] }, NOW, {});
+    const sorted = rows.map((row) => row.key).toSorted();
+    expect(await keysOf(org_id)).toEqual(sorted);
+    expect(await keysOf(org_id, "a.b.")).toEqual(["a.b.c", "a.b.c.d"]);
+    const sealed = setting("a.b", "v1.k.n.c", true);
+    await config.write(org_id, { set: [sealed], unset: [] }, NOW, {});
+    expect(await config.get(org_id, "a.b")).toEqual(sealed);
+    expect(await config.get(org_id, "a.b.other")).toBeNull();
+    const strange = setting("b", { text: "\u0000 ünï 🙂 ' \" \\", list: [null, 1.5, true] });
+    await config.write(org_id, { set: [strange], unset: [] }, NOW, {});
+    expect(await config.get(org_id, "b")).toEqual(strange);
+  });
+
+  test("unset takes a key alone or all that is below one, and says what is gone", async () => {
+    const { org_id } = freshOrg();
+    const { config } = store();
+    const all = ["a.b", "a.b-c", "a.b.c", "a.b.d.e", "a.bc", "a.b_", "z"];
+    await config.write(org_id, { set: all.map((key) => setting(key)), unset: [] }, NOW, {});
+    const unset = (...unsets: string[]) => config.write(org_id, { set: [], unset: unsets }, NOW, {});
+    expect(await unset("a.b.*")).toEqual(["a.b.c", "a.b.d.e"]);
+    expect(await unset("a.b.*", "nothing")).toEqual([]);
+    expect(await unset("a.b")).toEqual(["a.b"]);
+    expect(await keysOf(org_id)).toEqual(["a.b-c", "a.b_", "a.bc", "z"]);
+    const moved = await config.write(org_id, { set: [setting("a.bc")], unset: ["a.*"] }, NOW, {});
+    expect(moved).toEqual(["a.b-c", "a.b_"]);
+    expect(await keysOf(org_id)).toEqual(["a.bc", "z"]);
+  });
+
+  test("a change has its facts with it, and none when nothing changes", async () => {
+    const scope = freshOrg();
+    const { config, audit, outbox } = store();
+    const facts = () => ({
+      audit: sampleAudit({ scope, action: "config.set" }),
+      events: [sampleEvent("k", { scope })],
+    });
+    await config.write(scope.org_id, { set: [setting("k")], unset: [] }, NOW, facts());
+    await config.write(scope.org_id, { set: [], unset: ["other", "k.*"] }, NOW, facts());
+    expect((await audit.list(scope, {}, { limit: 9 })).items).toHaveLength(1);
+    expect(await outbox.read(0, 9, scope)).toHaveLength(1);
+  });
+
+  test("a change that breaks a bound leaves nothing of itself: no key, no removal, no fact", async () => {
+    const scope = freshOrg();
+    const { org_id } = scope;
+    const { config, audit } = store();
+    const big = "x".repeat(CONFIG_LIMITS.bytes_per_org / 8);
+    const rows = Array.from({ length: 7 }, (_, n) => setting(`big.k${n}`, big));
+    await config.write(org_id, { set: rows, unset: [] }, NOW, {});
+    const facts = { audit: sampleAudit({ scope, action: "config.set" }) };
+    const change = {
+      set: [setting("new"), setting("big.more", big), setting("big.k0", "small")],
+      unset: ["big.k1"],
+    };
+    await config.write(org_id, change, NOW, {});
+    const before = await config.list(org_id, "");
+    const over = { set: [setting("a.first"), setting("big.k2", `${big}${big}${big}`)], unset: ["new"] };
+    await expect(config.write(org_id, over, NOW, facts)).rejects.toMatchObject({
+      code: "config.limit",
+      details: { limit: "bytes_per_org" },
+    });
+    expect(await config.list(org_id, "")).toEqual(before);
+    expect((await audit.list(scope, {}, { limit: 9 })).items).toEqual([]);
+
+    const many = freshOrg().org_id;
+    const some = (from: number, to: number) =>
+      Array.from({ length: to - from }, (_, n) => setting(`k${from + n}`, 0));
+    await config.write(many, { set: some(0, CONFIG_LIMITS.keys_per_org), unset: [] }, NOW, {});
+    await config.write(many, { set: some(0, 2), unset: [] }, NOW, {});
+    await expect(
+      config.write(many, { set: [setting("one-more")], unset: [] }, NOW, {}),
+    ).rejects.toMatchObject({
+      code: "config.limit",
+      details: { limit: "keys_per_org", max: CONFIG_LIMITS.keys_per_org },
+    });
+    expect(await config.write(many, { set: [setting("one-more")], unset: ["k7"] }, NOW, {})).toEqual(["k7"]);
+  });
+
+  test("racing writers of the same keys each write whole: no reader ever finds a mix", async () => {
+    const { org_id } = freshOrg();
+    const { config } = store();
+    const keys = ["p.a", "p.b", "p.c", "p.d"];
+    const writers = Array.from({ length: 20 }, (_, n) => {
+      const order = n % 2 === 0 ? keys : keys.toReversed();
+      return config.write(org_id, { set: order.map((key) => setting(key, n)), unset: [] }, NOW, {});
+    });
+    const seen: string[][] = [];
+    let writing = true;
+    const reader = (async () => {
+      while (writing) {
+        seen.push((await config.list(org_id, "p.")).map((row) => row.value));
+        await new Promise((resolve) => setImmediate(resolve));
+      }
+    })();
+    await Promise.all(writers).finally(() => {
+      writing = false;
+    });
+    await reader;
+    expect(seen.filter((values) => new Set(values).size > 1)).toEqual([]);
+    expect(await keysOf(org_id)).toEqual(keys);
+  });
+}

@@ -1,0 +1,226 @@
+import type { InvocationRow, NewDelegation, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { freshOrg } from "./subject.ts";
+import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
+
+export function invocationCases(store: () => Store): void {
+  test("an opened row comes back whole, and only inside its scope", async () => {
+    const scope = freshOrg();
+    const row = sampleInvocation({
+      ...scope,
+      session_id: "sess \u0001'\"-ü",
+      input: { text: "\u0000 \ud800" },
+    });
+    await store().invocations.open(row, { facts: {} });
+    expect(await store().invocations.get(scope, row.id)).toEqual(row);
+    expect(await store().invocations.get({ ...scope, project_id: null }, row.id)).toEqual(row);
+    expect(await store().invocations.get({ ...scope, project_id: "proj_other" }, row.id)).toBeNull();
+    expect(await store().invocations.get(freshOrg(), row.id)).toBeNull();
+  });
+
+  test("a refused call is opened terminal and cannot be settled", async () => {
+    const scope = freshOrg();
+    const row = sampleInvocation({
+      ...scope,
+      status: "failed",
+      error: { code: "policy.denied", message: "no" },
+      started_at: null,
+      ended_at: NOW,
+    });
+    await store().invocations.open(row, { facts: {} });
+    expect(await store().invocations.get(scope, row.id)).toEqual(row);
+    expect(await store().invocations.settle(row.id, 1, sampleSettlement(), {})).toBe(false);
+  });
+
+  verifies(
+    "inv.record",
+    "of 20 racing settlements one wins, with its event, and the token is gone",
+    async () => {
+      const scope = freshOrg();
+      const row = sampleInvocation(scope);
+      const delegation = sampleDelegation(row.id, scope);
+      await store().invocations.open(row, { delegation, facts: {} });
+      expect(await store().delegations.byHash(delegation.token_hash)).toEqual(delegation);
+      expect(await store().invocations.settle(row.id, 2, sampleSettlement(), {})).toBe(false);
+      const wins = await Promise.all(
+        Array.from({ length: 20 }, (_, n) =>
+          store().invocations.settle(row.id, 1, sampleSettlement({ result: { n }, retry_count: n }), {
+            events: [sampleEvent(row.id, { scope, summary: { n } })],
+          }),
+        ),
+      );
+      expect(wins.filter(Boolean)).toHaveLength(1);
+      const settled = await store().invocations.get(scope, row.id);
+      const winner = wins.indexOf(true);
+      expect(settled).toMatchObject({
+        status: "succeeded",
+        result: { n: winner },
+        retry_count: winner,
+        started_at: NOW,
+        ended_at: NOW,
+      });
+      expect((await store().outbox.read(0, 100, scope)).map((event) => event.summary)).toEqual([
+        { n: winner },
+      ]);
+      expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
+    },
+  );
+
+  test("an approval is answered once, then the row starts once", async () => {
+    const scope = freshOrg();
+    const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
+    const approval = sampleApproval(row);
+    await store().invocations.open({ ...row, approval_id: approval.id }, { approval, facts: {} });
+    expect(await store().approvals.get(scope, approval.id)).toEqual(approval);
+    expect(await store().approvals.get({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
+    expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([
+      approval,
+    ]);
+    const how = {
+      status: "approved" as const,
+      response: "approve" as const,
+      feedback: null,
+      answered_by: "key_1",
+      resolved_at: NOW,
+    };
+    const wins = await Promise.all(
+      Array.from({ length: 10 }, () => store().approvals.resolve(approval.id, how, {})),
+    );
+    expect(wins.filter(Boolean)).toHaveLength(1);
+    expect(await store().approvals.get(scope, approval.id)).toEqual({ ...approval, ...how });
+    expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([]);
+
+    const delegation = sampleDelegation(row.id, scope);
+    expect(await store().invocations.start(row.id, 7, NOW, { delegation })).toBe(false);
+    expect(await store().delegations.byHash(delegation.token_hash)).toBeNull();
+    expect(await store().invocations.start(row.id, 1, NOW, { delegation })).toBe(true);
+    expect(await store().invocations.start(row.id, 1, NOW, {})).toBe(false);
+    expect(await store().invocations.retried(row.id, 1, 2)).toBe(true);
+    expect(await store().invocations.get(scope, row.id)).toMatchObject({
+      status: "running",
+      started_at: NOW,
+      retry_count: 2,
+    });
+  });
+
+  test("an operation that fails half way leaves nothing, and its neighbours stay", async () => {
+    const scope = freshOrg();
+    const good = sampleInvocation(scope);
+    const bad = sampleInvocation(scope);
+    const taken = sampleDelegation(good.id, scope);
+    const outcomes = await Promise.allSettled([
+      store().invocations.open(good, { delegation: taken, facts: {} }),
+      // Its row is written, then its token collides.
+      store().invocations.open(bad, { delegation: { ...taken, invocation_id: bad.id }, facts: {} }),
+      ...Array.from({ length: 20 }, () => store().invocations.open(sampleInvocation(scope), { facts: {} })),
+    ]);
+    expect(outcomes.filter((outcome) => outcome.status === "rejected")).toHaveLength(1);
+    const left = await store().invocations.list(scope, {}, { limit: 100 });
+    expect(left.items).toHaveLength(21);
+  });
+
+  test("invocations are listed by scope and filter, newest first", async () => {
+    const scope = freshOrg();
+    const other = { ...scope, project_id: "proj_other" };
+    const rows: InvocationRow[] = [];
+    for (let n = 0; n < 12; n++) {
+      rows.push(
+        sampleInvocation({
+          ...(n % 4 === 3 ? other : scope),
+          export_id: n % 2 === 0 ? "even" : "odd",
+          session_id: n < 6 ? "sess_a" : null,
+          status: n === 0 ? "waiting_approval" : "running",
+        }),
+      );
+    }
+    await Promise.all(rows.map((row) => store().invocations.open(row, { facts: {} })));
+    const listed = async (
+      where: typeof scope | { org_id: string; project_id: null },
+      filter: Parameters<Store["invocations"]["list"]>[1],
+    ) => {
+      const found: number[] = [];
+      let after: string | undefined;
+      do {
+        const page = await store().invocations.list(where, filter, {
+          limit: 2,
+          ...(after === undefined ? {} : { after }),
+        });
+        found.push(...page.items.map((item) => rows.findIndex((row) => row.id === item.id)));
+        after = page.next ?? undefined;
+      } while (after !== undefined);
+      return found;
+    };
+    expect(await listed(scope, {})).toEqual([10, 9, 8, 6, 5, 4, 2, 1, 0]);
+    expect(await listed(other, {})).toEqual([11, 7, 3]);
+    expect(await listed({ ...scope, project_id: null }, {})).toEqual([11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0]);
+    expect(await listed(scope, { export_id: "even" })).toEqual([10, 8, 6, 4, 2, 0]);
+    expect(await listed(scope, { status: "waiting_approval" })).toEqual([0]);
+    expect(await listed(scope, { session_id: "sess_a" })).toEqual([5, 4, 2, 1, 0]);
+    expect(await listed(scope, { session_id: "sess_a", export_id: "odd" })).toEqual([5, 1]);
+    expect(await listed(scope, { binding_id: "bind_none" })).toEqual([]);
+    const [item] = (await store().invocations.list(scope, {}, { limit: 1 })).items;
+    expect(Object.keys(item!)).not.toContain("fence");
+  });
+
+  test("progress is there when the invocation has settled", async () => {
+    const scope = freshOrg();
+    const row = sampleInvocation(scope);
+    await store().invocations.open(row, { facts: {} });
+    const events = Array.from({ length: 5 }, (_, n) => ({
+      seq: n + 1,
+      at: NOW,
+      event: { type: "progress", text: `\u0000${n}` },
+    }));
+    store().invocations.appendEvents(row.id, events.slice(0, 3));
+    store().invocations.appendEvents(row.id, events.slice(2));
+    await store().invocations.settle(row.id, 1, sampleSettlement(), {});
+    expect(await store().invocations.events(row.id, 0, 100)).toEqual(events);
+    expect(await store().invocations.events(row.id, 3, 1)).toEqual([events[3]]);
+  });
+
+  test("rows of a dead node are taken over once, with a risen fence", async () => {
+    const scope = freshOrg();
+    const dead = ids.next("node");
+    const [one, two] = [ids.next("node"), ids.next("node")];
+    const running = Array.from({ length: 6 }, () => sampleInvocation({ ...scope, node_id: dead }));
+    const waiting = sampleInvocation({
+      ...scope,
+      node_id: dead,
+      status: "waiting_approval",
+      started_at: null,
+    });
+    const approval = sampleApproval(waiting);
+    for (const row of running) await store().invocations.open(row, { facts: {} });
+    await store().invocations.open(waiting, { approval, facts: {} });
+
+    const claims = await Promise.all([
+      store().invocations.claimOrphans(one, Date.now(), 1_000),
+      store().invocations.claimOrphans(two, Date.now(), 1_000),
+    ]);
+    const mine = claims.map((rows) => rows.filter((row) => row.org_id === scope.org_id));
+    const taken = await Promise.all(running.map((row) => store().invocations.get(scope, row.id)));
+    for (const row of taken) {
+      expect([one, two]).toContain(row!.node_id);
+      expect(row!.fence).toBeGreaterThan(1);
+      const last = mine[row!.node_id === one ? 0 : 1]!.find((claim) => claim.id === row!.id);
+      expect(last).toEqual(row);
+    }
+    expect(await store().invocations.settle(running[0]!.id, 1, sampleSettlement(), {})).toBe(false);
+
+    const again = await store().invocations.claimWaiting(one, Date.now(), 1_000);
+    const pair = again.find((item) => item.row.id === waiting.id);
+    expect(pair?.approval).toEqual(approval);
+    expect(pair?.row).toMatchObject({ node_id: one, fence: 2 });
+  });
+}
+
+function sampleDelegation(invocation_id: string, scope: NewDelegation["scope"]): NewDelegation {
+  return {
+    token_hash: ids.next("request"),
+    invocation_id,
+    scope,
+    scopes: ["tools:invoke"],
+    expires_at: Date.now() + 60_000,
+  };
+}

@@ -1,0 +1,193 @@
+import type { Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { freshOrg } from "./subject.ts";
+import { ids, sampleEvent, sampleInvocation, sampleJob } from "./samples.ts";
+
+export function queueCases(store: () => Store): void {
+  const queue = () => ids.next("request");
+
+  test("events are read in order by cursor, inside a scope, and the listener is told", async () => {
+    const scope = freshOrg();
+    const told = new Promise<void>((resolve) => {
+      const stop = store().outbox.onAppended(() => {
+        stop();
+        resolve();
+      });
+    });
+    const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
+    for (let n = 0; n < 4; n++) {
+      const where = n === 2 ? { ...scope, project_id: "proj_other" } : scope;
+      await store().invocations.open(sampleInvocation(where), {
+        facts: { events: [sampleEvent(`s${n}`, { scope: where, from_hook: n === 3 })] },
+      });
+    }
+    await told;
+    const all = await store().outbox.read(before, 100);
+    expect(all.map((event) => event.subject.id)).toEqual(["s0", "s1", "s2", "s3"]);
+    expect(all.map((event) => event.from_hook)).toEqual([false, false, false, true]);
+    const seqs = all.map((event) => event.seq);
+    expect(seqs).toEqual([...seqs].sort((a, b) => a - b));
+    expect((await store().outbox.read(seqs[1]!, 1)).map((event) => event.subject.id)).toEqual(["s2"]);
+    expect((await store().outbox.read(0, 100, scope)).map((event) => event.subject.id)).toEqual([
+      "s0",
+      "s1",
+      "s3",
+    ]);
+    expect(await store().outbox.read(0, 100, { ...scope, project_id: null })).toHaveLength(4);
+  });
+
+  test("a cursor moves once, together with its jobs", async () => {
+    const consumer = queue();
+    expect(await store().outbox.cursor(consumer)).toBe(0);
+    const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
+    const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job])));
+    expect(moved.filter(Boolean)).toHaveLength(1);
+    expect(await store().outbox.cursor(consumer)).toBe(5);
+    expect(await store().outbox.advance(consumer, 5, 9, [])).toBe(true);
+    expect(await store().outbox.advance(consumer, 5, 9, [])).toBe(false);
+    const there = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
+    expect(there.filter((job) => job !== null)).toHaveLength(1);
+  });
+
+  test("a job is leased to one claimer, and the old fence is refused", async () => {
+    const name = queue();
+    const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
+    await store().jobs.enqueue(jobs);
+    expect(await store().jobs.claim(name, "n", 999, 100, 50)).toEqual([]);
+    expect(await store().jobs.nextDue(name)).toBe(1_000);
+    const claims = await Promise.all(
+      Array.from({ length: 5 }, (_, n) => store().jobs.claim(name, `n${n}`, 1_000, 100, 10)),
+    );
+    const claimed = claims.flat();
+    expect(new Set(claimed.map((job) => job.id)).size).toBe(claimed.length);
+    expect(claimed.every((job) => job.attempt === 1 && job.fence === 1 && job.state === "leased")).toBe(true);
+    let rest = claimed.length;
+    while (rest < 20) rest += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
+    expect(rest).toBe(20);
+    expect(await store().jobs.nextDue(name)).toBe(1_100);
+
+    const job = claimed[0]!;
+    expect(await store().jobs.extend(job.id, 1, 5_000)).toBe(true);
+    const taken = await store().jobs.claim(name, "other", 1_100, 100, 50);
+    expect(taken).toHaveLength(19);
+    expect(taken.every((item) => item.attempt === 2 && item.fence === 2)).toBe(true);
+    expect(await store().jobs.complete(taken[0]!.id, 1)).toBe(false);
+    expect(await store().jobs.complete(taken[0]!.id, 2)).toBe(true);
+    expect(await store().jobs.complete(taken[0]!.id, 2)).toBe(false);
+    expect(await store().jobs.extend(taken[0]!.id, 2, 9_000)).toBe(false);
+    expect((await store().jobs.get(taken[0]!.id))?.state).toBe("done");
+    expect((await store().jobs.get(job.id))?.payload).toEqual({ event: "evt_1" });
+  });
+
+  test("a job is tried again, dies after its attempts, and can be replayed", async () => {
+    const name = queue();
+    const job = sampleJob({ queue: name, max_attempts: 2 });
+    await store().jobs.enqueue([job]);
+    await store().jobs.enqueue([job]);
+    const claim = async (now: number) => (await store().jobs.claim(name, "n", now, 100, 5))[0];
+    expect(await claim(1_000)).toMatchObject({ attempt: 1 });
+    expect(await store().jobs.fail(job.id, 9, "no", 2_000)).toBe(false);
+    expect(await store().jobs.fail(job.id, 1, "refused", 2_000)).toBe(true);
+    expect(await claim(1_999)).toBeUndefined();
+    expect(await claim(2_000)).toMatchObject({ attempt: 2, last_error: "refused", run_at: 2_000 });
+    expect(await store().jobs.replay(job.id, 0)).toBe(false);
+    expect(await store().jobs.fail(job.id, 2, "refused again", 3_000)).toBe(true);
+    expect(await claim(9_000)).toBeUndefined();
+    expect(await store().jobs.nextDue(name)).toBeNull();
+    expect(await store().jobs.dead(name, 5)).toMatchObject([
+      { id: job.id, state: "dead", attempt: 2, last_error: "refused again" },
+    ]);
+    expect(await store().jobs.replay(job.id, 10_000)).toBe(true);
+    expect(await claim(10_000)).toMatchObject({ attempt: 3, fence: 3, max_attempts: 2 });
+    expect(await store().jobs.fail(job.id, 3, "x", 10_001)).toBe(true);
+    expect(await claim(10_001)).toMatchObject({ attempt: 4 });
+    // Nobody reports: the lease runs out, and there is no attempt left.
+    expect(await claim(20_000)).toBeUndefined();
+    expect(await store().jobs.get(job.id)).toMatchObject({ state: "dead", attempt: 4 });
+    const given_up = sampleJob({ queue: name });
+    await store().jobs.enqueue([given_up]);
+    const [one] = await store().jobs.claim(name, "n", 20_000, 100, 5);
+    expect(await store().jobs.fail(given_up.id, one!.fence, "never", null)).toBe(true);
+    expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
+  });
+
+  test("jobs of a group run one after the other; a dead one lets the next out", async () => {
+    const name = queue();
+    const group = (g: string, count: number) =>
+      Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
+    const [a, b] = [group("a", 3), group("b", 1)];
+    await store().jobs.enqueue([...a, ...b]);
+    const claim = async (now = 1_000) =>
+      (await store().jobs.claim(name, "n", now, 1_000_000, 10)).map((job) => job.id).sort();
+    expect(await claim()).toEqual([a[0]!.id, b[0]!.id].sort());
+    expect(await claim()).toEqual([]);
+    await store().jobs.complete(a[0]!.id, 1);
+    expect(await claim()).toEqual([a[1]!.id]);
+    await store().jobs.fail(a[1]!.id, 1, "dead", 2_000);
+    expect(await claim()).toEqual([a[2]!.id]);
+    await store().jobs.replay(a[1]!.id, 1_000);
+    expect(await claim()).toEqual([]);
+    await store().jobs.complete(a[2]!.id, 1);
+    expect(await claim()).toEqual([a[1]!.id]);
+    await store().jobs.complete(a[1]!.id, 2);
+    const late = group("a", 1);
+    await store().jobs.enqueue(late);
+    expect(await claim()).toEqual([late[0]!.id]);
+  });
+
+  test("racing enqueuers and workers of one group lose no job and never overlap", async () => {
+    const name = queue();
+    const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
+    const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job])));
+    let running = 0;
+    let most = 0;
+    const done: string[] = [];
+    const work = async (node: string): Promise<void> => {
+      while (done.length < jobs.length) {
+        for (const job of await store().jobs.claim(name, node, 5_000, 1_000_000, 3)) {
+          most = Math.max(most, ++running);
+          done.push(job.id);
+          running--;
+          await store().jobs.complete(job.id, job.fence);
+        }
+      }
+    };
+    await Promise.all([work("a"), work("b"), work("c")]);
+    await enqueued;
+    expect(most).toBe(1);
+    expect(done).toHaveLength(30);
+    expect(new Set(done).size).toBe(30);
+  });
+
+  test("a lease has one holder and a token that only rises", async () => {
+    const name = queue();
+    const takes = await Promise.all(
+      Array.from({ length: 10 }, (_, n) => store().leases.acquire(name, `h${n}`, 0, 100)),
+    );
+    expect(takes.filter((fence) => fence !== null)).toEqual([1]);
+    const holder = `h${takes.indexOf(1)}`;
+    expect(await store().leases.acquire(name, holder, 50, 100)).toBe(2);
+    expect(await store().leases.acquire(name, "other", 149, 100)).toBeNull();
+    expect(await store().leases.renew([name, "none"], holder, 149, 100)).toBe(1);
+    expect(await store().leases.renew([name], "other", 149, 100)).toBe(0);
+    expect(await store().leases.acquire(name, "other", 249, 100)).toBe(3);
+    expect(await store().leases.renew([name], holder, 250, 100)).toBe(0);
+    expect(await store().leases.release(name, holder)).toBe(false);
+    expect(await store().leases.release(name, "other")).toBe(true);
+    expect(await store().leases.acquire(name, holder, 250, 100)).toBe(4);
+  });
+
+  verifies("bind.concurrency", "racing callers never hold more slots than there are", async () => {
+    const name = queue();
+    const take = () => store().leases.acquireSlot(name, 4, "node", 0, 1_000);
+    const slots = (await Promise.all(Array.from({ length: 30 }, take))).filter((slot) => slot !== null);
+    expect(slots.map((slot) => slot.name).sort()).toEqual([0, 1, 2, 3].map((n) => `${name}#${n}`));
+    expect(await take()).toBeNull();
+    expect(await store().leases.release(slots[0]!.name, "node")).toBe(true);
+    const again = await take();
+    expect(again).toEqual({ name: slots[0]!.name, fence: slots[0]!.fence + 1 });
+    expect(await store().leases.acquireSlot(name, 2, "node", 0, 1_000)).toBeNull();
+    expect((await store().leases.acquireSlot(name, 4, "node", 1_000, 1_000))?.fence).toBeGreaterThan(1);
+  });
+}

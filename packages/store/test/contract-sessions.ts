@@ -1,0 +1,344 @@
+import type { Entry } from "@backplane/contract";
+import type { NewChain, NewEntry, NewSession, Scope, SessionKey } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { ids, NOW, sampleEvent } from "./samples.ts";
+import { freshOrg, type Subject } from "./subject.ts";
+
+export function sessionCases(subject: () => Subject): void {
+  const sessions = () => subject().store.sessions;
+  const shown = async (scope: Scope, chain_id: string, after = 0) =>
+    (await sessions().entries(scope, chain_id, after, 1_000)).map(brief);
+
+  test("a session belongs to its scope and workspace, and its key is taken once", async () => {
+    const key = freshKey();
+    const made = await sessions().create(newSession(key), newChain(), [start], {});
+    expect(made).toMatchObject({ id: "s", ...key.scope, workspace: "/w", last_entry_id: 1 });
+    expect(await sessions().get(key)).toEqual(made);
+    const again = () => sessions().create(newSession(key), newChain(), [start], {});
+    await expect(again()).rejects.toMatchObject({ code: "session.conflict" });
+    const elsewhere = [
+      { ...key, workspace: "/other" },
+      { ...key, scope: { ...key.scope, project_id: "proj_other" } },
+      { ...key, scope: { ...key.scope, project_id: null } },
+      { ...key, scope: freshOrg() },
+    ];
+    for (const other of elsewhere) {
+      expect(await sessions().get(other)).toBeNull();
+      await expect(sessions().append(other, [message("x")])).rejects.toMatchObject({
+        code: "session.not_found",
+      });
+    }
+    const { project_id: _, ...org } = key.scope;
+    const stranger = [{ ...org, project_id: "proj_other" }, freshOrg()];
+    for (const scope of stranger) {
+      expect(await sessions().chain(scope, made.head_chain_id)).toBeNull();
+      const refused = { code: "chain.not_found" };
+      await expect(sessions().entries(scope, made.head_chain_id, 0, 9)).rejects.toMatchObject(refused);
+      await expect(sessions().sinceAnchor(scope, made.head_chain_id)).rejects.toMatchObject(refused);
+      await expect(sessions().verify(scope, made.head_chain_id)).rejects.toMatchObject(refused);
+      await expect(
+        sessions().fork({ scope, chain_id: made.head_chain_id }, newChain(), null, {}),
+      ).rejects.toMatchObject(refused);
+    }
+    for (const other of elsewhere.slice(0, 3)) await sessions().create(newSession(other), newChain(), [], {});
+    expect((await sessions().list(key.scope, {}, { limit: 9 })).items.map((item) => item.workspace)).toEqual([
+      "/other",
+      "/w",
+    ]);
+    expect((await sessions().list(key.scope, { workspace: "/w" }, { limit: 9 })).items).toEqual([made]);
+    const whole: Scope = { ...key.scope, project_id: null };
+    const first = await sessions().list(whole, {}, { limit: 3 });
+    expect(first.items).toHaveLength(3);
+    const rest = await sessions().list(whole, {}, { limit: 3, after: first.next! });
+    expect(rest).toEqual({ items: [made], next: null });
+  });
+
+  verifies("tape.name", "two sessions whose tapes have the same name share nothing", async () => {
+    const key = freshKey();
+    const other = { ...key, session_id: "t" };
+    const name = "0123456789abcdef__0123456789abcdef";
+    for (const one of [key, other]) {
+      await sessions().create({ ...newSession(one), name }, newChain(), [start], {});
+    }
+    await sessions().append(key, [message("mine")]);
+    await sessions().append(other, [message("yours")]);
+    for (const [one, text] of [
+      [key, "mine"],
+      [other, "yours"],
+    ] as const) {
+      const { head_chain_id, name: given } = (await sessions().get(one))!;
+      expect(given).toBe(name);
+      expect(await shown(one.scope, head_chain_id)).toEqual(["1 session/start", `2 ${text}`]);
+    }
+  });
+
+  verifies("tape.append-only", "entries keep their order and every field, whoever writes", async () => {
+    const key = freshKey();
+    const { head_chain_id } = await sessions().create(newSession(key), newChain(), [start], {});
+    const odd: NewEntry = {
+      kind: "event",
+      payload: { name: "x.a.b", data: { nul: "\u0000", half: "\ud800", deep: [{ a: null }] } },
+      meta: { source: "a" },
+      date: "2026-11-01T10:00:00.123Z",
+    };
+    expect(await sessions().append(key, [message("a"), odd])).toEqual({
+      chain_id: head_chain_id,
+      first_id: 2,
+      last_id: 3,
+    });
+    expect(await sessions().entries(key.scope, head_chain_id, 2, 5)).toEqual([{ id: 3, ...odd }]);
+    const batches = await Promise.all(
+      Array.from({ length: 40 }, (_, n) => sessions().append(key, [message(`${n}a`), message(`${n}b`)])),
+    );
+    expect(batches.map((batch) => batch.first_id).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 40 }, (_, n) => 4 + 2 * n),
+    );
+    const all = await sessions().entries(key.scope, head_chain_id, 3, 1_000);
+    expect(all.map((entry) => entry.id)).toEqual(Array.from({ length: 80 }, (_, n) => n + 4));
+    for (let n = 0; n < 80; n += 2) {
+      const [first, second] = [all[n]!, all[n + 1]!].map((entry) => entry.payload.content as string);
+      expect(second).toBe(`${first!.slice(0, -1)}b`);
+    }
+    expect(await sessions().verify(key.scope, head_chain_id)).toBeNull();
+    expect((await sessions().get(key))?.last_entry_id).toBe(83);
+    const page = await sessions().entries(key.scope, head_chain_id, 10, 3);
+    expect(page.map((entry) => entry.id)).toEqual([11, 12, 13]);
+  });
+
+  verifies(
+    "tape.fork",
+    "a child reads its parent's entries and its own, and writes only its own",
+    async () => {
+      const key = freshKey();
+      const { scope } = key;
+      const root = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+      await sessions().append(key, [message("a"), message("b")]);
+      const child = { ...key, session_id: "child" };
+      const forked = await sessions().fork({ scope, chain_id: root }, newChain(), newSession(child), {});
+      expect(forked).toMatchObject({
+        session_id: "child",
+        origin: "fork",
+        parent_chain_id: root,
+        fork_entry_id: 3,
+        last_entry_id: 3,
+      });
+      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b"]);
+      await sessions().append(child, [message("c")]);
+      await sessions().append(key, [message("p")]);
+      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
+      expect(await shown(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
+      expect(await shown(scope, forked.id, 3)).toEqual(["4 c"]);
+      expect((await sessions().get(child))?.parent_session_id).toBe("s");
+
+      // A child of the child, from a point that only the grandparent holds; and a second chain of one session.
+      const early = await sessions().fork({ scope, chain_id: forked.id, at: 2 }, newChain(), null, {});
+      expect(await shown(scope, early.id)).toEqual(["1 session/start", "2 a"]);
+      expect(early.session_id).toBe("child");
+      await sessions().append(child, [message("d")], early.id);
+      expect(await shown(scope, early.id)).toEqual(["1 session/start", "2 a", "5 d"]);
+      expect(await shown(scope, forked.id)).toEqual(["1 session/start", "2 a", "3 b", "4 c"]);
+      await expect(sessions().append(key, [message("no")], early.id)).rejects.toMatchObject({
+        code: "chain.not_found",
+      });
+      // The point of a fork is an entry that the chain shows: 4 is another chain's id here, 9 nobody's.
+      for (const [chain_id, at, is] of [
+        [early.id, 4, 2],
+        [early.id, 9, 5],
+      ] as const) {
+        const made = await sessions().fork({ scope, chain_id, at }, newChain(), null, {});
+        expect(made).toMatchObject({ fork_entry_id: is, last_entry_id: is });
+        expect(await sessions().verify(scope, made.id)).toBeNull();
+      }
+      await expect(
+        sessions().fork({ scope, chain_id: root, at: 0 }, newChain(), null, {}),
+      ).rejects.toMatchObject({ code: "request.invalid" });
+      await expect(
+        sessions().fork({ scope, chain_id: root }, newChain(), newSession(key), {}),
+      ).rejects.toMatchObject({ code: "session.conflict" });
+      for (const id of [root, forked.id, early.id]) expect(await sessions().verify(scope, id)).toBeNull();
+
+      // Resetting the child leaves the parent as it is.
+      await sessions().reset(child, forked.id, newChain(), [start], {});
+      expect(await shown(scope, root)).toEqual(["1 session/start", "2 a", "3 b", "4 p"]);
+      expect((await sessions().chain(scope, root))?.archived_at).toBeNull();
+    },
+  );
+
+  verifies("tape.reset", "a reset archives the tape and starts a new chain with its anchor", async () => {
+    const key = freshKey();
+    const old = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+    await sessions().append(key, [message("a")]);
+    const chain = newChain();
+    const fresh = await sessions().reset(key, old, chain, [start], {});
+    expect(fresh).toMatchObject({ id: chain.id, origin: "reset", parent_chain_id: null, last_entry_id: 3 });
+    expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
+    expect(await shown(key.scope, chain.id)).toEqual(["3 session/start"]);
+    expect(await shown(key.scope, old)).toEqual(["1 session/start", "2 a"]);
+    expect((await sessions().chain(key.scope, old))?.archived_at).toBe(chain.created_at);
+    await expect(sessions().append(key, [message("late")], old)).rejects.toMatchObject({
+      code: "chain.archived",
+    });
+    // The refused write took no id.
+    expect(await sessions().append(key, [message("b")])).toMatchObject({ first_id: 4 });
+    expect(await sessions().reset(key, old, newChain(), [start], {})).toBeNull();
+    expect(await sessions().moveHead(key, chain.id, old, {})).toBe(false);
+    expect((await sessions().chains(key, { limit: 9 })).items.map((item) => item.id)).toEqual([
+      chain.id,
+      old,
+    ]);
+  });
+
+  verifies(
+    ["tape.compaction", "tape.ids"],
+    "a compaction begins a chain with its anchor, undo moves the head back, ids rise through all of it",
+    async () => {
+      const key = freshKey();
+      const { scope } = key;
+      const old = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+      await sessions().append(key, [message("a"), message("b")]);
+      const chain = newChain();
+      const stale = { chain_id: old, last_entry_id: 2 };
+      expect(await sessions().compact(key, stale, newChain(), [summary], {})).toBeNull();
+      const source = { chain_id: old, last_entry_id: 3 };
+      const made = await sessions().compact(key, source, chain, [summary, message("b")], {});
+      expect(made).toMatchObject({ origin: "compaction", parent_chain_id: old, fork_entry_id: 3 });
+      expect((await sessions().get(key))?.head_chain_id).toBe(chain.id);
+      await sessions().append(key, [message("c")]);
+      const since = async (id: string) => (await sessions().sinceAnchor(scope, id)).map(brief);
+      expect(await since(chain.id)).toEqual(["4 summary", "5 b", "6 c"]);
+      expect(await shown(scope, chain.id)).toEqual([
+        "1 session/start",
+        "2 a",
+        "3 b",
+        "4 summary",
+        "5 b",
+        "6 c",
+      ]);
+      expect(await sessions().compact(key, source, newChain(), [summary], {})).toBeNull();
+
+      // A fork from before the anchor does not see it; one from behind it starts there.
+      const before = await sessions().fork({ scope, chain_id: chain.id, at: 3 }, newChain(), null, {});
+      expect(await since(before.id)).toEqual(["1 session/start", "2 a", "3 b"]);
+      const behind = await sessions().fork({ scope, chain_id: chain.id, at: 5 }, newChain(), null, {});
+      expect(await since(behind.id)).toEqual(["4 summary", "5 b"]);
+
+      expect(await sessions().moveHead(key, old, chain.id, {})).toBe(false);
+      expect(await sessions().moveHead(key, chain.id, old, {})).toBe(true);
+      await sessions().append(key, [message("d")]);
+      expect(await shown(scope, old)).toEqual(["1 session/start", "2 a", "3 b", "7 d"]);
+      // A client that has seen entry 6 of the chain that was left misses nothing of what comes now.
+      expect(await shown(scope, old, 6)).toEqual(["7 d"]);
+      const fresh = newChain();
+      await sessions().reset(key, old, fresh, [start], {});
+      await sessions().append(key, [message("e")]);
+      expect(await shown(scope, fresh.id, 7)).toEqual(["8 session/start", "9 e"]);
+      expect((await sessions().get(key))?.last_entry_id).toBe(9);
+      for (const id of [old, chain.id, before.id, behind.id, fresh.id]) {
+        expect(await sessions().verify(scope, id)).toBeNull();
+      }
+    },
+  );
+
+  test("a changed byte, a changed line and a cut-off end are found", async () => {
+    const found = async (change: (chain: string, fork: string) => string) => {
+      const key = freshKey();
+      const { scope } = key;
+      const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+      await sessions().append(key, [message("a"), message("b"), message("c")]);
+      const fork = await sessions().fork({ scope, chain_id, at: 3 }, newChain(), null, {});
+      await sessions().append(key, [message("d")], fork.id);
+      await subject().tamper(change(chain_id, fork.id));
+      const name = (at: { chain_id: string; entry_id: number } | null) =>
+        at === null ? null : `${at.chain_id === chain_id ? "chain" : "fork"} ${at.entry_id}`;
+      return [name(await sessions().verify(scope, chain_id)), name(await sessions().verify(scope, fork.id))];
+    };
+    const of = (chain: string, id: number) => `where chain_id = '${chain}' and id = ${id}`;
+    const payload = `'{"role":"user","content":"A"}'`;
+    expect(await found((chain) => `update entries set payload = ${payload} ${of(chain, 2)}`)).toEqual([
+      "chain 2",
+      "chain 2",
+    ]);
+    expect(await found((chain) => `update entries set date = 'x' ${of(chain, 4)}`)).toEqual([
+      "chain 4",
+      null,
+    ]);
+    expect(await found((chain) => `delete from entries ${of(chain, 3)}`)).toEqual(["chain 4", "fork 5"]);
+    expect(await found((chain) => `delete from entries ${of(chain, 4)}`)).toEqual(["chain 3", null]);
+    expect(await found((_, fork) => `update chains set fork_entry = 2 where id = '${fork}'`)).toEqual([
+      null,
+      "fork 5",
+    ]);
+    expect(await found((_, fork) => `delete from entries ${of(fork, 5)}`)).toEqual([null, "fork 3"]);
+  });
+
+  test("a fork point that was moved is found even where it shows the same entries", async () => {
+    const key = freshKey();
+    const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+    const fork = await sessions().fork({ scope: key.scope, chain_id }, newChain(), null, {});
+    expect(await sessions().verify(key.scope, fork.id)).toBeNull();
+    await subject().tamper(`update chains set fork_entry = 2, last_entry = 2 where id = '${fork.id}'`);
+    expect(await shown(key.scope, fork.id)).toEqual(["1 session/start"]);
+    expect(await sessions().verify(key.scope, fork.id)).toMatchObject({ chain_id: fork.id });
+  });
+
+  test("facts are written with the change, or not at all", async () => {
+    const key = freshKey();
+    const told = async () =>
+      (await subject().store.outbox.read(0, 100, key.scope)).map((event) => event.subject.id);
+    const facts = (name: string) => ({ events: [sampleEvent(name, { scope: key.scope })] });
+    const chain = newChain();
+    await sessions().create(newSession(key), chain, [start], facts("create"));
+    await expect(
+      sessions().create(newSession(key), newChain(), [start], facts("again")),
+    ).rejects.toMatchObject({ code: "session.conflict" });
+    const head = newChain();
+    await sessions().compact(
+      key,
+      { chain_id: chain.id, last_entry_id: 1 },
+      head,
+      [summary],
+      facts("compact"),
+    );
+    await sessions().compact(key, { chain_id: chain.id, last_entry_id: 1 }, newChain(), [], facts("stale"));
+    await sessions().moveHead(key, head.id, chain.id, facts("undo"));
+    await sessions().moveHead(key, head.id, chain.id, facts("undo twice"));
+    await sessions().fork({ scope: key.scope, chain_id: chain.id }, newChain(), null, facts("fork"));
+    await sessions().reset(key, chain.id, newChain(), [start], facts("reset"));
+    await sessions().reset(key, chain.id, newChain(), [start], facts("late"));
+    expect(await told()).toEqual(["create", "compact", "undo", "fork", "reset"]);
+  });
+}
+
+export const start: NewEntry = {
+  kind: "anchor",
+  payload: { name: "session/start", state: {} },
+  meta: {},
+  date: NOW,
+};
+export const summary: NewEntry = {
+  kind: "anchor",
+  payload: { name: "summary", state: { kind: "compaction", summary: "so far" } },
+  meta: {},
+  date: NOW,
+};
+
+export function message(content: string): NewEntry {
+  return { kind: "message", payload: { role: "user", content }, meta: {}, date: NOW };
+}
+
+export function newChain(): NewChain {
+  return { id: ids.next("chain"), created_at: NOW };
+}
+
+export function newSession(key: SessionKey): NewSession {
+  return { key, name: "name", metadata: { title: "t" } };
+}
+
+export function freshKey(): SessionKey {
+  return { scope: freshOrg(), workspace: "/w", session_id: "s" };
+}
+
+function brief({ id, payload }: Entry): string {
+  return `${id} ${(payload.content ?? payload.name) as string}`;
+}

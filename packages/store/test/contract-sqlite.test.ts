@@ -1,0 +1,34 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { openSqliteStore } from "@backplane/store";
+import { afterAll, beforeAll, describe } from "vitest";
+import { storeContract } from "./contract.ts";
+import type { Subject } from "./subject.ts";
+
+describe.each([
+  ["with the writer in a thread", true],
+  ["with the writer on the main thread", false],
+])("SQLite %s", (_, threaded) => {
+  let dir: string;
+  let subject: Subject;
+  beforeAll(async () => {
+    dir = mkdtempSync(join(tmpdir(), "bp-store-"));
+    const file = join(dir, "store.db");
+    const store = await openSqliteStore({ file, threaded });
+    subject = {
+      store,
+      async tamper(text) {
+        const database = new DatabaseSync(file);
+        database.exec(text);
+        database.close();
+      },
+    };
+  });
+  afterAll(async () => {
+    await subject.store.close();
+    rmSync(dir, { recursive: true });
+  });
+  storeContract(() => subject);
+});

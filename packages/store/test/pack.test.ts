@@ -1,0 +1,25 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { pack, unpack } from "../src/sqlite/pack.ts";
+import type { Call } from "../src/sqlite/run-batch.ts";
+
+test("a batch comes out of its packet as it went in", () => {
+  // -0 and undefined do not exist in what the store writes.
+  const plain = fc.jsonValue().map((value) => JSON.parse(JSON.stringify(value)) as unknown);
+  fc.assert(
+    fc.property(fc.array(plain), (inputs) => {
+      const calls = inputs.map((input) => ({ name: "openInvocation", input }) as Call);
+      expect(unpack(pack(calls))).toEqual(calls);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("strings of any kind keep their borders", () => {
+  const strings = ["", "ü", "\u0000", "\ud800", "\u{1F511}", "a".repeat(10_000)];
+  const calls: Call[] = strings.map((input) => ({
+    name: "appendProgress",
+    input: [[input, 2 ** 53 - 1, null]],
+  }));
+  expect(unpack(pack(calls))).toEqual(calls);
+});

@@ -1,0 +1,263 @@
+import { openPostgresStore } from "@backplane/store";
+import type { Store } from "@backplane/kernel/ports";
+import pg from "pg";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { storeContract } from "./contract.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import {
+  ids,
+  sampleAudit,
+  sampleBinding,
+  sampleEvent,
+  sampleInvocation,
+  sampleJob,
+  samplePackage,
+  sampleSettlement,
+} from "./samples.ts";
+import { freshOrg, type Subject } from "./subject.ts";
+
+let server: TestPostgres;
+let direct: pg.Client;
+let subject: Subject;
+let second: Store;
+
+beforeAll(async () => {
+  server = await startPostgres();
+  const schema = "gateway";
+  // Both start at once on an empty database: migrations take turns.
+  const [store, other] = await Promise.all([
+    openPostgresStore({ url: server.url, schema }),
+    openPostgresStore({ url: server.url, schema }),
+  ]);
+  second = other;
+  direct = new pg.Client({ connectionString: server.url, options: "-c search_path=gateway" });
+  await direct.connect();
+  subject = {
+    store,
+    async tamper(text) {
+      await direct.query(text);
+    },
+  };
+});
+
+afterAll(async () => {
+  await direct?.end();
+  await second?.close();
+  await subject?.store.close();
+  await server?.stop();
+});
+
+describe("PostgreSQL", () => {
+  storeContract(() => subject);
+});
+
+describe("two gateways on one database", () => {
+  verifies("bind.concurrency", "never hold more slots than there are", async () => {
+    const name = ids.next("request");
+    const take = (store: Store, n: number) => store.leases.acquireSlot(name, 5, `h${n}`, 0, 1_000);
+    const slots = await Promise.all(
+      Array.from({ length: 60 }, (_, n) => take(n % 2 === 0 ? subject.store : second, n)),
+    );
+    const held = slots.filter((slot) => slot !== null).map((slot) => slot.name);
+    expect(new Set(held).size).toBe(held.length);
+    expect(held.length).toBeLessThanOrEqual(5);
+    let rest = held.length;
+    while ((await take(second, 99)) !== null) rest++;
+    expect(rest).toBe(5);
+  });
+
+  test("claim each job once", async () => {
+    const queue = ids.next("request");
+    await subject.store.jobs.enqueue(Array.from({ length: 100 }, () => sampleJob({ queue })));
+    const claimed: string[] = [];
+    const work = async (store: Store): Promise<void> => {
+      for (;;) {
+        const jobs = await store.jobs.claim(queue, "n", 2_000, 1_000_000, 7);
+        claimed.push(...jobs.map((job) => job.id));
+        if (jobs.length === 0 && (await store.jobs.nextDue(queue))! > 2_000) return;
+      }
+    };
+    await Promise.all([subject.store, second, subject.store, second].map(work));
+    expect(claimed).toHaveLength(100);
+    expect(new Set(claimed).size).toBe(100);
+  });
+
+  verifies("inv.record", "settle a row once and see each other's writes at once", async () => {
+    const scope = freshOrg();
+    for (let n = 0; n < 10; n++) {
+      const row = sampleInvocation(scope);
+      await subject.store.invocations.open(row, { facts: {} });
+      expect(await second.invocations.get(scope, row.id)).toEqual(row);
+      const wins = await Promise.all(
+        [subject.store, second].map((store) => store.invocations.settle(row.id, 1, sampleSettlement(), {})),
+      );
+      expect(wins.filter(Boolean)).toHaveLength(1);
+    }
+  });
+
+  test("a row is taken over only when its node's lease has run out", async () => {
+    const scope = freshOrg();
+    const node = ids.next("node");
+    const now = Date.now();
+    await second.leases.acquire(`node/${node}`, node, now, 1_000);
+    const row = sampleInvocation({ ...scope, node_id: node });
+    await second.invocations.open(row, { facts: {} });
+    const claim = async (at: number) =>
+      (await subject.store.invocations.claimOrphans("node_x", at, 10_000)).some(
+        (taken) => taken.id === row.id,
+      );
+    expect(await claim(now + 999)).toBe(false);
+    expect(await claim(now + 1_000)).toBe(true);
+    expect(await claim(now + 1_000)).toBe(false);
+  });
+
+  test("race to bind and to remove the same package: never a binding without its package", async () => {
+    for (let n = 0; n < 10; n++) {
+      const scope = freshOrg();
+      const package_ = samplePackage({ org_id: scope.org_id });
+      await subject.store.packages.insert(package_, {});
+      const binding = sampleBinding({ scope });
+      const [bound, removed] = await Promise.allSettled([
+        subject.store.bindings.create(binding, {}),
+        second.packages.remove(scope.org_id, package_.id, {}),
+      ]);
+      const there = await subject.store.bindings.get(scope, binding.binding_id);
+      if (removed.status === "fulfilled") {
+        expect(bound).toMatchObject({ reason: { code: "package.not_found" } });
+        expect(there).toBeNull();
+      } else {
+        expect(removed.reason).toMatchObject({ code: "package.bound" });
+        expect(there?.package).toEqual(package_);
+      }
+    }
+  });
+
+  test("write one audit chain together", async () => {
+    await Promise.all(
+      Array.from({ length: 30 }, (_, n) =>
+        (n % 2 === 0 ? subject.store : second).audit.append(sampleAudit()),
+      ),
+    );
+    expect(await second.audit.verify()).toBeNull();
+  });
+
+  verifies("tape.ids", "write one tape together: every id once, nothing behind a compaction", async () => {
+    const key = freshKey();
+    const { head_chain_id } = await subject.store.sessions.create(newSession(key), newChain(), [start], {});
+    const stores = [subject.store, second];
+    await Promise.all(
+      Array.from({ length: 40 }, (_, n) => stores[n % 2]!.sessions.append(key, [message("a"), message("b")])),
+    );
+    let chain_id = head_chain_id;
+    let compacted = 0;
+    for (let n = 0; n < 20; n++) {
+      const { last_entry_id } = (await second.sessions.chain(key.scope, chain_id))!;
+      const [made] = await Promise.all([
+        second.sessions.compact(key, { chain_id, last_entry_id }, newChain(), [summary], {}),
+        subject.store.sessions.append(key, [message("c")]),
+      ]);
+      if (made === null) continue;
+      compacted++;
+      // What raced with it is on the new chain, or made it give up.
+      const left = await second.sessions.chain(key.scope, chain_id);
+      expect(left?.last_entry_id).toBe(made.fork_entry_id);
+      chain_id = made.id;
+    }
+    const entries = await second.sessions.entries(key.scope, chain_id, 0, 1_000);
+    expect(entries.map((entry) => entry.id)).toEqual(
+      Array.from({ length: 1 + 80 + 20 + compacted }, (_, n) => n + 1),
+    );
+    expect(await second.sessions.verify(key.scope, chain_id)).toBeNull();
+  });
+
+  test("a listener hears of the other gateway's events", async () => {
+    const heard = new Promise<void>((resolve) => {
+      const stop = second.outbox.onAppended(() => {
+        stop();
+        resolve();
+      });
+    });
+    const append = async () => {
+      const row = sampleInvocation(freshOrg());
+      await subject.store.invocations.open(row, { facts: { events: [sampleEvent(row.id)] } });
+    };
+    // The first look only learns where the table ends, so one event may come too early to be news.
+    const timer = setInterval(() => void append(), 100);
+    await heard.finally(() => clearInterval(timer));
+    expect((await second.outbox.read(0, 1)).length).toBe(1);
+  });
+});
+
+test("an event whose transaction commits late is never skipped", async () => {
+  const { store } = subject;
+  const scope = freshOrg();
+  const append = async (name: string) =>
+    store.invocations.open(sampleInvocation(scope), { facts: { events: [sampleEvent(name, { scope })] } });
+  await append("first");
+  // A slow writer takes its place in the table, and others overtake it.
+  await direct.query("begin");
+  await direct.query(
+    `insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
+      values ('late', 'run.started', $1, $2, 0, 'run', 'late', '{}', 0)`,
+    [scope.org_id, scope.project_id],
+  );
+  await append("second");
+  const read = async (after: number) => store.outbox.read(after, 100, scope);
+  const early = await read(0);
+  expect(early.map((event) => event.subject.id)).toEqual(["first", "second"]);
+  await direct.query("commit");
+  await append("third");
+  const rest = await read(early.at(-1)!.seq);
+  expect(rest.map((event) => event.subject.id)).toEqual(["late", "third"]);
+});
+
+test("racing readers number the events once, in order", async () => {
+  const scope = freshOrg();
+  await Promise.all(
+    Array.from({ length: 50 }, async (_, n) => {
+      const row = sampleInvocation(scope);
+      await subject.store.invocations.open(row, { facts: { events: [sampleEvent(`e${n}`, { scope })] } });
+      await (n % 2 === 0 ? subject.store : second).outbox.read(0, 10_000, scope);
+    }),
+  );
+  const seqs = (await second.outbox.read(0, 1_000, scope)).map((event) => event.seq);
+  expect(seqs).toHaveLength(50);
+  expect(new Set(seqs).size).toBe(50);
+});
+
+test("a newer schema is refused, and an unreachable server is store.unavailable", async () => {
+  const url = server.url;
+  const newer = { version: 999, name: "future", statements: ["create table future (one {int})"] };
+  const store = await openPostgresStore({ url, schema: "newer", migrations: [newer] });
+  await store.close();
+  await expect(openPostgresStore({ url, schema: "newer" })).rejects.toMatchObject({
+    code: "store.schema_newer",
+    details: { found: 999 },
+  });
+  await expect(openPostgresStore({ url: "postgresql://x@127.0.0.1:1/none" })).rejects.toMatchObject({
+    code: "store.unavailable",
+  });
+});
+
+test("a lost connection fails its write, and the next one works", async () => {
+  const { store } = subject;
+  const scope = freshOrg();
+  const writes = Promise.allSettled(
+    Array.from({ length: 50 }, () => store.invocations.open(sampleInvocation(scope), { facts: {} })),
+  );
+  await direct.query("select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()");
+  for (const result of await writes) {
+    if (result.status === "rejected") expect(result.reason).toMatchObject({ code: "store.unavailable" });
+  }
+  await expect
+    .poll(() =>
+      store.invocations.open(sampleInvocation(scope), { facts: {} }).then(
+        () => true,
+        () => false,
+      ),
+    )
+    .toBe(true);
+  await store.ping();
+});

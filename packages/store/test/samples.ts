@@ -1,0 +1,228 @@
+/** Realistic rows for the suites of this room. */
+import { randomFillSync } from "node:crypto";
+import {
+  type ApiKey,
+  type Approval,
+  type Binding,
+  createIdSource,
+  type ExportKind,
+  type Package,
+  type SemanticEventType,
+} from "@backplane/contract";
+import type { InvocationRow, NewAudit, NewEvent, NewJob, Scope, Settlement } from "@backplane/kernel/ports";
+import { noGrant } from "../../../test/support/no-grant.ts";
+
+export const ids = createIdSource(
+  () => Date.now(),
+  (bytes) => randomFillSync(bytes),
+);
+export const NOW = "2026-11-01T10:00:00.000Z";
+export const LOCAL: Scope = { org_id: "org_local", project_id: "proj_default" };
+
+export function samplePackage(over: Partial<Package> = {}): Package {
+  const version = over.version ?? "0.1.0";
+  const package_id = over.package_id ?? "acme/devkit";
+  return {
+    id: ids.next("package"),
+    org_id: "org_local",
+    package_id,
+    version,
+    digest: `sha256:${"ab".repeat(32)}`,
+    size_bytes: 4096,
+    origin: "upload",
+    manifest: {
+      api_version: "vai.plugin.v1",
+      package_id,
+      version,
+      name: "Devkit",
+      description: "",
+      license: "",
+      source: "",
+      runtime: {
+        protocol: "vai.rpc.v1",
+        transport: "stdio",
+        entrypoint: ["node", "main.js"],
+        env: {},
+        capabilities: [],
+      },
+      exports: [
+        {
+          id: "search",
+          kind: "tool",
+          default_timeout_ms: 30_000,
+          permissions: { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] },
+          tool: { effect_class: "read_only", streaming: false, requires_approval: false },
+        },
+        {
+          id: "notify",
+          kind: "hook",
+          default_timeout_ms: 30_000,
+          permissions: { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] },
+          hook: { subscribes_to: ["invocation.settled"] },
+        },
+      ],
+    },
+    schemas: { "schemas/input.json": { type: "object" } },
+    installed_at: NOW,
+    installed_by: "admin",
+    ...over,
+  };
+}
+
+export function sampleBinding(over: Partial<Binding> = {}): Binding {
+  return {
+    binding_id: ids.next("binding"),
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "search",
+    kind: "tool" satisfies ExportKind,
+    scope: LOCAL,
+    config: { base_url: "http://127.0.0.1:1" },
+    secrets: {},
+    status: "active",
+    unbound_slots: [],
+    rollout: { traffic_percent: 100 },
+    policy: {},
+    class_lowered_by: null,
+    generation: 1,
+    created_at: NOW,
+    updated_at: NOW,
+    ...over,
+  };
+}
+
+export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationRow {
+  return {
+    id: ids.next("invocation"),
+    export_kind: "tool",
+    export_id: "search",
+    binding_id: "bind_01jc0000000000000000000000",
+    binding_generation: 1,
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    package_digest: `sha256:${"ab".repeat(32)}`,
+    class: "isolated",
+    effect_class: "read_only",
+    status: "running",
+    org_id: "org_local",
+    project_id: "proj_default",
+    session_id: null,
+    chain_id: null,
+    run_id: null,
+    trace_id: "tr_01jc0000000000000000000000",
+    execution_id: "toolx_01jc0000000000000000000000",
+    retry_count: 0,
+    grant: noGrant(),
+    input: { query: "assignee = me and status = open", limit: 20 },
+    result: null,
+    tool_result: null,
+    error: null,
+    approval_id: null,
+    timeout_ms: 30_000,
+    violations: 0,
+    stderr_tail: null,
+    requested_by: "admin",
+    created_at: NOW,
+    started_at: NOW,
+    ended_at: null,
+    node_id: "node_a",
+    fence: 1,
+    delivery_id: null,
+    ...over,
+  };
+}
+
+export function sampleApproval(row: InvocationRow, over: Partial<Approval> = {}): Approval {
+  return {
+    id: ids.next("approval"),
+    invocation_id: row.id,
+    org_id: row.org_id,
+    project_id: row.project_id,
+    session_id: row.session_id,
+    tool: row.export_id,
+    package_id: row.package_id,
+    package_version: row.package_version,
+    input: row.input,
+    digest: `sha256:${"cd".repeat(32)}`,
+    brief: "search",
+    reason: "policy",
+    risk: "low",
+    status: "pending",
+    response: null,
+    feedback: null,
+    answered_by: null,
+    durable: false,
+    requested_at: NOW,
+    expires_at: NOW,
+    resolved_at: null,
+    ...over,
+  };
+}
+
+export function sampleSettlement(over: Partial<Settlement> = {}): Settlement {
+  return {
+    status: "succeeded",
+    result: { content: [{ type: "text", text: "3 issues" }] },
+    tool_result: null,
+    error: null,
+    retry_count: 0,
+    violations: 0,
+    stderr_tail: null,
+    started_at: null,
+    ended_at: NOW,
+    ...over,
+  };
+}
+
+export function sampleEvent(subject: string, over: Partial<NewEvent> = {}): NewEvent {
+  return {
+    id: ids.next("event"),
+    type: "invocation.settled" satisfies SemanticEventType,
+    scope: LOCAL,
+    occurred_at: Date.parse(NOW),
+    subject: { kind: "invocation", id: subject },
+    summary: { status: "succeeded" },
+    ...over,
+  };
+}
+
+export function sampleAudit(over: Partial<NewAudit> = {}): NewAudit {
+  return {
+    id: ids.next("audit"),
+    at: Date.parse(NOW),
+    scope: LOCAL,
+    actor: "admin",
+    action: "secret.put",
+    subject: "jira_token",
+    details: { version: 1 },
+    ...over,
+  };
+}
+
+export function sampleJob(over: Partial<NewJob> = {}): NewJob {
+  return {
+    id: ids.next("job"),
+    queue: "deliveries",
+    group: null,
+    payload: { event: "evt_1" },
+    run_at: 1_000,
+    max_attempts: 3,
+    ...over,
+  };
+}
+
+export function sampleKey(over: Partial<ApiKey> = {}): ApiKey {
+  return {
+    id: ids.next("key"),
+    name: "ci",
+    org_id: "org_local",
+    project_id: "proj_default",
+    role: "user",
+    scopes: ["invocations:write"],
+    prefix: "bpk_abcd",
+    created_at: NOW,
+    expires_at: null,
+    revoked_at: null,
+    ...over,
+  };
+}

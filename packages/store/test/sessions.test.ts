@@ -1,0 +1,129 @@
+/** What only a file of our own can show of tapes: death, cost, and an upgrade. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import type { Store } from "@backplane/kernel/ports";
+import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { startPostgres } from "../../../test/support/postgres.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { MIGRATIONS } from "../src/migrations/index.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
+
+let dir: string;
+let file: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "bp-tape-"));
+  file = join(dir, "store.db");
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+for (const threaded of [true, false]) {
+  verifies("tape.durable", `acknowledged entries survive kill -9 (threaded: ${threaded})`, async () => {
+    const program = fileURLToPath(new URL("./fixtures/tape-writer.ts", import.meta.url));
+    const child = spawn(
+      process.execPath,
+      ["--conditions=backplane-source", program, file, String(threaded)],
+      {
+        stdio: ["ignore", "pipe", "inherit"],
+      },
+    );
+    const acknowledged: string[] = [];
+    const lines = createInterface({ input: child.stdout });
+    const closed = once(lines, "close");
+    lines.on("line", (line) => {
+      if (acknowledged.push(line) === 2_000) child.kill("SIGKILL");
+    });
+    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
+    await closed;
+    expect(signal).toBe("SIGKILL");
+    const store = await openSqliteStore({ file, threaded: false });
+    const there = new Set<string>();
+    for (const { head_chain_id } of (await store.sessions.list(LOCAL, {}, { limit: 9 })).items) {
+      expect(await store.sessions.verify(LOCAL, head_chain_id)).toBeNull();
+      const entries = await store.sessions.entries(LOCAL, head_chain_id, 0, 1_000_000);
+      expect(entries.map((entry) => entry.id)).toEqual(entries.map((_, n) => n + 1));
+      for (const { id } of entries) there.add(`${head_chain_id} ${id}`);
+    }
+    await store.close();
+    // The last line may be cut in the middle.
+    const whole = acknowledged.slice(0, -1);
+    expect(whole.length).toBeGreaterThanOrEqual(1_999);
+    expect(whole.filter((line) => !there.has(line))).toEqual([]);
+  });
+}
+
+verifies("tape.fork", "forking 100,000 entries writes as much as forking one", async () => {
+  const counts = new SharedArrayBuffer(8);
+  const hook = {
+    module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,
+    data: { counts },
+  };
+  const store = await openSqliteStore({ file, threaded: false, onStatement: hook });
+  const statements = () => new Int32Array(counts)[0]!;
+  const key = freshKey();
+  const chain_id = (await store.sessions.create(newSession(key), newChain(), [start], {})).head_chain_id;
+  const fork = async (session_id: string) => {
+    const before = statements();
+    const made = await store.sessions.fork(
+      { scope: key.scope, chain_id },
+      newChain(),
+      newSession({ ...key, session_id }),
+      {},
+    );
+    return { made, cost: statements() - before };
+  };
+  const small = await fork("small");
+  for (let n = 0; n < 10; n++) {
+    await store.sessions.append(
+      key,
+      Array.from({ length: 10_000 }, (_, i) => message(`${n}/${i}`)),
+    );
+  }
+  const large = await fork("large");
+  expect(large.cost).toBe(small.cost);
+  expect(large.cost).toBeLessThan(8);
+  const last = await store.sessions.entries(key.scope, large.made.id, 100_000, 10);
+  expect(last.map((entry) => entry.payload.content)).toEqual(["9/9999"]);
+  await store.close();
+  const database = new DatabaseSync(file);
+  expect(database.prepare("select count(*) as rows from entries").get()).toEqual({ rows: 100_001 });
+  database.close();
+});
+
+async function fillOld(store: Store): Promise<void> {
+  await store.invocations.open(sampleInvocation(), { facts: { audit: sampleAudit() } });
+  await store.close();
+}
+
+async function checkNew(store: Store): Promise<void> {
+  expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
+  expect(await store.audit.verify()).toBeNull();
+  const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
+  const { head_chain_id } = await store.sessions.create(newSession(key), newChain(), [start], {});
+  await store.sessions.append(key, [summary, message("a")]);
+  expect(await store.sessions.sinceAnchor(LOCAL, head_chain_id)).toHaveLength(2);
+  await store.close();
+}
+
+test("a SQLite file from before sessions is copied and brought up to them", async () => {
+  await fillOld(await openSqliteStore({ file, threaded: false, migrations: MIGRATIONS.slice(0, 1) }));
+  await checkNew(await openSqliteStore({ file, threaded: false }));
+  expect(existsSync(`${file}.schema-1.backup`)).toBe(true);
+});
+
+test("a PostgreSQL database from before sessions is brought up to them", async () => {
+  const server = await startPostgres();
+  try {
+    await fillOld(await openPostgresStore({ url: server.url, migrations: MIGRATIONS.slice(0, 1) }));
+    await checkNew(await openPostgresStore({ url: server.url }));
+  } finally {
+    await server.stop();
+  }
+});

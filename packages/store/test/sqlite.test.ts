@@ -1,0 +1,197 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import type { Store } from "@backplane/kernel/ports";
+import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { MIGRATIONS } from "../src/migrations/index.ts";
+import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
+import { logTo } from "../../../test/support/log-to.ts";
+
+let dir: string;
+let file: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "bp-sqlite-"));
+  file = join(dir, "store.db");
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+const fixture = (name: string) => fileURLToPath(new URL(`./fixtures/${name}.ts`, import.meta.url));
+const hook = (data: object): HookModule => ({
+  module: new URL("./fixtures/statement-hook.ts", import.meta.url).href,
+  data,
+});
+const append = (store: Store) => store.invocations.open(sampleInvocation(), { facts: {} });
+
+describe.each([true, false])("threaded: %s", (threaded) => {
+  test("100 writers at once share a few commits", async () => {
+    const counts = new SharedArrayBuffer(8);
+    const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
+    const commits = () => new Int32Array(counts)[1]!;
+    const before = commits();
+    await Promise.all(Array.from({ length: 100 }, () => append(store)));
+    expect(commits() - before).toBeLessThanOrEqual(3);
+    await store.close();
+  });
+
+  test("every acknowledged row survives kill -9 of a process that writes with many hands", async () => {
+    const child = spawn(
+      process.execPath,
+      ["--conditions=backplane-source", fixture("writer"), file, String(threaded)],
+      {
+        stdio: ["ignore", "pipe", "inherit"],
+      },
+    );
+    const acknowledged: string[] = [];
+    const lines = createInterface({ input: child.stdout });
+    const closed = once(lines, "close");
+    lines.on("line", (line) => {
+      if (acknowledged.push(line) === 2_000) child.kill("SIGKILL");
+    });
+    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
+    await closed;
+    expect(signal).toBe("SIGKILL");
+    const database = new DatabaseSync(file);
+    const there = database.prepare("select id from invocations where id = ?");
+    const lost = acknowledged.filter((id) => id.length === 30 && there.get(id) === undefined);
+    expect(acknowledged.length).toBeGreaterThanOrEqual(2_000);
+    expect(lost).toEqual([]);
+    expect(database.prepare("pragma integrity_check").get()).toEqual({ integrity_check: "ok" });
+    database.close();
+  });
+
+  test("a full disk refuses whole batches, and the store recovers when there is room again", async () => {
+    // The shell's limit counts blocks of 512 bytes; SIGXFSZ stays ignored across exec.
+    const child = spawn(
+      "/bin/sh",
+      [
+        "-c",
+        'trap "" XFSZ; ulimit -S -f 6000; exec "$0" --conditions=backplane-source "$@"',
+        process.execPath,
+        fixture("full-disk"),
+        file,
+        String(threaded),
+      ],
+      { stdio: ["pipe", "pipe", "inherit"] },
+    );
+    const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+    expect((await lines.next()).value).toBe("full");
+    await once(spawn("prlimit", ["--fsize=unlimited", "--pid", String(child.pid)]), "exit");
+    child.stdin.write("go\n");
+    const report = JSON.parse((await lines.next()).value as string) as object;
+    await once(child, "exit");
+    expect(report).toMatchObject({ codes: ["store.unavailable"], lost: 0, ghosts: 0, after: 20 });
+  });
+
+  test("what the request path caches is never stale", async () => {
+    const store = await openSqliteStore({ file, threaded });
+    const row = samplePackage();
+    expect(await store.packages.find("org_local", "acme/devkit", "0.1.0")).toBeNull();
+    await store.packages.insert(row, {});
+    expect(await store.packages.find("org_local", "acme/devkit", "0.1.0")).toEqual(row);
+    expect(await store.bindings.candidates(LOCAL, "search")).toEqual([]);
+    const binding = sampleBinding();
+    const creating = store.bindings.create(binding, {});
+    await store.bindings.candidates(LOCAL, "search");
+    await creating;
+    expect(await store.bindings.candidates(LOCAL, "search")).toHaveLength(1);
+    for (let generation = 1; generation < 20; generation++) {
+      const updating = store.bindings.update({ ...binding, generation: generation + 1 }, generation, {});
+      await Promise.all([store.bindings.get(LOCAL, binding.binding_id), updating]);
+      expect((await store.bindings.get(LOCAL, binding.binding_id))?.binding.generation).toBe(generation + 1);
+    }
+    const key = sampleKey();
+    await store.keys.create(key, "hash", {});
+    expect((await store.keys.byHash("hash"))?.revoked_at).toBeNull();
+    await store.keys.revoke(LOCAL, key.id, "2026-11-02T00:00:00.000Z", {});
+    expect((await store.keys.byHash("hash"))?.revoked_at).toBe("2026-11-02T00:00:00.000Z");
+    await store.close();
+  });
+});
+
+test("a writer thread that dies fails its batch and is started again", async () => {
+  const counts = new SharedArrayBuffer(8);
+  const said: string[] = [];
+  const log = logTo((_, message) => said.push(message));
+  // The first commits are the migrations'.
+  const exit_at_commit = MIGRATIONS.length + 1;
+  const store = await openSqliteStore({ file, log, onStatement: hook({ counts, exit_at_commit }) });
+  const results = await Promise.allSettled(Array.from({ length: 5 }, () => append(store)));
+  for (const result of results) {
+    expect(result).toMatchObject({ status: "rejected", reason: { code: "store.unavailable" } });
+  }
+  await append(store);
+  expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
+  expect(said.some((message) => message.includes("the next write starts it again"))).toBe(true);
+  await store.close();
+});
+
+test("in a burst that starts early, a failure half way still fails alone", async () => {
+  const store = await openSqliteStore({ file });
+  const delegation = (invocation_id: string) => ({
+    token_hash: "same",
+    invocation_id,
+    scope: LOCAL,
+    scopes: [],
+    expires_at: 1,
+  });
+  // 200 calls in one turn go over in parts; two of the first and the last part collide.
+  const results = await Promise.allSettled(
+    Array.from({ length: 200 }, (_, n) => {
+      const row = sampleInvocation();
+      const also = n === 1 || n === 2 || n === 198 ? { delegation: delegation(row.id) } : {};
+      return store.invocations.open(row, { ...also, facts: {} });
+    }),
+  );
+  const failed = results.flatMap((result, n) => (result.status === "rejected" ? [n] : []));
+  expect(failed).toEqual([2, 198]);
+  expect((await store.invocations.list(LOCAL, {}, { limit: 500 })).items).toHaveLength(198);
+  await store.close();
+});
+
+test("a schema from the future is refused", async () => {
+  const future = {
+    version: SCHEMA_VERSION + 1,
+    name: "future",
+    statements: ["create table future (one {int})"],
+  };
+  await (await openSqliteStore({ file, migrations: [...MIGRATIONS, future] })).close();
+  await expect(openSqliteStore({ file })).rejects.toMatchObject({
+    code: "store.schema_newer",
+    details: { found: SCHEMA_VERSION + 1, newest: SCHEMA_VERSION },
+  });
+});
+
+test("an older file is copied before it is migrated, and a failed step leaves it as it was", async () => {
+  const old = await openSqliteStore({ file, threaded: false });
+  await append(old);
+  await old.close();
+  expect(existsSync(`${file}.schema-${SCHEMA_VERSION}.backup`)).toBe(false);
+  const broken = {
+    version: SCHEMA_VERSION + 1,
+    name: "broken",
+    statements: ["create table half (one {int})", "insert into nowhere values (1)"],
+  };
+  await expect(openSqliteStore({ file, migrations: [...MIGRATIONS, broken] })).rejects.toMatchObject({
+    code: "store.unavailable",
+  });
+  const again = await openSqliteStore({ file, threaded: false });
+  expect((await again.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
+  await again.close();
+  const backup = new DatabaseSync(`${file}.schema-${SCHEMA_VERSION}.backup`, { readOnly: true });
+  expect(backup.prepare("select count(*) as rows from invocations").get()).toEqual({ rows: 1 });
+  expect(backup.prepare("select name from sqlite_schema where name = 'half'").get()).toBeUndefined();
+  backup.close();
+});
+
+test("a file that is no database is store.unavailable, and stays untouched", async () => {
+  writeFileSync(file, "no database at all, but long enough to be mistaken for one".repeat(100));
+  const before = readFileSync(file);
+  await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: "store.unavailable" });
+  expect(readFileSync(file).equals(before)).toBe(true);
+});

@@ -1,0 +1,53 @@
+import { randomBytes } from "node:crypto";
+import { createSecretVault } from "@backplane/store";
+import { expect, test } from "vitest";
+
+const old = { id: "k1", key: randomBytes(32) };
+const fresh = { id: "k2", key: randomBytes(32) };
+const unreadable = expect.objectContaining({ code: "internal", retryable: false });
+
+test("what is sealed opens again, and no two seals are alike", () => {
+  const vault = createSecretVault([fresh]);
+  for (const value of ["s3cret", "", "ü\u0000\u{1F511}", "x".repeat(65_536)]) {
+    const sealed = vault.seal("org_a", "token", value);
+    expect(vault.open("org_a", "token", sealed)).toBe(value);
+    expect(vault.seal("org_a", "token", value)).not.toBe(sealed);
+    if (value.length > 5) expect(sealed).not.toContain(value);
+  }
+});
+
+test("a value moved to another org or name does not open", () => {
+  const vault = createSecretVault([fresh]);
+  const sealed = vault.seal("org_a", "token", "s3cret");
+  expect(() => vault.open("org_b", "token", sealed)).toThrow(unreadable);
+  expect(() => vault.open("org_a", "other", sealed)).toThrow(unreadable);
+  expect(() => vault.open('org_a","to', "ken", sealed)).toThrow(unreadable);
+});
+
+test("every changed character is found", () => {
+  const vault = createSecretVault([fresh]);
+  const sealed = vault.seal("org_a", "token", "s3cret");
+  for (let at = 0; at < sealed.length - 1; at++) {
+    const changed = sealed.slice(0, at) + (sealed[at] === "A" ? "B" : "A") + sealed.slice(at + 1);
+    expect(() => vault.open("org_a", "token", changed)).toThrow();
+  }
+  expect(() => vault.open("org_a", "token", sealed.slice(0, -10))).toThrow(unreadable);
+  expect(() => vault.open("org_a", "token", "")).toThrow(unreadable);
+});
+
+test("the newest key seals, older ones still open", () => {
+  const before = createSecretVault([old]).seal("org_a", "token", "s3cret");
+  const both = createSecretVault([fresh, old]);
+  expect(both.open("org_a", "token", before)).toBe("s3cret");
+  const after = both.seal("org_a", "token", "s3cret");
+  expect(() => createSecretVault([old]).open("org_a", "token", after)).toThrow(unreadable);
+  expect(() => createSecretVault([{ ...old, id: "k2" }]).open("org_a", "token", after)).toThrow(unreadable);
+});
+
+test("a vault without a usable key is refused", () => {
+  const invalid = expect.objectContaining({ code: "config.invalid" });
+  expect(() => createSecretVault([])).toThrow(invalid);
+  expect(() => createSecretVault([{ id: "k", key: randomBytes(16) }])).toThrow(invalid);
+  expect(() => createSecretVault([{ id: "a.b", key: randomBytes(32) }])).toThrow(invalid);
+  expect(() => createSecretVault([old, old])).toThrow(invalid);
+});
