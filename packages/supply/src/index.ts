@@ -1,1 +1,12 @@
-export {};
+/** Where packages come from: manifest files, packing, safe unpacking, the content store, plugin-supplied schemas. */
+export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
+export { unpackArchive } from "./archive/unpack-archive.ts";
+export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
+export { treeDigest } from "./content/read-tree.ts";
+export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
+export type { HostPlatform } from "./import/check-platform.ts";
+export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
+export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
+export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
+export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
+export { type SideSpec, sideSpec } from "./side-spec.ts";

@@ -1,0 +1,72 @@
+/** Plain tar bytes from tar or tar.gz, told apart by the first bytes, with an eye on decompression bombs. */
+import { pipeline } from "node:stream";
+import { createGunzip } from "node:zlib";
+import type { UnpackLimits } from "./limits.ts";
+import { unsafe } from "./unsafe.ts";
+
+export async function* inflate(
+  source: AsyncIterable<Uint8Array>,
+  limits: UnpackLimits,
+): AsyncGenerator<Uint8Array, void> {
+  const iterator = source[Symbol.asyncIterator]();
+  let finished = false;
+  try {
+    const head = await readHead(iterator);
+    const packed = { bytes: 0 };
+    const bytes = count(head, iterator, packed);
+    if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(bytes, packed, limits);
+    else yield* bytes;
+    finished = true;
+  } finally {
+    if (!finished) await iterator.return?.();
+  }
+}
+
+/** Enough bytes to see the magic, even when they come one by one. */
+async function readHead(iterator: AsyncIterator<Uint8Array>): Promise<Uint8Array> {
+  let head: Uint8Array = new Uint8Array();
+  while (head.length < 2) {
+    const next = await iterator.next();
+    if (next.done === true) break;
+    head = head.length === 0 ? next.value : Buffer.concat([head, next.value]);
+  }
+  return head;
+}
+
+async function* count(
+  head: Uint8Array,
+  iterator: AsyncIterator<Uint8Array>,
+  packed: { bytes: number },
+): AsyncGenerator<Uint8Array, void> {
+  packed.bytes += head.length;
+  if (head.length > 0) yield head;
+  for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
+    packed.bytes += next.value.length;
+    yield next.value;
+  }
+}
+
+async function* gunzip(
+  bytes: AsyncGenerator<Uint8Array, void>,
+  packed: { bytes: number },
+  limits: UnpackLimits,
+): AsyncGenerator<Uint8Array, void> {
+  const stream = createGunzip({ chunkSize: 64 * 1024, rejectGarbageAfterEnd: true });
+  pipeline(bytes, stream, () => {});
+  let unpacked = 0;
+  try {
+    for await (const chunk of stream as AsyncIterable<Uint8Array>) {
+      unpacked += chunk.length;
+      if (unpacked > limits.ratio_from_bytes && unpacked > packed.bytes * limits.ratio) {
+        throw unsafe("bomb", `it unpacks to more than ${limits.ratio} times its size`);
+      }
+      yield chunk;
+    }
+  } catch (error) {
+    const code = String((error as { code?: unknown }).code);
+    if (!/^(Z_|ERR_TRAILING_JUNK|ERR__ZLIB)/.test(code)) throw error;
+    throw unsafe("garbage", "its gzip data is damaged or cut short", undefined, error);
+  } finally {
+    stream.destroy();
+  }
+}

@@ -1,0 +1,176 @@
+/**
+ * Installed bytes, each tree under its digest and never changed (pkg.immutable):
+ *
+ *   sha256/HEX/tree/…    the package's files, read-only, readable by every user of the machine
+ *   sha256/HEX/listing   what the digest was taken over
+ *   tmp/…                trees on their way in or out
+ *
+ * A tree comes in by one rename after everything is on the disk, and leaves by one rename: whoever is killed when,
+ * a digest is complete or absent.
+ */
+import { mkdirSync } from "node:fs";
+import { chmod, mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { PackageFiles } from "@backplane/kernel/ports";
+import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
+import { inTurns } from "./read-tree.ts";
+import { digestOf, formatListing, parseListing, type TreeFile, type TreeListing } from "./tree-listing.ts";
+import { type Difference, differenceOf } from "./verify-tree.ts";
+
+export interface Staging {
+  /** Where to unpack: a path that does not exist yet, on the store's own file system. */
+  tree: string;
+  /** Makes the staged tree the one of this digest. Idempotent; heals a damaged one. */
+  install(listing: TreeListing): Promise<void>;
+  /** Removes what is left of the staging, installed or not. */
+  end(): Promise<void>;
+}
+
+export interface ContentStore extends PackageFiles {
+  stage(): Promise<Staging>;
+  has(digest: string): Promise<boolean>;
+  /** Whole or not at all, like installing. Unknown digests are fine. */
+  discard(digest: string): Promise<void>;
+}
+
+/** `dir` is the home's `blobs` folder. */
+export function openContentStore(dir: string): ContentStore {
+  const temporary = join(dir, "tmp");
+  mkdirSync(temporary, { recursive: true, mode: 0o755 });
+  mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o755 });
+  sweepStale(temporary, "");
+
+  const folderOf = (digest: string): string => {
+    const match = /^sha256:([0-9a-f]{64})$/.exec(digest);
+    if (match === null)
+      throw new BackplaneError("package.not_found", "There is no package with this digest.");
+    return join(dir, "sha256", match[1] as string);
+  };
+
+  const takeAway = async (digest: string): Promise<void> => {
+    const away = join(temporary, temporaryName(""));
+    try {
+      await rename(folderOf(digest), away);
+    } catch (error) {
+      if ((error as { code?: string }).code === "ENOENT") return;
+      throw error;
+    }
+    await syncFolder(join(dir, "sha256"));
+    await rm(away, { recursive: true, force: true });
+  };
+
+  const verified = async (digest: string): Promise<string> => {
+    const folder = folderOf(digest);
+    const difference = await checkFolder(folder, digest);
+    if (difference === null) return join(folder, "tree");
+    throw (await isThere(folder)) ? corrupt(digest, difference) : absent(digest);
+  };
+
+  return {
+    verified,
+    has: (digest) => isThere(folderOf(digest)),
+    discard: takeAway,
+    async stage() {
+      const staged = join(temporary, temporaryName(""));
+      await mkdir(staged, { mode: 0o755 });
+      const tree = join(staged, "tree");
+      return {
+        tree,
+        async install(listing) {
+          const target = folderOf(listing.digest);
+          await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o444, flag: "wx" });
+          await makeDurable(staged, listing.files);
+          // What is there already stays if it is intact: someone may be starting it right now.
+          if (!(await moveIn(staged, target)) && (await checkFolder(target, listing.digest)) !== null) {
+            await takeAway(listing.digest);
+            await moveIn(staged, target);
+          }
+          await syncFolder(dirname(target));
+        },
+        end: () => rm(staged, { recursive: true, force: true }),
+      };
+    },
+  };
+}
+
+/** False when there is a tree of this digest, be it from before or from another import that came in first. */
+async function moveIn(staged: string, target: string): Promise<boolean> {
+  try {
+    await rename(staged, target);
+    return true;
+  } catch (error) {
+    const code = (error as { code?: string }).code;
+    if (code !== "ENOTEMPTY" && code !== "EEXIST") throw error;
+    return false;
+  }
+}
+
+async function checkFolder(folder: string, digest: string): Promise<Difference | null> {
+  let listing: TreeFile[];
+  try {
+    const text = await readFile(join(folder, "listing"), "utf8");
+    if (digestOf(text) !== digest) return { file: "listing", what: "changed" };
+    listing = parseListing(text);
+  } catch {
+    return { file: "listing", what: "missing" };
+  }
+  return await differenceOf(join(folder, "tree"), listing);
+}
+
+function isThere(folder: string): Promise<boolean> {
+  return stat(folder).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** A gateway that shares its database with others has only what was installed at itself. */
+function absent(digest: string): BackplaneError {
+  return new BackplaneError("package.corrupt", `The files of ${digest} are not in this gateway's home.`, {
+    details: { digest, what: "missing" },
+  });
+}
+
+function corrupt(digest: string, { file, what }: Difference): BackplaneError {
+  const told = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
+  return new BackplaneError(
+    "package.corrupt",
+    `The installed files of ${digest} are not what was installed: ${JSON.stringify(file)} ${told}.`,
+    { details: { digest, file, what } },
+  );
+}
+
+/** Read-only and on the disk, folders included; the rename that follows is then all that can be lost. */
+async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<void> {
+  const tree = join(staged, "tree");
+  const folders = new Set<string>([tree, staged]);
+  for (const { path } of files) {
+    for (let folder = dirname(path); folder !== "."; folder = dirname(folder))
+      folders.add(join(tree, folder));
+  }
+  await inTurns(files, async ({ path, mode }) => {
+    const file = join(tree, path);
+    await chmod(file, mode === "0755" ? 0o555 : 0o444);
+    await syncPath(file);
+  });
+  await syncPath(join(staged, "listing"));
+  await inTurns([...folders], async (folder) => {
+    await chmod(folder, 0o755);
+    await syncFolder(folder);
+  });
+}
+
+async function syncPath(path: string): Promise<void> {
+  const handle = await open(path, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Windows cannot sync a folder; its rename is journaled. */
+async function syncFolder(path: string): Promise<void> {
+  if (process.platform !== "win32") await syncPath(path);
+}

@@ -1,0 +1,83 @@
+/** Walks a folder and hashes every byte of it: a few files at a time, large ones in pieces, never through a link. */
+import { createHash, hash } from "node:crypto";
+import { constants } from "node:fs";
+import { type FileHandle, open, readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { listTree, type TreeFile, type TreeListing } from "./tree-listing.ts";
+
+const AT_ONCE = 8;
+/** Hashing is synchronous: a piece must not hold the event loop for more than about a millisecond. */
+const PIECE_BYTES = 256 * 1024;
+const READ = constants.O_RDONLY | (constants.O_NOFOLLOW ?? 0);
+
+export interface FoundTree {
+  files: string[];
+  /** Links, devices and the like, and folders without anything in them. */
+  oddities: string[];
+}
+
+/** `sha256:…` of the files below `dir`, as `unpackArchive` and the content store compute it. */
+export async function treeDigest(dir: string): Promise<string> {
+  return (await readTree(dir)).digest;
+}
+
+async function readTree(dir: string): Promise<TreeListing> {
+  const { files } = await findFiles(dir);
+  return listTree(await inTurns(files, (path) => readTreeFile(dir, path)));
+}
+
+export async function findFiles(dir: string, below = ""): Promise<FoundTree> {
+  const found: FoundTree = { files: [], oddities: [] };
+  const entries = await readdir(join(dir, below), { withFileTypes: true });
+  if (entries.length === 0 && below !== "") found.oddities.push(below);
+  for (const entry of entries) {
+    const path = below === "" ? entry.name : `${below}/${entry.name}`;
+    if (entry.isFile()) found.files.push(path);
+    else if (entry.isDirectory()) {
+      const inner = await findFiles(dir, path);
+      found.files.push(...inner.files);
+      found.oddities.push(...inner.oddities);
+    } else found.oddities.push(path);
+  }
+  return found;
+}
+
+export async function readTreeFile(dir: string, path: string): Promise<TreeFile> {
+  const handle = await open(join(dir, path), READ);
+  try {
+    const { mode, size } = await handle.stat();
+    const sha256 = size <= PIECE_BYTES ? await hashSmall(handle, size) : await hashLarge(handle);
+    return { path, mode: (mode & 0o111) === 0 ? "0644" : "0755", size, sha256 };
+  } finally {
+    await handle.close();
+  }
+}
+
+export async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results = Array.from<R>({ length: items.length });
+  let next = 0;
+  const lane = async () => {
+    while (next < items.length) {
+      const index = next++;
+      results[index] = await work(items[index] as T);
+    }
+  };
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, items.length) }, lane));
+  return results;
+}
+
+async function hashSmall(handle: FileHandle, size: number): Promise<string> {
+  // One byte more than expected, so that a file that grew does not pass as its old self.
+  const { bytesRead, buffer } = await handle.read(Buffer.allocUnsafe(size + 1), 0, size + 1, 0);
+  return hash("sha256", buffer.subarray(0, bytesRead), "hex");
+}
+
+async function hashLarge(handle: FileHandle): Promise<string> {
+  const sum = createHash("sha256");
+  const buffer = Buffer.allocUnsafe(PIECE_BYTES);
+  for (;;) {
+    const { bytesRead } = await handle.read(buffer, 0, PIECE_BYTES, null);
+    if (bytesRead === 0) return sum.digest("hex");
+    sum.update(buffer.subarray(0, bytesRead));
+  }
+}

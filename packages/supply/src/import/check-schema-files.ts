@@ -1,0 +1,83 @@
+/** Every schema that the manifest names is in the package, is JSON, and is a usable JSON Schema (pkg.schema-files). */
+import { readFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { BackplaneError, codeOf, type Json, type Manifest } from "@backplane/contract";
+import type { Schemas } from "@backplane/kernel/ports";
+import type { TreeListing } from "../content/tree-listing.ts";
+
+/** The schema itself may have a quarter of it (schema-caps.ts); the rest is room for white space. */
+const MAX_SCHEMA_FILE_BYTES = 1024 * 1024;
+
+interface NamedSchema {
+  /** As the manifest writes it. */
+  path: string;
+  where: string;
+}
+
+/** The parsed schemas by the path that the manifest uses. Throws `package.schema`. */
+export async function checkSchemaFiles(
+  tree: string,
+  listing: TreeListing,
+  manifest: Manifest,
+  schemas: Schemas,
+): Promise<Record<string, Json>> {
+  const parsed: Record<string, Json> = {};
+  for (const named of schemasOf(manifest)) {
+    if (Object.hasOwn(parsed, named.path)) continue;
+    const schema = await readSchema(tree, listing, named);
+    await compileSchema(schemas, `${listing.digest}/${named.path}`, schema, named);
+    parsed[named.path] = schema;
+  }
+  return parsed;
+}
+
+function schemasOf(manifest: Manifest): NamedSchema[] {
+  return manifest.exports.flatMap((item, index) => {
+    const at = `exports[${index}]`;
+    const named = [{ path: item.config_schema, where: `${at}.config_schema` }];
+    if (item.kind === "tool") {
+      named.push({ path: item.tool.input_schema, where: `${at}.tool.input_schema` });
+      named.push({ path: item.tool.output_schema, where: `${at}.tool.output_schema` });
+    }
+    return named.flatMap(({ path, where }) => (path === undefined ? [] : [{ path, where }]));
+  });
+}
+
+async function readSchema(tree: string, listing: TreeListing, named: NamedSchema): Promise<Json> {
+  const path = posix.normalize(named.path);
+  const file = listing.files.find((candidate) => candidate.path === path);
+  if (file === undefined) {
+    throw failed(named, "the package does not hold this file; add it, or remove the line from the manifest");
+  }
+  // Before it is read: a hundred megabytes of JSON would hold the event loop for as long as parsing takes.
+  if (file.size > MAX_SCHEMA_FILE_BYTES) {
+    throw failed(named, `it is larger than ${MAX_SCHEMA_FILE_BYTES / 1024} KiB`);
+  }
+  const text = (await readFile(join(tree, path), "utf8")).replace(/^\ufeff/, "");
+  try {
+    return JSON.parse(text) as Json;
+  } catch (error) {
+    throw failed(
+      named,
+      `it is not valid JSON: ${(error as Error).message.split("\n")[0]?.slice(0, 160)}`,
+      error,
+    );
+  }
+}
+
+async function compileSchema(schemas: Schemas, key: string, schema: Json, named: NamedSchema): Promise<void> {
+  try {
+    await schemas.compile(key, schema);
+  } catch (error) {
+    if (codeOf(error) !== "package.schema") throw error;
+    const why = (error as BackplaneError).details?.why;
+    throw failed(named, typeof why === "string" ? why : (error as Error).message, error);
+  }
+}
+
+function failed({ path, where }: NamedSchema, why: string, cause?: unknown): BackplaneError {
+  return new BackplaneError("package.schema", `${path} (${where}): ${why}.`, {
+    details: { file: path, field: where, why },
+    ...(cause === undefined ? {} : { cause }),
+  });
+}

@@ -1,0 +1,121 @@
+/** A schema issue as sentences of the form "WHERE is WHAT; write THIS". */
+import { EXPORT_KINDS } from "@backplane/contract";
+import type { ManifestSchema } from "@backplane/contract/schema";
+import { fieldsAt, nearest, tableKnowing } from "./known-fields.ts";
+import { pathText, type TomlPath } from "./toml-lines.ts";
+
+type SchemaIssue = NonNullable<ReturnType<typeof ManifestSchema.safeParse>["error"]>["issues"][number];
+
+export interface Finding {
+  path: TomlPath;
+  message: string;
+}
+
+/** What to write where nothing is written. */
+const WHEN_MISSING: Record<string, string> = {
+  api_version: 'write api_version = "vai.plugin.v1"',
+  package_id: 'write package_id = "publisher/name", such as "acme/devkit"',
+  version: 'write version = "0.1.0"',
+  name: 'write name = "…", the name that people see',
+  runtime: "write a [runtime] table with protocol and entrypoint",
+  entrypoint: 'write entrypoint = ["./bin/plugin"]',
+  exports: "write at least one [[exports]] table",
+  id: 'write id = "my_tool"',
+  tool: "write an [exports.tool] table",
+  hook: 'write an [exports.hook] table with subscribes_to = ["run.completed"]',
+  subscribes_to: 'write subscribes_to = ["run.completed"]',
+  compactor: "write an [exports.compactor] table",
+  harness: "write an [exports.harness] table",
+};
+
+const TYPE_WORDS: Record<string, string> = {
+  string: 'a text in quotes, such as "…"',
+  boolean: "true or false",
+  number: "a number",
+  int: "a whole number",
+  array: "a list, such as [ … ]",
+  object: "a table",
+  record: "a table",
+};
+
+export function explainIssue(issue: SchemaIssue, manifest: unknown): Finding[] {
+  const path = issue.path.filter((part) => typeof part !== "symbol");
+  if (issue.code === "unrecognized_keys") {
+    return issue.keys.map((key) => ({ path: [...path, key], message: explainUnknown(path, key, manifest) }));
+  }
+  if (issue.code === "custom" && path.length === 1 && path[0] === "exports") return repeatedIds(manifest);
+  return [{ path, message: `${subject(path, manifest)}; ${remedy(issue, path, manifest)}` }];
+}
+
+/** `runtime.os is "bsd"` or `runtime.os is missing`. */
+export function subject(path: TomlPath, manifest: unknown): string {
+  const value = valueAt(path, manifest);
+  return `${pathText(path)} is ${value === undefined ? "missing" : shown(value)}`;
+}
+
+function remedy(issue: SchemaIssue, path: TomlPath, manifest: unknown): string {
+  if (issue.code === "invalid_value") return oneOf(issue.values.map(String));
+  if (issue.code === "invalid_union") return oneOf(EXPORT_KINDS);
+  if (valueAt(path, manifest) === undefined) {
+    return WHEN_MISSING[String(path.at(-1))] ?? "write it";
+  }
+  if (issue.code === "invalid_type") return `write ${TYPE_WORDS[issue.expected] ?? issue.expected}`;
+  if (issue.code === "invalid_key") return issue.issues[0]?.message ?? "write another name";
+  if (issue.code === "too_big") return `write at most ${String(issue.maximum)}${unit(issue.origin)}`;
+  if (issue.code === "too_small" && /^(Too small|Invalid)/.test(issue.message)) {
+    return `write at least ${String(issue.minimum)}${unit(issue.origin)}`;
+  }
+  return issue.message;
+}
+
+function unit(origin: string): string {
+  if (origin === "string") return " characters";
+  return origin === "array" ? " values" : "";
+}
+
+function oneOf(values: readonly string[]): string {
+  return values.length === 1 ? `write "${values[0]}"` : `write one of ${values.join(", ")}`;
+}
+
+function explainUnknown(path: TomlPath, key: string, manifest: unknown): string {
+  const fields = fieldsAt(path, manifest);
+  const known = Object.keys(fields);
+  const where = pathText([...path, key]);
+  const table = tableKnowing(key, fields);
+  if (table !== undefined) {
+    const header = [...path.filter((part) => typeof part === "string"), table].join(".");
+    return `${where} is not a field here; write it in the table [${header}]`;
+  }
+  const near = nearest(key, known);
+  if (near !== undefined) return `${where} is not a known field; write ${near}`;
+  return `${where} is not a known field; remove it, known are ${known.join(", ")}`;
+}
+
+function repeatedIds(manifest: unknown): Finding[] {
+  const list = valueAt(["exports"], manifest);
+  const ids = Array.isArray(list) ? list.map((item: unknown) => valueAt(["id"], item)) : [];
+  const findings: Finding[] = [];
+  ids.forEach((id, index) => {
+    const first = ids.indexOf(id);
+    if (first === index) return;
+    const message = `exports[${index}].id is ${shown(id)}, as in exports[${first}]; give each export its own id`;
+    findings.push({ path: ["exports", index, "id"], message });
+  });
+  return findings;
+}
+
+function valueAt(path: TomlPath, manifest: unknown): unknown {
+  let value = manifest;
+  for (const part of path) {
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<string | number, unknown>)[part];
+  }
+  return value;
+}
+
+function shown(value: unknown): string {
+  if (value instanceof Date) return "a date";
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return "a table";
+  const text = JSON.stringify(value) ?? String(value);
+  return text.length > 60 ? `${text.slice(0, 57)}…` : text;
+}

@@ -1,0 +1,69 @@
+/** What a manifest must fulfil beyond its shape. Each rule looks at a manifest that the schema has accepted. */
+import type { Manifest } from "@backplane/contract";
+import { type Finding, subject } from "./explain-issue.ts";
+
+type Rule = (manifest: Manifest) => Finding[];
+
+const RULES: readonly Rule[] = [entrypointInside, transportFits, timeoutsInOrder, sideProcessTools];
+
+export function breachesOf(manifest: Manifest): Finding[] {
+  return RULES.flatMap((rule) => rule(manifest));
+}
+
+/** A bare name is looked up on the documented PATH; anything with a slash is a file of the package. */
+export function isBareName(program: string): boolean {
+  return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(program);
+}
+
+function entrypointInside(manifest: Manifest): Finding[] {
+  const program = manifest.runtime.entrypoint[0] as string;
+  const isInside =
+    /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
+  if (isBareName(program) || (program.includes("/") && isInside)) return [];
+  const path = ["runtime", "entrypoint", 0];
+  return [
+    {
+      path,
+      message: `${subject(path, manifest)}; write a program name such as node or python3, or a path inside the package such as ./bin/plugin`,
+    },
+  ];
+}
+
+function transportFits(manifest: Manifest): Finding[] {
+  const needed = manifest.runtime.protocol === "mcp.http" ? "http" : "stdio";
+  if (manifest.runtime.transport === needed) return [];
+  const path = ["runtime", "transport"];
+  return [
+    {
+      path,
+      message: `${subject(path, manifest)}, but protocol is "${manifest.runtime.protocol}"; write "${needed}"`,
+    },
+  ];
+}
+
+function timeoutsInOrder(manifest: Manifest): Finding[] {
+  return manifest.exports.flatMap((item, index) => {
+    if (item.max_timeout_ms === undefined || item.default_timeout_ms <= item.max_timeout_ms) return [];
+    const path = ["exports", index, "default_timeout_ms"];
+    return [
+      {
+        path,
+        message: `${subject(path, manifest)}; write at most ${item.max_timeout_ms}, its max_timeout_ms`,
+      },
+    ];
+  });
+}
+
+function sideProcessTools(manifest: Manifest): Finding[] {
+  if (manifest.runtime.protocol !== "rterm.plugin.v1") return [];
+  return manifest.exports.flatMap((item, index) => {
+    if (item.kind === "tool") return [];
+    const path = ["exports", index, "kind"];
+    return [
+      {
+        path,
+        message: `${subject(path, manifest)}, but protocol "rterm.plugin.v1" offers only tools; write "tool" or use protocol "vai.rpc.v1"`,
+      },
+    ];
+  });
+}

@@ -1,0 +1,106 @@
+/** Packs a folder so that the same files give the same bytes: sorted, no times, no owners, two modes. */
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { join } from "node:path";
+import { Transform, type Writable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { createGzip } from "node:zlib";
+import { BackplaneError } from "@backplane/contract";
+import { type Pack, pack as createPack } from "tar-stream";
+import type { TreeFile, TreeListing } from "../content/tree-listing.ts";
+import { surveyFolder } from "./survey-folder.ts";
+
+export interface PackedFolder {
+  digest: string;
+  /** Of the files, not of the archive. */
+  size_bytes: number;
+  files: string[];
+}
+
+/** Without `out` nothing is written: the answer says what would be. */
+export async function packFolder(dir: string, out?: Writable): Promise<PackedFolder> {
+  const listing = await surveyFolder(dir);
+  if (out !== undefined)
+    await pipeline(tarOf(dir, listing), createGzip({ level: 9 }), withoutPlatform(), out);
+  return {
+    digest: listing.digest,
+    size_bytes: listing.size_bytes,
+    files: listing.files.map((file) => file.path),
+  };
+}
+
+/** The tar of a surveyed folder. A file that has changed since the survey fails it. */
+export async function* tarOf(dir: string, listing: TreeListing): AsyncGenerator<Uint8Array, void> {
+  const pack = createPack();
+  let failure: unknown;
+  const filling = fill(pack, dir, listing).catch((error: unknown) => {
+    failure = error;
+    pack.destroy(error as Error);
+  });
+  try {
+    for await (const chunk of pack as unknown as AsyncIterable<Uint8Array>) yield chunk;
+  } catch (error) {
+    throw failure ?? error;
+  } finally {
+    pack.destroy();
+    await filling;
+  }
+}
+
+async function fill(pack: Pack, dir: string, listing: TreeListing): Promise<void> {
+  for (const file of listing.files) await addFile(pack, dir, file);
+  pack.finalize();
+}
+
+async function addFile(pack: Pack, dir: string, file: TreeFile): Promise<void> {
+  const { path, size } = file;
+  const mode = file.mode === "0755" ? 0o755 : 0o644;
+  const header = { name: path, size, mode, mtime: new Date(0), uid: 0, gid: 0, uname: "", gname: "" };
+  const written = Promise.withResolvers<void>();
+  const done = (error?: Error | null) => (error ? written.reject(error) : written.resolve());
+  const entry = pack.entry(header, done) as unknown as Writable;
+  // Both report the same end; the callback is the one that is waited for.
+  entry.on("error", () => {});
+  written.promise.catch(() => {});
+  const sum = createHash("sha256");
+  let bytes = 0;
+  for await (const chunk of createReadStream(join(dir, path)) as AsyncIterable<Buffer>) {
+    bytes += chunk.length;
+    if (bytes > size) throw changed(path);
+    sum.update(chunk);
+    if (!entry.write(chunk)) await drained(entry, written.promise);
+  }
+  if (bytes !== size || sum.digest("hex") !== file.sha256) throw changed(path);
+  entry.end();
+  await written.promise;
+}
+
+/** Until there is room again, or the reader went away. */
+async function drained(entry: Writable, ended: Promise<void>): Promise<void> {
+  const stop = new AbortController();
+  try {
+    await Promise.race([once(entry, "drain", { signal: stop.signal }), ended]);
+  } finally {
+    stop.abort();
+  }
+}
+
+function changed(path: string): BackplaneError {
+  return new BackplaneError(
+    "package.source_invalid",
+    `${path} changed while it was packed; pack the folder again.`,
+  );
+}
+
+/** Byte 9 of a gzip header names the operating system; 255 says nothing. */
+function withoutPlatform(): Transform {
+  let at = 0;
+  return new Transform({
+    transform(chunk: Buffer, _encoding, done) {
+      if (at <= 9 && at + chunk.length > 9) chunk[9 - at] = 255;
+      at += chunk.length;
+      done(null, chunk);
+    },
+  });
+}

@@ -1,0 +1,109 @@
+/** What of a folder belongs into a package: every file but the ignored ones, each looked at before a byte is packed. */
+import { createHash } from "node:crypto";
+import { lstat, open, readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { createNameLedger, safePath } from "../archive/entry-rules.ts";
+import { unsafe } from "../archive/unsafe.ts";
+import { UNPACK_LIMITS } from "../archive/limits.ts";
+import { listTree, type TreeFile, type TreeListing } from "../content/tree-listing.ts";
+import { scanForCredentials } from "./credential-files.ts";
+import { IGNORE_FILE, type Ignores, readIgnores } from "./ignore-file.ts";
+
+const MAX_IGNORE_BYTES = 64 * 1024;
+
+interface Credential {
+  file: string;
+  why: string;
+}
+
+export async function surveyFolder(dir: string): Promise<TreeListing> {
+  const ignores = readIgnores(await ignoreText(dir));
+  const paths = await walk(dir, "", ignores);
+  const ledger = createNameLedger();
+  const files: TreeFile[] = [];
+  const credentials: Credential[] = [];
+  let total = 0;
+  for (const path of paths) {
+    ledger.add(safePath(path, false), "file");
+    const { file, why } = await look(dir, path);
+    files.push(file);
+    total += file.size;
+    if (total > UNPACK_LIMITS.unpacked_bytes) {
+      throw unsafe("too-large", `the folder holds more than ${UNPACK_LIMITS.unpacked_bytes} bytes`, path);
+    }
+    if (why !== null) credentials.push({ file: path, why });
+  }
+  if (credentials.length > 0) throw refuseCredentials(credentials);
+  return listTree(files);
+}
+
+/** A plain file of a sane size, or nothing: a pipe or an endless device in its place would never be read to the end. */
+async function ignoreText(dir: string): Promise<string> {
+  const file = join(dir, IGNORE_FILE);
+  const found = await lstat(file).catch(() => null);
+  if (found === null) return "";
+  if (!found.isFile() || found.size > MAX_IGNORE_BYTES) {
+    throw unsafe("special-file", `it is no plain file of at most ${MAX_IGNORE_BYTES} bytes`, IGNORE_FILE);
+  }
+  return await readFile(file, "utf8");
+}
+
+async function walk(dir: string, below: string, ignores: Ignores): Promise<string[]> {
+  const paths: string[] = [];
+  for (const entry of await readdir(join(dir, below), { withFileTypes: true })) {
+    const path = below === "" ? entry.name : `${below}/${entry.name}`;
+    if (ignores(path, entry.isDirectory())) continue;
+    if (entry.isDirectory()) paths.push(...(await walk(dir, path, ignores)));
+    else if (entry.isFile()) paths.push(path);
+    else {
+      throw unsafe(
+        "special-file",
+        `it is neither a file nor a folder; copy its content or list it in ${IGNORE_FILE}`,
+        path,
+      );
+    }
+    if (paths.length > UNPACK_LIMITS.entries) {
+      throw unsafe(
+        "too-many-entries",
+        `the folder holds more than ${UNPACK_LIMITS.entries} files; list some in ${IGNORE_FILE}`,
+      );
+    }
+  }
+  return paths;
+}
+
+async function look(dir: string, path: string): Promise<{ file: TreeFile; why: string | null }> {
+  const handle = await open(join(dir, path), "r");
+  try {
+    const { mode, size } = await handle.stat();
+    if (size > UNPACK_LIMITS.file_bytes) {
+      throw unsafe("file-too-large", `it is larger than ${UNPACK_LIMITS.file_bytes} bytes`, path);
+    }
+    const scan = scanForCredentials(path);
+    const sum = createHash("sha256");
+    let at = 0;
+    for await (const chunk of handle.createReadStream({ autoClose: false }) as AsyncIterable<Buffer>) {
+      sum.update(chunk);
+      scan.push(chunk);
+      at += chunk.length;
+    }
+    const file: TreeFile = {
+      path,
+      mode: (mode & 0o111) === 0 ? "0644" : "0755",
+      size: at,
+      sha256: sum.digest("hex"),
+    };
+    return { file, why: scan.verdict() };
+  } finally {
+    await handle.close();
+  }
+}
+
+function refuseCredentials(found: Credential[]): BackplaneError {
+  const first = found[0] as Credential;
+  const more = found.length > 1 ? ` (and ${found.length - 1} more, see details.files)` : "";
+  return new BackplaneError("package.credential_file", `${first.file} is not packed: ${first.why}${more}.`, {
+    details: { files: found.map((item) => ({ ...item })) },
+  });
+}

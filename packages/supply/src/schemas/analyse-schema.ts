@@ -1,0 +1,170 @@
+/**
+ * How much work a schema can make. `weight` is the number of checks that one value can meet at worst, with every
+ * reference written out; weight × values bounds an evaluation. A recursive schema has no such bound (two
+ * references in an anyOf double the work at each level), so it never runs on the gateway's own thread. Runs in the
+ * worker: no import from another room.
+ */
+export interface SchemaShape {
+  weight: number;
+  recursive: boolean;
+  /** Compares items with one another: values × values. */
+  quadratic: boolean;
+  formats: boolean;
+  /** Every pattern with the number of times it can meet one string. */
+  patterns: Map<string, number>;
+  /** Property names, for the inputs that the schema is tried with. */
+  names: Set<string>;
+}
+
+const WEIGHT_CAP = 1_000_000;
+const ONE = ["not", "if", "then", "else", "additionalProperties", "unevaluatedProperties", "propertyNames"];
+const ONE_OR_LIST = ["items", "additionalItems", "unevaluatedItems", "contains", "contentSchema"];
+const LISTS = ["allOf", "anyOf", "oneOf", "prefixItems", "items"];
+const TABLES = ["properties", "patternProperties", "dependentSchemas", "dependencies"];
+const SINGLE = [...ONE, ...ONE_OR_LIST];
+
+interface Cost {
+  weight: number;
+  patterns: Map<string, number>;
+}
+
+export function analyseSchema(root: unknown): SchemaShape {
+  const shape: SchemaShape = {
+    weight: 0,
+    recursive: false,
+    quadratic: false,
+    formats: false,
+    patterns: new Map(),
+    names: new Set(),
+  };
+  const done = new Map<object, Cost>();
+  const open = new Set<object>();
+
+  const costOf = (schema: unknown): Cost => {
+    const cost: Cost = { weight: 1, patterns: new Map() };
+    if (typeof schema !== "object" || schema === null || Array.isArray(schema)) return cost;
+    const known = done.get(schema);
+    if (known !== undefined) return known;
+    if (open.has(schema)) {
+      shape.recursive = true;
+      return cost;
+    }
+    open.add(schema);
+    const node = schema as Record<string, unknown>;
+    look(node, root, shape, cost);
+    for (const inner of subschemas(node)) add(cost, costOf(inner));
+    for (const target of referenced(node, root, shape)) add(cost, costOf(target));
+    open.delete(schema);
+    done.set(schema, cost);
+    return cost;
+  };
+
+  const { weight, patterns } = costOf(root);
+  // Definitions that nothing refers to cost nothing, but they may not point outside either.
+  for (const inner of definitions(root)) costOf(inner);
+  return { ...shape, weight, patterns };
+}
+
+function look(node: Record<string, unknown>, root: unknown, shape: SchemaShape, cost: Cost): void {
+  if (node.uniqueItems === true) shape.quadratic = true;
+  if (typeof node.format === "string") shape.formats = true;
+  if (typeof node.pattern === "string") count(cost.patterns, node.pattern, 1);
+  // A nested $id moves the base of the references below it; not worth following, so not trusted.
+  if (node !== root && typeof node.$id === "string") shape.recursive = true;
+  for (const list of [node.enum, node.required]) if (Array.isArray(list)) cost.weight += list.length;
+  for (const table of [node.dependentRequired, node.dependencies]) {
+    // Each missing name is an issue, and each issue spells out the whole list.
+    for (const list of Object.values(Object(table) as object)) {
+      if (Array.isArray(list)) cost.weight = Math.min(WEIGHT_CAP, cost.weight + list.length ** 2);
+    }
+  }
+  if (node.const !== undefined || node.enum !== undefined) {
+    cost.weight += Math.ceil(JSON.stringify(node.const ?? node.enum).length / 16);
+  }
+  for (const table of [node.properties, node.patternProperties]) {
+    if (typeof table === "object" && table !== null) cost.weight += Object.keys(table).length;
+  }
+  if (typeof node.properties === "object" && node.properties !== null) {
+    for (const name of Object.keys(node.properties)) if (shape.names.size < 64) shape.names.add(name);
+  }
+  if (typeof node.patternProperties === "object" && node.patternProperties !== null) {
+    for (const pattern of Object.keys(node.patternProperties)) count(cost.patterns, pattern, 1);
+  }
+}
+
+function subschemas(node: Record<string, unknown>): unknown[] {
+  const found: unknown[] = [];
+  for (const key of SINGLE) if (Object.hasOwn(node, key) && !Array.isArray(node[key])) found.push(node[key]);
+  for (const key of LISTS) if (Array.isArray(node[key])) found.push(...(node[key] as unknown[]));
+  for (const key of TABLES) {
+    const table = node[key];
+    if (typeof table === "object" && table !== null) found.push(...Object.values(table));
+  }
+  return found;
+}
+
+function definitions(root: unknown): unknown[] {
+  const { $defs = {}, definitions: old = {} } = Object(root) as { $defs?: object; definitions?: object };
+  return [...Object.values(Object($defs)), ...Object.values(Object(old))];
+}
+
+function referenced(node: Record<string, unknown>, root: unknown, shape: SchemaShape): unknown[] {
+  const found: unknown[] = [];
+  for (const key of ["$ref", "$dynamicRef"]) {
+    const ref = node[key];
+    if (typeof ref !== "string") continue;
+    const target = resolve(ref, root);
+    if (key === "$dynamicRef" || target === undefined) shape.recursive = true;
+    if (target !== undefined) found.push(target);
+  }
+  return found;
+}
+
+/** Only inside the document. What names another document is refused: nothing is ever fetched. */
+function resolve(ref: string, root: unknown): unknown {
+  const { $id = "" } = Object(root) as { $id?: unknown };
+  const own = typeof $id === "string" ? $id.replace(/#.*$/, "") : "";
+  const hash = ref.indexOf("#");
+  const document = hash === -1 ? ref : ref.slice(0, hash);
+  if (document !== "" && document !== own && !hasId(root, document)) {
+    throw new Error(
+      `$ref ${JSON.stringify(ref.slice(0, 200))} points outside the schema; copy that part into $defs`,
+    );
+  }
+  if (document !== "" && document !== own) return undefined;
+  const fragment = hash === -1 ? "" : ref.slice(hash + 1);
+  if (fragment === "") return root;
+  if (!fragment.startsWith("/")) return undefined;
+  return follow(root, fragment);
+}
+
+function follow(root: unknown, pointer: string): unknown {
+  let value = root;
+  for (const raw of pointer.slice(1).split("/")) {
+    let part = raw.replaceAll("~1", "/").replaceAll("~0", "~");
+    try {
+      part = decodeURIComponent(part);
+    } catch {
+      return undefined;
+    }
+    if (typeof value !== "object" || value === null || !Object.hasOwn(value, part)) return undefined;
+    value = (value as Record<string, unknown>)[part];
+  }
+  return value;
+}
+
+function hasId(value: unknown, id: string): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  const own = (value as { $id?: unknown }).$id;
+  if (typeof own === "string" && (own === id || own.endsWith(`/${id}`))) return true;
+  return Object.values(value).some((inner) => hasId(inner, id));
+}
+
+function add(cost: Cost, inner: Cost): void {
+  cost.weight = Math.min(WEIGHT_CAP, cost.weight + inner.weight);
+  for (const [pattern, times] of inner.patterns) count(cost.patterns, pattern, times);
+}
+
+function count(patterns: Map<string, number>, pattern: string, times: number): void {
+  patterns.set(pattern, Math.min(WEIGHT_CAP, (patterns.get(pattern) ?? 0) + times));
+}

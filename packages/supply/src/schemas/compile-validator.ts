@@ -1,0 +1,130 @@
+/**
+ * Ajv with a linear-time regular expression engine. Loaded on first use only: an idle gateway does not pay for it.
+ * Runs in the worker and, for vetted schemas, in the gateway: no import from another room.
+ */
+import type { AnySchema, ErrorObject, Options } from "ajv";
+
+export interface SchemaIssue {
+  path: string;
+  message: string;
+}
+
+/** No issues: the value is valid. `all` collects every issue, otherwise the first decides. */
+export type Validator = (value: unknown, all: boolean) => SchemaIssue[];
+
+export interface Compiler {
+  /** `checked`: the schema was compared with its meta-schema before. Throws what Ajv throws. */
+  compile(schema: AnySchema, checked: boolean): Validator;
+  /** Compiles one pattern; look-around and back-references are refused. */
+  pattern(source: string): { test(text: string): boolean };
+}
+
+const MAX_ISSUES = 20;
+
+export async function loadCompiler(): Promise<Compiler> {
+  const [{ Ajv }, { Ajv2020 }, formats, { RE2JS }] = await Promise.all([
+    import("ajv"),
+    import("ajv/dist/2020.js"),
+    import("ajv-formats"),
+    import("re2js"),
+  ]);
+
+  const pattern = (source: string) => {
+    try {
+      const compiled = RE2JS.compile(RE2JS.translateRegExp(source));
+      return { test: (text: string) => compiled.test(text), toString: () => `re2:${source}` };
+    } catch (error) {
+      const reason = error instanceof Error ? error.message.replace(/^error parsing regexp: /, "") : "";
+      throw new Error(
+        `pattern ${JSON.stringify(source.slice(0, 120))} cannot be used: ${reason} (look-around and back-references are not supported)`,
+        { cause: error },
+      );
+    }
+  };
+  const regExp = Object.assign((source: string) => pattern(source), { code: "re2" });
+
+  const build = (schema: AnySchema, checked: boolean, allErrors: boolean) => {
+    const options: Options = {
+      strict: false,
+      allErrors,
+      logger: false,
+      meta: !checked,
+      validateSchema: !checked,
+      code: { regExp },
+    };
+    const ajv = isDraft07(schema) ? new Ajv(options) : new Ajv2020(options);
+    formats.default.default(ajv);
+    // The library's own expression for this one backtracks.
+    ajv.addFormat("url", (text: string) => /^(https?|ftp):\/\//i.test(text) && URL.canParse(text));
+    return ajv.compile(checked ? withoutDialect(schema) : schema);
+  };
+
+  return {
+    pattern,
+    compile(schema, checked) {
+      const first = build(schema, checked, false);
+      let every: typeof first | undefined;
+      return (value, all) => {
+        if (first(value)) return [];
+        if (!all) return toIssues(first.errors ?? []);
+        every ??= build(schema, true, true);
+        return every(value) === true ? [] : toIssues(every.errors ?? []);
+      };
+    },
+  };
+}
+
+/** Draft-07 or 2020-12, told by `$schema`; without one it is 2020-12. */
+function isDraft07(schema: AnySchema): boolean {
+  return typeof schema === "object" && String(schema.$schema).includes("draft-07");
+}
+
+/** Without loaded meta-schemas Ajv would look for the one that `$schema` names. */
+function withoutDialect(schema: AnySchema): AnySchema {
+  if (typeof schema !== "object") return schema;
+  const { $schema: _dialect, ...rest } = schema;
+  return rest;
+}
+
+function toIssues(errors: readonly ErrorObject[]): SchemaIssue[] {
+  const issues: SchemaIssue[] = [];
+  for (const error of errors) {
+    // The branches' own issues say more than "a branch must match".
+    if (error.keyword === "if") continue;
+    const issue = { path: error.instancePath.slice(0, 256), message: explain(error) };
+    if (!issues.some((other) => other.path === issue.path && other.message === issue.message))
+      issues.push(issue);
+    if (issues.length === MAX_ISSUES) break;
+  }
+  return issues.length > 0 ? issues : [{ path: "", message: "does not match the schema" }];
+}
+
+/** Says what the schema wants. The input's own values never appear: they may be secrets. */
+function explain(error: ErrorObject): string {
+  const params = error.params as Record<string, unknown>;
+  const short = (value: unknown) => {
+    const text = JSON.stringify(value) ?? "";
+    return text.length > 64 ? `${text.slice(0, 63)}…` : text;
+  };
+  switch (error.keyword) {
+    case "enum": {
+      const allowed = params.allowedValues as unknown[];
+      const more = allowed.length > 8 ? ", …" : "";
+      return `must be one of ${allowed.slice(0, 8).map(short).join(", ")}${more}`;
+    }
+    case "const":
+      return `must be ${short(params.allowedValue)}`;
+    case "required":
+      return `must have the property ${short(params.missingProperty)}`;
+    case "additionalProperties":
+      return `must not have the property ${short(params.additionalProperty)}`;
+    case "unevaluatedProperties":
+      return `must not have the property ${short(params.unevaluatedProperty)}`;
+    case "propertyNames":
+      return `has a property name that is not allowed: ${short(params.propertyName)}`;
+    case "pattern":
+      return `must match the pattern ${short(params.pattern)}`;
+    default:
+      return (error.message ?? "does not match the schema").replace(/\bNOT\b/g, "not").slice(0, 200);
+  }
+}

@@ -1,0 +1,134 @@
+/**
+ * Plugin-supplied JSON Schemas (pkg.schema-files). A schema is bounded, then compiled and tried in a worker, and only
+ * then used. Small inputs of harmless schemas are checked on the spot; everything else in a worker under a time limit.
+ */
+import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/kernel/ports";
+import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
+import { measureSize, type ValueSize } from "./measure-size.ts";
+import { refused, withinCaps } from "./schema-caps.ts";
+import { createSchemaThread, type SchemaThread, type ThreadReply } from "./schema-thread.ts";
+import type { Vetted } from "./vet-schema.ts";
+
+export interface SchemasOptions {
+  /** Where schema-worker is, when the code was bundled elsewhere. */
+  worker?: URL;
+  vet_ms?: number;
+  check_ms?: number;
+  /** A worker without work ends after this time. */
+  idle_ms?: number;
+}
+
+export interface ClosableSchemas extends Schemas {
+  close(): Promise<void>;
+}
+
+const KEPT = 512;
+const IN_PROCESS_BYTES = 64 * 1024;
+const FORMAT_BYTES = 8 * 1024;
+/** Checks that take about ten milliseconds. */
+const IN_PROCESS_CHECKS = 1_000_000;
+/** Collecting every issue costs memory for each; only small inputs get that. */
+const ALL_ISSUES_CHECKS = 20_000;
+const PATTERN_MS = 10;
+/** A schema that keeps running out of time holds up others; after this many it is not tried for a while. */
+const STRIKES = 3;
+const PAUSE_MS = 30_000;
+
+export function createSchemas(options: SchemasOptions = {}): ClosableSchemas {
+  const { vet_ms = 2_000, check_ms = 1_000, idle_ms = 5_000 } = options;
+  const file = options.worker ?? workerFile();
+  const vetting = createSchemaThread(file, idle_ms);
+  const checking = createSchemaThread(file, idle_ms);
+  const compiled = new Map<string, Promise<SchemaCheck>>();
+  let compiler: Promise<Compiler> | undefined;
+
+  const build = async (key: string, schema: unknown): Promise<SchemaCheck> => {
+    const text = withinCaps(schema);
+    const vetted = vettedOf(await vetting.run({ kind: "vet", text }, vet_ms), vet_ms);
+    const there = checkInWorker(checking, key, text, check_ms);
+    if (vetted.worker_only) return there;
+    compiler ??= loadCompiler();
+    const validate = (await compiler).compile(JSON.parse(text), true);
+    return (value) => {
+      const size = measureSize(value, IN_PROCESS_BYTES);
+      return isSmallWork(vetted, size) ? checkHere(validate, value, vetted, size) : there(value);
+    };
+  };
+
+  return {
+    compile(key, schema) {
+      let check = compiled.get(key);
+      if (check === undefined) {
+        check = build(key, schema);
+        check.catch(() => compiled.delete(key));
+      } else compiled.delete(key);
+      // The one used last stands last; the first is the one to forget.
+      compiled.set(key, check);
+      if (compiled.size > KEPT) compiled.delete(compiled.keys().next().value as string);
+      return check;
+    },
+    async close() {
+      await Promise.all([vetting.close(), checking.close()]);
+    },
+  };
+}
+
+function vettedOf(reply: ThreadReply, vet_ms: number): Vetted {
+  if (reply.kind === "vetted") return reply.vetted;
+  if (reply.kind === "failed") throw refused(reply.why.replace(/\.$/, ""));
+  if (reply.kind === "too_slow")
+    throw refused(`compiling and trying it takes longer than ${vet_ms} ms; simplify it`);
+  throw refused(
+    "compiling it takes too much memory; simplify it",
+    reply.kind === "died" ? reply.why : undefined,
+  );
+}
+
+function isSmallWork(vetted: Vetted, size: ValueSize): boolean {
+  if (size.large || (vetted.formats && size.bytes > FORMAT_BYTES)) return false;
+  if (vetted.pattern_ms * (size.bytes / IN_PROCESS_BYTES) > PATTERN_MS) return false;
+  return checksOf(vetted, size) <= IN_PROCESS_CHECKS;
+}
+
+function checksOf({ weight, quadratic }: Vetted, { values }: ValueSize): number {
+  return weight * values * (quadratic ? values : 1);
+}
+
+function checkHere(validate: Validator, value: unknown, vetted: Vetted, size: ValueSize): SchemaIssue[] {
+  try {
+    return validate(value, checksOf(vetted, size) <= ALL_ISSUES_CHECKS);
+  } catch {
+    return [{ path: "", message: "cannot be compared with the schema" }];
+  }
+}
+
+function checkInWorker(thread: SchemaThread, key: string, text: string, check_ms: number): SchemaCheck {
+  const tooLong = [{ path: "", message: `comparing it with the schema takes longer than ${check_ms} ms` }];
+  let strikes = 0;
+  let pausedUntil = 0;
+  return async (value) => {
+    if (performance.now() < pausedUntil) return tooLong;
+    let reply: ThreadReply;
+    try {
+      reply = await thread.run({ kind: "check", key, text, value }, check_ms);
+    } catch {
+      return [{ path: "", message: "is not a JSON value" }];
+    }
+    if (reply.kind === "checked") {
+      strikes = 0;
+      return reply.issues;
+    }
+    if (reply.kind === "too_slow" && ++strikes >= STRIKES) {
+      strikes = 0;
+      pausedUntil = performance.now() + PAUSE_MS;
+    }
+    if (reply.kind === "too_slow") return tooLong;
+    return [{ path: "", message: "cannot be compared with the schema" }];
+  };
+}
+
+/** Beside this file, whether it runs from source or built. */
+function workerFile(): URL {
+  const extension = import.meta.url.endsWith(".ts") ? "ts" : "js";
+  return new URL(`./schema-worker.${extension}`, import.meta.url);
+}

@@ -1,0 +1,36 @@
+/** About how large a JSON value is, without writing it out; stops as soon as it is clear that it is large. */
+export interface ValueSize {
+  bytes: number;
+  values: number;
+  /** True when the walk stopped early: the figures are lower bounds. */
+  large: boolean;
+}
+
+const MAX_DEPTH = 256;
+
+export function measureSize(value: unknown, limit: number): ValueSize {
+  const size: ValueSize = { bytes: 0, values: 0, large: false };
+  const waiting: { item: unknown; depth: number }[] = [{ item: value, depth: 0 }];
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const { item, depth } = next;
+    size.values++;
+    if (typeof item === "string") size.bytes += item.length + 3;
+    else if (typeof item !== "object" || item === null) size.bytes += 6;
+    else {
+      size.bytes += 2;
+      if (depth >= MAX_DEPTH) size.large = true;
+      else if (Array.isArray(item)) {
+        if (item.length > limit) size.large = true;
+        else for (const inner of item as unknown[]) waiting.push({ item: inner, depth: depth + 1 });
+      } else {
+        for (const key in item) {
+          size.bytes += key.length + 4;
+          if (size.bytes > limit) break;
+          waiting.push({ item: (item as Record<string, unknown>)[key], depth: depth + 1 });
+        }
+      }
+    }
+    if (size.large || size.bytes > limit) return { ...size, large: true };
+  }
+  return size;
+}

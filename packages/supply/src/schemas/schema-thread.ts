@@ -1,0 +1,99 @@
+/**
+ * One worker thread, started when there is work and ended when there is none for a while. Tasks run one after the
+ * other, so the one that takes too long is known; its clock starts when the thread takes it up.
+ */
+import { Worker } from "node:worker_threads";
+import type { WorkerReply, WorkerTask } from "./schema-worker.ts";
+
+export type ThreadReply = WorkerReply | { kind: "too_slow" } | { kind: "died"; why: string };
+
+export interface SchemaThread {
+  run(task: WorkerTask, limit_ms: number): Promise<ThreadReply>;
+  close(): Promise<void>;
+}
+
+const START_MS = 30_000;
+const HEAP = { maxOldGenerationSizeMb: 96, maxYoungGenerationSizeMb: 16, stackSizeMb: 4 };
+
+export function createSchemaThread(file: URL, idle_ms: number): SchemaThread {
+  let worker: Worker | null = null;
+  let turn: Promise<unknown> = Promise.resolve();
+  let idle: NodeJS.Timeout | undefined;
+  let waiting = 0;
+
+  const end = async (): Promise<void> => {
+    clearTimeout(idle);
+    const ended = worker;
+    worker = null;
+    await ended?.terminate();
+  };
+
+  const start = async (): Promise<Worker | ThreadReply> => {
+    if (worker !== null) return worker;
+    const started = new Worker(file, { resourceLimits: HEAP, execArgv: [], env: {}, name: "schemas" });
+    // A late error of a thread that is being ended must not become an uncaught one.
+    started.on("error", () => {});
+    worker = started;
+    const first = await answerOf(started, START_MS);
+    return first === "ready" ? started : asFailure(first);
+  };
+
+  const runNow = async (task: WorkerTask, limit_ms: number): Promise<ThreadReply> => {
+    clearTimeout(idle);
+    const ready = await start();
+    if (!(ready instanceof Worker)) {
+      await end();
+      return ready;
+    }
+    ready.ref();
+    const answered = answerOf(ready, limit_ms);
+    ready.postMessage(task);
+    const answer = await answered;
+    if (answer === "too_slow" || answer === "ready" || answer instanceof Error) {
+      await end();
+      return asFailure(answer);
+    }
+    ready.unref();
+    return answer;
+  };
+
+  return {
+    run(task, limit_ms) {
+      waiting++;
+      const run = turn.then(() => runNow(task, limit_ms));
+      turn = run
+        .catch(() => end())
+        .then(() => {
+          if (--waiting > 0) return;
+          idle = setTimeout(() => void end(), idle_ms);
+          idle.unref();
+        });
+      return run;
+    },
+    close: end,
+  };
+}
+
+type Answer = WorkerReply | "ready" | "too_slow" | Error;
+
+function asFailure(answer: Answer): ThreadReply {
+  if (answer === "too_slow") return { kind: "too_slow" };
+  return { kind: "died", why: answer instanceof Error ? answer.message : "it answered out of turn" };
+}
+
+function answerOf(worker: Worker, limit_ms: number): Promise<Answer> {
+  return new Promise((resolve) => {
+    const settle = (answer: Answer) => {
+      clearTimeout(timer);
+      worker.off("message", settle);
+      worker.off("error", settle);
+      worker.off("exit", onExit);
+      resolve(answer);
+    };
+    const onExit = () => settle(new Error("the thread ended"));
+    const timer = setTimeout(() => settle("too_slow"), limit_ms);
+    worker.on("message", settle);
+    worker.on("error", settle);
+    worker.on("exit", onExit);
+  });
+}

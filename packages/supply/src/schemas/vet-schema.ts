@@ -1,0 +1,97 @@
+/** Compiles a stranger's schema and tries it with unkind inputs, to learn where it may run. Runs in the worker. */
+import type { AnySchema } from "ajv";
+import { analyseSchema, type SchemaShape } from "./analyse-schema.ts";
+import type { Compiler } from "./compile-validator.ts";
+
+export interface Vetted {
+  /** Only ever evaluated in the worker, under a time limit. */
+  worker_only: boolean;
+  /** Checks per value at worst; see analyse-schema.ts. */
+  weight: number;
+  quadratic: boolean;
+  formats: boolean;
+  /** What the patterns cost together on 64 kB of text. */
+  pattern_ms: number;
+}
+
+const COMPILE_MS = 50;
+const PATTERN_MS = 50;
+const TRIAL_MS = 50;
+const SAMPLE_BYTES = 16 * 1024;
+const MAX_WEIGHT = 20_000;
+
+export function vetSchema(compiler: Compiler, text: string): Vetted {
+  const schema = JSON.parse(text) as AnySchema;
+  const shape = analyseSchema(schema);
+  for (const pattern of shape.patterns.keys()) compiler.pattern(pattern);
+  const validate = compiler.compile(schema, false);
+  const compileMs = cpuTime(() => compiler.compile(schema, true));
+  const patternMs = timePatterns(compiler, shape);
+  const suspicious =
+    shape.recursive || shape.weight > MAX_WEIGHT || compileMs > COMPILE_MS || patternMs > PATTERN_MS;
+  return {
+    worker_only: suspicious || isSlow(validate, shape),
+    weight: shape.weight,
+    quadratic: shape.quadratic,
+    formats: shape.formats,
+    pattern_ms: patternMs,
+  };
+}
+
+/** Per 64 kB, each pattern as often as it can meet a string. Stops counting when it is too much anyway. */
+function timePatterns(compiler: Compiler, shape: SchemaShape): number {
+  let total = 0;
+  for (const [source, times] of shape.patterns) {
+    const pattern = compiler.pattern(source);
+    let worst = 0;
+    for (const sample of textsFor(source)) {
+      worst = Math.max(
+        worst,
+        cpuTime(() => pattern.test(sample)),
+      );
+    }
+    total += worst * times * ((64 * 1024) / SAMPLE_BYTES);
+    if (total > PATTERN_MS * 4) break;
+  }
+  return total;
+}
+
+/** Long runs of what the pattern itself talks about, ending in what it does not. */
+function textsFor(pattern: string): string[] {
+  const letters = [...new Set(pattern.replace(/[^A-Za-z0-9 @._/-]/g, ""))].join("").slice(0, 32) || "a";
+  const long = (unit: string) => unit.repeat(Math.ceil(SAMPLE_BYTES / unit.length)).slice(0, SAMPLE_BYTES);
+  return [`${long("a")}!`, `${long(letters)}!`, `${long(letters[0] as string)}!`];
+}
+
+function isSlow(validate: (value: unknown, all: boolean) => unknown, shape: SchemaShape): boolean {
+  for (const input of unkindInputs([...shape.names])) {
+    if (cpuTime(() => validate(input, false)) > TRIAL_MS) return true;
+  }
+  return false;
+}
+
+/** In milliseconds of this thread: what else the machine does must not count against the schema. */
+function cpuTime(work: () => unknown): number {
+  const before = process.threadCpuUsage();
+  work();
+  const { user, system } = process.threadCpuUsage(before);
+  return (user + system) / 1_000;
+}
+
+/** Wide, deep, long and repetitive values made of the schema's own property names. */
+function* unkindInputs(names: string[]): Generator<unknown> {
+  const keys = names.length > 0 ? names : ["a"];
+  const flat = (leaf: unknown) => Object.fromEntries(keys.map((key) => [key, leaf]));
+  yield Array.from({ length: 1_000 }, (_, index) => index % 7);
+  yield Array.from({ length: 200 }, () => flat("aaaaaaaaaaaaaaaa!"));
+  yield flat(Array.from({ length: 100 }, () => flat(1)));
+  yield flat(`${"a".repeat(4_096)}!`);
+  for (const key of keys.slice(0, 8)) {
+    let deep: unknown = "!";
+    for (let level = 0; level < 24; level++) deep = level % 2 === 0 ? { [key]: deep } : { [key]: [deep] };
+    yield deep;
+    let chain: unknown = "!";
+    for (let level = 0; level < 32; level++) chain = { ...flat(0), [key]: chain };
+    yield chain;
+  }
+}

@@ -1,0 +1,182 @@
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { type ContentStore, openContentStore, treeDigest, unpackArchive } from "../src/index.ts";
+import { changesIn, dieAtEach, pointsOf } from "./install-points.ts";
+import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-content-"));
+let dir = "";
+let store: ContentStore;
+let count = 0;
+
+beforeEach(() => {
+  dir = join(base, String(count++));
+  store = openContentStore(dir);
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+const FILES: TarEntry[] = [
+  { name: "vai-plugin.toml", body: "x = 1\n" },
+  { name: "bin/run", body: "#!/bin/sh\n", mode: 0o755 },
+  { name: "lib/deep/data", body: Buffer.alloc(600 * 1024, "d") },
+];
+
+async function install(files = FILES): Promise<string> {
+  const staging = await store.stage();
+  const listing = await unpackArchive(inPieces(tar(...files)), staging.tree);
+  await staging.install(listing);
+  await staging.end();
+  return listing.digest;
+}
+
+const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
+
+test("installed files are read-only, readable by everyone, and under their digest", async () => {
+  const digest = await install();
+  const tree = await store.verified(digest);
+  expect(tree).toBe(treeOf(digest));
+  expect(await treeDigest(tree)).toBe(digest);
+  const modeOf = (path: string) => (statSync(join(tree, path)).mode & 0o7777).toString(8);
+  expect(["bin/run", "vai-plugin.toml", "lib", "lib/deep", "."].map(modeOf)).toEqual([
+    "555",
+    "444",
+    "755",
+    "755",
+    "755",
+  ]);
+  expect(readdirSync(join(dir, "tmp"))).toEqual([]);
+});
+
+test("installing twice is the same as once; two at the same time too", async () => {
+  const digest = await install();
+  const before = statSync(treeOf(digest)).ino;
+  expect(await install()).toBe(digest);
+  expect(statSync(treeOf(digest)).ino).toBe(before);
+  await store.discard(digest);
+  await Promise.all([install(), install(), install()]);
+  expect(await store.verified(digest)).toBe(treeOf(digest));
+  expect(readdirSync(join(dir, "tmp"))).toEqual([]);
+});
+
+describe("every byte is compared before every launch", () => {
+  const CHANGES: [name: string, file: string, what: string, change: (tree: string) => void][] = [
+    ["a changed byte", "bin/run", "changed", (tree) => overwrite(join(tree, "bin/run"), "#!/bin/sX\n")],
+    [
+      "a changed byte in a large file",
+      "lib/deep/data",
+      "changed",
+      (tree) =>
+        overwrite(
+          join(tree, "lib/deep/data"),
+          Buffer.concat([Buffer.alloc(600 * 1024 - 1, "d"), Buffer.from("e")]),
+        ),
+    ],
+    [
+      "a longer file",
+      "vai-plugin.toml",
+      "changed",
+      (tree) => overwrite(join(tree, "vai-plugin.toml"), "x = 1\n\n"),
+    ],
+    ["a removed executable bit", "bin/run", "changed", (tree) => chmodSync(join(tree, "bin/run"), 0o444)],
+    ["a missing file", "bin/run", "missing", (tree) => rmSync(join(tree, "bin/run"))],
+    ["an extra file", "bin/more", "extra", (tree) => writeFileSync(join(tree, "bin/more"), "")],
+    ["an extra empty folder", "lib/new", "extra", (tree) => mkdirSync(join(tree, "lib/new"))],
+    [
+      "a link in place of a file",
+      "bin/run",
+      "changed",
+      (tree) => {
+        renameSync(join(tree, "bin/run"), join(dir, "elsewhere"));
+        symlinkSync(join(dir, "elsewhere"), join(tree, "bin/run"));
+      },
+    ],
+    ["a changed listing", "listing", "changed", (tree) => overwrite(join(tree, "../listing"), "")],
+    ["a missing listing", "listing", "missing", (tree) => rmSync(join(tree, "../listing"))],
+    ["no files at all", ".", "missing", (tree) => rmSync(tree, { recursive: true })],
+  ];
+  for (const [name, file, what, change] of CHANGES) {
+    verifies("pkg.immutable", `${name} is found and named`, async () => {
+      const digest = await install();
+      expect(await store.verified(digest)).toBe(treeOf(digest));
+      change(treeOf(digest));
+      await expect(store.verified(digest)).rejects.toMatchObject({
+        code: "package.corrupt",
+        details: { digest, file, what },
+      });
+    });
+  }
+
+  test("installing the same bytes again heals a damaged tree", async () => {
+    const digest = await install();
+    overwrite(join(treeOf(digest), "bin/run"), "bad");
+    await install();
+    expect(await store.verified(digest)).toBe(treeOf(digest));
+  });
+});
+
+test("discarded bytes are gone, and discarding again is fine", async () => {
+  const digest = await install();
+  await store.discard(digest);
+  await store.discard(digest);
+  expect([await store.has(digest), readdirSync(join(dir, "tmp")), readdirSync(join(dir, "sha256"))]).toEqual([
+    false,
+    [],
+    [],
+  ]);
+  await expect(store.verified(digest)).rejects.toMatchObject({
+    code: "package.corrupt",
+    message: `The files of ${digest} are not in this gateway's home.`,
+  });
+});
+
+test.each(["../../etc", "sha256:../../../etc", "sha256:AB", ""])("%j is no digest", async (digest) => {
+  await expect(store.verified(digest)).rejects.toMatchObject({ code: "package.not_found" });
+});
+
+test("opening the store sweeps what dead processes left, and nothing of the living", async () => {
+  const staging = await store.stage();
+  mkdirSync(join(dir, "tmp", "999999999-abc-1", "tree"), { recursive: true });
+  mkdirSync(join(dir, "tmp", `${process.pid}-otherstart-1`), { recursive: true });
+  mkdirSync(join(dir, "tmp", `${process.ppid}-abc-1`), { recursive: true });
+  openContentStore(dir);
+  expect(readdirSync(join(dir, "tmp")).length).toBe(2);
+  expect(existsSync(join(staging.tree, ".."))).toBe(true);
+  await staging.end();
+});
+
+// test/slow/package-write-points.test.ts dies at every point; here where something becomes visible.
+verifies(
+  "fault.write-points",
+  "killed around its renames and its row, a package is out or whole",
+  async () => {
+    const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
+    const points = await pointsOf(change);
+    const [, moved = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
+    const begun = points.indexOf("exec");
+    expect(moved).toBeGreaterThan(0);
+    expect(begun).toBeGreaterThan(moved);
+    expect(await dieAtEach(change, [moved, moved + 1, begun, points.length - 1])).toEqual([]);
+  },
+  120_000,
+);
+
+function overwrite(path: string, content: string | Uint8Array): void {
+  const { mode } = statSync(path);
+  chmodSync(path, 0o644);
+  writeFileSync(path, content);
+  chmodSync(path, mode);
+}

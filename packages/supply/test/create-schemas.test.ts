@@ -1,0 +1,307 @@
+import { afterAll, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createSchemas } from "../src/index.ts";
+
+const schemas = createSchemas();
+afterAll(() => schemas.close());
+
+let count = 0;
+const check = async (schema: unknown, value: unknown) =>
+  await (await schemas.compile(`k${count++}`, schema))(value);
+
+async function refusalOf(schema: unknown): Promise<{ code?: string; message?: string }> {
+  return await schemas.compile(`k${count++}`, schema).then(
+    () => ({}),
+    (error: object) => error,
+  );
+}
+
+describe("issues", () => {
+  const PERSON = {
+    type: "object",
+    required: ["name", "age"],
+    properties: {
+      name: { type: "string", minLength: 2 },
+      age: { type: "integer" },
+      role: { enum: ["owner", "guest"] },
+      tags: { type: "array", items: { type: "string", pattern: "^[a-z]+$" } },
+    },
+    additionalProperties: false,
+  };
+
+  test("none for a valid value", async () => {
+    expect(await check(PERSON, { name: "Ada", age: 36, role: "owner", tags: ["a"] })).toEqual([]);
+  });
+
+  test("all of them, with JSON pointers and plain words", async () => {
+    expect(await check(PERSON, { name: "A", role: "boss", tags: ["ok", "NO"], "x/y": 1 })).toEqual([
+      { path: "", message: 'must have the property "age"' },
+      { path: "", message: 'must not have the property "x/y"' },
+      { path: "/name", message: "must not have fewer than 2 characters" },
+      { path: "/role", message: 'must be one of "owner", "guest"' },
+      { path: "/tags/1", message: 'must match the pattern "^[a-z]+$"' },
+    ]);
+  });
+
+  test("never a value of the input", async () => {
+    const secret = "hunter2-hunter2";
+    const issues = await check(
+      {
+        properties: {
+          a: { const: 1 },
+          b: { type: "number" },
+          c: { maxLength: 3 },
+          d: { format: "email" },
+          e: { enum: [1] },
+          f: { pattern: "^x" },
+        },
+      },
+      { a: secret, b: secret, c: secret, d: secret, e: secret, f: secret },
+    );
+    expect(issues.length).toBe(6);
+    expect(JSON.stringify(issues)).not.toContain(secret);
+  });
+
+  test("at most twenty", async () => {
+    expect(
+      (
+        await check(
+          { items: { type: "string" } },
+          Array.from({ length: 100 }, (_, index) => index),
+        )
+      ).length,
+    ).toBe(20);
+  });
+});
+
+describe("dialects", () => {
+  const tuple = { type: "array", items: [{ type: "string" }], additionalItems: false };
+  test("draft-07 where $schema says so", async () => {
+    const draft07 = { $schema: "http://json-schema.org/draft-07/schema#", ...tuple };
+    expect(await check(draft07, ["a", 2])).toEqual([
+      { path: "", message: "must not have more than 1 items" },
+    ]);
+    expect(await check(draft07, ["a"])).toEqual([]);
+  });
+  test("2020-12 where it says so, or says nothing", async () => {
+    const latest = { type: "array", prefixItems: [{ type: "string" }], items: false };
+    expect((await check(latest, ["a", 2])).length).toBe(1);
+    expect(
+      (await check({ $schema: "https://json-schema.org/draft/2020-12/schema", ...latest }, [1])).length,
+    ).toBe(1);
+    expect((await refusalOf(tuple)).code).toBe("package.schema");
+  });
+  test("unknown keywords and formats are tolerated", async () => {
+    expect(await check({ type: "string", "x-order": 3, format: "x-mine", example: 1 }, "a")).toEqual([]);
+  });
+  test("an $id and references inside the document work", async () => {
+    const schema = {
+      $id: "https://acme.example/s.json",
+      properties: {
+        a: { $ref: "#/$defs/n" },
+        b: { $ref: "https://acme.example/s.json#/$defs/n" },
+        c: { $ref: "#named" },
+      },
+      $defs: { n: { type: "number" }, m: { $anchor: "named", type: "string" } },
+    };
+    expect(await check(schema, { a: 1, b: 2, c: "x" })).toEqual([]);
+    expect((await check(schema, { a: "x", b: 2, c: 3 })).length).toBe(1);
+  });
+  test("true and false are schemas", async () => {
+    expect(await check(true, 1)).toEqual([]);
+    expect((await check(false, 1)).length).toBe(1);
+  });
+});
+
+describe("bounds before compiling", () => {
+  let deep: object = { type: "string" };
+  for (let level = 0; level < 40; level++) deep = { properties: { a: deep } };
+  test.each([
+    ["too large", { description: "x".repeat(300_000) }, "larger than 256 KiB"],
+    ["too deep", deep, "nested deeper than 64 levels"],
+    [
+      "too many references",
+      { allOf: Array.from({ length: 501 }, () => ({ $ref: "#/$defs/a" })), $defs: { a: true } },
+      "more than 500 references",
+    ],
+    ["a text", "string", "a schema is an object, true or false"],
+    ["null", null, "a schema is an object, true or false"],
+    ["asynchronous", { $async: true, type: "object" }, "$async"],
+    [
+      "a remote reference",
+      { properties: { a: { $ref: "http://example.com/x" } } },
+      '$ref "http://example.com/x" points outside',
+    ],
+    ["a reference to a file", { $ref: "file:///etc/passwd" }, "points outside"],
+    ["an invalid keyword", { required: "a" }, "schema is invalid"],
+    ["look-around", { pattern: "(?=a)b" }, "look-around and back-references are not supported"],
+    ["a broken pattern", { patternProperties: { "(": true } }, "(("],
+  ])("%s", async (_name, schema, why) => {
+    const error = await refusalOf(schema);
+    expect(error.code).toBe("package.schema");
+    if (why !== "((") expect(error.message).toContain(why);
+  });
+});
+
+/** How long the event loop was held at most while `work` ran. */
+async function longestHold(work: () => Promise<unknown>): Promise<number> {
+  let longest = 0;
+  let last = performance.now();
+  const timer = setInterval(() => {
+    longest = Math.max(longest, performance.now() - last);
+    last = performance.now();
+  }, 1);
+  try {
+    await work();
+    longest = Math.max(longest, performance.now() - last);
+  } finally {
+    clearInterval(timer);
+  }
+  return longest;
+}
+
+describe("evaluation is bounded in time", () => {
+  verifies("pkg.schema-files", "a pattern that backtracks elsewhere takes linear time here", async () => {
+    const evil = await schemas.compile("evil", { type: "string", pattern: "^(a+)+$" });
+    const held = await longestHold(async () => {
+      expect(await evil(`${"a".repeat(60_000)}!`)).toEqual([
+        { path: "", message: 'must match the pattern "^(a+)+$"' },
+      ]);
+      expect(await evil(`${"a".repeat(900_000)}!`)).toEqual([
+        { path: "", message: 'must match the pattern "^(a+)+$"' },
+      ]);
+      expect(await evil("a".repeat(900_000))).toEqual([]);
+    });
+    // Backtracking would take longer than the universe has existed.
+    expect(held).toBeLessThan(1_000);
+  });
+
+  const impatient = createSchemas({ check_ms: 500, idle_ms: 1_000 });
+  afterAll(() => impatient.close());
+
+  verifies(
+    "pkg.schema-files",
+    "a schema whose work doubles at each level is stopped, and the host goes on",
+    async () => {
+      const doubling = {
+        $ref: "#/$defs/n",
+        $defs: {
+          n: {
+            type: "object",
+            oneOf: [
+              { properties: { x: { $ref: "#/$defs/n" } }, required: ["x"] },
+              { properties: { x: { $ref: "#/$defs/n" } }, required: ["x"] },
+            ],
+          },
+        },
+      };
+      let value: unknown = {};
+      for (let level = 0; level < 40; level++) value = { x: value };
+      const checkIt = await impatient.compile("doubling", doubling);
+      const held = await longestHold(async () => {
+        expect(await checkIt(value)).toEqual([
+          { path: "", message: "comparing it with the schema takes longer than 500 ms" },
+        ]);
+      });
+      expect(held).toBeLessThan(1_000);
+      const harmless = await impatient.compile("harmless", { type: "array", items: { type: "string" } });
+      expect(await harmless(Array.from({ length: 30_000 }, () => "x"))).toEqual([]);
+    },
+  );
+
+  test("references that double without recursion are stopped too", async () => {
+    const $defs: Record<string, object> = { n0: { type: "string", minLength: 5 } };
+    for (let level = 1; level <= 26; level++) {
+      $defs[`n${level}`] = { anyOf: [{ $ref: `#/$defs/n${level - 1}` }, { $ref: `#/$defs/n${level - 1}` }] };
+    }
+    const checkIt = await impatient.compile("folded", { $ref: "#/$defs/n26", $defs });
+    const held = await longestHold(async () => {
+      expect(await checkIt("x")).toEqual([
+        { path: "", message: "comparing it with the schema takes longer than 500 ms" },
+      ]);
+    });
+    expect(held).toBeLessThan(1_000);
+  });
+
+  test("a schema that refers to itself without an end is an issue, not a crash", async () => {
+    expect(await check({ $ref: "#" }, 1)).toEqual([
+      { path: "", message: "cannot be compared with the schema" },
+    ]);
+  });
+
+  test("after three such evaluations it is not tried again for a while", async () => {
+    const recursive = {
+      type: "object",
+      anyOf: [{ properties: { x: { $ref: "#" } } }, { properties: { x: { $ref: "#" } } }],
+      not: { $ref: "#/$defs/no" },
+      $defs: {
+        no: {
+          properties: { x: { $ref: "#/$defs/no" } },
+          oneOf: [
+            { properties: { x: { $ref: "#/$defs/no" } } },
+            { properties: { x: { $ref: "#/$defs/no" } } },
+          ],
+        },
+      },
+    };
+    let value: unknown = {};
+    for (let level = 0; level < 60; level++) value = { x: value };
+    const checkIt = await impatient.compile("striking", recursive);
+    for (let round = 0; round < 3; round++)
+      expect((await checkIt(value))[0]?.message).toContain("takes longer");
+    const started = performance.now();
+    expect((await checkIt(value))[0]?.message).toContain("takes longer");
+    expect(performance.now() - started).toBeLessThan(200);
+  });
+
+  test("a schema that cannot be compiled in time is refused", async () => {
+    const quick = createSchemas({ vet_ms: 1 });
+    const branch = (level: number): object =>
+      level === 0
+        ? { type: "string" }
+        : { anyOf: Array.from({ length: 6 }, () => ({ properties: { a: branch(level - 1) } })) };
+    await expect(quick.compile("slow", branch(4))).rejects.toMatchObject({
+      code: "package.schema",
+      message: expect.stringContaining("takes longer than 1 ms") as string,
+    });
+    await quick.close();
+  });
+
+  test("comparing all items with one another does not hold the host", async () => {
+    const unique = await schemas.compile("unique", { type: "array", uniqueItems: true });
+    // Under 64 kB, and yet fifty million comparisons.
+    const answer = unique(Array.from({ length: 10_000 }, (_, index) => index));
+    expect(answer).toBeInstanceOf(Promise);
+    expect((await answer).length).toBeLessThanOrEqual(1);
+    expect(await unique([1, 2, 1])).toEqual([
+      { path: "", message: "must not have duplicate items (items ## 0 and 2 are identical)" },
+    ]);
+  });
+
+  test("a value that is no JSON is an issue, not a crash", async () => {
+    const recursive = await schemas.compile("fn", { properties: { a: { $ref: "#" } } });
+    expect(await recursive({ a: () => 1 })).toEqual([{ path: "", message: "is not a JSON value" }]);
+  });
+});
+
+test("small inputs are answered at once, large ones and suspicious schemas later, alike", async () => {
+  const list = await schemas.compile("list", { type: "array", items: { type: "number" } });
+  const tree = await schemas.compile("tree", { type: "object", properties: { next: { $ref: "#" } } });
+  const now = list([1]);
+  expect(now).not.toBeInstanceOf(Promise);
+  const later = list(Array.from({ length: 40_000 }, () => 1));
+  expect(later).toBeInstanceOf(Promise);
+  expect([await now, await later]).toEqual([[], []]);
+  const bad = tree({ next: { next: 3 } });
+  expect(bad).toBeInstanceOf(Promise);
+  expect(await bad).toEqual([{ path: "/next/next", message: "must be object" }]);
+});
+
+test("a schema is compiled once per key, and a refused one is not remembered", async () => {
+  const first = schemas.compile("same", { type: "string" });
+  expect(await schemas.compile("same", { type: "string" })).toBe(await first);
+  await expect(schemas.compile("changing", { type: "nope" })).rejects.toMatchObject({
+    code: "package.schema",
+  });
+  expect(await (await schemas.compile("changing", { type: "string" }))("x")).toEqual([]);
+});

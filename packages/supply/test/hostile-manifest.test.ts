@@ -1,0 +1,90 @@
+/** Manifests that are made to cost the reader time or memory: each is refused at once, with a short answer. */
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, test } from "vitest";
+import {
+  createPackageImporter,
+  createSchemas,
+  openContentStore,
+  packFolder,
+  readManifest,
+} from "../src/index.ts";
+import { MANIFEST } from "./plugin-folder.ts";
+import { inPieces, tar } from "./tar-bytes.ts";
+
+const BYTES = 64 * 1024;
+const base = mkdtempSync(join(tmpdir(), "backplane-hostile-"));
+const schemas = createSchemas();
+afterAll(async () => {
+  await schemas.close();
+  rmSync(base, { recursive: true, force: true });
+});
+const importer = createPackageImporter({
+  store: openContentStore(join(base, "blobs")),
+  schemas,
+  host: { os: "linux", arch: "amd64" },
+});
+
+test.each([
+  ["a key of ten thousand parts", `a${".a".repeat(BYTES / 2 - 8)} = 1`],
+  ["a table of ten thousand parts", `[a${".a".repeat(BYTES / 2 - 8)}]\nb = 1`],
+  ["lists in lists", `a = ${"[".repeat(BYTES / 2 - 8)}${"]".repeat(BYTES / 2 - 8)}`],
+  ["tables in tables", `a = ${"{a=".repeat(BYTES / 8)}1${"}".repeat(BYTES / 8)}`],
+  ["thousands of unknown fields", Array.from({ length: 6_000 }, (_, i) => `k${i} = 1`).join("\n")],
+  ["a field with a name of 64 KiB", `${"k".repeat(BYTES - 8)} = 1`],
+  ["thousands of exports", "[[exports]]\n".repeat(5_000)],
+])("%s", (_, toml) => {
+  const started = performance.now();
+  const error = refusalOf(() => readManifest(toml));
+  expect(error.code).toBe("package.invalid");
+  expect(JSON.stringify([error.message, error.details]).length).toBeLessThan(50_000);
+  // Usual is 1 to 70 ms; what costs the square of the length takes minutes or all memory.
+  expect(performance.now() - started).toBeLessThan(3_000);
+});
+
+test("a manifest or schema file too large to be one is refused before it is read", async () => {
+  const install = (manifest: string, schema: Buffer | string) =>
+    importer.import({
+      kind: "archive",
+      bytes: inPieces(
+        tar(
+          { name: "vai-plugin.toml", body: manifest },
+          { name: "bin/plugin", mode: 0o755, body: "x" },
+          { name: "schemas/greet.json", body: schema },
+        ),
+      ),
+    });
+  await expect(install(`${MANIFEST}\n#${"x".repeat(BYTES)}`, "{}")).rejects.toMatchObject({
+    code: "package.source_invalid",
+  });
+  await expect(install(MANIFEST, Buffer.alloc(2 * 1024 * 1024, " "))).rejects.toMatchObject({
+    code: "package.schema",
+    message: expect.stringContaining("larger than 1024 KiB") as string,
+  });
+});
+
+test("a .vaiignore that is a pipe or a link is refused, not read", async () => {
+  const folder = (name: string) => {
+    const dir = join(base, name);
+    mkdirSync(dir);
+    writeFileSync(join(dir, "vai-plugin.toml"), MANIFEST);
+    return dir;
+  };
+  const pipe = folder("pipe");
+  execFileSync("mkfifo", [join(pipe, ".vaiignore")]);
+  await expect(packFolder(pipe)).rejects.toMatchObject({ code: "package.unsafe" });
+  const link = folder("link");
+  symlinkSync("/dev/zero", join(link, ".vaiignore"));
+  await expect(packFolder(link)).rejects.toMatchObject({ code: "package.unsafe" });
+});
+
+function refusalOf(work: () => unknown): { code: string; message: string; details: object } {
+  try {
+    work();
+  } catch (error) {
+    return error as { code: string; message: string; details: object };
+  }
+  throw new Error("it was accepted");
+}

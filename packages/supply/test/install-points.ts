@@ -1,0 +1,118 @@
+/** Homes to start from, and processes that die in the middle of installing into them or removing from them. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmodSync, cpSync, mkdirSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { openHouse, type PackageHouse } from "./fixtures/package-house.ts";
+
+const PROGRAM = fileURLToPath(new URL("./fixtures/install-and-die.ts", import.meta.url));
+
+interface Change {
+  what: "install" | "remove";
+  /** The home before it. */
+  start: string;
+  /** What is wrong with the home after a death in the middle, or null. */
+  check(house: PackageHouse): Promise<string | null>;
+}
+
+/** Version 2 comes in, goes away, and is healed, each time beside version 1. */
+export async function changesIn(base: string): Promise<Record<"install" | "remove" | "heal", Change>> {
+  const [one, two, damaged] = ["one", "two", "damaged"].map((name) => join(base, name)) as [
+    string,
+    string,
+    string,
+  ];
+  mkdirSync(one);
+  const before = await openHouse(one);
+  await before.install("1.0.0");
+  await before.close();
+  cpSync(one, two, { recursive: true });
+  const after = await openHouse(two);
+  const digest = await after.install("2.0.0");
+  await after.close();
+  cpSync(two, damaged, { recursive: true });
+  const file = join(damaged, "blobs/sha256", digest.slice(7), "tree/bin/plugin");
+  chmodSync(file, 0o755);
+  writeFileSync(file, "changed");
+  return {
+    install: { what: "install", start: one, check: oldOrNew },
+    remove: { what: "remove", start: two, check: oldOrNew },
+    heal: {
+      what: "install",
+      start: damaged,
+      check: (house) =>
+        house.files.verified(digest).then(
+          () => null,
+          ({ code }: { code: string }) => (code === "package.corrupt" ? null : code),
+        ),
+    },
+  };
+}
+
+/** Both versions or the first alone; every row has its bytes, and all bytes that are there are whole. */
+async function oldOrNew(house: PackageHouse): Promise<string | null> {
+  const rows = await house.rows();
+  const versions = rows
+    .map((row) => row.version)
+    .sort()
+    .join(" and ");
+  if (versions !== "1.0.0" && versions !== "1.0.0 and 2.0.0") return `there is ${versions}`;
+  for (const digest of [...rows.map((row) => row.digest), ...house.digests()])
+    await house.files.verified(digest);
+  return null;
+}
+
+/** The writes of an undisturbed run, in order. */
+export async function pointsOf({ start, what }: Change): Promise<string[]> {
+  const home = `${start}-whole`;
+  cpSync(start, home, { recursive: true });
+  const { printed } = await run(home, what);
+  rmSync(home, { recursive: true });
+  return JSON.parse(printed) as string[];
+}
+
+/** Everything that went wrong. After each death the work is done again and must succeed. */
+export async function dieAtEach(change: Change, points: readonly number[]): Promise<string[]> {
+  const faults: string[] = [];
+  const left = [...points];
+  const lane = async () => {
+    for (let point = left.shift(); point !== undefined; point = left.shift()) {
+      const fault = await dieAt(point, change).catch((error: unknown) => String(error));
+      if (fault !== null) faults.push(`before write ${point}: ${fault}`);
+    }
+  };
+  await Promise.all([lane(), lane()]);
+  return faults;
+}
+
+async function dieAt(point: number, change: Change): Promise<string | null> {
+  const { start, what } = change;
+  const home = `${start}-${what}-${point}`;
+  cpSync(start, home, { recursive: true });
+  const { signal } = await run(home, what, point);
+  if (signal !== "SIGKILL") return "the process was not killed";
+  const house = await openHouse(home);
+  try {
+    if (readdirSync(join(home, "blobs/tmp")).length > 0) return "something is left in tmp";
+    const fault = await change.check(house);
+    if (fault !== null) return fault;
+    if (what === "install") await house.files.verified(await house.install("2.0.0"));
+    else if ((await house.rows()).length === 2) await house.remove("2.0.0");
+    return null;
+  } finally {
+    await house.close();
+    rmSync(home, { recursive: true });
+  }
+}
+
+async function run(home: string, what: string, point = Number.POSITIVE_INFINITY) {
+  const args = ["--conditions=backplane-source", PROGRAM, home, what, "2.0.0", String(point)];
+  // One thread for the file system: the calls come in the same order every time.
+  const env = { PATH: process.env.PATH, UV_THREADPOOL_SIZE: "1" };
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
+  let printed = "";
+  child.stdout.on("data", (chunk) => (printed += chunk));
+  const [, signal] = (await once(child, "close")) as [number | null, string | null];
+  return { printed, signal };
+}

@@ -1,0 +1,236 @@
+import {
+  chmodSync,
+  createWriteStream,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  utimesSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { buffer } from "node:stream/consumers";
+import { gunzipSync } from "node:zlib";
+import fc from "fast-check";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { packFolder, treeDigest, unpackArchive } from "../src/index.ts";
+import { surveyFolder } from "../src/pack/survey-folder.ts";
+import { tarOf } from "../src/pack/pack-folder.ts";
+import { HELLO, writeFolder } from "./plugin-folder.ts";
+import { inPieces } from "./tar-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-pack-"));
+let dir = "";
+let count = 0;
+
+beforeEach(() => {
+  dir = join(base, String(count++));
+  mkdirSync(dir);
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+async function pack(folder: string) {
+  const out = new PassThrough();
+  const [packed, bytes] = await Promise.all([packFolder(folder, out), buffer(out)]);
+  return { ...packed, bytes };
+}
+
+test("the same files give the same bytes, whatever their times, modes and order", async () => {
+  const first = await pack(writeFolder(join(dir, "a"), { ...HELLO, "x.txt": "1" }));
+  const again = writeFolder(join(dir, "b"), {
+    "x.txt": "1",
+    ...Object.fromEntries(Object.entries(HELLO).reverse()),
+  });
+  chmodSync(join(again, "x.txt"), 0o600);
+  utimesSync(join(again, "x.txt"), 1, 2);
+  const second = await pack(again);
+  expect(second.bytes.equals(first.bytes)).toBe(true);
+  expect(second.files).toEqual(["bin/plugin", "schemas/greet.json", "vai-plugin.toml", "x.txt"]);
+  expect(second.digest).toMatch(/^sha256:[0-9a-f]{64}$/);
+  const header = gunzipSync(second.bytes).subarray(0, 512).toString("latin1");
+  const [mode, owner, group, time] = [
+    header.slice(100, 106),
+    header.slice(108, 114),
+    header.slice(116, 122),
+    header.slice(136, 147),
+  ];
+  expect([mode, owner, group, time]).toEqual(["000755", "000000", "000000", "00000000000"]);
+});
+
+test("without a place to write to it only says what would be packed", async () => {
+  writeFolder(dir, HELLO);
+  expect((await packFolder(dir)).digest).toBe((await pack(dir)).digest);
+});
+
+test("a file to write to gets the whole archive", async () => {
+  const folder = writeFolder(join(dir, "f"), HELLO);
+  const { digest } = await packFolder(folder, createWriteStream(join(dir, "out.tgz")));
+  const listing = await unpackArchive(inPieces(readFileSync(join(dir, "out.tgz"))), join(dir, "tree"));
+  expect(listing.digest).toBe(digest);
+});
+
+test("version control, caches and what .vaiignore names stay out", async () => {
+  writeFolder(dir, {
+    ...HELLO,
+    ".git/config": "x",
+    "node_modules/.cache/y": "x",
+    "node_modules/dep/index.js": "kept",
+    "node_modules/dep/node_modules/.bin/tool": "x",
+    "lib/__pycache__/m.pyc": "x",
+    ".vaiignore": "# comment\n*.log\n/only-root.txt\nbuild/\ndocs/**/draft-?.md\n\n.env\n",
+    "a.log": "x",
+    "deep/b.log": "x",
+    "only-root.txt": "x",
+    "deep/only-root.txt": "kept",
+    "build/out.js": "x",
+    "docs/draft-1.md": "x",
+    "docs/a/b/draft-2.md": "x",
+    "docs/a/draft-10.md": "kept",
+    ".env": "SECRET=1",
+  });
+  expect((await packFolder(dir)).files).toEqual([
+    "bin/plugin",
+    "deep/only-root.txt",
+    "docs/a/draft-10.md",
+    "node_modules/dep/index.js",
+    "schemas/greet.json",
+    "vai-plugin.toml",
+  ]);
+});
+
+describe("a file that looks like a credential is refused by name", () => {
+  // Put together here, so that no scanner takes this file for the real thing.
+  const key = (kind: string) =>
+    `-----BEGIN ${kind}PRIVATE KEY-----\n${"QUJD".repeat(20)}\n-----END ${kind}PRIVATE KEY-----\n`;
+  test.each([
+    [".env", "A=1", "environment files hold secrets"],
+    ["conf/.env.production", "A=1", "environment files hold secrets"],
+    ["id_rsa", "x", "it is named like a private SSH key"],
+    ["id_ed25519", "x", "it is named like a private SSH key"],
+    ["certs/server.pem", key("RSA "), "it holds a private key"],
+    ["src/inline.js", `const k = \`${key("")}\``, "it holds a private key"],
+    ["key.p12", "x", "it is a key store"],
+    [".npmrc", "//registry.example/:_authToken=abc", "it holds a registry token"],
+    ["credentials.json", "{}", "it is named like stored credentials"],
+    [".aws/credentials", "[default]\naws_access_key_id = x", "it holds cloud credentials"],
+    [".netrc", "machine x", "it holds passwords"],
+    ["admin.token", "x", "it is a key of a Backplane home"],
+    ["a.py", `k = "${"AKIA"}${"Q7".repeat(8)}"`, "it holds an AWS access key"],
+    ["b.py", `t = "ghp${"_"}${"a1".repeat(18)}"`, "it holds a GitHub token"],
+    ["c.py", `t = "glpat${"-"}${"a1".repeat(10)}"`, "it holds a GitLab token"],
+    ["d.py", `t = "xoxb${"-"}${"12345-".repeat(5)}"`, "it holds a Slack token"],
+    ["e.py", `t = "sk-ant${"-"}${"a1B2".repeat(10)}"`, "it holds an API key of a model provider"],
+    ["f.py", `t = "npm${"_"}${"a1".repeat(18)}"`, "it holds an npm token"],
+    ["g.py", `t = "AIza${"S"}${"yA".repeat(17)}"`, "it holds a Google API key"],
+  ])("%s", async (path, content, why) => {
+    writeFolder(dir, { ...HELLO, [path]: content });
+    const out = new PassThrough();
+    const error: { code?: string; message?: string; details?: object } = await packFolder(dir, out).then(
+      () => ({}),
+      (reason: object) => reason,
+    );
+    expect(error.code).toBe("package.credential_file");
+    expect(error.message).toBe(`${path} is not packed: ${why}.`);
+    expect(error.details).toEqual({ files: [{ file: path, why }] });
+    expect(out.readableLength).toBe(0);
+  });
+
+  test("however far into a large file it stands", async () => {
+    const filler = "x ".repeat(700_000);
+    writeFolder(dir, { ...HELLO, "bundle.js": `${filler}ghp${"_"}${"a1".repeat(18)}${filler}` });
+    await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
+  });
+
+  test("also where two pieces of the file meet", async () => {
+    for (const before of [65_500, 65_520, 65_535]) {
+      writeFolder(dir, { ...HELLO, "cut.js": `${" ".repeat(before)}ghp${"_"}${"a1".repeat(18)}` });
+      await expect(packFolder(dir)).rejects.toMatchObject({ code: "package.credential_file" });
+    }
+  });
+
+  test("all of them are named at once", async () => {
+    writeFolder(dir, { ...HELLO, ".env": "a", id_rsa: "b" });
+    await expect(packFolder(dir)).rejects.toMatchObject({
+      message: ".env is not packed: environment files hold secrets (and 1 more, see details.files).",
+      details: { files: [{ file: ".env" }, { file: "id_rsa" }] },
+    });
+  });
+
+  test.each([
+    [".npmrc", "save-exact=true"],
+    ["ca.pem", "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"],
+    [".env.example", "A="],
+    ["doc.md", "such as AKIAIOSFODNN7EXAMPLE or `-----BEGIN PRIVATE KEY-----`"],
+    ["environment.ts", "export const env = {}"],
+  ])("%s is harmless", async (path, content) => {
+    writeFolder(dir, { ...HELLO, [path]: content });
+    expect((await packFolder(dir)).files).toContain(path);
+  });
+});
+
+describe("what cannot be packed", () => {
+  test("a link is refused, with the way out", async () => {
+    writeFolder(dir, HELLO);
+    symlinkSync("/etc/passwd", join(dir, "link"));
+    await expect(packFolder(dir)).rejects.toMatchObject({
+      code: "package.unsafe",
+      message: expect.stringContaining(".vaiignore") as string,
+    });
+  });
+
+  test("a name that would be refused at unpacking is refused at packing", async () => {
+    writeFolder(dir, { ...HELLO, "nul.txt": "x" });
+    await expect(packFolder(dir)).rejects.toMatchObject({
+      code: "package.unsafe",
+      details: { rule: "reserved-name" },
+    });
+  });
+
+  test("a file that changes while it is packed fails the archive", async () => {
+    writeFolder(dir, HELLO);
+    const survey = await surveyFolder(dir);
+    writeFolder(dir, { "bin/plugin": "#!/bin/sh\nexit 1\n" });
+    await expect(buffer(tarOf(dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
+  });
+
+  test("a reader that goes away ends the packing", async () => {
+    writeFolder(dir, { ...HELLO, "large.bin": Buffer.alloc(4 * 1024 * 1024, 1) });
+    let chunks = 0;
+    for await (const chunk of tarOf(dir, await surveyFolder(dir))) {
+      chunks += chunk.length > 0 ? 1 : 0;
+      if (chunks === 3) break;
+    }
+    expect(chunks).toBe(3);
+  });
+});
+
+test("whatever is packed unpacks to the same digest", async () => {
+  const part = fc.stringMatching(/^[a-z0-9_ü-]{1,12}$/);
+  const path = fc.array(part, { minLength: 1, maxLength: 3 }).map((parts) => `d_${parts.join("/d_")}`);
+  const files = fc.dictionary(
+    path,
+    fc.uint8Array({ maxLength: 2_000 }).map((bytes) => Buffer.from(bytes)),
+    { maxKeys: 8 },
+  );
+  await fc.assert(
+    fc.asyncProperty(files, fc.boolean(), async (wanted, longName) => {
+      const folder = join(dir, String(count++));
+      mkdirSync(folder);
+      const names = Object.keys(wanted).filter(
+        (name) => !Object.keys(wanted).some((other) => other.startsWith(`${name}/`)),
+      );
+      writeFolder(
+        folder,
+        Object.fromEntries(names.map((name) => [name.normalize("NFC"), wanted[name] as Buffer])),
+      );
+      if (longName) writeFolder(folder, { [`${"l".repeat(150)}/ü${"m".repeat(120)}`]: "x" });
+      const { digest, bytes } = await pack(folder);
+      const listing = await unpackArchive(inPieces(bytes, 1_000), join(dir, `${count++}-tree`));
+      expect(listing.digest).toBe(digest);
+      expect(await treeDigest(folder)).toBe(digest);
+    }),
+    { numRuns: 60, seed: 11 },
+  );
+}, 60_000);

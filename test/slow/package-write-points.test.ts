@@ -1,0 +1,35 @@
+/** Installing, removing and healing a package: killed before every single write of each, in real processes. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect } from "vitest";
+import { changesIn, dieAtEach, pointsOf } from "../../packages/supply/test/install-points.ts";
+import { verifies } from "../support/verifies.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-install-points-"));
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+let changes: Awaited<ReturnType<typeof changesIn>>;
+beforeAll(async () => {
+  changes = await changesIn(base);
+});
+
+const NAMES = {
+  install: "an installation that dies leaves the package out or whole",
+  remove: "a removal that dies leaves the package whole or gone",
+  heal: "a healing that dies leaves damage that is seen, or whole bytes",
+};
+
+for (const name of ["install", "remove", "heal"] as const) {
+  verifies("fault.write-points", NAMES[name], async () => {
+    const points = await pointsOf(changes[name]);
+    const kinds = [
+      "exec",
+      "rename",
+      "rm",
+      "sync",
+      ...(name === "remove" ? [] : ["mkdir", "open", "half a file"]),
+    ];
+    expect(points).toEqual(expect.arrayContaining(kinds));
+    expect(await dieAtEach(changes[name], [...points.keys()])).toEqual([]);
+  });
+}
