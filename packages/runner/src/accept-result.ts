@@ -1,0 +1,103 @@
+/**
+ * From a plugin's answer to an outcome. The wire has checked the frame; here its meaning is read, once for
+ * all dialects: what counts as success, whose words an error carries, and how much of them is kept.
+ */
+import type {
+  ErrorCode,
+  InvocationError,
+  Json,
+  JsonObject,
+  SideResponse,
+  TerminalStatus,
+  VaiResponse,
+} from "@backplane/contract";
+
+export interface Answer {
+  status: TerminalStatus;
+  result: Json | null;
+  error: InvocationError | null;
+}
+
+const MESSAGE_CHARS = 4_000;
+
+export function acceptVai(response: VaiResponse): Answer {
+  if (!response.ok) {
+    const { code, message } = response.error;
+    return failed("plugin_protocol_error", `The plugin answered ok:false: ${clip(message)}`, {
+      plugin_code: clip(code),
+      plugin_message: clip(message),
+    });
+  }
+  const { status } = response.body;
+  const result = response.body.result ?? null;
+  switch (status) {
+    case "succeeded":
+    case "ack":
+      return { status: "succeeded", result, error: null };
+    case "failed":
+      return { status, result, error: { code: "plugin_failed", ...wordsOf(result, "The plugin failed.") } };
+    case "retryable_failure": {
+      const error = wordsOf(result, "The plugin asks to be called again later.");
+      return { status, result, error: { code: "plugin_retryable", ...error } };
+    }
+    case "cancelled":
+      return {
+        status,
+        result,
+        error: { code: "cancelled", message: "The plugin ended the call as cancelled." },
+      };
+  }
+}
+
+/** side.execute: the output becomes a tool result, so that both dialects answer a tool call alike. */
+export function acceptSide(response: SideResponse): Answer {
+  if (response.status === "error") {
+    const { code, message } = response.error!;
+    return failed("plugin_failed", clip(message), {
+      plugin_code: clip(code),
+      ...(response.metadata === undefined ? {} : { metadata: response.metadata }),
+    });
+  }
+  const output = response.output ?? null;
+  const text = typeof output === "string" ? output : JSON.stringify(output);
+  const result: JsonObject = {
+    content: output === null ? [] : [{ type: "text", text }],
+    structured_output: output,
+    is_error: false,
+  };
+  if (response.metadata !== undefined) result.metadata = response.metadata;
+  return { status: "succeeded", result, error: null };
+}
+
+function failed(code: ErrorCode, message: string, details: JsonObject): Answer {
+  return { status: "failed", result: null, error: { code, message, details } };
+}
+
+/** The plugin's own words: result.error, result.message, or the text of its content. */
+function wordsOf(result: Json, otherwise: string): { message: string; details?: JsonObject } {
+  if (typeof result === "string" && result !== "") return { message: clip(result) };
+  if (typeof result !== "object" || result === null || Array.isArray(result)) return { message: otherwise };
+  const { error, message, content } = result;
+  if (typeof error === "string" && error !== "") return { message: clip(error) };
+  if (typeof error === "object" && error !== null && !Array.isArray(error)) {
+    const details: JsonObject = typeof error.code === "string" ? { plugin_code: clip(error.code) } : {};
+    if (typeof error.message === "string" && error.message !== "") {
+      return { message: clip(error.message), details };
+    }
+  }
+  if (typeof message === "string" && message !== "") return { message: clip(message) };
+  if (Array.isArray(content)) {
+    const texts: string[] = [];
+    for (const block of content) {
+      if (typeof block === "object" && block !== null && !Array.isArray(block)) {
+        if (typeof block.text === "string") texts.push(block.text);
+      }
+    }
+    if (texts.length > 0) return { message: clip(texts.join("\n")) };
+  }
+  return { message: otherwise };
+}
+
+function clip(text: string): string {
+  return text.length > MESSAGE_CHARS ? `${text.slice(0, MESSAGE_CHARS)}…` : text;
+}

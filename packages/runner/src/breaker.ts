@@ -1,0 +1,136 @@
+/**
+ * Holds back a plugin that dies before its handshake. Per pool key and digest: at most three launches without
+ * a success in five minutes, those under way included; a new binding generation or other bytes are another
+ * key and start fresh, a success forgets the failures. So a fixed plugin comes back without a restart.
+ */
+import type { Clock, RunnerHealth } from "@backplane/kernel/ports";
+
+const MAX_LAUNCHES = 3;
+const WINDOW_MS = 5 * 60_000;
+const MAX_RECORDS = 4_096;
+
+export interface LaunchSubject {
+  pool_key: string;
+  binding_id: string;
+  package_id: string;
+  digest: string;
+}
+
+export type Admission =
+  | { kind: "launch" }
+  /** Others are being tried right now; ask again when one of them is done. */
+  | { kind: "wait"; settled: Promise<void> }
+  | { kind: "held_back"; failures: number; retry_at: number; last_error: string };
+
+interface Tally {
+  subject: LaunchSubject;
+  proven: boolean;
+  pending: number;
+  /** The launches that failed, oldest first: on the monotonic clock, and when that was for people. */
+  failures: { at: number; wall: number }[];
+  last_error: string;
+  waiters: (() => void)[];
+}
+
+export class Breaker {
+  readonly #clock: Clock;
+  readonly #records = new Map<string, Tally>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  /** After `launch`, exactly one of succeeded, failed, abandoned must follow. */
+  admit(subject: LaunchSubject): Admission {
+    const key = keyOf(subject);
+    let record = this.#records.get(key);
+    if (record === undefined) {
+      record = { subject, proven: false, pending: 0, failures: [], last_error: "", waiters: [] };
+      this.#records.set(key, record);
+    }
+    this.#expire(record);
+    if (!record.proven && record.failures.length + record.pending >= MAX_LAUNCHES) {
+      const waiting = record.waiters;
+      if (record.pending > 0) {
+        return { kind: "wait", settled: new Promise((resolve) => waiting.push(resolve)) };
+      }
+      return { kind: "held_back", ...this.#heldBack(record) };
+    }
+    record.pending++;
+    return { kind: "launch" };
+  }
+
+  succeeded(subject: LaunchSubject): void {
+    this.#settle(subject, (record) => {
+      record.proven = true;
+      record.failures.length = 0;
+    });
+  }
+
+  failed(subject: LaunchSubject, message: string): void {
+    this.#settle(subject, (record) => {
+      record.proven = false;
+      record.failures.push({ at: this.#clock.monotonic(), wall: this.#clock.now() });
+      record.last_error = message;
+    });
+  }
+
+  /** The launch was given up by us: it says nothing about the plugin. */
+  abandoned(subject: LaunchSubject): void {
+    this.#settle(subject, () => {});
+  }
+
+  /** Forgets the generations of a binding that are gone. */
+  forget(binding_id: string, keep_pool_key?: string): void {
+    for (const [key, { subject, pending }] of this.#records) {
+      if (subject.binding_id !== binding_id || subject.pool_key === keep_pool_key) continue;
+      if (pending === 0) this.#records.delete(key);
+    }
+  }
+
+  heldBack(): RunnerHealth["held_back"] {
+    const list: RunnerHealth["held_back"] = [];
+    for (const record of this.#records.values()) {
+      this.#expire(record);
+      if (record.proven || record.failures.length < MAX_LAUNCHES) continue;
+      const { pool_key, binding_id, package_id } = record.subject;
+      list.push({ pool_key, binding_id, package_id, ...this.#heldBack(record) });
+    }
+    return list;
+  }
+
+  #heldBack(record: Tally): { failures: number; retry_at: number; last_error: string } {
+    const freeing = record.failures[record.failures.length - MAX_LAUNCHES]!;
+    return {
+      failures: record.failures.length,
+      retry_at: freeing.wall + WINDOW_MS,
+      last_error: record.last_error,
+    };
+  }
+
+  #expire(record: Tally): void {
+    const oldest = this.#clock.monotonic() - WINDOW_MS;
+    while (record.failures.length > 0 && record.failures[0]!.at <= oldest) record.failures.shift();
+  }
+
+  /** A healthy key needs no memory: it only tells that many may be launched at once. */
+  #prune(): void {
+    for (const [key, record] of this.#records) {
+      this.#expire(record);
+      if (record.pending === 0 && record.failures.length === 0) this.#records.delete(key);
+    }
+  }
+
+  #settle(subject: LaunchSubject, change: (record: Tally) => void): void {
+    const record = this.#records.get(keyOf(subject));
+    if (record === undefined) return;
+    record.pending--;
+    change(record);
+    for (const wake of record.waiters.splice(0)) wake();
+    if (this.#records.size > MAX_RECORDS) this.#prune();
+  }
+}
+
+function keyOf(subject: LaunchSubject): string {
+  return `${subject.digest} ${subject.pool_key}`;
+}

@@ -1,0 +1,62 @@
+/**
+ * What a dialect is: it turns one way of speaking over pipes into exports and calls, and foreign failures into
+ * our codes. It knows nothing of pools, deadlines, policy or storage. A new dialect is a new file here and a
+ * line in the list.
+ */
+import type { BackplaneError, InvocationContext, JsonObject, Protocol } from "@backplane/contract";
+import type { RunOrder } from "@backplane/kernel/ports";
+import type { Transport } from "@backplane/wire";
+import type { Answer } from "../accept-result.ts";
+import type { RunnerLimits, RunnerTimeouts } from "../settings.ts";
+
+export interface Dialect {
+  readonly protocol: Protocol;
+  /** `pooled`: one process serves many calls at once. `call`: one process, one call. */
+  readonly lifetime: "pooled" | "call";
+  /** Why this order cannot be spoken in this dialect; null when it can. */
+  refuses(order: RunOrder): string | null;
+  connect(link: Link): Session;
+}
+
+/** What a session gets from the process it speaks to. */
+export interface Link {
+  transport: Transport;
+  package: { package_id: string; version: string };
+  host: { name: string; version: string };
+  timeouts: RunnerTimeouts;
+  limits: RunnerLimits;
+  /** A rule was broken without changing an outcome. */
+  violation(kind: string, request_id?: string): void;
+  /** Nothing can be said to this process any more; every call in flight has been told. */
+  failure(error: BackplaneError): void;
+  /** Runs once after `ms`, unless the returned function is called before. */
+  after(ms: number, run: () => void): () => void;
+}
+
+/** One call as the dialect sees it. */
+export interface Exchange {
+  readonly id: string;
+  readonly order: RunOrder;
+  /** With scratch_dir, when the grant has scratch. */
+  readonly context: InvocationContext;
+  /** The request is on its way: from here on the plugin's code may have acted. */
+  sent(): void;
+  event(event: JsonObject & { type: string }): void;
+  /** Exactly one of the two, once. */
+  answered(answer: Answer): void;
+  broke(error: BackplaneError): void;
+}
+
+export interface Session {
+  /** The handshake. Rejects with a BackplaneError. */
+  open(): Promise<void>;
+  call(exchange: Exchange): void;
+  /** False: this dialect has no word for it, so there is no grace to wait for. */
+  cancel(id: string, reason: string): boolean;
+  /** No answer is wanted any more. */
+  abandon(id: string, error: BackplaneError): void;
+  /** Asks the process to end. */
+  shutdown(): void;
+  /** After the end of a one-call process: what its remaining output makes of an answer that had been accepted. */
+  verdict(): BackplaneError | null;
+}

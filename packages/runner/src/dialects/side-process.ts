@@ -1,0 +1,141 @@
+/**
+ * `rterm.plugin.v1`: one line in, one line out, twice, and the process ends. The host decides what the plugin
+ * may do; what it names in its handshake can only be less than the grant, never more.
+ */
+import { BackplaneError, type SideManifest } from "@backplane/contract";
+import type { RunOrder } from "@backplane/kernel/ports";
+import { SideHost } from "@backplane/wire";
+import { acceptSide } from "../accept-result.ts";
+import type { Dialect, Exchange, Link, Session } from "./dialect.ts";
+
+export const sideProcess: Dialect = {
+  protocol: "rterm.plugin.v1",
+  lifetime: "call",
+  refuses: (order) =>
+    order.op === "tool.invoke"
+      ? null
+      : `rterm.plugin.v1 offers tools only, and ${order.export_id} is called with ${order.op}. Package it for vai.rpc.v1.`,
+  connect: (link) => new SideSession(link),
+};
+
+class SideSession implements Session {
+  readonly #link: Link;
+  readonly #host: SideHost;
+  #manifest: SideManifest | null = null;
+
+  constructor(link: Link) {
+    this.#link = link;
+    this.#host = new SideHost({
+      transport: link.transport,
+      limits: link.limits,
+      onViolation: (violation) => link.violation(violation.kind),
+    });
+  }
+
+  async open(): Promise<void> {
+    const { handshake_ms } = this.#link.timeouts;
+    let stop: () => void = () => {};
+    const late = new Promise<never>((_, reject) => {
+      stop = this.#link.after(handshake_ms, () => {
+        const message = `The plugin did not answer the handshake within ${handshake_ms} ms.`;
+        reject(new BackplaneError("handshake_failed", message, { details: { handshake_ms } }));
+      });
+    });
+    try {
+      this.#manifest = await Promise.race([this.#host.handshake(), late]);
+    } finally {
+      stop();
+    }
+    const expected = this.#link.package.package_id;
+    const { plugin_id } = this.#manifest;
+    if (!isNameOf(plugin_id, expected)) {
+      throw new BackplaneError(
+        "handshake_failed",
+        `The plugin calls itself ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
+        { details: { expected, actual: plugin_id } },
+      );
+    }
+  }
+
+  call(exchange: Exchange): void {
+    const { order } = exchange;
+    const refusal = checkManifest(this.#manifest!, order);
+    if (refusal !== null) {
+      exchange.broke(refusal);
+      return;
+    }
+    exchange.sent();
+    this.#host
+      .execute({
+        type: "request",
+        request_id: exchange.id,
+        tool_name: order.export_id,
+        context: exchange.context,
+        input: order.body.input ?? null,
+      })
+      .then(
+        (response) => exchange.answered(acceptSide(response)),
+        (error: BackplaneError) => exchange.broke(error),
+      );
+  }
+
+  cancel(): boolean {
+    return false;
+  }
+
+  abandon(): void {}
+
+  /** The protocol has no farewell; the end of its input tells a plugin that waits for more. */
+  shutdown(): void {
+    this.#link.transport.close();
+  }
+
+  verdict(): BackplaneError | null {
+    if (!this.#host.extraOutput) return null;
+    return new BackplaneError(
+      "malformed_response",
+      "The plugin wrote more than its one response line. Print logs to stderr.",
+    );
+  }
+}
+
+/** A plugin knows its own name; the publisher before it is the registry's. */
+function isNameOf(plugin_id: string, package_id: string): boolean {
+  return plugin_id === package_id || plugin_id === package_id.slice(package_id.lastIndexOf("/") + 1);
+}
+
+function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError | null {
+  const allowed = order.grant.capabilities;
+  const asked = manifest.capabilities ?? [];
+  const broken = asked.find((name, i) => name.trim() !== name || name === "" || asked.indexOf(name) !== i);
+  if (broken !== undefined) {
+    return new BackplaneError(
+      "handshake_failed",
+      `The handshake lists the capability ${JSON.stringify(broken)}, which is empty, padded or there twice.`,
+      { details: { capability: broken } },
+    );
+  }
+  if (allowed.length > 0 && asked.length === 0) {
+    return new BackplaneError(
+      "capability_not_declared",
+      `${allowed.join(", ")} is granted, but the plugin's handshake declares no capability.`,
+      { details: { granted: allowed } },
+    );
+  }
+  const forbidden = asked.filter((name) => !allowed.includes(name));
+  if (forbidden.length > 0) {
+    return new BackplaneError(
+      "capability_not_allowed",
+      `The plugin asks for ${forbidden.join(", ")}, which it was not granted.`,
+      { details: { asked, granted: allowed, forbidden } },
+    );
+  }
+  if (!manifest.exposed_tools.includes(order.export_id)) {
+    return new BackplaneError(
+      "tool_not_exposed",
+      `The plugin does not expose ${order.export_id}; it exposes ${manifest.exposed_tools.join(", ") || "nothing"}.`,
+      { details: { tool: order.export_id, exposed_tools: manifest.exposed_tools } },
+    );
+  }
+  return null;
+}

@@ -1,0 +1,93 @@
+/**
+ * Starts one plugin process: no shell, its own session and process group, an environment made from nothing,
+ * pipes on all three standard streams. The kill of the group is the only way to be rid of it and its children.
+ */
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { BackplaneError, type Runtime } from "@backplane/contract";
+import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./diagnose.ts";
+import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
+import type { Watchdog } from "./watchdog.ts";
+
+export interface LaunchPlan {
+  runtime: Runtime;
+  /** The verified package folder: the working directory, and nothing in it is ours to change. */
+  folder: string;
+  /** The only folder the plugin may call its own; null when its grant has none. */
+  home: string | null;
+}
+
+export interface Launched {
+  child: ChildProcessWithoutNullStreams;
+  pid: number;
+  entry: Extract<Entrypoint, { found: true }>;
+}
+
+const NO_HOME = "/nonexistent";
+const BUSY_TRIES = 5;
+const BUSY_WAIT_MS = 20;
+
+export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog): Promise<Launched> {
+  const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, place.interpreters);
+  if (!entry.found) throw launchFailed(await explainUnresolved(entry, place));
+  // execvp would hand a file that the kernel does not know to /bin/sh; such a file is refused here instead.
+  const unfit = await explainUnfit(entry, place);
+  if (unfit !== null) throw launchFailed(unfit);
+  const env = environmentOf(plan, place);
+  for (let attempt = 1; ; attempt++) {
+    watchdog.ready();
+    const started = await spawnOnce(entry, plan.folder, env, watchdog);
+    if (typeof started !== "string") return { ...started, entry };
+    // Another fork of this very process may hold a just-written file open for a moment.
+    if (started !== "ETXTBSY" || attempt === BUSY_TRIES) {
+      throw launchFailed(await explainSpawn(entry, started, place), { reason: started });
+    }
+    await new Promise((resolve) => setTimeout(resolve, BUSY_WAIT_MS));
+  }
+}
+
+/** Exactly this, side.env: nothing of the host's own environment. The manifest cannot change the PATH. */
+function environmentOf(plan: LaunchPlan, place: Place): Record<string, string> {
+  return {
+    ...plan.runtime.env,
+    PATH: place.interpreters.path.join(":"),
+    HOME: plan.home ?? NO_HOME,
+    TMPDIR: plan.home ?? NO_HOME,
+    LANG: plan.runtime.env.LANG ?? "C.UTF-8",
+  };
+}
+
+async function spawnOnce(
+  entry: Extract<Entrypoint, { found: true }>,
+  cwd: string,
+  env: Record<string, string>,
+  watchdog: Watchdog,
+): Promise<{ child: ChildProcessWithoutNullStreams; pid: number } | string> {
+  let child: ChildProcessWithoutNullStreams;
+  try {
+    child = spawn(entry.file, entry.args, { cwd, env, detached: true, shell: false, stdio: "pipe" });
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? "EUNKNOWN";
+  }
+  const failed = new Promise<string>((resolve) => {
+    child.on("error", (error: NodeJS.ErrnoException) => resolve(error.code ?? "EUNKNOWN"));
+  });
+  // A stream without an error listener would take the gateway down.
+  for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => {});
+  if (child.pid === undefined) return await failed;
+  // In the very tick of its birth: from here on it does not outlive us.
+  watchdog.watch(child.pid);
+  return { child, pid: child.pid };
+}
+
+/** SIGKILL to every member of the group. Called again after the leader's death for those it left behind. */
+export function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // Nobody is left in it.
+  }
+}
+
+function launchFailed(message: string, details?: Record<string, unknown>): BackplaneError {
+  return new BackplaneError("launch_failed", message, details === undefined ? {} : { details });
+}

@@ -1,0 +1,254 @@
+/**
+ * One plugin process from its first thought to its last child:
+ *   launching → ready → stopping → gone      (launching → gone when it never said hello)
+ * `ready` settles once; `gone` resolves when the leader is reaped, its whole group is killed and its pipes are
+ * closed. Whoever kills it, the reason is kept for the calls that it takes along.
+ */
+import { BackplaneError, toBackplaneError } from "@backplane/contract";
+import type { Logger } from "@backplane/kernel/ports";
+import { stdioTransport } from "@backplane/wire";
+import type { Deadline, Deadlines } from "./deadlines.ts";
+import { type ExitStatus, explainEarlyExit, type Place } from "./diagnose.ts";
+import type { Dialect, Link, Session } from "./dialects/dialect.ts";
+import { killGroup, type Launched, type LaunchPlan, launch } from "./launch.ts";
+import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
+import { StderrRing } from "./stderr-ring.ts";
+import type { Watchdog } from "./watchdog.ts";
+
+export interface ProcessDeps {
+  host: { name: string; version: string };
+  timeouts: RunnerTimeouts;
+  limits: RunnerLimits;
+  deadlines: Deadlines;
+  watchdog: Watchdog;
+  place: Place;
+  log: Logger;
+}
+
+export interface ProcessSpec {
+  dialect: Dialect;
+  package: { package_id: string; version: string };
+  /** Everything that must happen before there is a process: a slot, verified bytes, a home. */
+  prepare(): Promise<LaunchPlan>;
+  /** A rule was broken; without an id it concerns every call in flight. */
+  violation(kind: string, request_id: string | undefined): void;
+}
+
+/** How long a dead or mute process may take to be reaped, or to give up its pipes. */
+const EXIT_WAIT_MS = 200;
+const PIPE_WAIT_MS = 500;
+const MAX_VIOLATIONS = 10_000;
+
+export class PluginProcess {
+  readonly ready: Promise<void>;
+  readonly gone: Promise<void>;
+  readonly stderr: StderrRing;
+  state: "launching" | "ready" | "stopping" | "gone" = "launching";
+  exit: ExitStatus | null = null;
+  /** Why we ended it; null when it ended by itself. */
+  killReason: string | null = null;
+  /** What ended the conversation, if something did. */
+  failure: BackplaneError | null = null;
+  /** It was stopped by us before it was ready: its end says nothing about the plugin. */
+  givenUp = false;
+  session: Session | null = null;
+  readonly #deps: ProcessDeps;
+  readonly #spec: ProcessSpec;
+  #launched: Launched | null = null;
+  #killed = false;
+  #violations = 0;
+  /** Grace of a shutdown, or of a process that closed its output. */
+  #grace: Deadline | null = null;
+  #isGone: () => void = () => {};
+
+  constructor(deps: ProcessDeps, spec: ProcessSpec) {
+    this.#deps = deps;
+    this.#spec = spec;
+    this.stderr = new StderrRing(deps.limits.stderr_bytes);
+    this.gone = new Promise((resolve) => {
+      this.#isGone = resolve;
+    });
+    this.ready = this.#start();
+    this.ready.catch(() => {});
+  }
+
+  get pid(): number | undefined {
+    return this.#launched?.pid;
+  }
+
+  /** At once, with its whole group. */
+  kill(reason: string): void {
+    if (this.state === "launching" && !this.#killed) this.givenUp = true;
+    this.#end(reason);
+  }
+
+  /** Asks it to end and kills it when it does not. */
+  stop(grace_ms: number, reason: string): void {
+    if (this.state === "launching") this.kill(reason);
+    if (this.state !== "ready") return;
+    this.state = "stopping";
+    this.killReason = reason;
+    this.session!.shutdown();
+    this.#graceFor(grace_ms, reason);
+  }
+
+  #end(reason: string): void {
+    if (this.state === "gone" || this.#killed) return;
+    this.#killed = true;
+    this.killReason ??= reason;
+    if (this.state === "ready") this.state = "stopping";
+    if (this.#launched !== null) killGroup(this.#launched.pid);
+  }
+
+  async #start(): Promise<void> {
+    try {
+      const plan = await this.#spec.prepare();
+      this.#mustLive();
+      this.#launched = await this.#launch(plan);
+      this.#supervise(this.#launched);
+      // It may have been given up while it was being born.
+      if (this.#killed) killGroup(this.#launched.pid);
+      this.#mustLive();
+      this.session = this.#spec.dialect.connect(this.#link(this.#launched));
+      await this.session.open();
+      if (this.failure !== null) throw this.failure;
+      this.#mustLive();
+      this.state = "ready";
+    } catch (error) {
+      throw await this.#diagnose(toBackplaneError(error));
+    }
+  }
+
+  async #launch(plan: LaunchPlan): Promise<Launched> {
+    const { deadlines, place, timeouts, watchdog } = this.#deps;
+    let late = false;
+    const started = launch(plan, place, watchdog).then((launched) => {
+      if (late) this.#discard(launched);
+      return launched;
+    });
+    const limit = new Promise<never>((_, reject) => {
+      const entry = deadlines.set(timeouts.launch_ms, () => {
+        late = true;
+        const message = `The plugin's program could not be started within ${timeouts.launch_ms} ms.`;
+        reject(new BackplaneError("launch_failed", message));
+      });
+      void started.catch(() => {}).finally(() => deadlines.clear(entry));
+    });
+    return await Promise.race([started, limit]);
+  }
+
+  #discard(launched: Launched): void {
+    killGroup(launched.pid);
+    launched.child.once("exit", () => this.#deps.watchdog.forget(launched.pid));
+    for (const stream of [launched.child.stdin, launched.child.stdout, launched.child.stderr])
+      stream.destroy();
+  }
+
+  #supervise({ child, pid }: Launched): void {
+    child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
+    child.once("exit", (code, signal) => {
+      this.exit = { code, signal };
+      // The leader is dead; what it left in its group goes with it.
+      killGroup(pid);
+      this.#deps.watchdog.forget(pid);
+      if (this.state === "ready") this.state = "stopping";
+      // A child that left the group may hold the pipes for ever.
+      const wait = this.#deps.deadlines.set(PIPE_WAIT_MS, () => {
+        for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
+      });
+      child.once("close", () => {
+        this.#deps.deadlines.clear(wait);
+        if (this.#grace !== null) this.#deps.deadlines.clear(this.#grace);
+        this.state = "gone";
+        this.#isGone();
+      });
+      child.stdin.destroy();
+    });
+  }
+
+  #link({ child }: Launched): Link {
+    const { deadlines, host, limits, timeouts } = this.#deps;
+    return {
+      transport: stdioTransport(child.stdout, child.stdin),
+      package: this.#spec.package,
+      host,
+      timeouts,
+      limits,
+      violation: (kind, request_id) => this.#violated(kind, request_id),
+      failure: (error) => this.#failed(error),
+      after: (ms, run) => {
+        const entry = deadlines.set(ms, run);
+        return () => deadlines.clear(entry);
+      },
+    };
+  }
+
+  #violated(kind: string, request_id: string | undefined): void {
+    this.#violations++;
+    if (this.#violations === 1) {
+      this.#deps.log.warn({ ...this.#spec.package, kind }, "a plugin breaks the protocol");
+    }
+    if (this.#violations === MAX_VIOLATIONS) this.#end("it broke the protocol too often");
+    this.#spec.violation(kind, request_id);
+  }
+
+  /** The conversation is over. A closed pipe is mostly a death whose exit code is still on its way. */
+  #failed(error: BackplaneError): void {
+    this.failure = error;
+    if (this.state === "ready") this.state = "stopping";
+    if (error.code !== "crashed") this.#end(error.message);
+    else if (this.exit === null) this.#graceFor(EXIT_WAIT_MS, "it closed its output");
+  }
+
+  #graceFor(ms: number, reason: string): void {
+    if (this.#grace !== null) this.#deps.deadlines.clear(this.#grace);
+    this.#grace = this.#deps.deadlines.set(ms, () => {
+      if (this.exit === null) this.#end(reason);
+    });
+  }
+
+  #mustLive(): void {
+    if (!this.#killed) return;
+    throw new BackplaneError("crashed", `The process was stopped while it started: ${this.killReason}.`);
+  }
+
+  /** What the failed start comes to, after the process is surely gone. */
+  async #diagnose(error: BackplaneError): Promise<BackplaneError> {
+    if (this.#launched === null) {
+      this.state = "gone";
+      this.#isGone();
+      return error;
+    }
+    const byItself = error.code === "crashed" && !this.#killed;
+    if (byItself && this.exit === null) await this.#exitOrWait();
+    const exit = this.#killed ? null : this.exit;
+    this.#end(error.message);
+    await this.gone;
+    if (this.givenUp) return error;
+    const stray = error.details?.stray_output;
+    const stray_output = typeof stray === "string" ? stray : undefined;
+    const silent = error.details?.waited_ms !== undefined || error.details?.handshake_ms !== undefined;
+    if (!byItself && stray_output === undefined && !silent) return error;
+    const stderr = this.stderr.since(0, 16_384).toString("utf8");
+    const why = await explainEarlyExit(
+      this.#launched.entry,
+      { exit, stderr, stray_output },
+      this.#deps.place,
+    );
+    const message = silent && stray_output === undefined ? `${error.message} ${why}` : why;
+    return new BackplaneError(error.code, message, {
+      details: { ...error.details, ...(exit === null ? {} : { exit_code: exit.code, signal: exit.signal }) },
+      cause: error,
+    });
+  }
+
+  #exitOrWait(): Promise<void> {
+    return new Promise((resolve) => {
+      const entry = this.#deps.deadlines.set(EXIT_WAIT_MS, resolve);
+      this.#launched!.child.once("exit", () => {
+        this.#deps.deadlines.clear(entry);
+        resolve();
+      });
+    });
+  }
+}

@@ -1,0 +1,274 @@
+/**
+ * Who may use which process. A pooled process is found by its pool key, launched once however many ask for it,
+ * shared by all their calls, and shut down when idle, retired or in the way. A one-call process belongs to its
+ * call. Together they never exceed the cap. A process that is stopping is never handed out.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { Clock, PackageFiles, RunnerHealth, RunOrder } from "@backplane/kernel/ports";
+import { Breaker, type LaunchSubject } from "./breaker.ts";
+import type { Deadline } from "./deadlines.ts";
+import type { Dialect } from "./dialects/dialect.ts";
+import type { LaunchPlan } from "./launch.ts";
+import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
+import type { Scratch } from "./scratch.ts";
+import { Slots } from "./slots.ts";
+
+export interface PoolDeps extends ProcessDeps {
+  clock: Clock;
+  files: PackageFiles;
+  scratch: Scratch;
+}
+
+/** What a call must offer to be told of broken rules. */
+export interface Tenant {
+  violations: number;
+}
+
+export interface Worker {
+  readonly process: PluginProcess;
+  readonly subject: LaunchSubject;
+  readonly pooled: boolean;
+  /** Calls in flight, by request id. */
+  readonly calls: Map<string, Tenant>;
+  /** Calls that wait for the process to become ready. */
+  waiting: number;
+  idle_since: number;
+  idle_check: Deadline | null;
+  /** Secrets that this process was given lately: any of its calls may find them on the shared stderr. */
+  recent_secrets: string[];
+  leave_line: (() => void) | null;
+}
+
+export class Pool {
+  readonly #deps: PoolDeps;
+  readonly #slots: Slots;
+  readonly #breaker: Breaker;
+  readonly #byKey = new Map<string, Worker>();
+  readonly #all = new Set<Worker>();
+  #homes = 0;
+
+  constructor(deps: PoolDeps) {
+    this.#deps = deps;
+    this.#slots = new Slots(deps.limits.processes, deps.limits.waiting);
+    this.#breaker = new Breaker(deps.clock);
+  }
+
+  /** Processes that exist, stopping ones included. */
+  get size(): number {
+    let count = 0;
+    for (const { process } of this.#all) if (process.pid !== undefined) count++;
+    return count;
+  }
+
+  heldBack(): RunnerHealth["held_back"] {
+    return this.#breaker.heldBack();
+  }
+
+  /** The fast path: a process that takes the call right now. */
+  warm(pool_key: string): Worker | undefined {
+    const worker = this.#byKey.get(pool_key);
+    return worker?.process.state === "ready" ? worker : undefined;
+  }
+
+  /** The caller counts as waiting until it calls `enter` or `leave`. */
+  lease(order: RunOrder, dialect: Dialect, home: string | null): Worker {
+    const existing = dialect.lifetime === "pooled" ? this.#byKey.get(order.pool_key) : undefined;
+    const usable = existing?.process.state === "launching" || existing?.process.state === "ready";
+    const worker = existing !== undefined && usable ? existing : this.#create(order, dialect, home);
+    worker.waiting++;
+    return worker;
+  }
+
+  leave(worker: Worker): void {
+    worker.waiting--;
+    if (!worker.pooled) worker.process.kill("its call was given up");
+    this.#rest(worker);
+  }
+
+  enter(worker: Worker, id: string, call: Tenant): void {
+    worker.calls.set(id, call);
+  }
+
+  exit(worker: Worker, id: string): void {
+    worker.calls.delete(id);
+    if (worker.calls.size === 0) this.#rest(worker);
+  }
+
+  retire(binding_id: string, keep_pool_key?: string): void {
+    this.#breaker.forget(binding_id, keep_pool_key);
+    for (const [key, worker] of this.#byKey) {
+      if (worker.subject.binding_id !== binding_id || key === keep_pool_key) continue;
+      this.#byKey.delete(key);
+      this.#rest(worker);
+    }
+  }
+
+  stopAll(grace_ms: number): void {
+    this.#byKey.clear();
+    for (const worker of this.#all) {
+      worker.leave_line?.();
+      worker.process.stop(grace_ms, "the gateway is shutting down");
+    }
+  }
+
+  killAll(): void {
+    for (const worker of this.#all) worker.process.kill("the gateway is shutting down");
+  }
+
+  async allGone(): Promise<void> {
+    await Promise.all(Array.from(this.#all, (worker) => worker.process.gone));
+  }
+
+  #create(order: RunOrder, dialect: Dialect, home: string | null): Worker {
+    const { package: pkg, pool_key, binding_id } = order;
+    const pooled = dialect.lifetime === "pooled";
+    const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
+    const calls = new Map<string, Tenant>();
+    let made: string | null = null;
+    let slot = false;
+    let admitted = false;
+    const process = new PluginProcess(this.#deps, {
+      dialect,
+      package: { package_id: pkg.package_id, version: pkg.version },
+      violation: (_kind, request_id) => {
+        if (request_id !== undefined) {
+          const call = calls.get(request_id);
+          if (call !== undefined) call.violations++;
+        } else for (const call of calls.values()) call.violations++;
+      },
+      prepare: async (): Promise<LaunchPlan> => {
+        await Promise.resolve();
+        await this.#admit(subject);
+        admitted = true;
+        slot = await this.#takeSlot(worker);
+        if (!slot) throw new BackplaneError("crashed", "Nobody waits for this process any more.");
+        const folder = await this.#deps.files.verified(pkg.digest);
+        if (pooled && order.grant.filesystem === "scratch") {
+          made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
+        }
+        return { runtime: pkg.runtime, folder, home: home ?? made };
+      },
+    });
+    const worker: Worker = {
+      process,
+      subject,
+      pooled,
+      calls,
+      waiting: 0,
+      idle_since: this.#deps.clock.monotonic(),
+      idle_check: null,
+      recent_secrets: [],
+      leave_line: null,
+    };
+    this.#all.add(worker);
+    if (pooled) this.#byKey.set(pool_key, worker);
+    process.ready.then(
+      () => {
+        this.#breaker.succeeded(subject);
+        this.#watchIdle(worker);
+      },
+      (error: BackplaneError) => {
+        if (admitted) this.#judge(worker, error);
+        this.#drop(worker);
+      },
+    );
+    void process.gone.then(async () => {
+      if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
+      this.#drop(worker);
+      this.#all.delete(worker);
+      if (slot) this.#slots.release();
+      if (made !== null) await this.#deps.scratch.remove(made);
+    });
+    return worker;
+  }
+
+  /** No new call is given this process. */
+  #drop(worker: Worker): void {
+    const { pool_key } = worker.subject;
+    if (this.#byKey.get(pool_key) === worker) this.#byKey.delete(pool_key);
+  }
+
+  async #admit(subject: LaunchSubject): Promise<void> {
+    for (;;) {
+      const admission = this.#breaker.admit(subject);
+      if (admission.kind === "launch") return;
+      if (admission.kind === "wait") {
+        await admission.settled;
+        continue;
+      }
+      const retry_at = new Date(admission.retry_at).toISOString();
+      const { failures, last_error } = admission;
+      throw new BackplaneError(
+        "crash_loop",
+        `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last: ${last_error}`,
+        { details: { retry_at, failures, last_error } },
+      );
+    }
+  }
+
+  /** What a launch that failed says about the plugin: nothing when we gave it up or never came to it. */
+  #judge(worker: Worker, error: BackplaneError): void {
+    const ours = worker.process.pid === undefined && error.code !== "launch_failed";
+    if (ours || worker.process.givenUp) this.#breaker.abandoned(worker.subject);
+    else this.#breaker.failed(worker.subject, error.message);
+  }
+
+  async #takeSlot(worker: Worker): Promise<boolean> {
+    if (this.#slots.tryTake()) return true;
+    this.#evict();
+    const taken = await this.#slots.take((leave) => {
+      worker.leave_line = leave;
+    });
+    worker.leave_line = null;
+    if (taken && worker.waiting > 0) return true;
+    this.#drop(worker);
+    if (taken) this.#slots.release();
+    return false;
+  }
+
+  /** Makes room: the pooled process that has been idle the longest goes. */
+  #evict(): void {
+    let oldest: Worker | undefined;
+    for (const worker of this.#byKey.values()) {
+      if (!isIdle(worker)) continue;
+      if (oldest === undefined || worker.idle_since < oldest.idle_since) oldest = worker;
+    }
+    if (oldest !== undefined) this.#stop(oldest, "room for another plugin is needed");
+  }
+
+  /** Nobody uses the process at the moment: may it stay? */
+  #rest(worker: Worker): void {
+    if (worker.calls.size > 0 || worker.waiting > 0) return;
+    worker.idle_since = this.#deps.clock.monotonic();
+    if (worker.process.state === "launching" && worker.leave_line !== null) {
+      // At once: the next call must not join a process that will never be.
+      this.#drop(worker);
+      worker.leave_line();
+    }
+    if (!isIdle(worker)) return;
+    if (this.#byKey.get(worker.subject.pool_key) !== worker) this.#stop(worker, "its binding changed");
+    else if (this.#slots.waiting > 0) this.#evict();
+  }
+
+  /** One check per process and idle time, not one per call. */
+  #watchIdle(worker: Worker): void {
+    if (!worker.pooled) return;
+    this.#rest(worker);
+    const { idle_ms } = this.#deps.limits;
+    const check = () => {
+      const rest = isIdle(worker) ? worker.idle_since + idle_ms - this.#deps.clock.monotonic() : idle_ms;
+      if (rest <= 0) this.#stop(worker, "it was idle");
+      else worker.idle_check = this.#deps.deadlines.set(rest, check);
+    };
+    worker.idle_check = this.#deps.deadlines.set(idle_ms, check);
+  }
+
+  #stop(worker: Worker, reason: string): void {
+    this.#drop(worker);
+    worker.process.stop(this.#deps.timeouts.shutdown_grace_ms, reason);
+  }
+}
+
+function isIdle(worker: Worker): boolean {
+  return worker.pooled && worker.process.state === "ready" && worker.calls.size === 0 && worker.waiting === 0;
+}

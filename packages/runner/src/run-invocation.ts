@@ -1,0 +1,279 @@
+/**
+ * One call through the runner:
+ *   waiting (scratch, process, handshake) → sent → [interrupted → grace] → settled
+ * It settles exactly once. Once interrupted (deadline, cancel, shutdown) the outcome is decided: a reply inside
+ * the grace only acknowledges it and lets the process live. Without a reply the whole process is killed, and
+ * other calls on it end as `crashed`: a process that ignores its cancel cannot be trusted with anyone's call.
+ */
+import {
+  BackplaneError,
+  type InvocationContext,
+  type JsonObject,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
+import type { Answer } from "./accept-result.ts";
+import type { Deadline, Deadlines } from "./deadlines.ts";
+import { ended, lastWords } from "./diagnose.ts";
+import type { Dialect, Exchange } from "./dialects/dialect.ts";
+import type { Pool, Worker } from "./pool.ts";
+import { type Redactor, redactorFor, secretsOf } from "./redact.ts";
+import type { Scratch } from "./scratch.ts";
+import type { RunnerTimeouts } from "./settings.ts";
+import type { SettleQueue } from "./settle-queue.ts";
+import { stderrTail } from "./stderr-tail.ts";
+
+export interface CallDeps {
+  pool: Pool;
+  deadlines: Deadlines;
+  scratch: Scratch;
+  timeouts: RunnerTimeouts;
+  settle: SettleQueue;
+  log: Logger;
+}
+
+type Interruption = "deadline" | "user" | "shutdown";
+
+/** What the plugin reads in its cancel frame. */
+const CANCEL_REASONS: Record<Interruption, string> = {
+  deadline: "deadline_exceeded",
+  user: "cancelled_by_user",
+  shutdown: "host_shutdown",
+};
+
+export class Call implements Exchange {
+  readonly id: string;
+  readonly order: RunOrder;
+  context: InvocationContext;
+  violations = 0;
+  readonly #deps: CallDeps;
+  readonly #dialect: Dialect;
+  readonly #listener: RunListener;
+  readonly #settled: (outcome: RunOutcome) => void;
+  readonly #redactor: Redactor;
+  #worker: Worker | null = null;
+  #state: "waiting" | "sent" | "done" = "waiting";
+  #dispatched = false;
+  #interruption: Interruption | null = null;
+  #deadline: Deadline;
+  #scratchDir: string | null = null;
+  #stderrFrom = 0;
+
+  constructor(
+    deps: CallDeps,
+    dialect: Dialect,
+    order: RunOrder,
+    listener: RunListener,
+    settled: (outcome: RunOutcome) => void,
+  ) {
+    this.id = order.attempt > 1 ? `${order.invocation_id}.${order.attempt}` : order.invocation_id;
+    this.order = order;
+    this.context = order.context;
+    this.#deps = deps;
+    this.#dialect = dialect;
+    this.#listener = listener;
+    this.#settled = settled;
+    this.#redactor = redactorFor(order.context);
+    this.#deadline = deps.deadlines.set(order.timeout_ms, () => this.interrupt("deadline"));
+  }
+
+  start(): void {
+    const pooled = this.#dialect.lifetime === "pooled";
+    const direct = pooled && this.order.grant.filesystem !== "scratch";
+    const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
+    if (worker !== undefined) this.#send(worker);
+    else this.#prepare().catch((error: unknown) => this.broke(toBackplaneError(error)));
+  }
+
+  interrupt(why: Interruption): void {
+    if (this.#state === "done" || this.#interruption !== null) return;
+    this.#interruption = why;
+    this.#deps.deadlines.clear(this.#deadline);
+    if (this.#state === "waiting") this.#finish(interrupted(why, this.order));
+    else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
+      const { cancel_grace_ms } = this.#deps.timeouts;
+      this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.giveUp());
+    } else this.giveUp();
+  }
+
+  /** The grace is over. */
+  giveUp(): void {
+    if (this.#state === "done") return;
+    const { process } = this.#worker!;
+    process.session!.abandon(this.id, new BackplaneError("timeout"));
+    process.kill("a call on it ignored its cancel");
+    this.#finish(interrupted(this.#interruption ?? "shutdown", this.order));
+  }
+
+  sent(): void {
+    this.#dispatched = true;
+  }
+
+  event(event: JsonObject & { type: string }): void {
+    if (this.#state !== "sent") return;
+    try {
+      this.#listener.event(this.#redactor.active ? this.#redactor.json(event) : event);
+    } catch (error) {
+      this.#deps.log.error({ err: error }, "a listener of plugin events failed");
+    }
+  }
+
+  answered(answer: Answer): void {
+    this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.order));
+  }
+
+  broke(error: BackplaneError): void {
+    this.#finish(this.#interruption === null ? failure(error) : interrupted(this.#interruption, this.order));
+  }
+
+  async #prepare(): Promise<void> {
+    const { pool, scratch } = this.#deps;
+    if (this.order.grant.filesystem === "scratch") {
+      const { invocation_id, attempt } = this.order;
+      this.#scratchDir = await scratch.make(attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id);
+      if (this.#state === "done") {
+        await scratch.remove(this.#scratchDir);
+        return;
+      }
+      this.context = { ...this.context, scratch_dir: this.#scratchDir };
+    }
+    const home = this.#dialect.lifetime === "call" ? this.#scratchDir : null;
+    const worker = pool.lease(this.order, this.#dialect, home);
+    this.#worker = worker;
+    await worker.process.ready;
+    if (this.#state !== "waiting") return;
+    // It may have died between its hello and now: then nothing was sent, and the call is safe to repeat.
+    const { process } = worker;
+    if (process.state !== "ready") {
+      const reason = process.killReason ?? "it ended by itself";
+      throw process.failure ?? new BackplaneError("crashed", `The plugin's process is gone: ${reason}.`);
+    }
+    worker.waiting--;
+    this.#send(worker);
+  }
+
+  #send(worker: Worker): void {
+    this.#worker = worker;
+    this.#state = "sent";
+    this.#stderrFrom = this.#dialect.lifetime === "call" ? 0 : worker.process.stderr.total;
+    if (this.#redactor.active) remember(worker, secretsOf(this.order.context));
+    this.#deps.pool.enter(worker, this.id, this);
+    worker.process.session!.call(this);
+  }
+
+  #finish(answer: Answer): void {
+    if (this.#state === "done") return;
+    const wasSent = this.#state === "sent";
+    this.#state = "done";
+    this.#deps.deadlines.clear(this.#deadline);
+    if (this.#worker !== null && !wasSent) this.#deps.pool.leave(this.#worker);
+    const slow = this.#worker !== null && (!this.#worker.pooled || answer.error?.code === "crashed");
+    if (!slow && this.#scratchDir === null) {
+      this.#deps.settle.push(() => this.#settle(answer, wasSent));
+    } else {
+      this.#finishSlowly(answer, wasSent).catch((error: unknown) => {
+        this.#deps.log.error({ err: error }, "a call could not be ended cleanly");
+        this.#settle(failure(toBackplaneError(error)), wasSent);
+      });
+    }
+  }
+
+  /** For ends that must wait: for a process of our own to be gone, for its exit code, for scratch. */
+  async #finishSlowly(first: Answer, wasSent: boolean): Promise<void> {
+    let answer = first;
+    const worker = this.#worker;
+    if (worker !== null) {
+      if (!worker.pooled && wasSent) answer = await this.#tearDown(worker, answer);
+      if (answer.error?.code === "crashed" && wasSent) {
+        await worker.process.gone;
+        answer = crashed(worker, answer);
+      }
+      // One that was given up before it was born never will be; nothing to wait for.
+      if (!worker.pooled && worker.process.pid !== undefined) await worker.process.gone;
+    }
+    if (this.#scratchDir !== null) await this.#deps.scratch.remove(this.#scratchDir);
+    this.#settle(answer, wasSent);
+  }
+
+  /** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
+  async #tearDown(worker: Worker, answer: Answer): Promise<Answer> {
+    const { process } = worker;
+    const { deadlines, timeouts } = this.#deps;
+    const spoke = answer.status === "succeeded" || answer.error?.code === "plugin_failed";
+    if (!spoke && answer.error?.code !== "crashed") process.kill(answer.error?.message ?? "its call is over");
+    process.session!.shutdown();
+    const late = deadlines.set(timeouts.teardown_ms, () => process.kill("it did not end after its answer"));
+    await process.gone;
+    deadlines.clear(late);
+    if (!spoke) return answer;
+    if (process.killReason !== null || process.exit?.code !== 0) this.violations++;
+    const verdict = process.session!.verdict();
+    return verdict === null ? answer : failure(verdict);
+  }
+
+  #settle(answer: Answer, wasSent: boolean): void {
+    const worker = this.#worker;
+    let stderr_tail: string | null = null;
+    if (worker !== null && (wasSent || worker.process.state !== "ready")) {
+      stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
+    }
+    if (worker !== null && wasSent) this.#deps.pool.exit(worker, this.id);
+    const { result, error } = answer;
+    const clean = this.#redactor.active;
+    this.#settled({
+      status: answer.status,
+      result: clean && result !== null ? this.#redactor.json(result) : result,
+      error:
+        clean && error !== null
+          ? (this.#redactor.json(error as unknown as JsonObject) as unknown as typeof error)
+          : error,
+      violations: this.violations,
+      stderr_tail,
+      dispatched: this.#dispatched,
+    });
+  }
+}
+
+export function failure(error: BackplaneError): Answer {
+  const { code, message, details } = error;
+  return {
+    status: "failed",
+    result: null,
+    error: details === undefined ? { code, message } : { code, message, details: details as JsonObject },
+  };
+}
+
+function interrupted(why: Interruption, order: RunOrder): Answer {
+  if (why === "deadline") {
+    const message = `The plugin did not answer within the ${Math.round(order.timeout_ms)} ms that were left for it.`;
+    return failure(new BackplaneError("timeout", message));
+  }
+  const code = why === "user" ? "cancelled" : "gateway_stopping";
+  return { status: "cancelled", result: null, error: { code, message: new BackplaneError(code).message } };
+}
+
+/** A call whose process died under it: how, by whom, and its last words. */
+function crashed(worker: Worker, answer: Answer): Answer {
+  const { exit, killReason } = worker.process;
+  if (killReason !== null) {
+    const message = `The plugin's process was stopped while this call ran: ${killReason}.`;
+    return failure(new BackplaneError("crashed", message, { details: { reason: killReason } }));
+  }
+  if (exit === null) return answer;
+  const words = lastWords(worker.process.stderr.since(0, 4_096).toString("utf8"));
+  const message = `The plugin ${ended(exit)}.${words === null ? "" : ` Its last words on stderr: ${words}`}`;
+  return failure(
+    new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } }),
+  );
+}
+
+const REMEMBERED = 8;
+
+function remember(worker: Worker, secrets: readonly string[]): void {
+  const recent = worker.recent_secrets;
+  for (const secret of secrets) {
+    if (recent.includes(secret)) continue;
+    recent.push(secret);
+    if (recent.length > REMEMBERED) recent.shift();
+  }
+}

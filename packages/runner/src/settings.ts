@@ -1,0 +1,38 @@
+/** Every bound of the runner in one place: the contract's defaults plus what only this room needs. */
+import { SIDE_TIMEOUTS, VAI_TIMEOUTS, WIRE_LIMITS } from "@backplane/contract";
+
+export type RunnerTimeouts = { -readonly [K in keyof (typeof VAI_TIMEOUTS & typeof SIDE_TIMEOUTS)]: number };
+
+export interface RunnerLimits {
+  frame_bytes: number;
+  header_bytes: number;
+  json_depth: number;
+  stderr_bytes: number;
+  /** Bytes waiting for one plugin to read them; beyond it a call ends with `backpressure`. */
+  queued_bytes: number;
+  /** Plugin processes at one time, launching and stopping ones included. */
+  processes: number;
+  /** Calls that may wait for a process when all are taken. */
+  waiting: number;
+  /** A pooled process without a call for this long is shut down. */
+  idle_ms: number;
+}
+
+/** The only places where a bare entrypoint name is looked up, and the PATH that a plugin sees. */
+export const PLUGIN_PATH = ["/usr/local/bin", "/usr/bin", "/bin"] as const;
+
+export interface Interpreters {
+  path: readonly string[];
+  /** What entrypoint[0] = "node" means. */
+  node: string;
+}
+
+export const DEFAULT_TIMEOUTS: RunnerTimeouts = { ...VAI_TIMEOUTS, ...SIDE_TIMEOUTS };
+
+export const DEFAULT_LIMITS: RunnerLimits = {
+  ...WIRE_LIMITS,
+  queued_bytes: 8 * 1024 * 1024,
+  processes: 64,
+  waiting: 10_000,
+  idle_ms: 60_000,
+};

@@ -1,0 +1,54 @@
+/**
+ * The last bytes of a process's stderr. Appending costs the size of the chunk and nothing else, whatever was
+ * written before; memory grows with what was really written, up to `capacity`. Positions count all bytes ever
+ * written, so a call that shares its process with others can ask for what came since its own start.
+ */
+const FIRST_BYTES = 4096;
+
+export class StderrRing {
+  readonly #capacity: number;
+  #bytes: Buffer = Buffer.alloc(0);
+  #total = 0;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  /** Bytes ever written: the position of the next one. */
+  get total(): number {
+    return this.#total;
+  }
+
+  append(chunk: Uint8Array): void {
+    const kept = chunk.length > this.#capacity ? chunk.subarray(chunk.length - this.#capacity) : chunk;
+    this.#grow(Math.min(this.#total + chunk.length, this.#capacity));
+    const size = this.#bytes.length;
+    if (size === 0) return;
+    const at = (this.#total + chunk.length - kept.length) % size;
+    const first = Math.min(kept.length, size - at);
+    this.#bytes.set(kept.subarray(0, first), at);
+    if (first < kept.length) this.#bytes.set(kept.subarray(first), 0);
+    this.#total += chunk.length;
+  }
+
+  /** What was written from position `from` on and is still kept, at most `max` bytes of its end. */
+  since(from: number, max: number = this.#capacity): Buffer {
+    const start = Math.max(from, this.#total - Math.min(max, this.#bytes.length), 0);
+    const length = this.#total - start;
+    if (length <= 0) return Buffer.alloc(0);
+    const size = this.#bytes.length;
+    const at = start % size;
+    if (at + length <= size) return Buffer.from(this.#bytes.subarray(at, at + length));
+    return Buffer.concat([this.#bytes.subarray(at), this.#bytes.subarray(0, at + length - size)]);
+  }
+
+  /** Until the full capacity is reached nothing has wrapped, so growing is a plain copy. */
+  #grow(needed: number): void {
+    if (needed <= this.#bytes.length) return;
+    let size = Math.max(this.#bytes.length * 2, FIRST_BYTES);
+    while (size < needed) size *= 2;
+    const grown = Buffer.alloc(Math.min(size, this.#capacity));
+    grown.set(this.#bytes.subarray(0, Math.min(this.#total, this.#bytes.length)));
+    this.#bytes = grown;
+  }
+}

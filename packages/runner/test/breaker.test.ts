@@ -1,0 +1,68 @@
+import { expect, test } from "vitest";
+import { Breaker } from "../src/breaker.ts";
+import { ManualClock } from "./manual-clock.ts";
+
+const subject = { pool_key: "k", binding_id: "bind_1", package_id: "acme/a", digest: "sha256:1" };
+
+function failing(times: number) {
+  const clock = new ManualClock();
+  const breaker = new Breaker(clock);
+  for (let i = 0; i < times; i++) {
+    expect(breaker.admit(subject).kind).toBe("launch");
+    breaker.failed(subject, `death ${i + 1}`);
+    clock.advance(1_000);
+  }
+  return { clock, breaker };
+}
+
+test("three failures hold a plugin back until the first of them is five minutes old", () => {
+  const { clock, breaker } = failing(3);
+  const held = breaker.admit(subject);
+  expect(held).toEqual({
+    kind: "held_back",
+    failures: 3,
+    retry_at: clock.now() - 3_000 + 300_000,
+    last_error: "death 3",
+  });
+  expect(breaker.heldBack()).toMatchObject([{ binding_id: "bind_1", package_id: "acme/a", failures: 3 }]);
+  clock.advance(300_000 - 3_001);
+  expect(breaker.admit(subject).kind).toBe("held_back");
+  clock.advance(1);
+  expect(breaker.heldBack()).toEqual([]);
+  expect(breaker.admit(subject).kind).toBe("launch");
+});
+
+test("another generation, other bytes and a success start fresh", () => {
+  const { breaker } = failing(3);
+  expect(breaker.admit({ ...subject, pool_key: "k2" }).kind).toBe("launch");
+  expect(breaker.admit({ ...subject, digest: "sha256:2" }).kind).toBe("launch");
+  const second = failing(2).breaker;
+  second.admit(subject);
+  second.succeeded(subject);
+  for (let i = 0; i < 3; i++) {
+    expect(second.admit(subject).kind).toBe("launch");
+    second.failed(subject, "again");
+  }
+  expect(second.admit(subject).kind).toBe("held_back");
+});
+
+test("launches under way count, so that many at once are not more than three", async () => {
+  const breaker = new Breaker(new ManualClock());
+  for (let i = 0; i < 3; i++) expect(breaker.admit(subject).kind).toBe("launch");
+  const fourth = breaker.admit(subject);
+  expect(fourth.kind).toBe("wait");
+  breaker.abandoned(subject);
+  if (fourth.kind === "wait") await fourth.settled;
+  expect(breaker.admit(subject).kind).toBe("launch");
+  breaker.succeeded(subject);
+  for (let i = 0; i < 50; i++) expect(breaker.admit(subject).kind).toBe("launch");
+});
+
+test("forgets the old generations of a binding", () => {
+  const { breaker } = failing(3);
+  breaker.forget("bind_other");
+  breaker.forget("bind_1", "k");
+  expect(breaker.heldBack()).toHaveLength(1);
+  breaker.forget("bind_1");
+  expect(breaker.heldBack()).toHaveLength(0);
+});

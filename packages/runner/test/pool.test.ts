@@ -1,0 +1,145 @@
+/** Who shares a process with whom, for how long, and what happens when there are too many or too broken ones. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { side, vai } from "./order.ts";
+import { isAlive, makeRig, processesWith, type Rig, until } from "./rig.ts";
+
+const pidOf = async (rig: Rig, change = {}) =>
+  ((await rig.run(vai("pid", change))).result as { pid: number }).pid;
+
+test("calls of one key share one process, launched once; other keys have their own", async () => {
+  const rig = makeRig();
+  const pids = await Promise.all(Array.from({ length: 20 }, () => pidOf(rig, { pool_key: "a" })));
+  expect(new Set(pids).size).toBe(1);
+  expect(await pidOf(rig, { pool_key: "a" })).toBe(pids[0]);
+  expect(await pidOf(rig, { pool_key: "b" })).not.toBe(pids[0]);
+  expect(rig.runner.health()).toMatchObject({ processes: 2, running: 0, held_back: [] });
+});
+
+test("an idle process is shut down, a busy one is not", async () => {
+  const rig = makeRig({ limits: { idle_ms: 150 } });
+  const first = await pidOf(rig);
+  await until(() => rig.runner.health().processes === 0);
+  expect(await pidOf(rig)).not.toBe(first);
+  const busy = rig.run(vai("hangs-on-request", { input: { hang: true }, timeout_ms: 600 }));
+  await until(() => rig.runner.health().processes === 1 && rig.runner.health().running === 1);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  expect(rig.runner.health().running).toBe(1);
+  expect((await busy).error?.code).toBe("timeout");
+});
+
+test("the cap holds: the longest idle process makes room, and who finds none waits", async () => {
+  const rig = makeRig({ limits: { processes: 2 } });
+  const oldest = await pidOf(rig, { pool_key: "a" });
+  const newer = await pidOf(rig, { pool_key: "b" });
+  await pidOf(rig, { pool_key: "c" });
+  expect(processesWith(rig.mark)).toContain(newer);
+  expect(processesWith(rig.mark)).not.toContain(oldest);
+  let most = 0;
+  const watch = setInterval(() => {
+    most = Math.max(most, processesWith(rig.mark).length);
+  }, 5);
+  const many = await Promise.all(
+    Array.from({ length: 8 }, (_, i) => rig.run(side("ok", { pool_key: `s${i}` }))),
+  );
+  clearInterval(watch);
+  expect(many.map((outcome) => outcome.status)).toEqual(Array(8).fill("succeeded"));
+  expect(most).toBeLessThanOrEqual(2);
+});
+
+test("who waits for room in vain gets its timeout, and leaves the line", async () => {
+  const rig = makeRig({ limits: { processes: 1 }, timeouts: { cancel_grace_ms: 100 } });
+  const busy = rig.run(vai("hangs", { timeout_ms: 700 }));
+  const waits = await rig.run(vai("echo", { pool_key: "other", timeout_ms: 100 }));
+  expect(waits).toMatchObject({ error: { code: "timeout" }, dispatched: false });
+  expect((await busy).error?.code).toBe("timeout");
+  expect(await rig.run(vai("echo", { pool_key: "third" }))).toMatchObject({ status: "succeeded" });
+});
+
+test("retire lets calls finish, stops the old generation and keeps the new one", async () => {
+  const rig = makeRig();
+  const kept = await pidOf(rig, { pool_key: "new" });
+  const slow = rig.run(vai("hangs-on-request", { pool_key: "old", input: { hang: true }, timeout_ms: 500 }));
+  await until(() => rig.runner.health().processes === 2);
+  rig.runner.retire("bind_1", "new");
+  expect((await slow).error?.code).toBe("timeout");
+  await until(() => rig.runner.health().processes === 1);
+  expect(await pidOf(rig, { pool_key: "new" })).toBe(kept);
+  rig.runner.retire("bind_1");
+  await until(() => rig.runner.health().processes === 0);
+});
+
+test("a crashed process takes only its own calls along, and the next call gets a new one", async () => {
+  const rig = makeRig();
+  const other = await pidOf(rig, { pool_key: "other" });
+  const crashed = await rig.run(vai("dies-on-request"));
+  expect(crashed).toMatchObject({ error: { code: "crashed", details: { exit_code: 7 } }, dispatched: true });
+  expect((await rig.run(vai("dies-on-request"))).error?.code).toBe("crashed");
+  expect(await pidOf(rig, { pool_key: "other" })).toBe(other);
+});
+
+test("children that a process leaves behind when it ends go with it", async () => {
+  const rig = makeRig();
+  const outcome = await rig.run(vai("forks-and-dies"));
+  expect(outcome.error).toMatchObject({ code: "crashed", details: { exit_code: 7 } });
+  const grandchild = Number(outcome.stderr_tail);
+  expect(grandchild).toBeGreaterThan(1);
+  await until(() => !isAlive(grandchild));
+});
+
+verifies(
+  "fault.crash-loop",
+  "a plugin that dies at launch is started three times, held back, visible, and back after a fix",
+  async () => {
+    const rig = makeRig();
+    const fixed = join(rig.scratch_root, "fixed");
+    const broken = (change = {}) => rig.run(vai("broken-until-fixed", { env: { FIXED: fixed }, ...change }));
+    for (let i = 0; i < 3; i++) expect((await broken({ pool_key: "g1" })).error?.code).toBe("crashed");
+    const held = await broken({ pool_key: "g1" });
+    expect(held).toMatchObject({
+      error: { code: "crash_loop", details: { failures: 3 } },
+      dispatched: false,
+    });
+    const retry_at = Date.parse(held.error?.details?.retry_at as string);
+    expect(retry_at - Date.now()).toBeGreaterThan(4 * 60_000);
+    expect(retry_at - Date.now()).toBeLessThan(5 * 60_000);
+    expect(rig.runner.health().held_back).toMatchObject([
+      { pool_key: "g1", binding_id: "bind_1", package_id: "acme/fixture", failures: 3, retry_at },
+    ]);
+    const many = await Promise.all(Array.from({ length: 20 }, () => broken({ pool_key: "g1" })));
+    expect(many.every((outcome) => outcome.error?.code === "crash_loop")).toBe(true);
+    writeFileSync(fixed, "");
+    expect((await broken({ pool_key: "g2" })).status).toBe("succeeded");
+    rig.runner.retire("bind_1", "g2");
+    expect(rig.runner.health().held_back).toEqual([]);
+  },
+);
+
+verifies("fault.crash-loop", "many calls at once do not mean many launches", async () => {
+  const rig = makeRig();
+  const outcomes = await Promise.all(Array.from({ length: 12 }, () => rig.run(side("dies-at-once"))));
+  const codes = outcomes.map((outcome) => outcome.error?.code);
+  expect(codes.filter((code) => code === "crashed")).toHaveLength(3);
+  expect(codes.filter((code) => code === "crash_loop")).toHaveLength(9);
+});
+
+test("the same invocation does not run twice at once", async () => {
+  const rig = makeRig();
+  const first = rig.run(vai("echo", { invocation_id: "inv_same" }));
+  expect((await rig.run(vai("echo", { invocation_id: "inv_same" }))).error?.code).toBe("internal");
+  expect((await first).status).toBe("succeeded");
+});
+
+test("bytes that are not the installed ones do not run, and say nothing about the plugin", async () => {
+  const { BackplaneError } = await import("@backplane/contract");
+  const rig = makeRig({ files: { verified: () => Promise.reject(new BackplaneError("package.corrupt")) } });
+  for (let i = 0; i < 5; i++) {
+    expect(await rig.run(vai("echo"))).toMatchObject({
+      error: { code: "package.corrupt" },
+      dispatched: false,
+    });
+  }
+  expect(rig.runner.health()).toMatchObject({ processes: 0, held_back: [] });
+});

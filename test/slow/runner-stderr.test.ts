@@ -1,0 +1,23 @@
+import { expect } from "vitest";
+import { measureLag } from "../../packages/runner/test/lag.ts";
+import { vai } from "../../packages/runner/test/order.ts";
+import { makeRig } from "../../packages/runner/test/rig.ts";
+import { verifies } from "../support/verifies.ts";
+
+verifies(
+  "wire.stderr.drained",
+  "1 GB of stderr neither blocks nor fails the call; the last 1 MiB is kept and redacted",
+  async () => {
+    const rig = makeRig();
+    const secret = "needle-4711-in-the-hay";
+    const change = { input: { megabytes: 1_024, last: `${secret}\n` }, timeout_ms: 120_000 };
+    const lag = measureLag();
+    const outcome = await rig.run(vai("floods-stderr", { ...change, context: { secrets: { secret } } }));
+    expect(lag()).toBeLessThan(50);
+    expect(outcome).toMatchObject({ status: "succeeded", result: "done", violations: 0 });
+    const tail = outcome.stderr_tail!;
+    expect(tail.endsWith("[redacted]\nthe end\n")).toBe(true);
+    expect(tail.length + secret.length - "[redacted]".length).toBe(1024 * 1024);
+    expect(process.memoryUsage().arrayBuffers).toBeLessThan(256 * 1024 * 1024);
+  },
+);
