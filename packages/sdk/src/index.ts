@@ -1,1 +1,29 @@
-export {};
+export type { Call, HarnessCall, HookCall, PluginEvent, ToolCall } from "./call.ts";
+export type {
+  Checkpoint,
+  CompactAnswer,
+  CompactRequest,
+  ContentBlock,
+  HarnessAnswer,
+  HarnessRequest,
+  HookEvent,
+  SeedBlock,
+  ToolAnswer,
+} from "./contracts.ts";
+export {
+  type CompactorExport,
+  compactor,
+  definePlugin,
+  type ExportDefinition,
+  type HarnessExport,
+  type HookExport,
+  harness,
+  hook,
+  type Plugin,
+  type ToolExport,
+  tool,
+} from "./define.ts";
+export type { GatewayAccess } from "./gateway-access.ts";
+export type { FromSchema, JsonSchema } from "./json-schema.ts";
+export { fail, retryLater } from "./outcome.ts";
+export { serve } from "./serve.ts";

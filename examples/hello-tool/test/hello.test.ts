@@ -1,0 +1,56 @@
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { checkManifest, type ProcessRun, runPlugin, startPlugin } from "@backplane/sdk/testing";
+import { readManifest } from "@backplane/supply";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { buildExample } from "../../../scripts/build-examples.ts";
+import { plugin } from "../src/hello.ts";
+
+const folder = fileURLToPath(new URL("..", import.meta.url));
+const read = (path: string) => readFileSync(`${folder}/${path}`, "utf8");
+const manifest = readManifest(read("vai-plugin.toml"));
+
+test("code, manifest and schema files agree", () => {
+  expect(checkManifest(plugin, manifest, (path) => JSON.parse(read(path)))).toEqual([]);
+});
+
+test("in memory: a greeting with the word from the settings", async () => {
+  const run = await runPlugin(plugin);
+  const outcome = await run.invoke("hello", { name: "Ada" }, { config: { greeting: "Ahoj" } });
+  expect(outcome.result.structured_output).toEqual({ greeting: "Ahoj, Ada!" });
+});
+
+describe("the bundle as a process", () => {
+  let run: ProcessRun;
+  beforeAll(async () => {
+    await buildExample(folder);
+    run = await startPlugin(manifest.runtime.entrypoint, manifest, { cwd: folder });
+  });
+  afterAll(async () => {
+    run.close();
+    await run.ended;
+  });
+
+  test("greets", async () => {
+    const outcome = await run.invoke("hello", { name: "Žofie" });
+    expect(outcome).toMatchObject({
+      status: "succeeded",
+      text: '{"greeting":"Hello, Žofie!"}',
+      events: [{ type: "progress", message: "greeting Žofie" }],
+    });
+  });
+
+  test("stops when it is cancelled, and at its deadline", async () => {
+    const stop = new AbortController();
+    const slow = { name: "Ada", delay_ms: 60_000 };
+    const cancelled = await run.invoke("hello", slow, { signal: stop.signal, onEvent: () => stop.abort() });
+    expect(cancelled.status).toBe("cancelled");
+    expect((await run.invoke("hello", slow, { timeout_ms: 100 })).status).toBe("cancelled");
+  });
+
+  test("carries no schema library: it starts fast because it is small", () => {
+    const bundle = read("bin/plugin.mjs");
+    expect(bundle).not.toMatch(/\/\/ node_modules\//);
+    expect(bundle.length).toBeLessThan(150_000);
+  });
+});

@@ -1,0 +1,104 @@
+#!/bin/sh
+# A hook that speaks vai.rpc.v1 with nothing but sh, awk and dd. One call at a time: a cancel is read when the
+# call before it is over, so keep calls short. README.md lists the limits.
+LC_ALL=C # lengths count bytes, and no byte is ever a broken character
+export LC_ALL
+PACKAGE_ID=acme/notifier
+VERSION=0.1.0
+CR=$(printf '\r')
+NL='
+'
+WANTED='type id op body.export_id body.context.config.prefix body.event.type body.event.subject.id
+body.event.summary.status body.event.summary.task'
+
+say() { # one frame of the given type and fields; under LC_ALL=C ${#1} is a length in bytes
+  set -- "{\"protocol\":\"vai.rpc.v1\",\"type\":\"$1\",$2}"
+  printf 'Content-Length: %d\r\n\r\n%s' "${#1}" "$1"
+}
+
+die() {
+  printf '%s: %s\n' "$PACKAGE_ID" "$1" >&2
+  exit 1
+}
+
+hear() { # the next frame into $frame; false at the end of the stream
+  length=
+  while :; do
+    IFS= read -r line || return 1
+    line=${line%"$CR"}
+    [ -n "$line" ] || break
+    case $line in [Cc]ontent-[Ll]ength:*) length=${line#*:} length=${length# } ;; esac
+  done
+  case $length in '' | *[!0-9]* | ????????*) die "a frame has no usable Content-Length" ;; esac
+  [ "$length" -le 1048576 ] || die "a frame of $length bytes is too large"
+  frame=$(dd bs=1 count="$length" 2>/dev/null) # byte by byte: what follows belongs to the next frame
+}
+
+# JSON to lines of path=value, for the wanted paths. Strings keep their JSON spelling, so that they can go back
+# into JSON as they are; one that is longer than 1000 bytes is left out.
+flatten() {
+  printf '%s' "$1" | awk -v wanted=" $(printf %s "$WANTED" | tr '\n' ' ') " '
+    function blank() { while (substr(s, i, 1) ~ /[ \t\r\n]/) i++ }
+    function tell(path, text) {
+      if (length(text) <= 1000 && index(wanted, " " path " ")) print path "=" text
+    }
+    function string(from, c) {
+      for (from = ++i; (c = substr(s, i, 1)) != "\""; i += (c == "\\") ? 2 : 1) if (i > n) exit 1
+      return substr(s, from, i++ - from)
+    }
+    function value(path, open, key, item) {
+      blank(); open = substr(s, i, 1)
+      if (open == "\"") { tell(path, string()); return }
+      if (open != "{" && open != "[") {
+        if (!match(substr(s, i, 40), /^[-+.a-zA-Z0-9]+/)) exit 1
+        tell(path, substr(s, i, RLENGTH)); i += RLENGTH; return
+      }
+      for (i++; ; value((path == "" ? "" : path ".") key)) {
+        for (blank(); substr(s, i, 1) == ","; blank()) i++
+        if (substr(s, i, 1) ~ /[]}]/) { i++; return }
+        if (i > n) exit 1
+        if (open == "{") { key = string(); blank(); i++ } else key = item++
+      }
+    }
+    { s = s (NR > 1 ? "\n" : "") $0 }
+    END { n = length(s); i = 1; value("") }'
+}
+
+get() { # the value at a path into $value
+  value=
+  case $fields in *"$NL$1="*) value=${fields#*"$NL$1="} value=${value%%"$NL"*} ;; esac
+}
+
+notify() {
+  get id && id=$value
+  get op && op=$value
+  get body.export_id
+  if [ "$op $value" != "hook.handle notify" ]; then
+    text="This plugin has only the hook notify."
+    result="{\"content\":[{\"type\":\"text\",\"text\":\"$text\"}],\"is_error\":true,\"retryable\":false}"
+    say response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"failed\",\"result\":$result}"
+    return
+  fi
+  get body.context.config.prefix && text=${value:+$value }
+  get body.event.type && text=$text$value
+  get body.event.subject.id && text="$text $value"
+  get body.event.summary.status
+  [ -n "$value" ] || get body.event.summary.task
+  text=$text${value:+: $value}
+  printf '%s\n' "$text" >&2
+  say event "\"request_id\":\"$id\",\"event\":{\"type\":\"progress\",\"message\":\"$text\"}"
+  say response "\"id\":\"$id\",\"ok\":true,\"body\":{\"status\":\"ack\"}"
+}
+
+while hear; do
+  fields=$(flatten "$frame") || die "a frame is not JSON"
+  fields=$NL$fields$NL
+  get type
+  case $value in
+    hello) say hello "\"role\":\"plugin\",\"plugin\":{\"package_id\":\"$PACKAGE_ID\",\"version\":\"$VERSION\"}" ;;
+    request) notify ;;
+    cancel) ;; # the call it names has been answered
+    shutdown) exit 0 ;;
+    *) die "the host sent a frame of an unknown type" ;;
+  esac
+done

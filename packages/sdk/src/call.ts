@@ -1,0 +1,172 @@
+/**
+ * What a handler knows about the call that it serves. The signal and the gateway are made on first use: a
+ * handler that never looks at them, which is most, pays for neither.
+ */
+import type { Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
+import type { VaiCall } from "@backplane/wire";
+import type { Checkpoint } from "./contracts.ts";
+import { type GatewayAccess, gatewayAccess } from "./gateway-access.ts";
+import { fail } from "./outcome.ts";
+
+export type PluginEvent = { type: string; [key: string]: Json | undefined };
+
+export interface Call<Config = JsonObject> {
+  /** Ids of the invocation, session, chain and run, the deadline, the scratch folder: as on the wire. */
+  readonly context: InvocationContext;
+  /** The binding's configuration, checked by the gateway against the export's config_schema. */
+  readonly config: Config;
+  /** Values of the secret slots that the operator has bound. */
+  readonly secrets: Readonly<Record<string, string | undefined>>;
+  readonly grant: Grant;
+  /** Aborted when the call is cancelled, its deadline passes or the host goes away. */
+  readonly signal: AbortSignal;
+  readonly deadline: Date;
+  readonly gateway: GatewayAccess;
+  /** Milliseconds until the deadline, never below 0. */
+  timeLeft(): number;
+  /** The value of a slot; ends the call with a clear failure when it is not bound. */
+  secret(slot: string): string;
+  /** Tells watchers how far the call is. */
+  progress(message: string, data?: Json): void;
+  emit(event: PluginEvent): void;
+  /** Waits; rejects at once when the call is cancelled. */
+  sleep(ms: number): Promise<void>;
+  /** One line on stderr, which the gateway keeps with the invocation. */
+  log(...words: unknown[]): void;
+}
+
+export interface ToolCall<Config = JsonObject> extends Call<Config> {
+  /** The same over retries of one call: the key for an idempotent write. */
+  readonly tool_execution_id: string;
+}
+
+export interface HookCall<Config = JsonObject> extends Call<Config> {
+  /** The same however often one event is delivered. */
+  readonly delivery_id: string;
+  readonly attempt: number;
+}
+
+export interface HarnessCall<Config = JsonObject> extends Call<Config> {
+  /** Stored before any later event; a resumed harness gets the last one. */
+  checkpoint(data: Json, kind?: string): void;
+}
+
+/** setTimeout turns longer waits into none. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+export class LiveCall implements ToolCall, HookCall, HarnessCall {
+  readonly context: InvocationContext;
+  readonly #wire: VaiCall;
+  readonly #log: (line: string) => void;
+  #abort: AbortController | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  #gateway: GatewayAccess | undefined;
+
+  constructor(wire: VaiCall, log: (line: string) => void) {
+    this.context = wire.body.context;
+    this.#wire = wire;
+    this.#log = log;
+  }
+
+  get config(): JsonObject {
+    return this.context.config;
+  }
+  get secrets(): Readonly<Record<string, string | undefined>> {
+    return this.context.secrets;
+  }
+  get grant(): Grant {
+    return this.context.grant;
+  }
+  get deadline(): Date {
+    return new Date(this.context.deadline_at);
+  }
+  get tool_execution_id(): string {
+    return this.#wire.body.tool_execution_id as string;
+  }
+  get delivery_id(): string {
+    return this.#wire.body.delivery_id as string;
+  }
+  get attempt(): number {
+    return this.#wire.body.attempt as number;
+  }
+
+  get gateway(): GatewayAccess {
+    this.#gateway ??= gatewayAccess(this.context.gateway, () => this.signal);
+    return this.#gateway;
+  }
+
+  get signal(): AbortSignal {
+    if (this.#abort === undefined) {
+      const abort = new AbortController();
+      this.#abort = abort;
+      const wire = this.#wire.signal;
+      if (wire.aborted) abort.abort(wire.reason);
+      else {
+        wire.addEventListener("abort", () => abort.abort(wire.reason), { once: true });
+        this.#timer = setTimeout(
+          () => abort.abort(new Error("The deadline of this call has passed.")),
+          Math.min(this.timeLeft(), LONGEST_TIMER_MS),
+        );
+      }
+    }
+    return this.#abort.signal;
+  }
+
+  timeLeft(): number {
+    return Math.max(0, this.deadline.getTime() - Date.now());
+  }
+
+  secret(slot: string): string {
+    return (
+      this.secrets[slot] ?? fail(`The secret slot ${slot} is not bound. Map it in the binding's secrets.`)
+    );
+  }
+
+  progress(message: string, data?: Json): void {
+    this.emit(data === undefined ? { type: "progress", message } : { type: "progress", message, data });
+  }
+
+  emit(event: PluginEvent): void {
+    this.#wire.emit(event as JsonObject & { type: string });
+  }
+
+  checkpoint(data: Json, kind = "checkpoint"): void {
+    const checkpoint: Checkpoint = { kind, data };
+    this.#wire.emit({ type: "checkpoint", checkpoint: checkpoint as unknown as JsonObject });
+  }
+
+  sleep(ms: number): Promise<void> {
+    const signal = this.signal;
+    return new Promise((resolve, reject) => {
+      const stop = () => {
+        clearTimeout(timer);
+        reject(asError(signal.reason));
+      };
+      const timer = setTimeout(() => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      }, ms);
+      if (signal.aborted) stop();
+      else signal.addEventListener("abort", stop, { once: true });
+    });
+  }
+
+  log(...words: unknown[]): void {
+    const line = words.map((word) => (typeof word === "string" ? word : JSON.stringify(word))).join(" ");
+    this.#log(`[${this.context.invocation_id}] ${line}`);
+  }
+
+  /** True once the author's code has been told to stop. */
+  get cancelled(): boolean {
+    return this.#wire.signal.aborted || (this.#abort?.signal.aborted ?? false);
+  }
+
+  /** The call is answered: its deadline no longer matters. */
+  end(): void {
+    clearTimeout(this.#timer);
+  }
+}
+
+function asError(reason: unknown): Error {
+  return reason instanceof Error ? reason : new Error(`The call was cancelled: ${String(reason)}`);
+}

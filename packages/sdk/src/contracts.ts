@@ -1,0 +1,76 @@
+/** The bodies of the four operations as authors see them; the names are those of the wire. */
+import type { Json, JsonObject, SemanticEventType } from "@backplane/contract";
+
+export interface ContentBlock {
+  type: string;
+  [key: string]: Json | undefined;
+}
+
+/** A tool's whole answer, for a tool that wants to word its text apart from its structured output. */
+export interface ToolAnswer<Output = Json> {
+  content: ContentBlock[];
+  structured_output?: Output;
+  is_error?: boolean;
+  retryable?: boolean;
+}
+
+export interface HookEvent<Type extends string = SemanticEventType> {
+  id?: string;
+  type: Type;
+  occurred_at: string;
+  subject: { kind: string; id: string };
+  summary: JsonObject;
+}
+
+export interface CompactRequest {
+  compaction_id: string;
+  source: {
+    chain_id: string;
+    projection: {
+      transport: string;
+      blocks?: JsonObject[];
+      pinned_items?: Json[];
+      token_estimate?: number;
+      [key: string]: Json | undefined;
+    };
+  };
+  target: { max_input_tokens?: number; target_model?: string; [key: string]: Json | undefined };
+  policy: JsonObject;
+}
+
+export interface SeedBlock {
+  kind: string;
+  content: ContentBlock[];
+  [key: string]: Json | ContentBlock[] | undefined;
+}
+
+export interface CompactAnswer {
+  seed_blocks: SeedBlock[];
+  summary?: { text: string };
+  diagnostics?: JsonObject;
+}
+
+export interface HarnessRequest {
+  mode: "start" | "resume";
+  target: { session_id?: string; chain_id?: string; execution_id?: string };
+  trigger: { type: string; input?: ContentBlock[]; [key: string]: Json | ContentBlock[] | undefined };
+  policy: {
+    max_depth?: number;
+    max_child_runs?: number;
+    allow_compaction?: boolean;
+    [key: string]: Json | undefined;
+  };
+  /** Where the last run stopped, with mode `resume`. */
+  checkpoint?: Checkpoint;
+}
+
+export interface Checkpoint {
+  kind: string;
+  data: Json;
+}
+
+export interface HarnessAnswer {
+  checkpoint?: Checkpoint;
+  summary?: { text: string };
+  artifacts?: JsonObject[];
+}

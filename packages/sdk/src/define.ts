@@ -1,0 +1,125 @@
+/**
+ * What a plugin is made of. `tool`, `hook`, `compactor` and `harness` type the author's function and forget
+ * the types again, so that one list can hold them all; the gateway checks the values against the same schemas.
+ */
+import { BackplaneError, type Json, type JsonObject, type SemanticEventType } from "@backplane/contract";
+import type { Call, HarnessCall, HookCall, ToolCall } from "./call.ts";
+import type {
+  CompactAnswer,
+  CompactRequest,
+  HarnessAnswer,
+  HarnessRequest,
+  HookEvent,
+  ToolAnswer,
+} from "./contracts.ts";
+import type { FromSchema, JsonSchema } from "./json-schema.ts";
+
+type Awaitable<T> = T | Promise<T>;
+
+export interface ToolExport {
+  readonly kind: "tool";
+  readonly id: string;
+  readonly input?: JsonSchema;
+  readonly output?: JsonSchema;
+  readonly config?: JsonSchema;
+  run(input: Json, call: ToolCall): Awaitable<unknown>;
+}
+export interface HookExport {
+  readonly kind: "hook";
+  readonly id: string;
+  readonly on: readonly SemanticEventType[];
+  readonly config?: JsonSchema;
+  handle(event: HookEvent, call: HookCall): Awaitable<void>;
+}
+export interface CompactorExport {
+  readonly kind: "compactor";
+  readonly id: string;
+  readonly config?: JsonSchema;
+  compact(request: CompactRequest, call: Call): Awaitable<CompactAnswer>;
+}
+export interface HarnessExport {
+  readonly kind: "harness";
+  readonly id: string;
+  readonly config?: JsonSchema;
+  run(request: HarnessRequest, call: HarnessCall): Awaitable<HarnessAnswer | string>;
+}
+export type ExportDefinition = ToolExport | HookExport | CompactorExport | HarnessExport;
+
+export interface Plugin {
+  readonly package_id: string;
+  readonly version: string;
+  readonly exports: readonly ExportDefinition[];
+}
+
+/** `package_id`, `version` and the exports must be those of vai-plugin.toml; `checkManifest` compares them. */
+export function definePlugin(plugin: Plugin): Plugin {
+  const seen = new Set<string>();
+  for (const { id } of plugin.exports) {
+    if (seen.has(id)) {
+      throw new BackplaneError("package.invalid", `Two exports are called ${id}; give each its own id.`);
+    }
+    seen.add(id);
+  }
+  return plugin;
+}
+
+interface ToolDefinition<Input, Output, Config> {
+  id: string;
+  /** A string or any JSON value; `{content, structured_output}` to word the text yourself. */
+  run(input: Input, call: ToolCall<Config>): Awaitable<Output | ToolAnswer<Output>>;
+}
+
+/** Types from the schema literals: `tool({ id, input: { type: "object", … }, run(input) {…} })`. */
+export function tool<
+  const I extends JsonSchema,
+  const O extends JsonSchema = { readonly description?: never },
+  const C extends JsonSchema = { readonly description?: never },
+>(
+  definition: ToolDefinition<FromSchema<I>, OutputOf<O>, ConfigOf<C>> & { input: I; output?: O; config?: C },
+): ToolExport;
+/**
+ * Types given by the author: `tool<Input, Output>({ id, run(input) {…} })`. No schemas here: were they allowed,
+ * a function that breaks its schema would fall through to this signature and compile.
+ */
+export function tool<Input = Json, Output = unknown, Config = JsonObject>(
+  definition: ToolDefinition<Input, Output, Config> & { input?: never; output?: never; config?: never },
+): ToolExport;
+export function tool(definition: Omit<ToolExport, "kind">): ToolExport {
+  return { ...definition, kind: "tool" };
+}
+
+/** A handler of semantic events. It is called again after a failure with the same delivery_id: be idempotent. */
+export function hook<
+  const Type extends SemanticEventType,
+  const C extends JsonSchema = { readonly description?: never },
+>(definition: {
+  id: string;
+  on: readonly Type[];
+  config?: C;
+  handle(event: HookEvent<Type>, call: HookCall<ConfigOf<C>>): Awaitable<void>;
+}): HookExport {
+  return { ...definition, kind: "hook" } as unknown as HookExport;
+}
+
+/** Makes the seed of a shorter chain. It never changes the chain that it reads. */
+export function compactor<const C extends JsonSchema = { readonly description?: never }>(definition: {
+  id: string;
+  config?: C;
+  compact(request: CompactRequest, call: Call<ConfigOf<C>>): Awaitable<CompactAnswer>;
+}): CompactorExport {
+  return { ...definition, kind: "compactor" } as unknown as CompactorExport;
+}
+
+/** A program that drives sessions and runs through `call.gateway`. */
+export function harness<const C extends JsonSchema = { readonly description?: never }>(definition: {
+  id: string;
+  config?: C;
+  run(request: HarnessRequest, call: HarnessCall<ConfigOf<C>>): Awaitable<HarnessAnswer | string>;
+}): HarnessExport {
+  return { ...definition, kind: "harness" } as unknown as HarnessExport;
+}
+
+/** Without a schema anything goes: the default above has no keyword that says something about the value. */
+type Silent = { readonly description?: never };
+type OutputOf<S> = Silent extends S ? unknown : FromSchema<S>;
+type ConfigOf<S> = Silent extends S ? JsonObject : FromSchema<S>;

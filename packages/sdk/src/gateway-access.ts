@@ -1,0 +1,59 @@
+/** The gateway's own API from inside a call, with the call's delegated token and nothing wider. */
+import type { DelegationScope, InvocationContext, Json } from "@backplane/contract";
+import { fail, retryLater } from "./outcome.ts";
+
+export interface GatewayAccess {
+  readonly base_url: string;
+  readonly scopes: readonly DelegationScope[];
+  /** `fetch` for a path of the gateway. Ends with the call: its signal is the call's. */
+  fetch(path: string, init?: RequestInit): Promise<Response>;
+  /** Sends and reads JSON; an answer that is not 2xx ends the call with the gateway's message. */
+  json<Body = Json>(path: string, request?: { method?: string; body?: unknown }): Promise<Body>;
+}
+
+export function gatewayAccess(
+  gateway: InvocationContext["gateway"],
+  signal: () => AbortSignal,
+): GatewayAccess {
+  const send = async (path: string, init: RequestInit = {}) => {
+    if (gateway.delegation_token === undefined) {
+      fail("This call has no gateway token. Ask for gateway_api_scopes in vai-plugin.toml.");
+    }
+    const base = new URL(gateway.base_url);
+    const url = new URL(path, base);
+    // The token must not reach another host, whatever the path is made of.
+    if (url.origin !== base.origin)
+      fail(`${url.origin} is not the gateway; give a path such as /v1/sessions.`);
+    const headers = new Headers(init.headers);
+    headers.set("authorization", `Bearer ${gateway.delegation_token}`);
+    return fetch(url, { redirect: "error", ...init, headers, signal: init.signal ?? signal() });
+  };
+  return {
+    base_url: gateway.base_url,
+    scopes: gateway.scopes,
+    fetch: send,
+    async json<Body>(path: string, request: { method?: string; body?: unknown } = {}) {
+      const hasBody = request.body !== undefined;
+      const response = await send(path, {
+        method: request.method ?? (hasBody ? "POST" : "GET"),
+        ...(hasBody && {
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(request.body),
+        }),
+      });
+      if (response.ok) return (await response.json()) as Body;
+      const message = `The gateway answered ${response.status} to ${path}: ${await reasonOf(response)}`;
+      return response.status === 429 || response.status >= 500 ? retryLater(message) : fail(message);
+    },
+  };
+}
+
+async function reasonOf(response: Response): Promise<string> {
+  const words = await response.text();
+  try {
+    const envelope = JSON.parse(words) as { error?: { message?: string } };
+    return envelope.error?.message ?? words.slice(0, 200);
+  } catch {
+    return words.slice(0, 200);
+  }
+}

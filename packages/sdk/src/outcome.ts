@@ -1,0 +1,86 @@
+/**
+ * How a handler's return value or throw becomes a terminal reply. A failure of any kind is a business
+ * outcome (`ok: true` with a status); its words are in `content`, the same shape for all four contracts.
+ */
+import type { TerminalStatus } from "@backplane/contract";
+import type { ContentBlock, ToolAnswer } from "./contracts.ts";
+
+export interface Reply {
+  status: TerminalStatus | "ack";
+  result?: unknown;
+}
+
+const OUTCOME = Symbol.for("backplane.sdk.outcome");
+/** Longer structured output is not repeated as text: both copies have to fit into one frame. */
+const TEXT_COPY_LIMIT = 100_000;
+const ANSWER_KEYS = new Set(["content", "structured_output", "is_error", "retryable"]);
+
+/** Ends the call: it failed, and trying again would not help. */
+export function fail(message: string): never {
+  throw outcomeError(message, "failed");
+}
+
+/** Ends the call: it failed for now, and the gateway may try again. */
+export function retryLater(message: string): never {
+  throw outcomeError(message, "retryable_failure");
+}
+
+/** A plain tool result from whatever the author returned. */
+export function toToolAnswer(value: unknown, hasOutputSchema: boolean): ToolAnswer<unknown> {
+  if (value === undefined) return { content: [], is_error: false, retryable: false };
+  if (isToolAnswer(value))
+    return { ...value, is_error: value.is_error ?? false, retryable: value.retryable ?? false };
+  if (typeof value === "string" && !hasOutputSchema) return answerOf([text(value)]);
+  const json = JSON.stringify(value);
+  if (json === undefined) throw new TypeError(`A tool must return JSON, not a ${typeof value}.`);
+  const words = typeof value === "string" ? value : json;
+  const copy =
+    words.length <= TEXT_COPY_LIMIT ? words : `${json.length} characters of JSON, see the structured output.`;
+  return { ...answerOf([text(copy)]), structured_output: value };
+}
+
+/** What a thrown value means. A handler that throws after its cancel has obeyed it. */
+export function replyToThrow(error: unknown, cancelled: boolean): Reply {
+  const status = outcomeOf(error);
+  if (status !== undefined) return failureReply(status, messageOf(error));
+  if (cancelled) return failureReply("cancelled", messageOf(error));
+  return failureReply("failed", messageOf(error));
+}
+
+export function failureReply(status: TerminalStatus, message: string): Reply {
+  const retryable = status === "retryable_failure";
+  return { status, result: { content: [text(message)], is_error: true, retryable } };
+}
+
+function answerOf(content: ContentBlock[]): ToolAnswer<unknown> {
+  return { content, is_error: false, retryable: false };
+}
+
+function text(words: string): ContentBlock {
+  return { type: "text", text: words };
+}
+
+function isToolAnswer(value: unknown): value is ToolAnswer<unknown> {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+  const content = (value as { content?: unknown }).content;
+  return (
+    Array.isArray(content) &&
+    content.every((block) => typeof (block as { type?: unknown } | null)?.type === "string") &&
+    Object.keys(value).every((key) => ANSWER_KEYS.has(key))
+  );
+}
+
+function outcomeError(message: string, status: TerminalStatus): Error {
+  return Object.assign(new Error(message), { [OUTCOME]: status });
+}
+
+/** By symbol, not by class: a plugin may carry two copies of the SDK. */
+export function outcomeOf(error: unknown): TerminalStatus | undefined {
+  if (typeof error !== "object" || error === null) return undefined;
+  return (error as { [OUTCOME]?: TerminalStatus })[OUTCOME];
+}
+
+function messageOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error);
+  return message === "" ? "The plugin failed and gave no message." : message;
+}

@@ -1,0 +1,91 @@
+/**
+ * Code and vai-plugin.toml say some things twice: the identity, the exports, the schemas. The gateway believes
+ * the manifest; this names where the code disagrees, so that a test can keep the two together.
+ */
+import { canonicalJson, type Manifest, type PluginExport } from "@backplane/contract";
+import type { ExportDefinition, Plugin } from "../define.ts";
+import type { JsonSchema } from "../json-schema.ts";
+
+/** The manifest as a TOML parser gives it: defaults may still be missing. */
+export type ManifestLike = Pick<Manifest, "package_id" | "version"> & {
+  exports: readonly (Pick<PluginExport, "id" | "kind"> & Partial<ExportTables>)[];
+};
+
+interface ExportTables {
+  config_schema: string;
+  tool: { input_schema?: string; output_schema?: string };
+  hook: { subscribes_to: readonly string[] };
+}
+
+/**
+ * One sentence for each difference; an empty list means that they agree. With `readSchema`, which gets a path
+ * of the package and returns the parsed file, schemas are compared too.
+ */
+export function checkManifest(
+  plugin: Plugin,
+  manifest: ManifestLike,
+  readSchema?: (path: string) => unknown,
+): string[] {
+  const found: string[] = [];
+  if (plugin.package_id !== manifest.package_id) {
+    found.push(`package_id is ${plugin.package_id} in code and ${manifest.package_id} in vai-plugin.toml.`);
+  }
+  if (plugin.version !== manifest.version) {
+    found.push(`version is ${plugin.version} in code and ${manifest.version} in vai-plugin.toml.`);
+  }
+  for (const entry of plugin.exports) {
+    const declared = manifest.exports.find(({ id }) => id === entry.id);
+    if (declared === undefined)
+      found.push(`${entry.kind} ${entry.id} is in code but not in vai-plugin.toml.`);
+    else found.push(...compareExport(entry, declared, readSchema));
+  }
+  for (const { id, kind } of manifest.exports) {
+    if (!plugin.exports.some((entry) => entry.id === id)) {
+      found.push(`${kind} ${id} is in vai-plugin.toml but not in code.`);
+    }
+  }
+  return found;
+}
+
+function compareExport(
+  entry: ExportDefinition,
+  declared: ManifestLike["exports"][number],
+  readSchema: ((path: string) => unknown) | undefined,
+): string[] {
+  if (entry.kind !== declared.kind) {
+    return [`${entry.id} is a ${entry.kind} in code and a ${declared.kind} in vai-plugin.toml.`];
+  }
+  const found: string[] = [];
+  const schema = (field: string, inCode: JsonSchema | undefined, path: string | undefined) => {
+    const difference = compareSchema(inCode, path, readSchema);
+    if (difference !== undefined) found.push(`${entry.id}: ${field} ${difference}`);
+  };
+  schema("config_schema", entry.config, declared.config_schema);
+  if (entry.kind === "tool") {
+    schema("input_schema", entry.input, declared.tool?.input_schema);
+    schema("output_schema", entry.output, declared.tool?.output_schema);
+  }
+  if (entry.kind === "hook") {
+    const inCode = [...entry.on].sort().join(", ");
+    const inManifest = [...(declared.hook?.subscribes_to ?? [])].sort().join(", ");
+    if (inCode !== inManifest) {
+      found.push(`${entry.id}: subscribes_to is [${inManifest}] but the code handles [${inCode}].`);
+    }
+  }
+  return found;
+}
+
+/** A schema that is only in the manifest is fine: the gateway checks it and the code need not know. */
+function compareSchema(
+  inCode: JsonSchema | undefined,
+  path: string | undefined,
+  readSchema: ((path: string) => unknown) | undefined,
+): string | undefined {
+  if (inCode === undefined) return undefined;
+  if (path === undefined)
+    return "is in code but vai-plugin.toml names no file, so the gateway does not check it.";
+  if (readSchema === undefined) return undefined;
+  const stored = { ...(readSchema(path) as JsonSchema), $schema: undefined, $id: undefined };
+  const own = { ...inCode, $schema: undefined, $id: undefined };
+  return canonicalJson(stored) === canonicalJson(own) ? undefined : `differs between code and ${path}.`;
+}

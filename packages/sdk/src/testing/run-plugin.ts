@@ -1,0 +1,24 @@
+/** A plugin in memory: real frames over a real peer, no process. */
+import { memoryTransportPair, VaiPlugin } from "@backplane/wire";
+import { answerWith } from "../answer-call.ts";
+import type { Plugin } from "../define.ts";
+import { connectPlugin, type PluginRun } from "./plugin-run.ts";
+
+export interface MemoryRun extends PluginRun {
+  /** What `call.log` wrote. */
+  readonly logs: readonly string[];
+}
+
+export async function runPlugin(plugin: Plugin): Promise<MemoryRun> {
+  const [hostSide, pluginSide] = memoryTransportPair();
+  const logs: string[] = [];
+  const peer = new VaiPlugin({
+    transport: pluginSide,
+    identity: { package_id: plugin.package_id, version: plugin.version },
+    handle: answerWith(plugin, (line) => logs.push(line)),
+    onShutdown: () => pluginSide.close(),
+    onFailure: () => pluginSide.close(),
+  });
+  peer.start();
+  return Object.assign(await connectPlugin(hostSide, plugin), { logs });
+}

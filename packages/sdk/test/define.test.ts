@@ -1,0 +1,31 @@
+import { expect, test } from "vitest";
+import * as sdk from "../src/index.ts";
+import { definePlugin, tool } from "../src/index.ts";
+import * as testing from "../src/testing/index.ts";
+
+test("two exports of one name are refused where they are written", () => {
+  const twice = [tool({ id: "echo", run: () => "a" }), tool({ id: "echo", run: () => "b" })];
+  expect(() => definePlugin({ package_id: "acme/x", version: "0.1.0", exports: twice })).toThrow(
+    expect.objectContaining({ code: "package.invalid", message: expect.stringContaining("echo") }),
+  );
+});
+
+test("what authors can import is a decision", () => {
+  expect(Object.keys(sdk).sort()).toEqual([
+    "compactor",
+    "definePlugin",
+    "fail",
+    "harness",
+    "hook",
+    "retryLater",
+    "serve",
+    "tool",
+  ]);
+  expect(Object.keys(testing).sort()).toEqual([
+    "checkManifest",
+    "connectPlugin",
+    "runPlugin",
+    "startPlugin",
+    "testContext",
+  ]);
+});

@@ -1,0 +1,84 @@
+/** The token goes to the gateway and nowhere else. */
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { definePlugin, tool } from "../src/index.ts";
+import { type MemoryRun, runPlugin } from "../src/testing/index.ts";
+
+const plugin = definePlugin({
+  package_id: "acme/asks",
+  version: "0.1.0",
+  exports: [
+    tool<{ path: string }>({
+      id: "fetch",
+      run: async (input, call) => (await call.gateway.fetch(input.path)).status,
+    }),
+    tool({
+      id: "post",
+      run: (_input, call) => call.gateway.json("/v1/echo", { body: { text: "ž" } }),
+    }),
+    tool({ id: "wait", run: (_input, call) => call.gateway.json("/v1/never") }),
+  ],
+});
+
+let run: MemoryRun;
+let gateway: Server;
+let elsewhere: Server;
+let strangers: number;
+let asked: () => void = () => {};
+
+beforeAll(async () => {
+  strangers = 0;
+  elsewhere = createServer((_request, response) => {
+    strangers++;
+    response.end();
+  });
+  gateway = createServer((request, response) => {
+    if (request.url === "/v1/never") return asked();
+    if (request.url === "/v1/away") return response.writeHead(302, { location: originOf(elsewhere) }).end();
+    if (request.method === "POST") return request.pipe(response);
+    response.writeHead(200).end();
+  });
+  for (const server of [gateway, elsewhere]) {
+    await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  }
+  run = await runPlugin(plugin);
+});
+afterAll(() => {
+  for (const server of [gateway, elsewhere]) {
+    server.closeAllConnections();
+    server.close();
+  }
+});
+
+function originOf(server: Server): string {
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function call(export_id: string, input = {}, signal?: AbortSignal) {
+  const access = { base_url: originOf(gateway), delegation_token: "vai_dlg_1", scopes: [] };
+  return run.invoke(export_id, input, { gateway: access, ...(signal && { signal }) });
+}
+
+test("a path is fetched", async () => {
+  expect((await call("fetch", { path: "/v1/sessions" })).result.structured_output).toBe(200);
+});
+
+test("another origin and a redirect to one are refused", async () => {
+  const address = await call("fetch", { path: `${originOf(elsewhere)}/v1/sessions` });
+  expect(address).toMatchObject({ status: "failed", text: expect.stringContaining("is not the gateway") });
+  const protocolRelative = await call("fetch", { path: `//${new URL(originOf(elsewhere)).host}/` });
+  expect(protocolRelative.status).toBe("failed");
+  expect((await call("fetch", { path: "/v1/away" })).status).toBe("failed");
+  expect(strangers).toBe(0);
+});
+
+test("a body is sent as JSON", async () => {
+  expect((await call("post")).result.structured_output).toEqual({ text: "ž" });
+});
+
+test("a cancel ends a request that is under way", async () => {
+  const stop = new AbortController();
+  asked = () => stop.abort();
+  expect((await call("wait", {}, stop.signal)).status).toBe("cancelled");
+});

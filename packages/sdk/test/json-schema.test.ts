@@ -1,0 +1,107 @@
+import type { Json, JsonObject } from "@backplane/contract";
+import { expect, expectTypeOf, test } from "vitest";
+import { type FromSchema, hook, type ToolExport, tool } from "../src/index.ts";
+
+/** The compiler judges the types (`npm run check:types`); the run only shows that the literals are values. */
+function typeOf<const S extends object>(schema: S) {
+  expect(schema).toBeTypeOf("object");
+  return expectTypeOf<FromSchema<S>>();
+}
+
+test("scalars, const, enum and lists of types", () => {
+  typeOf({ type: "string", minLength: 1 }).toEqualTypeOf<string>();
+  typeOf({ type: "integer" }).toEqualTypeOf<number>();
+  typeOf({ type: "number" }).toEqualTypeOf<number>();
+  typeOf({ type: "boolean" }).toEqualTypeOf<boolean>();
+  typeOf({ type: "null" }).toEqualTypeOf<null>();
+  typeOf({ const: "start" }).toEqualTypeOf<"start">();
+  typeOf({ enum: ["low", "high", 3] }).toEqualTypeOf<"low" | "high" | 3>();
+  typeOf({ type: ["string", "null"] }).toEqualTypeOf<string | null>();
+  typeOf({ anyOf: [{ type: "string" }, { type: "array", items: { type: "number" } }] }).toEqualTypeOf<
+    string | number[]
+  >();
+  typeOf({}).toEqualTypeOf<Json>();
+});
+
+test("objects: required and optional properties, nested, open", () => {
+  typeOf({
+    type: "object",
+    properties: {
+      query: { type: "string" },
+      limit: { type: "integer" },
+      tags: { type: "array", items: { enum: ["a", "b"] } },
+      where: { type: "object", properties: { project: { type: "string" } }, required: ["project"] },
+    },
+    required: ["query", "where"],
+  }).toEqualTypeOf<{
+    query: string;
+    where: { project: string };
+    limit?: number;
+    tags?: ("a" | "b")[];
+  }>();
+  typeOf({ type: "object" }).toEqualTypeOf<JsonObject>();
+  typeOf({ type: "object", additionalProperties: { type: "number" } }).toEqualTypeOf<
+    Record<string, number>
+  >();
+  typeOf({ type: "array" }).toEqualTypeOf<Json[]>();
+});
+
+test("a tool's functions are typed from its schemas", () => {
+  const made = tool({
+    id: "search",
+    input: { type: "object", properties: { query: { type: "string" } }, required: ["query"] },
+    output: { type: "object", properties: { hits: { type: "integer" } }, required: ["hits"] },
+    config: { type: "object", properties: { limit: { type: "integer" } } },
+    run(input, call) {
+      expectTypeOf(input).toEqualTypeOf<{ query: string }>();
+      expectTypeOf(call.config).toEqualTypeOf<{ limit?: number }>();
+      return { hits: input.query.length };
+    },
+  });
+  expectTypeOf(made).toEqualTypeOf<ToolExport>();
+  expect(made).toMatchObject({ kind: "tool", id: "search", output: { required: ["hits"] } });
+  const input = { type: "object" } as const;
+  const output = { type: "object", properties: { hits: { type: "integer" } }, required: ["hits"] } as const;
+  // @ts-expect-error the output schema wants a number
+  tool({ id: "wrong", input, output, run: () => ({ hits: "three" }) });
+});
+
+test("or from what the author says", () => {
+  const made = tool<{ path: string }, { size: number }, { root: string }>({
+    id: "size",
+    run(input, call) {
+      expectTypeOf(input).toEqualTypeOf<{ path: string }>();
+      expectTypeOf(call.config).toEqualTypeOf<{ root: string }>();
+      return { size: 1 };
+    },
+  });
+  expect(made).toMatchObject({ kind: "tool", id: "size" });
+  tool<{ title: string }>({
+    id: "named like a keyword",
+    run(input) {
+      expectTypeOf(input).toEqualTypeOf<{ title: string }>();
+      return input.title;
+    },
+  });
+  tool({
+    id: "plain",
+    run(input, call) {
+      expectTypeOf(input).toEqualTypeOf<Json>();
+      expectTypeOf(call.config).toEqualTypeOf<JsonObject>();
+      return "text";
+    },
+  });
+});
+
+test("a hook's event has only the types it subscribes to", () => {
+  const made = hook({
+    id: "watch",
+    on: ["run.completed", "run.failed"],
+    handle(event) {
+      expectTypeOf(event.type).toEqualTypeOf<"run.completed" | "run.failed">();
+    },
+  });
+  expect(made).toMatchObject({ kind: "hook", on: ["run.completed", "run.failed"] });
+  // @ts-expect-error there is no such event
+  hook({ id: "typo", on: ["run.complete"], handle() {} });
+});

@@ -1,0 +1,258 @@
+/** One table of cases for TypeScript in memory, TypeScript as a process and Python as a process. */
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { type PluginRun, runPlugin, startPlugin } from "../src/testing/index.ts";
+import { plugin } from "./fixtures/all-kinds.ts";
+
+const cwd = fileURLToPath(new URL("fixtures", import.meta.url));
+const languages: Record<string, { start: () => Promise<PluginRun>; concurrent: number }> = {
+  "TypeScript in memory": { start: () => runPlugin(plugin), concurrent: 1_000 },
+  "TypeScript process": {
+    start: () => startPlugin(["node", "--conditions=backplane-source", "all-kinds.ts"], plugin, { cwd }),
+    concurrent: 1_000,
+  },
+  "Python process": {
+    start: () => startPlugin(["python3", "-B", "all_kinds.py"], plugin, { cwd }),
+    concurrent: 200,
+  },
+};
+
+describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }) => {
+  let run: PluginRun;
+  beforeAll(async () => {
+    run = await start();
+  });
+  afterAll(() => {
+    run.close();
+  });
+
+  verifies("tool.contract", "a value becomes structured output and text", async () => {
+    const input = { query: "billing outage", list: [1, 2.5, null, true], nested: { "": "x" } };
+    const outcome = await run.invoke("echo", input);
+    expect(outcome).toEqual({
+      status: "succeeded",
+      result: {
+        content: [{ type: "text", text: JSON.stringify(input) }],
+        structured_output: input,
+        is_error: false,
+        retryable: false,
+      },
+      events: [],
+      text: JSON.stringify(input),
+    });
+  });
+
+  test("a string is text alone, and every character survives", async () => {
+    const outcome = await run.invoke("unicode");
+    expect(outcome.text).toBe("žluťoučký kůň 🐎 \u{1F469}\u200D\u{1F680}");
+    expect(outcome.result).not.toHaveProperty("structured_output");
+    const back = await run.invoke("echo", '\u0000\u2028 \\ " ř 🐎');
+    expect(back.text).toBe('\u0000\u2028 \\ " ř 🐎');
+  });
+
+  test("a whole answer is passed on as it is", async () => {
+    const outcome = await run.invoke("words");
+    expect(outcome.result).toEqual({
+      content: [{ type: "text", text: "Found 1." }],
+      structured_output: { count: 1 },
+      is_error: false,
+      retryable: false,
+    });
+  });
+
+  verifies("tool.contract", "a business failure has a status, is_error and the author's words", async () => {
+    const failed = await run.invoke("failing");
+    expect(failed).toMatchObject({ status: "failed", text: "The ticket is closed." });
+    expect(failed.result).toMatchObject({ is_error: true, retryable: false });
+    const retry = await run.invoke("retry");
+    expect(retry).toMatchObject({ status: "retryable_failure", text: "The service is busy." });
+    expect(retry.result).toMatchObject({ is_error: true, retryable: true });
+    expect(await run.invoke("throws")).toMatchObject({ status: "failed", text: "a bug" });
+  });
+
+  test("an unknown export and the wrong operation fail and name what there is", async () => {
+    const unknown = await run.invoke("missing");
+    expect(unknown.status).toBe("failed");
+    expect(unknown.text).toMatch(/no export missing for tool\.invoke.*echo/);
+    expect((await run.invoke("watch")).text).toMatch(/no export watch for tool\.invoke/);
+  });
+
+  test("a result that does not fit into a frame fails the call, not the process", async () => {
+    const fits = await run.invoke("big", { bytes: 900_000 });
+    expect(fits.status).toBe("succeeded");
+    expect(fits.result.structured_output).toEqual({ filler: "x".repeat(900_000) });
+    expect(fits.text).toMatch(/^900013 characters of JSON/);
+    const outcome = await run.invoke("big", { bytes: 1_100_000 });
+    expect(outcome.status).toBe("failed");
+    expect(outcome.text).toMatch(/\b1100\d{3} bytes.*1048576/);
+    expect((await run.invoke("unicode")).status).toBe("succeeded");
+  });
+
+  verifies("vai.event", "progress arrives in order, while the call runs and before its answer", async () => {
+    const seen: string[] = [];
+    const outcome = await run.invoke(
+      "progress",
+      { steps: 50 },
+      {
+        onEvent: (event) => seen.push(event.message as string),
+      },
+    );
+    expect(seen).toEqual(Array.from({ length: 50 }, (_, i) => `step ${i + 1}`));
+    expect(outcome.events[49]).toEqual({ type: "progress", message: "step 50", data: { step: 50 } });
+    expect(outcome.text).toBe("done");
+    expect(run.violations).toEqual([]);
+  });
+
+  verifies("vai.cancel", "a cancelled call stops at once and says so", async () => {
+    const stop = new AbortController();
+    const started = performance.now();
+    const outcome = await run.invoke(
+      "slow",
+      {},
+      {
+        signal: stop.signal,
+        onEvent: () => stop.abort(),
+      },
+    );
+    expect(outcome.status).toBe("cancelled");
+    expect(outcome.text).toMatch(/cancelled: user/);
+    expect(performance.now() - started).toBeLessThan(2_000);
+  });
+
+  verifies("vai.cancel", "a call sees its own deadline pass", async () => {
+    // The host here waits much longer: it is the plugin that looks at the clock.
+    const deadline_at = new Date(Date.now() + 150).toISOString();
+    const outcome = await run.invoke("slow", {}, { context: { deadline_at } });
+    expect(outcome.status).toBe("cancelled");
+    expect(outcome.text).toMatch(/deadline/);
+  });
+
+  test("the host's deadline cancels too", async () => {
+    const outcome = await run.invoke("slow", {}, { timeout_ms: 100 });
+    expect(outcome.status).toBe("cancelled");
+  });
+
+  test("a call knows its context, settings, secrets, grant and time", async () => {
+    const outcome = await run.invoke(
+      "knows",
+      {},
+      {
+        config: { base_url: "https://acme.example" },
+        secrets: { api_token: "s3cret" },
+        grant: { network: "egress" },
+        timeout_ms: 20_000,
+        context: { session_id: "sess_1" },
+      },
+    );
+    expect(outcome.result.structured_output).toEqual({
+      invocation_id: expect.stringMatching(/^inv_test_/),
+      session_id: "sess_1",
+      config: { base_url: "https://acme.example" },
+      secret: "s3cret",
+      network: "egress",
+      tool_execution_id: expect.stringMatching(/^toolx_test_/),
+      has_time: true,
+      deadline_agrees: true,
+    });
+  });
+
+  test("a slot that is not bound is a clear failure", async () => {
+    const outcome = await run.invoke("knows");
+    expect(outcome.status).toBe("failed");
+    expect(outcome.text).toBe("The secret slot api_token is not bound. Map it in the binding's secrets.");
+  });
+
+  test("a hook acknowledges, asks to be called again, and refuses what it does not subscribe to", async () => {
+    const body = { delivery_id: "del_7", attempt: 3 };
+    const subject = { kind: "run", id: "run_1" };
+    const outcome = await run.deliver("watch", { type: "run.completed", subject }, { body });
+    expect(outcome.status).toBe("ack");
+    expect(outcome.events).toEqual([{ type: "progress", message: "run.completed run_1 del_7 3" }]);
+    const bad = await run.deliver("watch", {
+      type: "run.completed",
+      subject: { kind: "run", id: "run_bad" },
+    });
+    expect(bad).toMatchObject({ status: "retryable_failure", text: "The channel is away." });
+    const foreign = await run.deliver("watch", { type: "binding.changed" });
+    expect(foreign).toMatchObject({
+      status: "failed",
+      text: "The hook watch does not subscribe to binding.changed.",
+    });
+  });
+
+  test("a compactor gives a seed", async () => {
+    const source = {
+      chain_id: "ch_9",
+      projection: { transport: "inline", blocks: [{}, {}], pinned_items: [], token_estimate: 182_000 },
+    };
+    const outcome = await run.compact("window", { compaction_id: "cmp_1", source });
+    expect(outcome.status).toBe("succeeded");
+    expect(outcome.result).toEqual({
+      seed_blocks: [{ kind: "input", content: [{ type: "text", text: "2 blocks" }] }],
+      summary: { text: "cmp_1 of ch_9" },
+      diagnostics: { input_tokens_estimate: 182_000 },
+    });
+  });
+
+  test("a harness starts, leaves a checkpoint and resumes from it", async () => {
+    const first = await run.runHarness("flow");
+    expect(first.result).toEqual({ artifacts: [], summary: { text: "start from 0" } });
+    expect(first.events).toEqual([
+      { type: "checkpoint", checkpoint: { kind: "checkpoint", data: { cursor: 1 } } },
+    ]);
+    const checkpoint = { kind: "checkpoint", data: { cursor: 1 } };
+    const second = await run.runHarness("flow", { mode: "resume", checkpoint });
+    expect(second.text).toBe('resume from {"cursor":1}');
+  });
+
+  test("the gateway is asked with the call's token, and refusals carry on its meaning", async () => {
+    const seen: (string | undefined)[] = [];
+    let status = 200;
+    const gateway = createServer((request, response) => {
+      seen.push(`${request.method} ${request.url} ${request.headers.authorization}`);
+      response.writeHead(status, { "content-type": "application/json" }).end('{"tools":[]}');
+    });
+    await new Promise<void>((resolve) => gateway.listen(0, "127.0.0.1", resolve));
+    try {
+      const base_url = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+      const access = { base_url, delegation_token: "vai_dlg_1", scopes: [] };
+      const outcome = await run.invoke("asks", {}, { gateway: access });
+      expect(outcome.result.structured_output).toEqual({ tools: [] });
+      status = 403;
+      expect((await run.invoke("asks", {}, { gateway: access })).status).toBe("failed");
+      status = 503;
+      expect((await run.invoke("asks", {}, { gateway: access })).status).toBe("retryable_failure");
+      expect(seen).toEqual(Array(3).fill("GET /v1/plugin-tools Bearer vai_dlg_1"));
+      const without = await run.invoke("asks");
+      expect(without.text).toMatch(/no gateway token.*gateway_api_scopes/);
+    } finally {
+      gateway.close();
+    }
+  });
+
+  test("many calls at once are never mixed up", async () => {
+    const calls = Array.from({ length: concurrent }, (_, number) =>
+      run.invoke(number % 3 === 0 ? "progress" : "echo", { steps: number % 7, number }),
+    );
+    const outcomes = await Promise.all(calls);
+    const wrong = outcomes.filter((outcome, number) =>
+      number % 3 === 0
+        ? outcome.text !== "done" || outcome.events.length !== number % 7
+        : (outcome.result.structured_output as { number: number }).number !== number,
+    );
+    expect(wrong).toEqual([]);
+    expect(run.violations).toEqual([]);
+    expect(run.inFlight).toBe(0);
+  });
+
+  test("many slow calls at once are each cancelled by their own cancel", async () => {
+    const stops = Array.from({ length: 100 }, () => new AbortController());
+    const outcomes = await Promise.all(
+      stops.map((stop) => run.invoke("slow", {}, { signal: stop.signal, onEvent: () => stop.abort() })),
+    );
+    expect(new Set(outcomes.map(({ status }) => status))).toEqual(new Set(["cancelled"]));
+  });
+});

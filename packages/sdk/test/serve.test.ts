@@ -1,0 +1,246 @@
+/** A plugin as a process, in both languages: who owns stdout, and how it ends. */
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { encodeContentLength } from "@backplane/wire";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { startPlugin } from "../src/testing/index.ts";
+
+const cwd = fileURLToPath(new URL("fixtures", import.meta.url));
+const identity = { package_id: "acme/all-kinds", version: "1.2.3" };
+const languages: Record<string, string[]> = {
+  TypeScript: ["node", "--conditions=backplane-source", "all-kinds.ts"],
+  Python: ["python3", "-B", "all_kinds.py"],
+};
+
+describe.each(Object.entries(languages))("%s", (_language, entrypoint) => {
+  const start = () => startPlugin(entrypoint, identity, { cwd });
+
+  test("stray prints go to stderr and break nothing", async () => {
+    const run = await start();
+    expect((await run.invoke("prints")).text).toBe("printed");
+    run.close();
+    await run.ended;
+    expect(run.stderr()).toContain("a stray print\n");
+    expect(run.stderr()).toContain("and a raw one\n");
+    expect(run.violations).toEqual([]);
+  });
+
+  verifies("vai.shutdown", "shutdown ends it with code 0, a call in flight answers first", async () => {
+    const run = await start();
+    const outcome = await run.invoke("slow", {}, { onEvent: () => run.close() });
+    expect(outcome).toMatchObject({ status: "cancelled" });
+    expect(await run.ended).toEqual({ code: 0, signal: null });
+  });
+
+  test("a host that is gone ends it, calls in flight included", async () => {
+    const run = await start();
+    const pending = run.invoke("slow", {}, { onEvent: () => run.hangUp() });
+    const settled = pending.catch((error: { code: string }) => error.code);
+    expect(await run.ended).toEqual({ code: 0, signal: null });
+    expect(["crashed", "cancelled"]).toContain(
+      await settled.then((x) => (typeof x === "string" ? x : x.status)),
+    );
+  });
+
+  test.each(["close", "hangUp"] as const)(
+    "a call that does not listen cannot keep it (%s)",
+    async (leave) => {
+      const run = await start();
+      const pending = run.invoke("deaf", {}, { onEvent: () => run[leave]() });
+      const settled = pending.catch((error: { code: string }) => error.code);
+      expect(await run.ended).toEqual({ code: 0, signal: null });
+      expect(await settled).toBe("crashed");
+    },
+  );
+
+  test("a host that makes no sense ends it with code 1 and a sentence", async () => {
+    const { code, stderr, stdout } = await speak(entrypoint, ["Content-Length: 12abc\r\n\r\n{}"]);
+    expect(code).toBe(1);
+    expect(stderr).toMatch(/^acme\/all-kinds: .*[Ll]ength/);
+    expect(stdout).toBe("");
+  });
+});
+
+test("an error that nobody caught ends a TypeScript plugin with its stack and code 1", async () => {
+  const run = await startPlugin(languages.TypeScript!, identity, { cwd });
+  const call = run.invoke("throws_later").catch((error: { code: string }) => error.code);
+  expect(await run.ended).toEqual({ code: 1, signal: null });
+  expect(run.stderr()).toMatch(/Error: nobody caught this\n\s+at /);
+  expect(await call).toBe("crashed");
+});
+
+test("a failure that is a bug leaves its stack in the log, an outcome does not", async () => {
+  for (const entrypoint of Object.values(languages)) {
+    const run = await startPlugin(entrypoint, identity, { cwd });
+    await run.invoke("failing");
+    await run.invoke("throws");
+    run.close();
+    await run.ended;
+    expect(run.stderr()).toMatch(/^\[inv_test_2\] .*(Error: a bug|Traceback)/);
+    expect(run.stderr()).not.toContain("The ticket is closed");
+  }
+});
+
+test("Python: a cancel does not wait for a blocking function", async () => {
+  const run = await startPlugin(languages.Python!, identity, { cwd });
+  const stop = new AbortController();
+  const outcome = await run.invoke("slow_blocking", {}, { signal: stop.signal, onEvent: () => stop.abort() });
+  expect(outcome.status).toBe("cancelled");
+  const late = await run.invoke("slow_blocking", {}, { context: { deadline_at: soon(100) } });
+  expect(late).toMatchObject({ status: "cancelled", text: expect.stringContaining("deadline") });
+  run.close();
+  expect(await run.ended).toEqual({ code: 0, signal: null });
+});
+
+test("Python: a call that still waits for a thread can be cancelled", async () => {
+  const run = await startPlugin(languages.Python!, identity, { cwd });
+  const stops = Array.from({ length: 300 }, () => new AbortController());
+  let started = 0;
+  const calls = stops.map((stop) =>
+    run.invoke(
+      "slow",
+      {},
+      {
+        signal: stop.signal,
+        onEvent() {
+          // All 256 threads are taken: the other 44 calls end here, without one.
+          if (++started === 256) for (const late of stops.slice(256)) late.abort();
+        },
+      },
+    ),
+  );
+  const waiting = await Promise.all(calls.slice(256));
+  expect(new Set(waiting.map(({ status, text }) => `${status}: ${text}`))).toEqual(
+    new Set(["cancelled: The call was cancelled before it started."]),
+  );
+  for (const stop of stops) stop.abort();
+  expect(new Set((await Promise.all(calls)).map(({ status }) => status))).toEqual(new Set(["cancelled"]));
+  expect((await run.invoke("echo", "still here")).text).toBe("still here");
+  run.close();
+  await run.ended;
+});
+
+const hello = encodeContentLength({
+  protocol: "vai.rpc.v1",
+  type: "hello",
+  role: "host",
+  host: { name: "test", version: "0" },
+});
+
+describe.each(Object.entries(languages))("%s and requests that are none", (_language, entrypoint) => {
+  const context = { invocation_id: "inv_1", deadline_at: soon(20_000) };
+  const request = (id: string, change: object) => ({
+    protocol: "vai.rpc.v1",
+    type: "request",
+    id,
+    op: "tool.invoke",
+    body: { export_id: "echo", context, input: "here" },
+    ...change,
+  });
+  const changed = (changes: object) => ({ body: { export_id: "echo", context: { ...context, ...changes } } });
+
+  test("each is answered once, and the next call works", async () => {
+    const strange: object[] = [
+      { op: "tool.explode" },
+      { op: 7 },
+      { body: [] },
+      { body: { export_id: "echo" } },
+      { body: { export_id: "echo", context: [] } },
+      { body: { export_id: ["echo"], context } },
+      changed({ deadline_at: 5 }),
+      changed({ deadline_at: "aaaaaaaaaaaaaaaaaaaZ" }),
+      changed({ deadline_at: "9999-99-99T99:99:99Z" }),
+      changed({ config: "text", secrets: [1], grant: 0 }),
+      { body: { export_id: "echo", context, input: "\ud800" } },
+    ];
+    const frames = strange.map((change, index) => encodeContentLength(request(`bad_${index}`, change)));
+    const good = encodeContentLength(request("good", {}));
+    const { code, stdout, stderr } = await speak(entrypoint, [hello, ...frames, good], '"id":"good"');
+    const answers = strange.map((_, index) => stdout.split(`"id":"bad_${index}"`).length - 1);
+    expect(answers, stderr).toEqual(strange.map(() => 1));
+    expect(stdout).toContain('"id":"good","ok":true,"body":{"status":"succeeded"');
+    expect(code).toBe(0);
+  });
+});
+
+describe("Python framing", () => {
+  const deep = `${"[".repeat(70)}${"]".repeat(70)}`;
+  const body = (json: string) => `Content-Length: ${Buffer.byteLength(json)}\r\n\r\n${json}`;
+  const refused: Record<string, [string, RegExp]> = {
+    "no length": ["X-Other: 1\r\n\r\n{}", /exactly one Content-Length/],
+    "two lengths": ["Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}", /exactly one/],
+    "a negative length": ["Content-Length: -5\r\n\r\n", /of digits/],
+    "an exponent": ["Content-Length: 1e9\r\n\r\n", /of digits/],
+    "an announced giant": ["Content-Length: 999999999\r\n\r\n", /999999999 bytes is announced/],
+    "an endless header": [`X: ${"a".repeat(5_000)}`, /header is longer than 4096/],
+    "a name with a space": ["Content-Length : 2\r\n\r\n{}", /no Content-Length header/],
+    "no JSON": [body("{nope}"), /not JSON/],
+    "no object": [body("[]"), /must be an object/],
+    "another protocol": [body('{"protocol":"vai.rpc.v2","type":"shutdown"}'), /vai\.rpc\.v1/],
+    "too deep": [body(`{"protocol":"vai.rpc.v1","type":"cancel","x":${deep}}`), /deeper than 64/],
+    NaN: [body('{"protocol":"vai.rpc.v1","type":"cancel","x":NaN}'), /not JSON/],
+    "a second hello": [hello, /does not send 'hello'/],
+    "an end inside a frame": ["Content-Length: 10\r\n\r\n{", /ended inside a frame/],
+  };
+  test.each(Object.entries(refused))("%s is refused", async (_name, [bytes, message]) => {
+    const { code, stderr } = await speak(languages.Python!, [hello, bytes]);
+    expect(stderr).toMatch(message);
+    expect(code).toBe(1);
+  });
+
+  test("every split of the bytes reads the same, other headers are tolerated", async () => {
+    const request = {
+      protocol: "vai.rpc.v1",
+      type: "request",
+      id: "req_1",
+      op: "tool.invoke",
+      body: { export_id: "echo", context: { deadline_at: soon(20_000) }, input: "ů🐎" },
+    };
+    const json = JSON.stringify(request);
+    const stream = `${hello}X-Trace: 1\r\ncontent-LENGTH:  ${Buffer.byteLength(json)}\r\n\r\n${json}`;
+    const bytes = [...Buffer.from(stream)].map((byte) => Buffer.of(byte));
+    const { code, stdout } = await speak(languages.Python!, bytes);
+    expect(stdout).toContain('"id":"req_1","ok":true,"body":{"status":"succeeded"');
+    expect(stdout).toContain("ů🐎");
+    expect(code).toBe(0);
+  });
+
+  test("a request that is none gets ok:false", async () => {
+    const bad = { protocol: "vai.rpc.v1", type: "request", id: "req_1", op: "tool.invoke" };
+    const { stdout } = await speak(languages.Python!, [hello, encodeContentLength(bad)]);
+    expect(stdout).toContain('"id":"req_1","ok":false,"error":{"code":"protocol.invalid_frame"');
+  });
+});
+
+function soon(ms: number): string {
+  return new Date(Date.now() + ms).toISOString();
+}
+
+/** Raw bytes in, everything out, until the process ends. */
+async function speak(
+  entrypoint: readonly string[],
+  chunks: readonly (string | Uint8Array)[],
+  until?: string,
+) {
+  const [program = "", ...parameters] = entrypoint;
+  const child = spawn(program === "node" ? process.execPath : program, parameters, {
+    cwd,
+    env: { PATH: "/usr/local/bin:/usr/bin:/bin" },
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.setEncoding("utf8").on("data", (words: string) => {
+    stdout += words;
+    if (until !== undefined && stdout.includes(until)) child.stdin.end();
+  });
+  child.stderr.setEncoding("utf8").on("data", (words: string) => {
+    stderr += words;
+  });
+  // It may refuse the first chunk and be gone before the last.
+  child.stdin.on("error", () => {});
+  for (const chunk of chunks) child.stdin.write(chunk);
+  if (until === undefined) child.stdin.end();
+  const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
+  return { code, stdout, stderr };
+}
