@@ -1,0 +1,215 @@
+/** OpenAPI 3.1 from the route table. Named schemas become components; everything else is written in place. */
+import * as contract from "@backplane/contract/schema";
+import { z } from "zod";
+import { KEY_SCOPES } from "@backplane/contract";
+import { type Route, TAGS } from "./route.ts";
+
+type JsonSchema = Record<string, unknown>;
+
+/** The shapes that a reader looks up by name. */
+const NAMED: Record<string, z.ZodType> = {
+  Approval: contract.ApprovalSchema,
+  ApprovalAnswer: contract.ApprovalAnswerSchema,
+  ApprovalGrant: contract.ApprovalGrantSchema,
+  AuditEntry: contract.AuditEntrySchema,
+  Binding: contract.BindingSchema,
+  BindingCreate: contract.BindingCreateSchema,
+  BindingPatch: contract.BindingPatchSchema,
+  ConfigEntry: contract.ConfigEntrySchema,
+  ConfigPatch: contract.ConfigPatchSchema,
+  ErrorEnvelope: contract.ErrorEnvelopeSchema,
+  Export: contract.ExportSchema,
+  Grant: contract.GrantSchema,
+  Invocation: contract.InvocationSchema,
+  Key: contract.KeySchema,
+  KeyCreate: contract.KeyCreateSchema,
+  Manifest: contract.ManifestSchema,
+  Package: contract.PackageSchema,
+  Permissions: contract.PermissionsSchema,
+  Secret: contract.SecretSchema,
+  SecretPut: contract.SecretPutSchema,
+  SemanticEvent: contract.SemanticEventSchema,
+};
+
+export function buildOpenApi(routes: readonly Route[], version: string): JsonSchema {
+  const components = createComponents();
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const route of routes) {
+    paths[route.path] ??= {};
+    paths[route.path]![route.method.toLowerCase()] = describe(route, components);
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Backplane",
+      version,
+      summary: "The plugin gateway for AI agents",
+      description:
+        "Errors always have the shape ErrorEnvelope. Lists answer `{items, next}`; pass `next` as `after` for the next page. " +
+        "Creates honour `Idempotency-Key` for 24 hours.",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: "/" }],
+    tags: TAGS.map((name) => ({ name })),
+    security: [{ token: [] }, { cookie: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        token: {
+          type: "http",
+          scheme: "bearer",
+          description: `The admin token, an API key (bpk_…) or a delegated token (vai_dlg_…). Scopes of keys: ${KEY_SCOPES.join(", ")}.`,
+        },
+        cookie: { type: "apiKey", in: "cookie", name: "backplane_session" },
+      },
+      schemas: components.schemas,
+    },
+  };
+}
+
+function describe(route: Route, components: Components): JsonSchema {
+  const operation: JsonSchema = {
+    operationId: route.operation_id,
+    summary: route.summary,
+    tags: [route.tag],
+    parameters: [
+      ...parameters(route.params, "path", components),
+      ...parameters(route.query, "query", components),
+      ...headerParameters(route),
+    ],
+    responses: responses(route, components),
+  };
+  if (route.description !== undefined) operation.description = route.description;
+  if (route.auth === "public") operation.security = [];
+  else if ("scope" in route.auth) operation["x-backplane-scope"] = route.auth.scope;
+  else if ("host" in route.auth) operation["x-backplane-scope"] = "admin token";
+  const content: JsonSchema = {};
+  if (route.body !== undefined)
+    content["application/json"] = { schema: components.convert(route.body, "input") };
+  for (const type of route.uploads ?? []) content[type] = { schema: { type: "string", format: "binary" } };
+  if (Object.keys(content).length > 0) operation.requestBody = { required: true, content };
+  return operation;
+}
+
+function responses(route: Route, components: Components): JsonSchema {
+  const all: JsonSchema = {};
+  for (const [status, response] of Object.entries(route.responses)) {
+    const described: JsonSchema = { description: response.description };
+    if (response.schema !== undefined || response.type !== undefined)
+      described.content = {
+        [response.type ?? "application/json"]: {
+          schema: response.schema ? components.convert(response.schema, "output") : { type: "string" },
+        },
+      };
+    if (route.etag && status !== "304" && status !== "204")
+      described.headers = { ETag: { schema: { type: "string" } } };
+    all[status] = described;
+  }
+  all.default = {
+    description: "A refusal or a failure; see /docs/errors for every code.",
+    content: { "application/json": { schema: components.convert(contract.ErrorEnvelopeSchema, "output") } },
+  };
+  return all;
+}
+
+function parameters(
+  schema: z.ZodType | undefined,
+  where: "path" | "query",
+  components: Components,
+): JsonSchema[] {
+  if (schema === undefined) return [];
+  const object = components.convert(schema, "input") as {
+    properties?: Record<string, JsonSchema>;
+    required?: string[];
+  };
+  return Object.entries(object.properties ?? {}).map(([name, property]) => {
+    const { description, ...rest } = property;
+    return {
+      name,
+      in: where,
+      required: where === "path" || (object.required ?? []).includes(name),
+      ...(description === undefined ? {} : { description }),
+      schema: rest,
+    };
+  });
+}
+
+function headerParameters(route: Route): JsonSchema[] {
+  const header = (name: string, description: string) => ({
+    name,
+    in: "header",
+    required: false,
+    description,
+    schema: { type: "string" },
+  });
+  const list: JsonSchema[] = [];
+  if (route.idempotent)
+    list.push(header("Idempotency-Key", "A repeat within 24 hours gets the first answer."));
+  if (route.etag && route.method === "GET") list.push(header("If-None-Match", "304 while it is unchanged."));
+  if (route.etag && (route.method === "PATCH" || route.method === "DELETE"))
+    list.push(header("If-Match", "The ETag that was read; 412 when it has changed since."));
+  if (route.responses[200]?.type === "text/event-stream")
+    list.push(header("Last-Event-ID", "Resumes after this event."));
+  return list;
+}
+
+interface Components {
+  schemas: Record<string, JsonSchema>;
+  convert(schema: z.ZodType, io: "input" | "output"): JsonSchema;
+}
+
+function createComponents(): Components {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(NAMED)) registry.add(schema, { id });
+  const schemas: Record<string, JsonSchema> = { Json: { description: "Any JSON value." } };
+
+  /** A named shape is either read or written, never both: a default would make it two shapes of one name. */
+  const place = (id: string, schema: JsonSchema): void => {
+    schemas[id] ??= schema;
+    if (JSON.stringify(schemas[id]) !== JSON.stringify(schema))
+      throw new Error(`The schema ${id} has two shapes; name only one of them.`);
+  };
+
+  return {
+    schemas,
+    convert(schema, io) {
+      const converted = z.toJSONSchema(schema, {
+        io,
+        metadata: registry,
+        unrepresentable: "any",
+        // Our registry holds the names; descriptions are in zod's own.
+        override({ zodSchema, jsonSchema }) {
+          const text = z.globalRegistry.get(zodSchema)?.description;
+          if (text !== undefined && jsonSchema.$ref === undefined) jsonSchema.description = text;
+        },
+      });
+      const { $schema: _, $defs, id, ...root } = pointed(converted) as JsonSchema;
+      for (const [name, definition] of Object.entries(($defs ?? {}) as Record<string, JsonSchema>)) {
+        const { id: __, ...rest } = definition;
+        if (!isAnyJson(name)) place(name, rest);
+      }
+      if (typeof id !== "string") return root;
+      place(id, root);
+      return { $ref: `#/components/schemas/${id}` };
+    },
+  };
+}
+
+/** The only recursive shape in the contract is "any JSON"; the converter calls its copies __schema0, 1, … */
+function isAnyJson(name: string): boolean {
+  return name.startsWith("__schema");
+}
+
+/** Points `#/$defs/X` at the components. */
+function pointed(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(pointed);
+  if (typeof value !== "object" || value === null) return value;
+  const out: JsonSchema = {};
+  for (const [key, item] of Object.entries(value)) {
+    if (key === "$ref" && typeof item === "string" && item.startsWith("#/$defs/")) {
+      const name = item.slice("#/$defs/".length);
+      out.$ref = `#/components/schemas/${isAnyJson(name) ? "Json" : name}`;
+    } else out[key] = pointed(item);
+  }
+  return out;
+}

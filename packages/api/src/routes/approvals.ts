@@ -1,0 +1,96 @@
+/** Approvals and the "for this session" answers that still hold. A late answer is 409 approval.closed. */
+import { APPROVAL_STATUSES } from "@backplane/contract";
+import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const ListQuery = PageQuery.extend({ status: z.enum(APPROVAL_STATUSES).optional() });
+
+export function approvalRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/v1/approvals",
+      operation_id: "listApprovals",
+      summary: "List approvals",
+      tag: "Approvals",
+      auth: { scope: "approvals:read" },
+      query: ListQuery,
+      responses: { 200: { description: "One page.", schema: listOf(ApprovalSchema) } },
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await kernel.approvals.list(caller, filter, page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/approvals/{id}",
+      operation_id: "getApproval",
+      summary: "Read an approval, with the exact arguments",
+      tag: "Approvals",
+      auth: { scope: "approvals:read" },
+      params: IdParams,
+      responses: { 200: { description: "The approval.", schema: ApprovalSchema } },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.approvals.get(caller, params.id),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/approvals/{id}:answer",
+      operation_id: "answerApproval",
+      summary: "Approve or reject",
+      description:
+        "The first answer wins; a later one is 409 approval.closed and runs nothing. Send `digest` to prove which " +
+        "arguments you were shown.",
+      tag: "Approvals",
+      auth: { scope: "approvals:answer" },
+      params: IdParams,
+      body: ApprovalAnswerSchema,
+      idempotent: true,
+      responses: { 200: { description: "Answered.", schema: ApprovalSchema } },
+      handler: ({ caller, params, body, request }) =>
+        createOnce(kernel, caller, request, body, async () => ({
+          status: 200,
+          json: await kernel.approvals.answer(caller, params.id, body),
+        })),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/approval-grants",
+      operation_id: "listApprovalGrants",
+      summary: "List the session answers that still hold",
+      tag: "Approvals",
+      auth: { scope: "approvals:read" },
+      query: z.strictObject({}),
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(ApprovalGrantSchema), next: z.null() }),
+        },
+      },
+      handler: ({ caller }) => ({
+        status: 200,
+        json: { items: kernel.approvals.grants(caller), next: null },
+      }),
+    }),
+    defineRoute({
+      method: "DELETE",
+      path: "/v1/approval-grants/{id}",
+      operation_id: "revokeApprovalGrant",
+      summary: "Revoke a session answer",
+      tag: "Approvals",
+      auth: { scope: "approvals:answer" },
+      params: IdParams,
+      responses: { 204: { description: "Revoked; the next call asks again." } },
+      async handler({ caller, params }) {
+        await kernel.approvals.revokeGrant(caller, params.id);
+        return { status: 204, empty: true };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,25 @@
+import { AuditEntrySchema } from "@backplane/contract/schema";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+
+const ListQuery = PageQuery.extend({ action: nameOf(128).optional() });
+
+export function auditRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/v1/audit",
+      operation_id: "listAudit",
+      summary: "Who changed what",
+      tag: "System",
+      auth: { scope: "audit:read" },
+      query: ListQuery,
+      responses: { 200: { description: "One page.", schema: listOf(AuditEntrySchema) } },
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await kernel.audit.list(caller, filter, page) };
+      },
+    }),
+  ];
+}

@@ -1,0 +1,166 @@
+/** Bindings. The generation is the ETag: If-Match makes a change conditional on what the client has read. */
+import { BackplaneError, EXPORT_KINDS } from "@backplane/contract";
+import {
+  BindingCreateSchema,
+  BindingPatchSchema,
+  BindingSchema,
+  PackageIdSchema,
+} from "@backplane/contract/schema";
+import type { Caller } from "@backplane/kernel";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const ListQuery = PageQuery.extend({
+  kind: z.enum(EXPORT_KINDS).optional(),
+  package_id: PackageIdSchema.optional(),
+});
+
+const ReportSchema = z.object({
+  valid: z.boolean(),
+  status: BindingSchema.shape.status,
+  unbound_slots: z.array(z.string()),
+  issues: z.array(z.object({ path: z.string(), message: z.string() })),
+});
+
+export function bindingRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings",
+      operation_id: "createBinding",
+      summary: "Bind an export",
+      description:
+        "A secret slot with nothing bound to it leaves the binding inactive; unbound_slots names it.",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      body: BindingCreateSchema,
+      idempotent: true,
+      etag: true,
+      responses: { 201: { description: "Bound.", schema: BindingSchema } },
+      handler: ({ caller, body, request }) =>
+        createOnce(kernel, caller, request, body, async () => {
+          const binding = await kernel.bindings.create(caller, body);
+          return { status: 201, json: binding, headers: { etag: etagOf(binding) } };
+        }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/plugin-bindings",
+      operation_id: "listBindings",
+      summary: "List bindings",
+      tag: "Bindings",
+      auth: { scope: "bindings:read" },
+      query: ListQuery,
+      responses: { 200: { description: "One page.", schema: listOf(BindingSchema) } },
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await kernel.bindings.list(caller, filter, page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/plugin-bindings/{id}",
+      operation_id: "getBinding",
+      summary: "Read a binding",
+      tag: "Bindings",
+      auth: { scope: "bindings:read" },
+      params: IdParams,
+      etag: true,
+      responses: {
+        200: { description: "The binding.", schema: BindingSchema },
+        304: { description: "Unchanged." },
+      },
+      async handler({ caller, params, request }) {
+        const binding = await kernel.bindings.get(caller, params.id);
+        const headers = { etag: etagOf(binding) };
+        const known = request.headers["if-none-match"];
+        if (known !== undefined && tagsIn(known).some((tag) => tag === "*" || tag === binding.generation))
+          return { status: 304, empty: true, headers };
+        return { status: 200, json: binding, headers };
+      },
+    }),
+    defineRoute({
+      method: "PATCH",
+      path: "/v1/plugin-bindings/{id}",
+      operation_id: "patchBinding",
+      summary: "Change a binding",
+      description: "Applies to the next call; calls in flight finish on the old generation.",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      params: IdParams,
+      body: BindingPatchSchema,
+      etag: true,
+      responses: { 200: { description: "Changed.", schema: BindingSchema } },
+      async handler({ caller, params, body, request }) {
+        const expected = await expectedGeneration(caller, params.id, request.headers["if-match"]);
+        const binding = await kernel.bindings.patch(caller, params.id, body, expected);
+        return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
+      },
+    }),
+    defineRoute({
+      method: "DELETE",
+      path: "/v1/plugin-bindings/{id}",
+      operation_id: "removeBinding",
+      summary: "Remove a binding",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      params: IdParams,
+      etag: true,
+      responses: { 204: { description: "Removed." } },
+      async handler({ caller, params, request }) {
+        const expected = await expectedGeneration(caller, params.id, request.headers["if-match"]);
+        if (expected !== undefined && (await kernel.bindings.get(caller, params.id)).generation !== expected)
+          throw new BackplaneError("request.precondition");
+        await kernel.bindings.remove(caller, params.id);
+        return { status: 204, empty: true };
+      },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings/{id}:validate",
+      operation_id: "validateBinding",
+      summary: "Check a binding against its package",
+      description: "Changes nothing and answers 200 also for a binding that is not valid.",
+      tag: "Bindings",
+      auth: { scope: "bindings:read" },
+      params: IdParams,
+      responses: { 200: { description: "What was found.", schema: ReportSchema } },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.bindings.validate(caller, params.id),
+      }),
+    }),
+  ];
+
+  /** The generation that If-Match asks for; undefined when there is no condition. */
+  async function expectedGeneration(
+    caller: Caller,
+    id: string,
+    header: string | undefined,
+  ): Promise<number | undefined> {
+    if (header === undefined) return undefined;
+    const tags = tagsIn(header);
+    if (tags.includes("*")) return undefined;
+    if (tags.length === 1 && typeof tags[0] === "number") return tags[0];
+    const now = (await kernel.bindings.get(caller, id)).generation;
+    if (!tags.includes(now)) throw new BackplaneError("request.precondition");
+    return now;
+  }
+}
+
+function etagOf(binding: { generation: number }): string {
+  return `"${binding.generation}"`;
+}
+
+/** Tags that cannot be one of ours are kept as null: they match nothing. */
+function tagsIn(header: string): (number | "*" | null)[] {
+  return header.split(",").map((part) => {
+    const tag = part.trim();
+    if (tag === "*") return "*";
+    const generation = /^(?:W\/)?"(\d{1,15})"$/.exec(tag)?.[1];
+    return generation === undefined ? null : Number(generation);
+  });
+}

@@ -1,0 +1,48 @@
+import type { Clock, Kernel } from "@backplane/kernel";
+import type { SignIn } from "../auth/sign-in.ts";
+import type { EventStreams } from "../event-streams.ts";
+import type { Metrics } from "../metrics.ts";
+import type { Route } from "../route.ts";
+import { approvalRoutes } from "./approvals.ts";
+import { auditRoutes } from "./audit.ts";
+import { bindingRoutes } from "./bindings.ts";
+import { configRoutes } from "./config.ts";
+import { eventRoutes } from "./events.ts";
+import { exportRoutes } from "./exports.ts";
+import { invocationRoutes } from "./invocations.ts";
+import { keyRoutes } from "./keys.ts";
+import { packageRoutes } from "./packages.ts";
+import { pageRoutes } from "./pages.ts";
+import { secretRoutes } from "./secrets.ts";
+import { systemRoutes } from "./system.ts";
+
+export interface RouteDeps {
+  kernel: Kernel;
+  clock: Clock;
+  version: string;
+  sign_in: SignIn;
+  streams: EventStreams;
+  metrics: Metrics;
+  secure: boolean;
+  upload_bytes: number;
+  stopping(): boolean;
+}
+
+/** The whole table, its own description included: it is what the OpenAPI document is made from. */
+export function buildRoutes(deps: RouteDeps): Route[] {
+  const table: Route[] = [
+    ...packageRoutes(deps),
+    ...bindingRoutes(deps),
+    ...exportRoutes(deps),
+    ...invocationRoutes(deps),
+    ...approvalRoutes(deps),
+    ...secretRoutes(deps),
+    ...keyRoutes(deps),
+    ...auditRoutes(deps),
+    ...configRoutes(deps),
+    ...eventRoutes(deps),
+    ...pageRoutes(deps),
+  ];
+  table.push(...systemRoutes(deps, table));
+  return table;
+}

@@ -1,0 +1,64 @@
+/** API keys. The token is in the first answer to its creation and nowhere else, kept answers included. */
+import { KeyCreateSchema, KeySchema } from "@backplane/contract/schema";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { type Answer, defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const CreatedSchema = z.object({
+  key: KeySchema,
+  token: z.string().nullable().describe("Shown this once; null in a repeat with the same Idempotency-Key."),
+});
+
+export function keyRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/keys",
+      operation_id: "createKey",
+      summary: "Create an API key",
+      tag: "Keys",
+      auth: { scope: "keys:write" },
+      body: KeyCreateSchema,
+      idempotent: true,
+      responses: { 201: { description: "The key, and its token this once.", schema: CreatedSchema } },
+      async handler({ caller, body, request }): Promise<Answer> {
+        let created: Awaited<ReturnType<typeof kernel.keys.create>> | undefined;
+        const answer = await createOnce(kernel, caller, request, body, async () => {
+          created = await kernel.keys.create(caller, body);
+          return { status: 201, json: { key: created.key, token: null } };
+        });
+        return created === undefined ? answer : { status: 201, json: created };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/keys",
+      operation_id: "listKeys",
+      summary: "List API keys",
+      tag: "Keys",
+      auth: { scope: "keys:read" },
+      query: PageQuery,
+      responses: { 200: { description: "One page.", schema: listOf(KeySchema) } },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: await kernel.keys.list(caller, splitPage(query).page),
+      }),
+    }),
+    defineRoute({
+      method: "DELETE",
+      path: "/v1/keys/{id}",
+      operation_id: "revokeKey",
+      summary: "Revoke an API key",
+      tag: "Keys",
+      auth: { scope: "keys:write" },
+      params: IdParams,
+      responses: { 204: { description: "Revoked; it opens nothing from now on." } },
+      async handler({ caller, params }) {
+        await kernel.keys.revoke(caller, params.id);
+        return { status: 204, empty: true };
+      },
+    }),
+  ];
+}

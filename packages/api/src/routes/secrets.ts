@@ -1,0 +1,75 @@
+/** Secrets are write-only: no route answers a value. */
+import { SecretNameSchema, SecretPutSchema, SecretSchema } from "@backplane/contract/schema";
+import { z } from "zod";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const NameParams = z.object({ name: SecretNameSchema });
+
+export function secretRoutes({ kernel }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "PUT",
+      path: "/v1/secrets/{name}",
+      operation_id: "putSecret",
+      summary: "Store a secret, or its next version",
+      tag: "Secrets",
+      auth: { scope: "secrets:write" },
+      params: NameParams,
+      body: SecretPutSchema,
+      responses: {
+        200: { description: "Stored: name, last 4 and users, never the value.", schema: SecretSchema },
+      },
+      handler: async ({ caller, params, body }) => ({
+        status: 200,
+        json: await kernel.secrets.put(caller, params.name, body.value),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/secrets",
+      operation_id: "listSecrets",
+      summary: "List secrets",
+      tag: "Secrets",
+      auth: { scope: "secrets:read" },
+      query: PageQuery,
+      responses: { 200: { description: "One page.", schema: listOf(SecretSchema) } },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: await kernel.secrets.list(caller, splitPage(query).page),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/secrets/{name}",
+      operation_id: "getSecret",
+      summary: "Read what is known of a secret",
+      tag: "Secrets",
+      auth: { scope: "secrets:read" },
+      params: NameParams,
+      responses: {
+        200: { description: "Name, last 4 and users, never the value.", schema: SecretSchema },
+      },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.secrets.get(caller, params.name),
+      }),
+    }),
+    defineRoute({
+      method: "DELETE",
+      path: "/v1/secrets/{name}",
+      operation_id: "removeSecret",
+      summary: "Remove a secret",
+      description: "409 secret.in_use while a binding refers to it; details.used_by names them.",
+      tag: "Secrets",
+      auth: { scope: "secrets:write" },
+      params: NameParams,
+      responses: { 204: { description: "Removed." } },
+      async handler({ caller, params }) {
+        await kernel.secrets.remove(caller, params.name);
+        return { status: 204, empty: true };
+      },
+    }),
+  ];
+}

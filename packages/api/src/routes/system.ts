@@ -1,0 +1,135 @@
+/** How the gateway itself is doing, and the description of its API. */
+import { BackplaneError } from "@backplane/contract";
+import { z } from "zod";
+import { buildOpenApi } from "../openapi.ts";
+import type { RunnerHealth } from "@backplane/kernel";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+
+const StatusSchema = z.object({
+  version: z.string(),
+  ready: z.boolean(),
+  uptime_s: z.number(),
+  caller: z.object({
+    actor: z.string(),
+    org_id: z.string(),
+    project_id: z.string().nullable(),
+    role: z.string(),
+    admin: z.boolean(),
+  }),
+  store: z.object({ ok: z.boolean() }),
+  invocations: z.object({ running: z.int(), waiting_approval: z.int(), queued: z.int() }),
+  runner: z.object({
+    processes: z.int(),
+    running: z.int(),
+    held_back: z.array(
+      z.object({
+        binding_id: z.string(),
+        package_id: z.string(),
+        failures: z.int(),
+        retry_at: z.number(),
+        last_error: z.string(),
+      }),
+    ),
+  }),
+  sandbox: z.object({ available: z.boolean(), reason: z.string() }),
+});
+
+/** `table` is complete by the time a request comes in. */
+export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] {
+  const { kernel, clock, metrics, version } = deps;
+  const started = clock.monotonic();
+  let document: string | undefined;
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/healthz",
+      operation_id: "health",
+      summary: "The process is alive",
+      tag: "System",
+      auth: "public",
+      responses: { 200: { description: "Alive.", schema: z.object({ status: z.literal("ok") }) } },
+      handler: () => ({ status: 200, json: { status: "ok" } }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/readyz",
+      operation_id: "ready",
+      summary: "The gateway can take work",
+      description: "503 while the store does not answer and while the gateway stops.",
+      tag: "System",
+      auth: "public",
+      responses: { 200: { description: "Ready.", schema: z.object({ status: z.literal("ready") }) } },
+      async handler() {
+        const health = await kernel.health();
+        if (health.stopping || deps.stopping()) throw new BackplaneError("gateway_stopping");
+        if (!health.store.ok) throw new BackplaneError("store.unavailable", "The store does not answer.");
+        return { status: 200, json: { status: "ready" } };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/status",
+      operation_id: "status",
+      summary: "Version, store, plugin processes, sandbox",
+      tag: "System",
+      auth: { any: true },
+      responses: { 200: { description: "The state now.", schema: StatusSchema } },
+      async handler({ caller }) {
+        const health = await kernel.health();
+        return {
+          status: 200,
+          json: {
+            version,
+            ready: health.store.ok && !health.stopping,
+            uptime_s: Math.round((clock.monotonic() - started) / 1000),
+            caller: { actor: caller.actor, ...caller.scope, role: caller.role, admin: caller.admin },
+            store: { ok: health.store.ok },
+            invocations: health.invocations,
+            runner: {
+              processes: health.runner.processes,
+              running: health.runner.running,
+              // Other tenants' plugins are none of a key's business.
+              held_back: caller.actor === "admin" ? health.runner.held_back.map(withoutPoolKey) : [],
+            },
+            sandbox: health.runner.sandbox,
+          },
+        };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/metrics",
+      operation_id: "metrics",
+      summary: "Prometheus metrics",
+      tag: "System",
+      // Any key will do: a scraper should not need to hold an admin's.
+      auth: { any: true },
+      responses: { 200: { description: "Prometheus text.", type: "text/plain" } },
+      handler: async () => ({
+        status: 200,
+        text: metrics.render(await kernel.health()),
+        type: "text/plain; version=0.0.4; charset=utf-8",
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/openapi.json",
+      operation_id: "openapi",
+      summary: "This document",
+      tag: "System",
+      auth: { any: true },
+      responses: { 200: { description: "OpenAPI 3.1.", type: "application/json" } },
+      handler() {
+        document ??= JSON.stringify(buildOpenApi(table, version));
+        return { status: 200, text: document, type: "application/json; charset=utf-8" };
+      },
+    }),
+  ];
+}
+
+/** The key says how processes are shared, which is nobody's business outside. */
+function withoutPoolKey(held: RunnerHealth["held_back"][number]) {
+  const { binding_id, package_id, failures, retry_at, last_error } = held;
+  return { binding_id, package_id, failures, retry_at, last_error };
+}

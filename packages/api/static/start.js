@@ -1,0 +1,79 @@
+// The start page: what the API says about the gateway, with the cookie of this browser.
+const byId = (id) => document.getElementById(id);
+
+async function read(path) {
+  const response = await fetch(path, { headers: { accept: "application/json" } });
+  const body = await response.json();
+  if (!response.ok) throw Object.assign(new Error(body.error.message), body.error);
+  return body;
+}
+
+function tile(label, figure, tone) {
+  const card = document.createElement("div");
+  card.className = "card";
+  const value = document.createElement("div");
+  value.className = tone ? `figure ${tone}` : "figure";
+  value.textContent = figure;
+  const name = document.createElement("div");
+  name.className = "label";
+  name.textContent = label;
+  card.append(value, name);
+  return card;
+}
+
+const amount = (list) => (list.next === null ? String(list.items.length) : `${list.items.length}+`);
+
+function row(invocation) {
+  const line = document.createElement("tr");
+  const when = new Date(invocation.created_at).toLocaleString();
+  const status = invocation.error ? `${invocation.status} (${invocation.error.code})` : invocation.status;
+  const tone = invocation.status === "succeeded" ? "good" : invocation.status === "failed" ? "bad" : "";
+  for (const [text, className] of [
+    [invocation.export_id, ""],
+    [status, tone],
+    [`${invocation.package_id} ${invocation.package_version}`, "muted"],
+    [when, "muted"],
+  ]) {
+    const cell = document.createElement("td");
+    cell.textContent = text;
+    cell.className = className;
+    line.append(cell);
+  }
+  return line;
+}
+
+async function showState() {
+  try {
+    const status = await read("/v1/status");
+    const [packages, bindings, invocations] = await Promise.all([
+      read("/v1/plugin-packages?limit=500"),
+      read("/v1/plugin-bindings?limit=500"),
+      read("/v1/invocations?limit=10"),
+    ]);
+    byId("sign-out").hidden = false;
+    const isolation = status.sandbox.available ? "isolated plugins can run" : status.sandbox.reason;
+    byId("lead").textContent =
+      `Version ${status.version}, ${status.ready ? "ready" : "not ready"}; ${isolation}`;
+    byId("tiles").append(
+      tile("packages", amount(packages)),
+      tile("bindings", amount(bindings)),
+      tile("running now", String(status.invocations.running)),
+      tile("waiting for approval", String(status.invocations.waiting_approval)),
+      tile("store", status.store.ok ? "up" : "down", status.store.ok ? "good" : "bad"),
+    );
+    byId("tiles").hidden = false;
+    byId("rows").append(...invocations.items.map(row));
+    byId(invocations.items.length > 0 ? "recent" : "empty").hidden = false;
+  } catch (error) {
+    const signedOut = error.code === "auth.missing" || error.code === "auth.invalid";
+    byId("signed-out").hidden = !signedOut;
+    byId("lead").textContent = signedOut
+      ? "Sign in to see its state."
+      : `Its state could not be read: ${error.message}`;
+  }
+}
+
+byId("sign-out").addEventListener("click", () => {
+  void fetch("/v1/logout", { method: "POST" }).then(() => location.reload());
+});
+void showState();

@@ -1,0 +1,70 @@
+/** A package folder for tests: one export of every kind, one tool with slots and one that asks first. */
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+export const PACKAGE_ID = "acme/devkit";
+
+const tool = (id: string, more: string, permissions = "") => `
+[[exports]]
+id = "${id}"
+kind = "tool"
+${permissions}
+[exports.tool]
+effect_class = "read_only"
+${more}
+`;
+
+const MANIFEST = (version: string, scopes: string[]) => `api_version = "vai.plugin.v1"
+package_id = "${PACKAGE_ID}"
+version = "${version}"
+name = "Acme Dev Kit"
+
+[runtime]
+protocol = "vai.rpc.v1"
+entrypoint = ["./bin/plugin"]
+${tool("echo", 'input_schema = "schemas/input.json"', `[exports.permissions]\ngateway_api_scopes = ${JSON.stringify(scopes)}`)}
+${tool("ask", "requires_approval = true")}
+${tool("search", "", '[exports.permissions]\nsecret_slots = ["jira_token"]')}
+[[exports]]
+id = "notify"
+kind = "hook"
+[exports.hook]
+subscribes_to = ["session.archived"]
+
+[[exports]]
+id = "shrink"
+kind = "compactor"
+config_schema = "schemas/config.json"
+[exports.compactor]
+
+[[exports]]
+id = "triage"
+kind = "harness"
+[exports.harness]
+`;
+
+export function writeSamplePackage(
+  parent: string,
+  version = "1.0.0",
+  remark = "",
+  scopes: string[] = [],
+): string {
+  const dir = join(parent, `devkit-${version}-${remark}`);
+  mkdirSync(join(dir, "bin"), { recursive: true });
+  mkdirSync(join(dir, "schemas"), { recursive: true });
+  writeFileSync(join(dir, "vai-plugin.toml"), MANIFEST(version, scopes));
+  writeFileSync(join(dir, "bin/plugin"), `#!/bin/sh\n# ${remark}\n`, { mode: 0o755 });
+  writeFileSync(
+    join(dir, "schemas/input.json"),
+    JSON.stringify({ type: "object", properties: { text: { type: "string" } } }),
+  );
+  writeFileSync(
+    join(dir, "schemas/config.json"),
+    JSON.stringify({
+      type: "object",
+      properties: { window: { type: "integer" } },
+      additionalProperties: false,
+    }),
+  );
+  return dir;
+}

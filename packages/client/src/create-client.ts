@@ -1,0 +1,195 @@
+/** The typed HTTP client: one method per operation, grouped by noun. */
+import type {
+  ApiKey,
+  Approval,
+  ApprovalAnswer,
+  ApprovalGrant,
+  ApprovalStatus,
+  AuditEntry,
+  Binding,
+  BindingCreate,
+  BindingPatch,
+  ConfigEntry,
+  ConfigMap,
+  ConfigRemoved,
+  ConfigWritten,
+  ExportKind,
+  Invocation,
+  InvocationEvent,
+  InvocationStatus,
+  Json,
+  KeyScope,
+  Package,
+  Role,
+  Secret,
+  SemanticEvent,
+} from "@backplane/contract";
+import { type FollowOptions, follow } from "./follow.ts";
+import { createHttp, type HttpOptions, type HttpRequest } from "./http.ts";
+import type {
+  CallOptions,
+  CreatedKey,
+  DiscoveredExport,
+  GatewayStatus,
+  InvocationUpdate,
+  InvokeOptions,
+  InvokeRequest,
+  ListOf,
+  PageOptions,
+  ValidationReport,
+} from "./types.ts";
+
+export type ClientOptions = HttpOptions;
+export type Client = ReturnType<typeof createClient>;
+
+const LISTS: Record<ExportKind, string> = {
+  tool: "/v1/plugin-tools",
+  hook: "/v1/plugin-hooks",
+  compactor: "/v1/plugin-compactors",
+  harness: "/v1/plugin-harnesses",
+};
+
+export interface NewKey {
+  name: string;
+  scopes: KeyScope[];
+  role?: Role;
+  org_id?: string;
+  project_id?: string | null;
+  expires_at?: string;
+}
+
+export function createClient(options: ClientOptions) {
+  const http = createHttp(options);
+  const get = <T>(path: string, query?: HttpRequest["query"], call: CallOptions = {}) =>
+    http.json<T>({ method: "GET", path, ...(query && { query }), signal: call.signal });
+  const remove = (path: string, headers?: HttpRequest["headers"]) =>
+    http.empty({ method: "DELETE", path, ...(headers && { headers }) });
+  const post = <T>(path: string, json: unknown, call: CallOptions = {}, query?: HttpRequest["query"]) =>
+    http.json<T>({
+      method: "POST",
+      path,
+      json,
+      headers: creating(call),
+      signal: call.signal,
+      ...(query && { query }),
+    });
+
+  return {
+    packages: {
+      installArchive: (
+        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        call: CallOptions = {},
+      ) =>
+        http.json<Package>({
+          method: "POST",
+          path: "/v1/plugin-packages",
+          upload: bytes,
+          headers: creating(call),
+          signal: call.signal,
+        }),
+      /** A folder of the gateway's host; admin credential only. */
+      installFolder: (folder: string, call?: CallOptions) =>
+        post<Package>("/v1/plugin-packages", { source: { folder } }, call),
+      list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
+      get: (id: string) => get<Package>(`/v1/plugin-packages/${part(id)}`),
+      remove: (id: string) => remove(`/v1/plugin-packages/${part(id)}`),
+    },
+    bindings: {
+      create: (body: BindingCreate, call?: CallOptions) => post<Binding>("/v1/plugin-bindings", body, call),
+      list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
+        get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
+      get: (id: string) => get<Binding>(`/v1/plugin-bindings/${part(id)}`),
+      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
+        http.json<Binding>({
+          method: "PATCH",
+          path: `/v1/plugin-bindings/${part(id)}`,
+          json: body,
+          headers: { "if-match": when.generation === undefined ? undefined : `"${when.generation}"` },
+        }),
+      validate: (id: string) => post<ValidationReport>(`/v1/plugin-bindings/${part(id)}:validate`, undefined),
+      remove: (id: string) => remove(`/v1/plugin-bindings/${part(id)}`),
+    },
+    exports: {
+      list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,
+    },
+    invocations: {
+      /** Resolves with the record: ended when `wait` was long enough, else running or waiting for approval. */
+      invoke: (body: InvokeRequest, call: InvokeOptions = {}) =>
+        post<Invocation>("/v1/invocations", body, call, { wait: call.wait }),
+      get: (id: string) => get<Invocation>(`/v1/invocations/${part(id)}`),
+      list: (
+        query: PageOptions & {
+          status?: InvocationStatus;
+          export_id?: string;
+          session_id?: string;
+          binding_id?: string;
+        } = {},
+      ) => get<ListOf<Invocation>>("/v1/invocations", { ...query }),
+      cancel: (id: string) => post<Invocation>(`/v1/invocations/${part(id)}:cancel`, undefined),
+      /** Events so far and to come, then `{settled}`. */
+      async *watch(id: string, how: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
+        const path = `/v1/invocations/${part(id)}/events`;
+        for await (const message of follow(http, path, how, ({ event }) => event === "settled"))
+          yield message.event === "settled"
+            ? { settled: JSON.parse(message.data) as Invocation }
+            : (JSON.parse(message.data) as InvocationEvent);
+      },
+    },
+    approvals: {
+      get: (id: string) => get<Approval>(`/v1/approvals/${part(id)}`),
+      list: (query: PageOptions & { status?: ApprovalStatus } = {}) =>
+        get<ListOf<Approval>>("/v1/approvals", { ...query }),
+      answer: (id: string, answer: ApprovalAnswer, call?: CallOptions) =>
+        post<Approval>(`/v1/approvals/${part(id)}:answer`, answer, call),
+      grants: async () => (await get<ListOf<ApprovalGrant>>("/v1/approval-grants")).items,
+      revokeGrant: (id: string) => remove(`/v1/approval-grants/${part(id)}`),
+    },
+    secrets: {
+      put: (name: string, value: string) =>
+        http.json<Secret>({ method: "PUT", path: `/v1/secrets/${part(name)}`, json: { value } }),
+      get: (name: string) => get<Secret>(`/v1/secrets/${part(name)}`),
+      list: (page: PageOptions = {}) => get<ListOf<Secret>>("/v1/secrets", { ...page }),
+      remove: (name: string) => remove(`/v1/secrets/${part(name)}`),
+    },
+    keys: {
+      create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),
+      list: (page: PageOptions = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
+      revoke: (id: string) => remove(`/v1/keys/${part(id)}`),
+    },
+    config: {
+      /** Every key with its value or mask. */
+      list: () => get<ConfigMap>("/api/config"),
+      /** `show` answers the value itself: admin only, and recorded. */
+      get: (key: string, how: { show?: boolean } = {}) =>
+        get<ConfigEntry>(`/api/config/${part(key)}`, how.show === true ? { show: 1 } : undefined),
+      set: (key: string, value: Json) =>
+        http.json<ConfigWritten>({ method: "PATCH", path: `/api/config/${part(key)}`, json: { value } }),
+      /** One key, or `a.b.*`. */
+      unset: (key: string) =>
+        http.json<ConfigRemoved>({ method: "DELETE", path: `/api/config/${part(key)}` }),
+    },
+    audit: {
+      list: (query: PageOptions & { action?: string } = {}) =>
+        get<ListOf<AuditEntry>>("/v1/audit", { ...query }),
+    },
+    events: {
+      /** Every fact of the scope after `after`, then live, until the signal says stop. */
+      async *watch(how: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
+        for await (const message of follow(http, "/v1/events", how, () => false))
+          yield JSON.parse(message.data) as SemanticEvent;
+      },
+    },
+    /** A one-time link that signs a browser in; admin token only. */
+    loginLink: () => post<{ path: string; expires_at: string }>("/v1/login-links", undefined),
+    status: (call?: CallOptions) => get<GatewayStatus>("/v1/status", undefined, call),
+  };
+}
+
+function creating(call: CallOptions): HttpRequest["headers"] {
+  return { "idempotency-key": call.idempotency_key };
+}
+
+function part(id: string): string {
+  return encodeURIComponent(id);
+}
