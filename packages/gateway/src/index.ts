@@ -1,1 +1,11 @@
-export {};
+export { type Check, checkSystem } from "./check-system.ts";
+export {
+  type ConfigFlags,
+  type ConfigSources,
+  type GatewayConfig,
+  homeFolder,
+  loadConfig,
+} from "./config.ts";
+export { type DaemonState, makeFolders, readDaemon } from "./home.ts";
+export { type Gateway, startGateway } from "./start-gateway.ts";
+export { VERSION } from "./version.ts";

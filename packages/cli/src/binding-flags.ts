@@ -1,0 +1,100 @@
+/** The flags that shape a binding, the same for `binding create`, `binding set` and `plugin install --bind`. */
+import {
+  BackplaneError,
+  type BindingPolicy,
+  EXECUTION_CLASSES,
+  type ExecutionClass,
+  type JsonObject,
+} from "@backplane/contract";
+import { type Command, Option } from "commander";
+import type { Context } from "./context.ts";
+import { listOf, percentage, slotPair, wholeNumber } from "./parse-flags.ts";
+import { readJsonObject } from "./read-input.ts";
+
+export interface BindingOptions {
+  config?: string;
+  secret?: Record<string, string>;
+  class?: ExecutionClass;
+  approval?: "always" | "never";
+  timeout?: number;
+  domains?: string[];
+  percent?: number;
+  capabilities?: string[];
+}
+
+export function bindingFlags(command: Command): Command {
+  return command
+    .option("--config <json>", "configuration: JSON, or @file")
+    .option("--secret <slot=NAME>", "give a slot a stored secret; may be repeated", slotPair)
+    .addOption(
+      new Option("--class <class>", "how it runs; lowering needs the admin token").choices(EXECUTION_CLASSES),
+    )
+    .addOption(new Option("--approval <when>", "ask a person before each call").choices(["always", "never"]))
+    .option("--timeout <ms>", "longest run", wholeNumber("--timeout", 1, 86_400_000))
+    .option("--domains <names>", "names it may reach, separated by commas", listOf)
+    .option("--capabilities <names>", "what a side-process plugin may ask for, separated by commas", listOf)
+    .option("--percent <number>", "share of the calls that go to this version", percentage("--percent"));
+}
+
+export interface BindingParts {
+  config?: JsonObject;
+  secrets?: Record<string, string>;
+  rollout?: { traffic_percent: number };
+  policy?: BindingPolicy;
+}
+
+/** Only what a flag named. Secret names become references, and one that does not exist is found here. */
+export async function bindingParts(context: Context, options: BindingOptions): Promise<BindingParts> {
+  const policy = policyOf(options);
+  return {
+    ...(options.config === undefined
+      ? {}
+      : { config: await readJsonObject(context.io, "--config", options.config) }),
+    ...(options.secret === undefined ? {} : { secrets: await secretRefs(context, options.secret) }),
+    ...(options.percent === undefined ? {} : { rollout: { traffic_percent: options.percent } }),
+    ...(Object.keys(policy).length === 0 ? {} : { policy }),
+  };
+}
+
+/** secrets and policy are replaced whole by a patch, so what no flag names is kept from the present binding. */
+export function mergeParts(
+  present: { secrets: Record<string, string>; policy: BindingPolicy },
+  parts: BindingParts,
+): BindingParts {
+  return {
+    ...parts,
+    ...(parts.secrets === undefined ? {} : { secrets: { ...present.secrets, ...parts.secrets } }),
+    ...(parts.policy === undefined ? {} : { policy: { ...present.policy, ...parts.policy } }),
+  };
+}
+
+function policyOf(options: BindingOptions): BindingPolicy {
+  return {
+    ...(options.class === undefined ? {} : { class: options.class }),
+    ...(options.approval === undefined ? {} : { approval: options.approval }),
+    ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
+    ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
+    ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
+  };
+}
+
+async function secretRefs(context: Context, names: Record<string, string>): Promise<Record<string, string>> {
+  const refs: Record<string, string> = {};
+  for (const [slot, name] of Object.entries(names)) {
+    refs[slot] = name.startsWith("secret://") ? name : (await context.client().secrets.get(name)).ref;
+  }
+  return refs;
+}
+
+/** `acme/devkit@0.1.0`; the version may be left out when one is installed. */
+export function splitPackage(text: string): { package_id: string; version: string | undefined } {
+  const at = text.indexOf("@");
+  if (at === 0 || at === text.length - 1) {
+    throw new BackplaneError("cli.usage", `${text} is no package.`, {
+      fix: "Write acme/devkit or acme/devkit@0.1.0.",
+    });
+  }
+  return at === -1
+    ? { package_id: text, version: undefined }
+    : { package_id: text.slice(0, at), version: text.slice(at + 1) };
+}

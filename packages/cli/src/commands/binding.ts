@@ -1,0 +1,183 @@
+/** `binding`: an export made usable, and changed while it is in use. */
+import type { Binding } from "@backplane/contract";
+import { EXPORT_KINDS, type ExportKind } from "@backplane/contract";
+import { type Command, Option } from "commander";
+import type { Act } from "../act.ts";
+import { confirm } from "../ask.ts";
+import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../binding-flags.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { findPackage } from "../find-package.ts";
+import { fields } from "../output.ts";
+import { type PageOptions, pageFlags, showPage } from "../page.ts";
+import { plainLine } from "../plain-text.ts";
+
+const EXAMPLES = `
+Examples:
+  backplane binding create acme/devkit@0.1.0 jira_search --secret jira_token=jira_dev
+  backplane binding set bind_... --class worker --timeout 5000
+`;
+
+export function addBindingCommands(program: Command, act: Act): void {
+  const binding = program
+    .command("binding")
+    .description("Exports made usable in a project or an organisation.")
+    .addHelpText("after", EXAMPLES);
+  bindingFlags(binding.command("create <package> <export>"))
+    .description("Make an export of PACKAGE[@VERSION] usable.")
+    .option("--org-wide", "for the whole organisation instead of one project")
+    .addHelpText("after", EXAMPLES)
+    .action(act(create));
+  pageFlags(binding.command("list").description("List bindings."))
+    .addOption(new Option("--kind <kind>", "only this kind").choices(EXPORT_KINDS))
+    .option("--package <id>", "only this package")
+    .action(act(list));
+  binding.command("show <id>").description("Show a binding.").action(act(show));
+  bindingFlags(binding.command("set <id>"))
+    .description("Change what the flags name and keep the rest; the next call uses it.")
+    .option("--to <version>", "move to another installed version of the package")
+    .action(act(set));
+  binding
+    .command("enable <id>")
+    .description("Let it be called.")
+    .action(act((context, _options: object, id: string) => setStatus(context, id, "active")));
+  binding
+    .command("disable <id>")
+    .description("Refuse calls, keep the settings.")
+    .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
+  binding.command("validate <id>").description("Check it without calling anything.").action(act(validate));
+  binding.command("remove <id>").description("Remove a binding.").action(act(remove));
+}
+
+async function create(
+  context: Context,
+  options: BindingOptions & { orgWide?: boolean },
+  name: string,
+  exportId: string,
+): Promise<undefined> {
+  const parts = await bindingParts(context, options);
+  const found = await findPackage(context, name);
+  const made = await context.client().bindings.create({
+    package_id: found.package_id,
+    package_version: found.version,
+    export_id: exportId,
+    ...(options.orgWide === true ? { org_wide: true } : {}),
+    ...parts,
+  });
+  showBinding(context, made);
+  return undefined;
+}
+
+async function list(
+  context: Context,
+  options: PageOptions & { kind?: ExportKind; package?: string },
+): Promise<undefined> {
+  const { package: package_id, ...rest } = options;
+  const page = await context
+    .client()
+    .bindings.list({ ...rest, ...(package_id === undefined ? {} : { package_id }) });
+  showPage(context, page, ["ID", "EXPORT", "KIND", "PACKAGE", "STATUS", "CLASS", "SHARE"], (item) => [
+    item.binding_id,
+    item.export_id,
+    item.kind,
+    `${item.package_id}@${item.package_version}`,
+    item.status,
+    item.policy.class,
+    `${item.rollout.traffic_percent}%`,
+  ]);
+  return undefined;
+}
+
+async function show(context: Context, _options: object, id: string): Promise<undefined> {
+  showBinding(context, await context.client().bindings.get(id));
+  return undefined;
+}
+
+/** Reads, then patches what was read: a change by someone else in between is request.precondition, not lost. */
+async function set(
+  context: Context,
+  options: BindingOptions & { to?: string },
+  id: string,
+): Promise<undefined> {
+  const parts = await bindingParts(context, options);
+  const client = context.client();
+  const present = await client.bindings.get(id);
+  const patch = {
+    ...mergeParts(present, parts),
+    ...(options.to === undefined ? {} : { package_version: options.to }),
+  };
+  showBinding(context, await client.bindings.patch(id, patch, { generation: present.generation }));
+  return undefined;
+}
+
+async function setStatus(context: Context, id: string, status: "active" | "disabled"): Promise<undefined> {
+  const client = context.client();
+  const present = await client.bindings.get(id);
+  showBinding(context, await client.bindings.patch(id, { status }, { generation: present.generation }));
+  return undefined;
+}
+
+async function validate(context: Context, _options: object, id: string): Promise<number> {
+  const report = await context.client().bindings.validate(id);
+  context.out.data(report, () => {
+    const issues = report.issues.map(
+      (issue) => `  ${plainLine(`${issue.path || "(top)"}: ${issue.message}`)}`,
+    );
+    const slots = report.unbound_slots.map((slot) => `  secret slot without a secret: ${slot}`);
+    return [`${report.valid ? "valid" : "not valid"}, ${report.status}`, ...issues, ...slots].join("\n");
+  });
+  if (report.unbound_slots.length > 0 && !context.out.json) {
+    context.out.note(`fix: backplane binding set ${id} --secret ${report.unbound_slots[0]}=NAME`);
+  }
+  return report.valid ? EXIT.ok : EXIT.failed;
+}
+
+async function remove(context: Context, _options: object, id: string): Promise<undefined> {
+  await confirm(
+    context.io,
+    context.flags,
+    `Remove the binding ${id}? Its export can no longer be called through it.`,
+  );
+  await context.client().bindings.remove(id);
+  context.out.data({ removed: id }, () => `Removed ${id}`);
+  return undefined;
+}
+
+function showBinding(context: Context, binding: Binding): void {
+  const { out } = context;
+  const {
+    binding_id,
+    export_id,
+    kind,
+    status,
+    config,
+    secrets,
+    policy,
+    generation,
+    class_lowered_by,
+    updated_at,
+  } = binding;
+  out.data(binding, () =>
+    fields({
+      binding: binding_id,
+      export: `${export_id} (${kind})`,
+      package: `${binding.package_id}@${binding.package_version}`,
+      scope:
+        binding.scope.project_id === null
+          ? `${binding.scope.org_id} (whole organisation)`
+          : `${binding.scope.org_id}/${binding.scope.project_id}`,
+      status,
+      unbound_slots: binding.unbound_slots.length === 0 ? undefined : binding.unbound_slots,
+      share: `${binding.rollout.traffic_percent}%`,
+      config,
+      secrets,
+      policy,
+      class_lowered_by: class_lowered_by ?? undefined,
+      generation,
+      updated_at,
+    }),
+  );
+  const slot = binding.unbound_slots[0];
+  if (slot !== undefined)
+    out.note(`Not active: give it a secret with: backplane binding set ${binding_id} --secret ${slot}=NAME`);
+}

@@ -1,0 +1,121 @@
+/** `doctor`: what this machine and the gateway give, with a fix for each thing that is missing. */
+import { codeOf, toBackplaneError } from "@backplane/contract";
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { type Colour, type Output, table } from "../output.ts";
+import { wholeNumber } from "../parse-flags.ts";
+import { plainLine } from "../plain-text.ts";
+
+interface Check {
+  name: string;
+  status: "ok" | "degraded" | "failed";
+  message: string;
+  fix?: string;
+}
+
+const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
+
+export function addDoctorCommand(program: Command, act: Act): void {
+  program
+    .command("doctor")
+    .description(
+      "Check this machine and the gateway. Exit code 0 when all is ok or degraded, 1 when something failed.",
+    )
+    .option("--timeout <seconds>", "give up on a check after this long", wholeNumber("--timeout", 1, 600), 10)
+    .addHelpText("after", "\nExamples:\n  backplane doctor\n  backplane doctor --json --timeout 5\n")
+    .action(act(doctor));
+}
+
+async function doctor(context: Context, options: { timeout: number }): Promise<number> {
+  const parts = await Promise.all([
+    bounded("system", options.timeout, () => checkMachine(context)),
+    bounded("credential", options.timeout, () => checkCredential(context)),
+  ]);
+  const checks = parts.flat();
+  const status = worst(checks);
+  context.out.data({ status, checks }, () => render(context.out, checks));
+  return status === "failed" ? EXIT.failed : EXIT.ok;
+}
+
+async function checkMachine(context: Context): Promise<Check[]> {
+  const { checkSystem, loadConfig } = await import("@backplane/gateway");
+  try {
+    return await checkSystem(loadConfig({ home: context.home, env: context.io.env, flags: {} }));
+  } catch (error) {
+    return [asFailed("config", error)];
+  }
+}
+
+/** Says only what it can: without a running gateway a credential cannot be tried, which is no failure. */
+async function checkCredential(context: Context): Promise<Check[]> {
+  try {
+    await context.client().status();
+    return [{ name: "credential", status: "ok", message: `accepted by ${context.url()}` }];
+  } catch (error) {
+    if (codeOf(error) === "daemon.unreachable") {
+      return [
+        {
+          name: "credential",
+          status: "degraded",
+          message: "not tried, no gateway answers",
+          fix: "backplane up",
+        },
+      ];
+    }
+    if (codeOf(error) === "auth.missing" && context.flags.url === undefined) {
+      return [
+        { name: "credential", status: "degraded", message: "this home has none yet", fix: "backplane up" },
+      ];
+    }
+    return [asFailed("credential", error)];
+  }
+}
+
+async function bounded(name: string, seconds: number, work: () => Promise<Check[]>): Promise<Check[]> {
+  const late = Promise.withResolvers<Check[]>();
+  const timer = setTimeout(() => {
+    late.resolve([
+      {
+        name,
+        status: "failed",
+        message: `gave no answer within ${seconds} s`,
+        fix: "backplane doctor --timeout 60",
+      },
+    ]);
+  }, seconds * 1_000);
+  try {
+    return await Promise.race([work(), late.promise]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function asFailed(name: string, thrown: unknown): Check {
+  const error = toBackplaneError(thrown);
+  return { name, status: "failed", message: `${error.message} (${error.code})`, fix: error.fix };
+}
+
+function worst(checks: Check[]): Check["status"] {
+  const has = (status: Check["status"]) => checks.some((check) => check.status === status);
+  return has("failed") ? "failed" : has("degraded") ? "degraded" : "ok";
+}
+
+/** Each fix stands right under its check. */
+function render(out: Output, checks: Check[]): string {
+  const lines = table(
+    out,
+    ["CHECK", "STATUS", "FOUND"],
+    checks.map((check) => [check.name, check.status, check.message]),
+  ).split("\n");
+  const [head = "", ...rows] = lines;
+  const shown = rows.flatMap((row, i) => {
+    const check = checks[i]!;
+    const painted = row.replace(check.status, out.paint(COLOURS[check.status], check.status));
+    return check.fix === undefined || check.status === "ok"
+      ? [painted]
+      : [painted, `  fix: ${plainLine(check.fix)}`];
+  });
+  return [head, ...shown].join("\n");
+}

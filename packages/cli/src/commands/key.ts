@@ -1,0 +1,91 @@
+/** `key`: credentials for programs. The token is printed once, at creation. */
+import { BackplaneError, KEY_SCOPES, type KeyScope, ROLES, type Role } from "@backplane/contract";
+import { type Command, Option } from "commander";
+import type { Act } from "../act.ts";
+import { confirm } from "../ask.ts";
+import type { Context } from "../context.ts";
+import { type PageOptions, pageFlags, showPage } from "../page.ts";
+import { listOf } from "../parse-flags.ts";
+
+interface CreateOptions {
+  scope: string[];
+  role?: Role;
+  expires?: string;
+}
+
+export function addKeyCommands(program: Command, act: Act): void {
+  const key = program.command("key").description("Credentials for programs.");
+  key
+    .command("create <name>")
+    .description("Make a key and print its token, once.")
+    .requiredOption("--scope <scopes>", `what it may do: ${KEY_SCOPES.join(", ")}`, listOf)
+    .addOption(new Option("--role <role>", "role of the key").choices(ROLES))
+    .option("--expires <when>", "a time (2030-01-31T00:00:00Z) or a span from now (90d, 12h)")
+    .addHelpText(
+      "after",
+      "\nWith --project the key acts in that project only.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
+    )
+    .action(act(create));
+  pageFlags(key.command("list").description("List keys.")).action(act(list));
+  key.command("revoke <id>").description("End a key at once.").action(act(revoke));
+}
+
+async function create(context: Context, options: CreateOptions, name: string): Promise<undefined> {
+  const { flags, out } = context;
+  const made = await context.client().keys.create({
+    name,
+    scopes: options.scope.map(asScope),
+    role: options.role ?? "user",
+    ...(flags.org === undefined ? {} : { org_id: flags.org }),
+    ...(flags.project === undefined ? {} : { project_id: flags.project }),
+    ...(options.expires === undefined ? {} : { expires_at: expiry(options.expires, Date.now()) }),
+  });
+  out.data(made, () => made.token ?? "");
+  if (!out.json) out.note(`Key ${made.key.id}. The token above is shown this once; keep it in a safe place.`);
+  return undefined;
+}
+
+async function list(context: Context, options: PageOptions): Promise<undefined> {
+  const page = await context.client().keys.list(options);
+  showPage(context, page, ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"], (item) => [
+    item.id,
+    item.name,
+    item.role,
+    item.scopes.join(","),
+    item.project_id,
+    item.expires_at,
+    item.revoked_at,
+  ]);
+  return undefined;
+}
+
+async function revoke(context: Context, _options: object, id: string): Promise<undefined> {
+  await confirm(
+    context.io,
+    context.flags,
+    `Revoke the key ${id}? Programs that use it stop working at once.`,
+  );
+  await context.client().keys.revoke(id);
+  context.out.data({ revoked: id }, () => `Revoked ${id}`);
+  return undefined;
+}
+
+function asScope(text: string): KeyScope {
+  const scope = KEY_SCOPES.find((known) => known === text);
+  if (scope !== undefined) return scope;
+  throw new BackplaneError("cli.usage", `${text} is no scope.`, {
+    fix: `Use some of: ${KEY_SCOPES.join(", ")}`,
+  });
+}
+
+const UNITS: Record<string, number> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
+
+export function expiry(text: string, now: number): string {
+  const span = /^(\d{1,5})([mhd])$/.exec(text);
+  if (span !== null) return new Date(now + Number(span[1]) * UNITS[span[2]!]!).toISOString();
+  const time = /^\d{4}-\d{2}-\d{2}T/.test(text) ? Date.parse(text) : Number.NaN;
+  if (!Number.isNaN(time) && time > now) return new Date(time).toISOString();
+  throw new BackplaneError("cli.usage", `--expires ${text} is no time to come.`, {
+    fix: "--expires 90d, or --expires 2030-01-31T00:00:00Z",
+  });
+}

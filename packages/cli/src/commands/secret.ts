@@ -1,0 +1,78 @@
+/** `secret`: values go in through stdin or a hidden prompt, never as an argument, and never come out again. */
+import { BackplaneError, type Secret } from "@backplane/contract";
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import { canAsk, confirm, readHidden } from "../ask.ts";
+import type { Context } from "../context.ts";
+import { fields } from "../output.ts";
+import { type PageOptions, pageFlags, showPage } from "../page.ts";
+import { readStdin } from "../read-input.ts";
+
+export function addSecretCommands(program: Command, act: Act): void {
+  const secret = program.command("secret").description("Values that bindings use and nobody can read back.");
+  secret
+    .command("set <name>")
+    .description("Store a value from stdin; on a terminal it is asked for and not shown.")
+    .addHelpText(
+      "after",
+      "\nExamples:\n  backplane secret set jira_dev < token.txt\n  printenv JIRA_TOKEN | backplane secret set jira_dev\n",
+    )
+    .action(act(set));
+  pageFlags(secret.command("list").description("List secrets: names, last characters, use.")).action(
+    act(list),
+  );
+  secret
+    .command("show <name>")
+    .description("Show what is known of a secret, not its value.")
+    .action(act(show));
+  secret.command("remove <name>").description("Forget a secret.").action(act(remove));
+}
+
+async function set(context: Context, _options: object, name: string): Promise<undefined> {
+  const { io, flags, out } = context;
+  // Finding no credential after a person typed the value would waste it.
+  const client = context.client();
+  const typed = canAsk(io, flags);
+  if (io.stdin.isTTY === true && !typed) throw noValue("stdin is a terminal and --no-input forbids to ask.");
+  const text = typed ? await readHidden(io, `Value of ${name}: `) : (await readStdin(io)).toString("utf8");
+  const value = text.replace(/\r?\n$/, "");
+  if (value === "") throw noValue("No value came in on stdin.");
+  const stored = await client.secrets.put(name, value);
+  out.data(stored, () => describe(stored));
+  out.note(`Use it in a binding: backplane binding set ID --secret SLOT=${stored.name}`);
+  return undefined;
+}
+
+async function list(context: Context, options: PageOptions): Promise<undefined> {
+  const page = await context.client().secrets.list(options);
+  showPage(context, page, ["NAME", "LAST4", "VERSION", "USED BY", "UPDATED"], (item) => [
+    item.name,
+    item.last4,
+    item.version,
+    item.used_by.length,
+    item.updated_at,
+  ]);
+  return undefined;
+}
+
+async function show(context: Context, _options: object, name: string): Promise<undefined> {
+  const found = await context.client().secrets.get(name);
+  context.out.data(found, () => describe(found));
+  return undefined;
+}
+
+async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+  await confirm(context.io, context.flags, `Forget the secret ${name}?`);
+  await context.client().secrets.remove(name);
+  context.out.data({ removed: name }, () => `Removed ${name}`);
+  return undefined;
+}
+
+function describe(secret: Secret): string {
+  const { name, ref, last4, version, used_by, created_at, updated_at } = secret;
+  return fields({ name, ref, last4, version, used_by, created_at, updated_at });
+}
+
+function noValue(why: string): BackplaneError {
+  return new BackplaneError("cli.usage", why, { fix: "Pipe the value in: backplane secret set NAME < file" });
+}

@@ -1,0 +1,50 @@
+/** The one table from error codes to exit codes. A code that is not named here exits 1. */
+import type { ErrorCode } from "@backplane/contract";
+
+export const EXIT = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  denied: 3,
+  auth: 4,
+  unreachable: 5,
+  trust: 6,
+  conformance: 7,
+  timeout: 124,
+  interrupted: 130,
+} as const;
+export type ExitCode = (typeof EXIT)[keyof typeof EXIT];
+
+const BY_CODE: Partial<Record<ErrorCode, ExitCode>> = {
+  "cli.usage": EXIT.usage,
+  "listen.unsafe": EXIT.usage,
+
+  "policy.denied": EXIT.denied,
+  "approval.rejected": EXIT.denied,
+  "approval.expired": EXIT.denied,
+  "approval.changed": EXIT.denied,
+  "sandbox.unavailable": EXIT.denied,
+  "binding.not_active": EXIT.denied,
+  "binding.class_forbidden": EXIT.denied,
+  "package.source_forbidden": EXIT.denied,
+  capability_not_allowed: EXIT.denied,
+
+  "auth.missing": EXIT.auth,
+  "auth.invalid": EXIT.auth,
+  "auth.scope": EXIT.auth,
+  "auth.host": EXIT.auth,
+  "auth.origin": EXIT.auth,
+  "auth.link_used": EXIT.auth,
+
+  "daemon.unreachable": EXIT.unreachable,
+  "package.corrupt": EXIT.trust,
+  timeout: EXIT.timeout,
+};
+
+/** `details.signal` marks what the person at this keyboard interrupted; a cancel by someone else is a failure. */
+export function exitCodeOf(code: string, details?: Record<string, unknown>): ExitCode {
+  if (details?.signal === "SIGINT") return EXIT.interrupted;
+  // A secret slot without a secret is a denial, whichever code carries it.
+  if (Array.isArray(details?.unbound) && details.unbound.length > 0) return EXIT.denied;
+  return Object.hasOwn(BY_CODE, code) ? (BY_CODE[code as ErrorCode] ?? EXIT.failed) : EXIT.failed;
+}

@@ -1,0 +1,120 @@
+/**
+ * Where the gateway is and with which credential to speak. Flags beat the environment, the environment beats
+ * the home's files. Reads the state file itself: importing the gateway for that would load a whole server.
+ */
+import { readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+
+export const DEFAULT_URL = "http://127.0.0.1:7420";
+
+export interface LocateFlags {
+  url?: string;
+  token?: string;
+  home?: string;
+}
+
+export interface Daemon {
+  url: string;
+  pid: number;
+  version?: string;
+}
+
+type Env = Record<string, string | undefined>;
+
+export function locateHome(flags: LocateFlags, env: Env, cwd: string): string {
+  const named = flags.home ?? nonEmpty(env.BACKPLANE_HOME);
+  if (named !== undefined) return resolve(cwd, named);
+  return join(
+    nonEmpty(env.XDG_DATA_HOME) ?? join(nonEmpty(env.HOME) ?? homedir(), ".local", "share"),
+    "backplane",
+  );
+}
+
+export function locateUrl(flags: LocateFlags, env: Env, home: string): string {
+  const url = flags.url ?? nonEmpty(env.BACKPLANE_URL) ?? urlOfHome(home) ?? usualUrl(flags, env, home);
+  if (!URL.canParse(url) || !/^https?:$/.test(new URL(url).protocol)) {
+    throw new BackplaneError("cli.usage", `${url} is not an http address.`, { fix: `--url ${DEFAULT_URL}` });
+  }
+  return url.replace(/\/+$/, "");
+}
+
+/**
+ * A state file whose process is gone is not believed: whoever listens on that port by now would be sent this
+ * home's admin token.
+ */
+function urlOfHome(home: string): string | undefined {
+  const daemon = readDaemonFile(home);
+  if (daemon !== null && !isAlive(daemon.pid)) {
+    throw new BackplaneError(
+      "daemon.unreachable",
+      `The gateway of ${home} (pid ${daemon.pid}, ${daemon.url}) is gone without having been stopped.`,
+    );
+  }
+  return daemon?.url;
+}
+
+/** Only for a credential that was given: this home's own opens no gateway but this home's, and none runs. */
+function usualUrl(flags: LocateFlags, env: Env, home: string): string {
+  if ((flags.token ?? nonEmpty(env.BACKPLANE_TOKEN)) !== undefined) return DEFAULT_URL;
+  throw new BackplaneError("daemon.unreachable", `No gateway runs on ${home}.`);
+}
+
+export function locateToken(flags: LocateFlags, env: Env, home: string): string {
+  const token = flags.token ?? nonEmpty(env.BACKPLANE_TOKEN);
+  if (token !== undefined) return token;
+  const file = tokenFile(home);
+  try {
+    return readFileSync(file, "utf8").trim();
+  } catch (cause) {
+    const absent = (cause as NodeJS.ErrnoException).code === "ENOENT";
+    throw new BackplaneError("auth.missing", absent ? `${file} does not exist.` : `${file} cannot be read.`, {
+      fix: absent
+        ? "Start the gateway once with `backplane up`, or pass --token, BACKPLANE_TOKEN or --home."
+        : "Run as the user that started the gateway, or pass --token or BACKPLANE_TOKEN.",
+    });
+  }
+}
+
+function tokenFile(home: string): string {
+  return join(home, "admin.token");
+}
+
+/** What the last gateway of this home wrote when it became ready. It may be dead by now. */
+export function readDaemonFile(home: string): Daemon | null {
+  try {
+    const state = JSON.parse(readFileSync(join(home, "gateway.json"), "utf8")) as Partial<Daemon>;
+    if (typeof state.url !== "string" || typeof state.pid !== "number") return null;
+    return {
+      url: state.url,
+      pid: state.pid,
+      ...(state.version === undefined ? {} : { version: state.version }),
+    };
+  } catch {
+    return null;
+  }
+}
+
+/** A process that has ended and that nobody has collected yet (a container without an init) is dead. */
+export function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return !isZombie(pid);
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
+  }
+}
+
+function isZombie(pid: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return stat.slice(stat.lastIndexOf(")") + 2).startsWith("Z");
+  } catch {
+    return false;
+  }
+}
+
+function nonEmpty(value: string | undefined): string | undefined {
+  return value === undefined || value === "" ? undefined : value;
+}

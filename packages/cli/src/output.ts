@@ -1,0 +1,69 @@
+/** What is printed where: data on stdout (one JSON document with --json), everything else on stderr. */
+import type { Io } from "./io.ts";
+import { plainLine } from "./plain-text.ts";
+
+export type Colour = "red" | "green" | "yellow" | "bold" | "dim";
+const SGR: Record<Colour, string> = { red: "31", green: "32", yellow: "33", bold: "1", dim: "2" };
+
+export interface Output {
+  readonly json: boolean;
+  readonly quiet: boolean;
+  /** The command's result. `text` is asked for only when a person reads. */
+  data(value: unknown, text: () => string): void;
+  /** One more line of a stream (`events tail`): a JSON line, or text. */
+  line(value: unknown, text: () => string): void;
+  /** What a person wants to know beside the data; silent with --quiet. */
+  note(text: string): void;
+  paint(colour: Colour, text: string): string;
+}
+
+export function createOutput(io: Io, flags: { json?: boolean; quiet?: boolean }): Output {
+  const json = flags.json === true;
+  const quiet = flags.quiet === true;
+  const coloured =
+    io.stdout.isTTY === true && !json && (io.env.NO_COLOR ?? "") === "" && io.env.TERM !== "dumb";
+  const data = (value: unknown, text: () => string) => {
+    const printed = json ? JSON.stringify(value) : text();
+    if (printed !== "") io.stdout.write(printed.endsWith("\n") ? printed : `${printed}\n`);
+  };
+  return {
+    json,
+    quiet,
+    data,
+    line: data,
+    note(text) {
+      if (!quiet) io.stderr.write(`${text}\n`);
+    },
+    paint: (colour, text) => (coloured ? `\u001b[${SGR[colour]}m${text}\u001b[0m` : text),
+  };
+}
+
+export type Cell = string | number | null | undefined;
+
+/** Columns as wide as their widest cell, no trailing blanks, cells of untrusted text made plain. */
+export function table(output: Output, heads: string[], rows: Cell[][]): string {
+  const cells = rows.map((row) =>
+    row.map((cell) => plainLine(cell === null || cell === undefined ? "-" : `${cell}`)),
+  );
+  const widths = heads.map((head, i) => Math.max(head.length, ...cells.map((row) => row[i]?.length ?? 0)));
+  const join = (row: string[]) =>
+    row
+      .map((cell, i) => cell.padEnd(widths[i] ?? 0))
+      .join("  ")
+      .trimEnd();
+  return [output.paint("bold", join(heads)), ...cells.map(join)].join("\n");
+}
+
+/** `name: value` lines for one thing; undefined values are left out. */
+export function fields(pairs: Record<string, unknown>): string {
+  const shown = Object.entries(pairs).filter(([, value]) => value !== undefined);
+  const width = Math.max(...shown.map(([name]) => name.length)) + 2;
+  return shown.map(([name, value]) => `${`${name}:`.padEnd(width)}${fieldText(value)}`).join("\n");
+}
+
+function fieldText(value: unknown): string {
+  if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) return "-";
+  if (Array.isArray(value) && value.every((item) => typeof item === "string"))
+    return plainLine(value.join(", "));
+  return plainLine(typeof value === "string" ? value : JSON.stringify(value));
+}

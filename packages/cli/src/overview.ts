@@ -1,0 +1,44 @@
+/** What `backplane` alone and `backplane --help` print. A test holds it against the command tree. */
+export const OVERVIEW = `Backplane, the plugin gateway for AI agents.
+
+Usage: backplane <command> [flags]
+
+Run the gateway
+  up            start it (in the foreground; --detach for the background)
+  down          stop it
+  status        is it running, and how is it
+  open          print a new one-time sign-in link
+  doctor        check this machine, with a fix for what is wrong
+
+Plugins
+  plugin        install, list, info, remove, pack
+  binding       make an export usable: create, list, show, set, enable, disable, validate, remove
+  secret        set, list, show, remove
+  config        live settings: get, set, unset, list
+
+Calls
+  invoke        run an export
+  invocation    list, show, cancel, events
+  approve       answer what waits: list, show, allow, deny, grants, revoke
+
+Access and records
+  key           create, list, revoke
+  audit         list
+  events        tail
+  completion    for bash, zsh, fish
+
+Flags of every command
+  --json        one JSON document on stdout       --url URL       address of the gateway
+  --quiet       no progress, no hints             --token TOKEN   credential
+  --no-input    never ask (exit code 2)           --home DIR      home of the gateway
+  --yes         remove without asking             --org, --project  act in this scope
+  --help        help of a command                 --version       print the version
+
+First steps
+  backplane up --detach
+  backplane plugin install ./my-plugin --bind
+  backplane invoke my_tool --input '{"query":"hello"}'
+
+Exit codes: 0 ok, 1 failed, 2 usage, 3 denied, 4 credential, 5 no gateway, 6 trust, 7 conformance,
+124 timeout, 130 interrupted.
+`;

@@ -1,0 +1,36 @@
+/** Flag values checked as they are parsed: a wrong one is a usage error that names the flag. */
+import { InvalidArgumentError } from "commander";
+
+export function wholeNumber(flag: string, min: number, max: number): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (/^\d+$/.test(text) && value >= min && value <= max) return value;
+    throw new InvalidArgumentError(`${flag} takes a whole number from ${min} to ${max}.`);
+  };
+}
+
+export function percentage(flag: string): (text: string) => number {
+  return (text) => {
+    const value = Number(text);
+    if (text.trim() !== "" && value >= 0 && value <= 100) return value;
+    throw new InvalidArgumentError(`${flag} takes a number from 0 to 100.`);
+  };
+}
+
+/** A flag that may be repeated and takes a comma list too. */
+export function listOf(text: string, before: string[] = []): string[] {
+  return [
+    ...before,
+    ...text
+      .split(",")
+      .map((part) => part.trim())
+      .filter((part) => part !== ""),
+  ];
+}
+
+/** `slot=NAME`, collected. */
+export function slotPair(text: string, before: Record<string, string> = {}): Record<string, string> {
+  const match = /^([a-z][a-z0-9_]*)=(.+)$/.exec(text);
+  if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
+  return { ...before, [match[1]!]: match[2]! };
+}

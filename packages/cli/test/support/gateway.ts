@@ -1,0 +1,67 @@
+/** A real gateway in this process, on a home of its own, and the command run against it. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Binding } from "@backplane/contract";
+import { loadConfig, startGateway } from "@backplane/gateway";
+import { run } from "../../src/index.ts";
+import { type CapturedIo, type CaptureOptions, captureIo } from "./capture-io.ts";
+
+export const PLUGIN = fileURLToPath(new URL("./plugin", import.meta.url));
+
+interface Ran {
+  exit: number;
+  out: string;
+  err: string;
+}
+
+export interface TestGateway {
+  home: string;
+  url: string;
+  /** Runs to its end. */
+  backplane(argv: string[], options?: CaptureOptions): Promise<Ran>;
+  /** Runs on while the test acts on its streams and signals. */
+  begin(argv: string[], options?: CaptureOptions): { io: CapturedIo; ended: Promise<Ran> };
+  /** The one JSON document of a command that succeeded. */
+  json<T>(argv: string[], options?: CaptureOptions): Promise<T>;
+  close(): Promise<void>;
+}
+
+export async function startTestGateway(): Promise<TestGateway> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+  const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
+  const begin: TestGateway["begin"] = (argv, options = {}) => {
+    const io = captureIo({ ...options, env: { BACKPLANE_HOME: home, ...options.env } });
+    return { io, ended: run(argv, io).then((exit) => ({ exit, out: io.out(), err: io.err() })) };
+  };
+  const backplane: TestGateway["backplane"] = (argv, options) => begin(argv, options).ended;
+  return {
+    home,
+    url: gateway.url,
+    begin,
+    backplane,
+    async json<T>(argv: string[], options?: CaptureOptions) {
+      const { exit, out, err } = await backplane([...argv, "--json"], options);
+      if (exit !== 0) throw new Error(`backplane ${argv.join(" ")} exits ${exit}: ${err}`);
+      return JSON.parse(out) as T;
+    },
+    async close() {
+      await gateway.stop("test over");
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The plugin of this folder with all its exports bound, by export; `secretive` still lacks its secret. */
+export async function installKit(gateway: TestGateway): Promise<Record<string, Binding>> {
+  const { bindings } = await gateway.json<{ bindings: Binding[] }>([
+    "plugin",
+    "install",
+    PLUGIN,
+    "--bind",
+    "--class",
+    "worker",
+  ]);
+  return Object.fromEntries(bindings.map((binding) => [binding.export_id, binding]));
+}

@@ -1,0 +1,157 @@
+/** `backplane doctor`: what this machine gives the gateway, and the command that mends what is missing. */
+import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs";
+import { createConnection } from "node:net";
+import { codeOf } from "@backplane/contract";
+import type { GatewayConfig } from "./config.ts";
+import { readDaemon } from "./home.ts";
+import { assertSafeListen } from "./listen.ts";
+import { VERSION } from "./version.ts";
+
+export interface Check {
+  name: string;
+  status: "ok" | "degraded" | "failed";
+  message: string;
+  fix?: string;
+}
+
+const LOW_DISK_BYTES = 256 * 1024 * 1024;
+
+export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
+  return [
+    checkNode(),
+    checkShell(),
+    checkHome(config),
+    checkDisk(config),
+    checkListen(config),
+    checkSandbox(),
+    await checkGateway(config),
+  ];
+}
+
+function checkNode(): Check {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const enough = major > 24 || (major === 24 && minor >= 15);
+  if (enough) return { name: "node", status: "ok", message: `Node ${process.versions.node}` };
+  return {
+    name: "node",
+    status: "failed",
+    message: `Node ${process.versions.node} is older than 24.15`,
+    fix: "npm ci",
+  };
+}
+
+function checkShell(): Check {
+  if (existsSync("/bin/sh"))
+    return { name: "watchdog", status: "ok", message: "plugins die with the gateway" };
+  return {
+    name: "watchdog",
+    status: "degraded",
+    message: "there is no /bin/sh: plugins that ignore the end of their input outlive a killed gateway",
+    fix: "install a POSIX shell at /bin/sh",
+  };
+}
+
+function checkHome(config: GatewayConfig): Check {
+  try {
+    if (!existsSync(config.home))
+      return { name: "home", status: "ok", message: `${config.home} is made at the first start` };
+    accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
+    const open = [`${config.home}/admin.token`, config.secret_key_file].filter(
+      (file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0,
+    );
+    if (open.length > 0) {
+      return {
+        name: "home",
+        status: "failed",
+        message: `${open.join(", ")} can be read by others`,
+        fix: `chmod 600 ${open.join(" ")}`,
+      };
+    }
+    return { name: "home", status: "ok", message: config.home };
+  } catch {
+    return {
+      name: "home",
+      status: "failed",
+      message: `${config.home} cannot be written`,
+      fix: `chown -R "$USER" ${config.home}`,
+    };
+  }
+}
+
+function checkDisk(config: GatewayConfig): Check {
+  try {
+    const stats = statfsSync(existsSync(config.home) ? config.home : "/");
+    const free = stats.bavail * stats.bsize;
+    const message = `${Math.round(free / 1024 / 1024)} MiB free`;
+    if (free > LOW_DISK_BYTES) return { name: "disk", status: "ok", message };
+    return {
+      name: "disk",
+      status: "degraded",
+      message,
+      fix: `free some space on the disk of ${config.home}`,
+    };
+  } catch {
+    return { name: "disk", status: "degraded", message: "free space cannot be read" };
+  }
+}
+
+function checkListen(config: GatewayConfig): Check {
+  try {
+    assertSafeListen(config.listen);
+    return { name: "listen", status: "ok", message: `${config.listen.host}:${config.listen.port}` };
+  } catch (error) {
+    const fix = (error as { fix?: string }).fix;
+    return {
+      name: "listen",
+      status: "failed",
+      message: `${(error as Error).message} (${codeOf(error)})`,
+      ...(fix === undefined ? {} : { fix }),
+    };
+  }
+}
+
+function checkSandbox(): Check {
+  return {
+    name: "sandbox",
+    status: "degraded",
+    message: "this version has no OS sandbox yet: isolated exports are refused",
+    fix: "an admin may run one unconfined: backplane binding set ID --class worker",
+  };
+}
+
+async function checkGateway(config: GatewayConfig): Promise<Check> {
+  const daemon = readDaemon(config.home);
+  if (daemon === null)
+    return { name: "gateway", status: "degraded", message: "not running", fix: "backplane up" };
+  const answers = await reaches(new URL(daemon.url));
+  if (!answers) {
+    return {
+      name: "gateway",
+      status: "failed",
+      message: `process ${daemon.pid} does not answer at ${daemon.url}`,
+      fix: "backplane down && backplane up",
+    };
+  }
+  if (daemon.version !== VERSION) {
+    return {
+      name: "gateway",
+      status: "degraded",
+      message: `runs ${daemon.version}, this is ${VERSION}`,
+      fix: "backplane down && backplane up",
+    };
+  }
+  return { name: "gateway", status: "ok", message: `${daemon.url} (pid ${daemon.pid})` };
+}
+
+function reaches(url: URL): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = createConnection({ host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) });
+  const done = (answer: boolean) => {
+    socket.destroy();
+    resolve(answer);
+  };
+  socket.setTimeout(2_000, () => done(false));
+  socket.once("connect", () => done(true));
+  socket.once("error", () => done(false));
+  return promise;
+}

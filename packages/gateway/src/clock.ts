@@ -1,0 +1,22 @@
+import type { Clock } from "@backplane/kernel";
+
+const LONGEST_TIMEOUT = 2_147_483_647;
+
+/** Real time. setTimeout overflows at 24.8 days, so longer waits are walked in steps. */
+export function systemClock(): Clock {
+  return {
+    now: () => Date.now(),
+    monotonic: () => performance.now(),
+    after(ms, run) {
+      let left = ms;
+      let timer: NodeJS.Timeout;
+      const step = () => {
+        const wait = Math.min(left, LONGEST_TIMEOUT);
+        left -= wait;
+        timer = setTimeout(left > 0 ? step : run, wait);
+      };
+      step();
+      return { stop: () => clearTimeout(timer) };
+    },
+  };
+}

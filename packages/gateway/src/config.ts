@@ -1,0 +1,176 @@
+/**
+ * Configuration: defaults, then $BACKPLANE_HOME/backplane.toml, then BACKPLANE_* variables, then flags. Read and
+ * checked once at start; a bad value names its key, where it came from and what to write.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import {
+  BackplaneError,
+  INVOCATION_LIMITS,
+  SIDE_TIMEOUTS,
+  VAI_TIMEOUTS,
+  WIRE_LIMITS,
+} from "@backplane/contract";
+import { parse } from "smol-toml";
+import { z } from "zod";
+
+const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
+
+const ConfigSchema = z.strictObject({
+  listen: z
+    .strictObject({
+      host: z.string().min(1).default("127.0.0.1"),
+      port: z.int().min(0).max(65_535).default(7420),
+      /** Further names under which clients may reach the gateway. */
+      hosts: z.array(z.string().min(1)).default([]),
+      tls_cert: z.string().optional(),
+      tls_key: z.string().optional(),
+      /** Listen beyond this machine without TLS, behind a proxy that does it. */
+      insecure: z.boolean().default(false),
+    })
+    .prefault({}),
+  store: z.strictObject({ url: z.string().optional() }).prefault({}),
+  limits: z
+    .strictObject({
+      body_bytes: z
+        .int()
+        .min(1024)
+        .max(64 << 20)
+        .default(1 << 20),
+      upload_bytes: z
+        .int()
+        .min(1024)
+        .max(1 << 30)
+        .default(128 << 20),
+      frame_bytes: z
+        .int()
+        .min(1024)
+        .max(64 << 20)
+        .default(WIRE_LIMITS.frame_bytes),
+      max_running: z.int().min(1).max(100_000).default(1_000),
+      queue_per_binding: z.int().min(1).max(100_000).default(INVOCATION_LIMITS.queue_per_binding),
+      max_timeout_ms: millis(INVOCATION_LIMITS.host_max_timeout_ms),
+      processes: z.int().min(1).max(10_000).default(64),
+    })
+    .prefault({}),
+  policy: z
+    .strictObject({
+      network: z.enum(["none", "egress"]).default("egress"),
+      allowed_domains: z.array(z.string()).optional(),
+    })
+    .prefault({}),
+  timeouts: z
+    .strictObject({
+      hello_ms: millis(VAI_TIMEOUTS.hello_ms),
+      cancel_grace_ms: millis(VAI_TIMEOUTS.cancel_grace_ms),
+      shutdown_grace_ms: millis(VAI_TIMEOUTS.shutdown_grace_ms),
+      side_launch_ms: millis(SIDE_TIMEOUTS.launch_ms),
+      side_handshake_ms: millis(SIDE_TIMEOUTS.handshake_ms),
+      side_teardown_ms: millis(SIDE_TIMEOUTS.teardown_ms),
+      stop_grace_ms: millis(10_000),
+    })
+    .prefault({}),
+  log: z
+    .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
+    .prefault({}),
+});
+
+export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
+  home: string;
+  secret_key_file: string;
+}
+
+export interface ConfigFlags {
+  host?: string;
+  port?: number;
+  insecure_listen?: boolean;
+  log_level?: string;
+}
+
+export interface ConfigSources {
+  home?: string;
+  env: Record<string, string | undefined>;
+  flags?: ConfigFlags;
+}
+
+export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayConfig {
+  const folder = homeFolder(home, env);
+  const file = join(folder, "backplane.toml");
+  const raw = existsSync(file) ? readToml(file) : {};
+  const merged = layer(layer(raw, fromEnvironment(env)), fromFlags(flags));
+  const parsed = ConfigSchema.safeParse(merged);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!;
+    const key = issue.path.join(".") || "(top level)";
+    throw new BackplaneError("config.invalid", `${key}: ${issue.message}`, {
+      fix: `correct ${key} in ${file}, or the BACKPLANE_* variable or flag that sets it`,
+    });
+  }
+  return {
+    ...parsed.data,
+    home: folder,
+    secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
+  };
+}
+
+export function homeFolder(home: string | undefined, env: Record<string, string | undefined>): string {
+  if (home !== undefined) return resolve(home);
+  if (env.BACKPLANE_HOME) return resolve(env.BACKPLANE_HOME);
+  return join(env.XDG_DATA_HOME || join(env.HOME || homedir(), ".local", "share"), "backplane");
+}
+
+type Tree = { [key: string]: unknown };
+
+function readToml(file: string): Tree {
+  try {
+    return parse(readFileSync(file, "utf8")) as Tree;
+  } catch (error) {
+    const why = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new BackplaneError("config.invalid", `${file} is not valid TOML: ${why}`, { cause: error });
+  }
+}
+
+const ENVIRONMENT: Record<
+  string,
+  readonly [section: string, key: string, kind: "text" | "number" | "flag" | "list"]
+> = {
+  BACKPLANE_HOST: ["listen", "host", "text"],
+  BACKPLANE_PORT: ["listen", "port", "number"],
+  BACKPLANE_HOSTS: ["listen", "hosts", "list"],
+  BACKPLANE_INSECURE_LISTEN: ["listen", "insecure", "flag"],
+  BACKPLANE_STORE_URL: ["store", "url", "text"],
+  BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
+};
+
+function fromEnvironment(env: Record<string, string | undefined>): Tree {
+  const tree: { [section: string]: Tree } = {};
+  for (const [name, [section, key, kind]] of Object.entries(ENVIRONMENT)) {
+    const value = env[name];
+    if (value === undefined || value === "") continue;
+    tree[section] ??= {};
+    if (kind === "number") tree[section][key] = /^\d+$/.test(value) ? Number(value) : value;
+    else if (kind === "flag") tree[section][key] = value === "1" || value === "true";
+    else if (kind === "list") tree[section][key] = value.split(",").map((part) => part.trim());
+    else tree[section][key] = value;
+  }
+  return tree;
+}
+
+function fromFlags(flags: ConfigFlags): Tree {
+  const listen: Tree = {};
+  if (flags.host !== undefined) listen.host = flags.host;
+  if (flags.port !== undefined) listen.port = flags.port;
+  if (flags.insecure_listen) listen.insecure = true;
+  return flags.log_level === undefined ? { listen } : { listen, log: { level: flags.log_level } };
+}
+
+function layer(below: Tree, above: Tree): Tree {
+  const merged: Tree = { ...below };
+  for (const [section, values] of Object.entries(above)) {
+    const present = merged[section];
+    merged[section] =
+      typeof present === "object" && present !== null ? { ...present, ...(values as Tree) } : values;
+  }
+  return merged;
+}

@@ -1,0 +1,153 @@
+/**
+ * The composition root: configuration in, running system out. It is the only place that knows every room. Start
+ * order is the order of trust: home and lock, store, importer, runner, kernel (recovery), then the door to the
+ * outside; stop goes the other way, and every part is closed even when one fails.
+ */
+import { randomFillSync } from "node:crypto";
+import { BackplaneError, createIdSource } from "@backplane/contract";
+import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
+import { createRunner } from "@backplane/runner";
+import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from "@backplane/store";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { systemClock } from "./clock.ts";
+import type { GatewayConfig } from "./config.ts";
+import { clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
+import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
+import { createLogger } from "./log.ts";
+import { serve } from "./serve.ts";
+import { VERSION } from "./version.ts";
+
+export interface Gateway {
+  url: string;
+  home: string;
+  admin_token_file: string;
+  /** A new one-time sign-in link. */
+  loginUrl(): string;
+  stop(reason?: string): Promise<void>;
+  /** Resolves when the gateway has stopped, whoever stopped it. */
+  closed: Promise<void>;
+}
+
+export async function startGateway(config: GatewayConfig): Promise<Gateway> {
+  assertSafeListen(config.listen);
+  const log = createLogger(config.log.level);
+  const home = openHome(config.home);
+  const closers: (() => Promise<void> | void)[] = [];
+  const closeAll = async () => {
+    for (const close of closers.splice(0).reverse()) {
+      try {
+        await close();
+      } catch (error) {
+        log.error({ err: error }, "a part did not close cleanly");
+      }
+    }
+  };
+  try {
+    const lock = lockHome(home.dir);
+    closers.push(() => lock.release());
+    return await compose(config, home, log, closers, closeAll);
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+async function compose(
+  config: GatewayConfig,
+  home: Home,
+  log: Logger,
+  closers: (() => Promise<void> | void)[],
+  closeAll: () => Promise<void>,
+): Promise<Gateway> {
+  const clock = systemClock();
+  const random = (bytes: Uint8Array) => void randomFillSync(bytes);
+  const ids = createIdSource(() => clock.now(), random);
+  const address = { url: "" };
+
+  const store = await openStore(config, home, log);
+  closers.push(() => store.close());
+  // The vault seals with its first key; the newest line of the file is the last.
+  const vault = createSecretVault(readSecretKeys(config.secret_key_file).toReversed());
+  const schemas = createSchemas();
+  closers.push(() => schemas.close());
+  const files = openContentStore(home.blobs);
+  const importer = createPackageImporter({ store: files, schemas, host: { os: hostOs(), arch: hostArch() } });
+  const runner = createRunner({
+    files,
+    clock,
+    scratch_root: home.scratch,
+    host: { name: "backplane", version: VERSION },
+    timeouts: runnerTimeouts(config),
+    limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
+    log,
+  });
+  closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
+  const kernel = createKernel({
+    store,
+    runner,
+    importer,
+    schemas,
+    vault,
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({
+      max_timeout_ms: config.limits.max_timeout_ms,
+      network: config.policy.network,
+      default_domains: config.policy.allowed_domains,
+      queue_per_binding: config.limits.queue_per_binding,
+      max_running: config.limits.max_running,
+      input_bytes: config.limits.frame_bytes,
+    }),
+    gateway: { base_url: () => address.url },
+    log,
+  });
+  const api = await serve(config, home.admin_token, kernel, { clock, ids, log });
+  closers.push(() => api.close());
+  address.url = api.url;
+  closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));
+  await kernel.start();
+  api.open();
+  writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
+  closers.push(() => clearDaemon(home.dir));
+  log.info({ url: api.url, home: home.dir }, "ready");
+
+  const { promise: closed, resolve: markClosed } = Promise.withResolvers<void>();
+  let stopping: Promise<void> | undefined;
+  return {
+    url: api.url,
+    home: home.dir,
+    admin_token_file: home.admin_token_file,
+    loginUrl: () => api.loginUrl(),
+    closed,
+    stop(reason = "requested") {
+      stopping ??= (async () => {
+        log.info({ reason }, "stopping");
+        await closeAll();
+        markClosed();
+      })();
+      return stopping;
+    },
+  };
+}
+
+function openStore(config: GatewayConfig, home: Home, log: Logger) {
+  const { url } = config.store;
+  if (url === undefined) return openSqliteStore({ file: home.store_file, log });
+  if (/^postgres(ql)?:\/\//.test(url)) return openPostgresStore({ url, log });
+  throw new BackplaneError("config.invalid", "store.url is no PostgreSQL address", {
+    fix: 'write store.url = "postgres://USER@HOST/DATABASE", or leave it out for SQLite in the home folder',
+  });
+}
+
+function runnerTimeouts({ timeouts }: GatewayConfig) {
+  return {
+    hello_ms: timeouts.hello_ms,
+    cancel_grace_ms: timeouts.cancel_grace_ms,
+    shutdown_grace_ms: timeouts.shutdown_grace_ms,
+    launch_ms: timeouts.side_launch_ms,
+    handshake_ms: timeouts.side_handshake_ms,
+    teardown_ms: timeouts.side_teardown_ms,
+  };
+}

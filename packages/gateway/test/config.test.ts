@@ -1,0 +1,51 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { loadConfig } from "@backplane/gateway";
+import { expect, test } from "vitest";
+
+const homeWith = (toml?: string) => {
+  const home = mkdtempSync(join(tmpdir(), "backplane-config-"));
+  if (toml !== undefined) writeFileSync(join(home, "backplane.toml"), toml);
+  return home;
+};
+
+test("defaults, then the file, then the environment, then flags", () => {
+  expect(loadConfig({ home: homeWith(), env: {} }).listen).toMatchObject({
+    host: "127.0.0.1",
+    port: 7420,
+    insecure: false,
+  });
+  const home = homeWith('[listen]\nport = 1\nhosts = ["a.example"]\n');
+  expect(loadConfig({ home, env: {} }).listen.port).toBe(1);
+  expect(loadConfig({ home, env: { BACKPLANE_PORT: "2" } }).listen.port).toBe(2);
+  const config = loadConfig({ home, env: { BACKPLANE_PORT: "2" }, flags: { port: 3 } });
+  expect(config.listen).toMatchObject({ port: 3, hosts: ["a.example"] });
+});
+
+test("the home is the flag's, the variable's, or the data folder's", () => {
+  expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
+  expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");
+  expect(loadConfig({ env: { HOME: "/tmp/me" } }).home).toBe("/tmp/me/.local/share/backplane");
+});
+
+test.each([
+  ["[listen]\nprot = 1\n", "prot"],
+  ['[listen]\nport = "x"\n', "listen.port"],
+  ["[limits]\nmax_running = 0\n", "limits.max_running"],
+  ["[listen\n", "backplane.toml"],
+])("%j is refused and the key named", (toml, named) => {
+  let thrown: unknown;
+  try {
+    loadConfig({ home: homeWith(toml), env: {} });
+  } catch (error) {
+    thrown = error;
+  }
+  expect(codeOf(thrown)).toBe("config.invalid");
+  expect((thrown as Error).message).toContain(named);
+});
+
+test("a variable with a bad value names its key", () => {
+  expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+});
