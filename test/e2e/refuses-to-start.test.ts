@@ -1,0 +1,66 @@
+/** A gateway that cannot run safely does not run, and says what to do. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { cleanEnvironment, runCli, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { verifies } from "../support/verifies.ts";
+
+const home = mkdtempSync(join(tmpdir(), "backplane-refuse-"));
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(async () => {
+  await gateway.dispose();
+  rmSync(home, { recursive: true, force: true });
+});
+
+const up = (...flags: string[]) =>
+  runCli(["up", "--port", "0", ...flags], cleanEnvironment({ BACKPLANE_HOME: home }));
+
+verifies(
+  "webapi.auth",
+  "beyond this machine it refuses to listen without TLS or an explicit flag",
+  async () => {
+    const { code, stderr, stdout } = await up("--host", "0.0.0.0");
+    expect(code).not.toBe(0);
+    expect(stdout).toBe("");
+    expect(stderr).toContain("error[listen.unsafe]");
+    expect(stderr).toContain("--insecure-listen");
+  },
+);
+
+test("with the flag it listens, and a foreign Host is still refused", async () => {
+  const open = await startTestGateway({ env: { BACKPLANE_HOST: "0.0.0.0", BACKPLANE_INSECURE_LISTEN: "1" } });
+  try {
+    const { port } = new URL(open.url);
+    expect((await fetch(`http://127.0.0.1:${port}/healthz`)).status).toBe(200);
+  } finally {
+    await open.dispose();
+  }
+});
+
+test("a second gateway on the same home is refused", async () => {
+  const second = await runCli(["up", "--port", "0"], cleanEnvironment({ BACKPLANE_HOME: gateway.home }));
+  expect(second.code).not.toBe(0);
+  expect(second.stderr).toContain("error[home.locked]");
+  expect((await gateway.http("GET", "/v1/status")).status).toBe(200);
+});
+
+test("a bad configuration names the key", async () => {
+  const bad = await runCli(["up"], cleanEnvironment({ BACKPLANE_HOME: home, BACKPLANE_PORT: "70000" }));
+  expect(bad.code).not.toBe(0);
+  expect(bad.stderr).toContain("error[config.invalid]");
+  expect(bad.stderr).toContain("listen.port");
+});
+
+test("a port in use is named, and nothing is left locked", async () => {
+  const { port } = new URL(gateway.url);
+  const taken = await runCli(["up", "--port", port], cleanEnvironment({ BACKPLANE_HOME: home }));
+  expect(taken.code).not.toBe(0);
+  expect(taken.stderr).toContain("another program listens");
+  const free = await startTestGateway({ home });
+  expect((await free.http("GET", "/v1/status")).status).toBe(200);
+  await free.stop();
+});

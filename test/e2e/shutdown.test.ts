@@ -1,0 +1,135 @@
+import { afterAll, expect } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { eventually, processesWith } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const gateways: TestGateway[] = [];
+afterAll(async () => {
+  for (const gateway of gateways) await gateway.dispose();
+});
+
+const start = async (options = {}) => {
+  const gateway = await startTestGateway(options);
+  gateways.push(gateway);
+  return gateway;
+};
+
+const sleeper = (package_id: string, effect_class: string) =>
+  writePluginFolder({
+    package_id,
+    entrypoint: ["node", "./bin/plugin.mjs", `mark=${package_id}`],
+    files: { "bin/plugin.mjs": vaiProgram(package_id, "() => new Promise(() => {})") },
+    exports: [{ id: "sleep", effect_class, default_timeout_ms: 600_000 }],
+  });
+
+const invocations = async (gateway: TestGateway, query: string) =>
+  (
+    await gateway.http<{ items: { id: string; status: string; error: { code: string } | null }[] }>(
+      "GET",
+      `/v1/invocations?limit=200&${query}`,
+    )
+  ).body.items;
+
+verifies(
+  "fault.shutdown",
+  "SIGTERM with 100 calls in flight: each ends with a terminal record, exit inside the grace",
+  async () => {
+    const home_env = { BACKPLANE_LOG_LEVEL: "warn" };
+    const gateway = await start({ env: home_env });
+    await installAndBind(gateway, sleeper("acme/sleeper-term", "read_only"), ["sleep"]);
+    const started = await Promise.all(
+      Array.from({ length: 100 }, () =>
+        gateway.http<{ id: string }>("POST", "/v1/invocations", { export_id: "sleep", input: {} }),
+      ),
+    );
+    expect(started.map((answer) => answer.status)).toEqual(Array.from({ length: 100 }, () => 202));
+    const from = performance.now();
+    const code = await gateway.stop();
+    const took = performance.now() - from;
+    expect(code).toBe(0);
+    // 10 s for running calls, 2 s cancel grace, 5 s shutdown grace.
+    expect(took).toBeLessThan(20_000);
+    expect(processesWith("mark=acme/sleeper-term")).toEqual([]);
+
+    const again = await start({ home: gateway.home });
+    const rows = await invocations(again, "export_id=sleep");
+    expect(rows).toHaveLength(100);
+    expect(new Set(rows.map((row) => row.id))).toEqual(new Set(started.map((answer) => answer.body.id)));
+    for (const row of rows) {
+      expect(["failed", "cancelled"]).toContain(row.status);
+      expect(row.error?.code).toMatch(/^(gateway_stopping|cancelled)$/);
+    }
+  },
+  60_000,
+);
+
+verifies(
+  "inv.effect-class",
+  "kill -9 in mid-call: no plugin is left, and the effect class decides what happens at the next start",
+  async () => {
+    const gateway = await start();
+    const marker = `${gateway.home}/runs.log`;
+    const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];
+    for (const effect_class of classes) {
+      const id = effect_class.replaceAll("_", "-");
+      // The first process hangs; one that starts after the marker exists answers with the key that it was given.
+      const program = vaiProgram(
+        `acme/${id}`,
+        `async (call) => {
+        const { existsSync } = await import("node:fs");
+        const again = existsSync(call.body.input.marker);
+        appendFileSync(call.body.input.log, ${JSON.stringify(effect_class)} + " " + call.body.tool_execution_id + "\\n");
+        if (!again) await new Promise(() => {});
+        return { status: "succeeded", result: { content: [{ type: "text", text: "again" }] } };
+      }`,
+      );
+      const folder = writePluginFolder({
+        package_id: `acme/${id}`,
+        entrypoint: ["node", "./bin/plugin.mjs", "mark=effect-class-e2e"],
+        files: { "bin/plugin.mjs": program },
+        exports: [{ id: effect_class, effect_class, default_timeout_ms: 600_000 }],
+      });
+      await installAndBind(gateway, folder, [effect_class]);
+      const input = { marker: `${marker}.again`, log: marker };
+      const answer = await gateway.http("POST", "/v1/invocations", { export_id: effect_class, input });
+      expect(answer.status).toBe(202);
+    }
+    const { existsSync, readFileSync, writeFileSync } = await import("node:fs");
+    const runs = () => (existsSync(marker) ? readFileSync(marker, "utf8").trim().split("\n") : []);
+    await eventually(() => runs().length === 4, 20_000, "all four calls reached their plugin");
+    await gateway.kill9();
+    await eventually(
+      () => processesWith("mark=effect-class-e2e").length === 0,
+      5_000,
+      "no plugin process is left",
+    );
+    writeFileSync(`${marker}.again`, "");
+
+    const again = await start({ home: gateway.home });
+    await eventually(
+      async () => (await invocations(again, "status=running")).length === 0,
+      20_000,
+      "all calls settled",
+    );
+    const rows = await invocations(again, "");
+    const byClass = Object.fromEntries(
+      rows.map((row) => [(row as unknown as { effect_class: string }).effect_class, row]),
+    );
+    expect(byClass.read_only!.status).toBe("succeeded");
+    expect(byClass.idempotent_write!.status).toBe("succeeded");
+    for (const effect_class of ["non_idempotent_write", "unknown"]) {
+      expect(byClass[effect_class]).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+    }
+    const keys = (effect_class: string) =>
+      runs()
+        .filter((line) => line.startsWith(`${effect_class} `))
+        .map((line) => line.split(" ")[1]);
+    expect(keys("read_only")).toHaveLength(2);
+    expect(keys("idempotent_write")).toHaveLength(2);
+    expect(new Set(keys("idempotent_write")).size).toBe(1);
+    expect(keys("non_idempotent_write")).toHaveLength(1);
+    expect(keys("unknown")).toHaveLength(1);
+  },
+  60_000,
+);

@@ -1,0 +1,113 @@
+/** What the README promises, by the README's own commands, against a real gateway. */
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { eventually } from "../support/processes.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.dispose());
+
+/** The `npx backplane …` lines of the README, as argument lists. */
+function readmeCommands(): string[][] {
+  const lines = readFileSync("README.md", "utf8").split("\n");
+  return lines
+    .filter((line) => line.startsWith("npx backplane "))
+    .map((line) =>
+      [...line.slice("npx backplane ".length).matchAll(/'([^']*)'|(\S+)/g)].map(
+        (part) => part[1] ?? part[2]!,
+      ),
+    );
+}
+
+test("the commands of the README work, one after the other", async () => {
+  const commands = readmeCommands();
+  expect(commands.map((words) => words.slice(0, 2).join(" "))).toEqual([
+    "plugin install",
+    "binding create",
+    "invoke hello",
+    "invocation list",
+  ]);
+  const outputs: string[] = [];
+  for (const words of commands) {
+    const { code, stdout, stderr } = await gateway.cli(...words);
+    expect(code, `${words.join(" ")}\n${stderr}`).toBe(0);
+    outputs.push(stdout);
+  }
+  expect(outputs[2]).toContain("Ada");
+  expect(outputs[3]).toContain("succeeded");
+});
+
+test("an isolated export is refused, and the refusal is a record", async () => {
+  await gateway.cli("plugin", "install", "examples/jira-search");
+  await gateway.cli("secret", "set", "jira");
+  const bound = await gateway.cli(
+    "binding",
+    "create",
+    "acme/jira",
+    "jira_search",
+    "--config",
+    '{"base_url":"http://127.0.0.1:9"}',
+    "--json",
+  );
+  expect(bound.code, bound.stderr).toBe(0);
+  expect(JSON.parse(bound.stdout)).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+});
+
+test("a Python tool talks to its server with the secret it was given, and the secret stays out of the records", async () => {
+  const canary = "canary-7f3a9c51d2";
+  const seen: (string | undefined)[] = [];
+  const server = createServer((request, response) => {
+    seen.push(request.headers.authorization);
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ issues: [{ key: "ENG-123", fields: { summary: "billing outage" } }] }));
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const { port } = server.address() as AddressInfo;
+  try {
+    expect((await gateway.http("PUT", "/v1/secrets/jira", { value: canary })).status).toBeLessThan(300);
+    const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
+      "GET",
+      "/v1/plugin-bindings",
+    );
+    const binding = list.body.items.find((item) => item.export_id === "jira_search")!;
+    const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding.binding_id}`, {
+      config: { base_url: `http://127.0.0.1:${port}`, max_results: 5 },
+      secrets: { jira_token: "secret://org_local/jira" },
+      policy: { class: "worker" },
+    });
+    expect(patched.body).toMatchObject({ status: "active" });
+    const call = await gateway.http<{ status: string; id: string }>("POST", "/v1/invocations?wait=true", {
+      export_id: "jira_search",
+      input: { query: "billing outage", project: "ENG" },
+    });
+    expect(call.body).toMatchObject({ status: "succeeded" });
+    expect(JSON.stringify(call.body)).toContain("ENG-123");
+    expect(seen.join()).toContain(canary);
+    const record = await gateway.http("GET", `/v1/invocations/${call.body.id}`);
+    expect(JSON.stringify(record.body)).not.toContain(canary);
+    expect(gateway.log()).not.toContain(canary);
+  } finally {
+    server.close();
+  }
+});
+
+test("a shell hook hears of a settled call", async () => {
+  expect((await gateway.cli("plugin", "install", "examples/notifier")).code).toBe(0);
+  const bound = await gateway.cli("binding", "create", "acme/notifier", "notify");
+  expect(bound.code, bound.stderr).toBe(0);
+  await gateway.cli("invoke", "hello", "--input", '{"name":"Grace"}');
+  const delivered = async () => {
+    const { body } = await gateway.http<{ items: { status: string }[] }>(
+      "GET",
+      "/v1/invocations?export_id=notify",
+    );
+    return body.items.some((item) => item.status === "succeeded");
+  };
+  await eventually(delivered, 20_000, "the hook was delivered");
+  expect(await delivered()).toBe(true);
+});
