@@ -1,0 +1,8 @@
+import { definePlugin, serve, tool } from "@backplane/sdk";
+
+const echo = tool({
+  id: "echo",
+  run: (input) => ({ content: [{ type: "text", text: (input as { text: string }).text }] }),
+});
+
+serve(definePlugin({ package_id: "bench/echo", version: "1.0.0", exports: [echo] }));

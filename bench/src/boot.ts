@@ -1,0 +1,31 @@
+/** From spawn to ready, and idle memory with no plugin loaded, against bare Fastify. */
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+import { residentBytes, type Server, startBare, startOurs } from "./server-process.ts";
+
+export async function boot(): Promise<Row[]> {
+  const ready = { ours: [] as number[], bare: [] as number[] };
+  const memory = { ours: [] as number[], bare: [] as number[] };
+  const targets: { key: "ours" | "bare"; start: () => Promise<Server> }[] = [
+    { key: "ours", start: startOurs },
+    { key: "bare", start: startBare },
+  ];
+  for (let turn = 0; turn < 6; turn++) {
+    for (const { key, start } of targets) {
+      const server = await start();
+      const health = await fetch(`${server.url}/healthz`);
+      if (health.status !== 200) throw new Error(`${key} answered ${health.status}`);
+      await new Promise((resolve) => setTimeout(resolve, 2_000));
+      const resident = residentBytes(server.pid) / 1024 / 1024;
+      await server.stop();
+      // The first turn warms the disk cache and the compile cache for both.
+      if (turn === 0) continue;
+      ready[key].push(server.ready_ms);
+      memory[key].push(resident);
+    }
+  }
+  return [
+    row("boot.ready", "ms from spawn to ready", "lower", median(ready.ours), median(ready.bare)),
+    row("boot.rss", "MB resident, idle", "lower", median(memory.ours), median(memory.bare)),
+  ];
+}

@@ -1,0 +1,137 @@
+/**
+ * Events/s through the bus, 100 sessions at once and 5 async subscribers, all checks on, against the least that keeps
+ * the same promise: an EventEmitter behind one promise chain per session, which waits for every handler.
+ */
+import { randomFillSync } from "node:crypto";
+import { EventEmitter } from "node:events";
+import { createIdSource } from "@backplane/contract";
+import { createBus } from "@backplane/kernel";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const SESSIONS = 100;
+const SUBSCRIBERS = 5;
+const EVENTS = 200_000;
+const REPETITIONS = 5;
+const KIND = "user.message.received";
+
+type Round = () => Promise<void>;
+
+export async function busDispatch(): Promise<Row[]> {
+  const sessions = Array.from({ length: SESSIONS }, (_, i) => `sess_bench_${i}`);
+  const contenders = {
+    ours: ourBus(sessions),
+    awaited: promiseChain(sessions),
+    unawaited: bareEmit(sessions),
+  };
+  const rates = { ours: [] as number[], awaited: [] as number[], unawaited: [] as number[] };
+  const names = Object.keys(contenders) as (keyof typeof contenders)[];
+  for (const name of names) await contenders[name]();
+  for (let turn = 0; turn < REPETITIONS; turn++) {
+    for (const name of names) {
+      const from = performance.now();
+      await contenders[name]();
+      rates[name].push((EVENTS / (performance.now() - from)) * 1000);
+    }
+  }
+  const peers = { "emit without waiting": median(rates.unawaited) };
+  const metric = `events/s, ${SESSIONS} sessions, ${SUBSCRIBERS} async subscribers`;
+  return [row("bus.dispatch", metric, "higher", median(rates.ours), median(rates.awaited), peers)];
+}
+
+/** Each session has one publisher that goes on as the bus takes its events; done when all were handled. */
+function ourBus(sessions: string[]): Round {
+  const now = () => Date.now();
+  const bus = createBus({
+    clock: {
+      now,
+      monotonic: () => performance.now(),
+      after: (ms, run) => {
+        const timer = setTimeout(run, ms);
+        return { stop: () => clearTimeout(timer) };
+      },
+    },
+    ids: createIdSource(now, (bytes) => randomFillSync(bytes)),
+    log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
+    pause: setImmediate,
+  });
+  const scope = { org_id: "org_local", project_id: "proj_default" };
+  const adapter = bus.attach({ name: "web", category: "adapter", scope });
+  const finish = countdown();
+  for (let i = 0; i < SUBSCRIBERS; i++) {
+    const port = bus.attach({ name: `skill-${i}`, category: "skill", scope });
+    port.subscribe(KIND, subscriber(finish));
+  }
+  return () =>
+    finish.round(() =>
+      sessions.map(async (session_id) => {
+        for (let i = 0; i < EVENTS / SESSIONS; i++) {
+          await adapter.publish(KIND, { text: `message ${i}` }, { session_id });
+        }
+      }),
+    );
+}
+
+function promiseChain(sessions: string[]): Round {
+  const emitter = new EventEmitter();
+  const finish = countdown();
+  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, subscriber(finish));
+  const tails = new Map<string, Promise<unknown>>(sessions.map((id) => [id, Promise.resolve()]));
+  const publish = async (session_id: string, payload: { text: string }) => {
+    const event = { kind: KIND, session_id, payload };
+    const deliver = () => Promise.all(emitter.listeners(KIND).map((handler) => handler(event) as unknown));
+    tails.set(session_id, tails.get(session_id)!.then(deliver));
+  };
+  return () => finish.round(() => publishers(sessions, publish));
+}
+
+/** Keeps no order once a handler waits; shown as what the platform's emitter alone costs. */
+function bareEmit(sessions: string[]): Round {
+  const emitter = new EventEmitter();
+  const finish = countdown();
+  for (let i = 0; i < SUBSCRIBERS; i++) emitter.on(KIND, subscriber(finish));
+  const tails = new Map<string, Promise<unknown>>(sessions.map((id) => [id, Promise.resolve()]));
+  const publish = async (session_id: string, payload: { text: string }) => {
+    const event = { kind: KIND, session_id, payload };
+    tails.set(
+      session_id,
+      tails.get(session_id)!.then(() => emitter.emit(KIND, event)),
+    );
+  };
+  return () => finish.round(() => publishers(sessions, publish));
+}
+
+function publishers(
+  sessions: string[],
+  publish: (session_id: string, payload: { text: string }) => Promise<void>,
+): Promise<void>[] {
+  return sessions.map(async (session_id) => {
+    for (let i = 0; i < EVENTS / SESSIONS; i++) await publish(session_id, { text: `message ${i}` });
+  });
+}
+
+/** Resolves when every subscriber had every event of the round. */
+function countdown() {
+  let left = 0;
+  let done: () => void = ignore;
+  return {
+    one() {
+      if (--left === 0) done();
+    },
+    async round(start: () => Promise<void>[]): Promise<void> {
+      left = EVENTS * SUBSCRIBERS;
+      const all = new Promise<void>((resolve) => {
+        done = resolve;
+      });
+      await Promise.all(start());
+      await all;
+    },
+  };
+}
+
+/** A function of its own each time, as different plugins have. */
+function subscriber(finish: { one(): void }): () => unknown {
+  return async () => finish.one();
+}
+
+function ignore(): void {}

@@ -1,0 +1,40 @@
+// The limit of http.invoke: bare Fastify in front of the raw echo child. No auth, no record, no policy.
+import { spawn } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import Fastify from "fastify";
+
+const child = spawn(process.execPath, [fileURLToPath(new URL("./raw-content-length.mjs", import.meta.url))], {
+  stdio: ["pipe", "pipe", "inherit"],
+});
+const waiting = new Map();
+let next = 0;
+let rest = Buffer.alloc(0);
+child.stdout.on("data", (chunk) => {
+  rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+  for (;;) {
+    const head = rest.indexOf("\r\n\r\n");
+    if (head < 0) return;
+    const end = head + 4 + Number(rest.toString("latin1", 16, head));
+    if (rest.length < end) return;
+    const reply = JSON.parse(rest.toString("utf8", head + 4, end));
+    rest = rest.subarray(end);
+    waiting.get(reply.id)(reply.output);
+    waiting.delete(reply.id);
+  }
+});
+const app = Fastify();
+app.post("/v1/invocations", (request) => {
+  const { promise, resolve } = Promise.withResolvers();
+  const id = next++;
+  waiting.set(id, (output) => resolve({ id, result: output }));
+  const body = JSON.stringify({ id, input: request.body.input });
+  child.stdin.write(`Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  return promise;
+});
+app.get("/healthz", () => ({ ok: true }));
+const url = await app.listen({ host: "127.0.0.1", port: 0 });
+console.log(JSON.stringify({ url }));
+process.on("SIGTERM", () => {
+  child.kill();
+  process.exit(0);
+});

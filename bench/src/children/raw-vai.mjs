@@ -1,0 +1,23 @@
+// The limit with our own messages: the least code that answers vai.rpc.v1 requests. No checks, no limits.
+let rest = Buffer.alloc(0);
+process.stdin.on("data", (chunk) => {
+  rest = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+  for (;;) {
+    const head = rest.indexOf("\r\n\r\n");
+    if (head < 0) return;
+    const length = Number(rest.toString("latin1", 16, head));
+    const end = head + 4 + length;
+    if (rest.length < end) return;
+    const { id, body } = JSON.parse(rest.toString("utf8", head + 4, end));
+    rest = rest.subarray(end);
+    const result = { content: [{ type: "text", text: body.input.text }] };
+    const reply = JSON.stringify({
+      protocol: "vai.rpc.v1",
+      type: "response",
+      id,
+      ok: true,
+      body: { status: "succeeded", result },
+    });
+    process.stdout.write(`Content-Length: ${Buffer.byteLength(reply)}\r\n\r\n${reply}`);
+  }
+});

@@ -1,0 +1,44 @@
+/** `npm run bench [-- NAME… --json]`. Exit code 1 when a row could not be measured. */
+import { type Row, table } from "./row.ts";
+
+const BENCHES: Record<string, () => Promise<Row[]>> = {
+  "wire.warm-call": async () => (await import("./wire-warm-call.ts")).wireWarmCall(),
+  "runner.warm-call": async () => (await import("./runner-warm-call.ts")).runnerWarmCall(),
+  "http.invoke": async () => (await import("./http-invoke.ts")).httpInvoke(),
+  "store.append": async () => (await import("./store-append.ts")).storeAppend(),
+  "bus.dispatch": async () => (await import("./bus-dispatch.ts")).busDispatch(),
+  tape: async () => (await import("./tape.ts")).tape(),
+  boot: async () => (await import("./boot.ts")).boot(),
+};
+
+const words = process.argv.slice(2);
+const json = words.includes("--json");
+const wanted = words.filter((word) => !word.startsWith("-"));
+const names = Object.keys(BENCHES).filter(
+  (name) => wanted.length === 0 || wanted.some((word) => name.startsWith(word) || word.startsWith(name)),
+);
+const unknown = wanted.filter(
+  (word) => !names.some((name) => name.startsWith(word) || word.startsWith(name)),
+);
+if (unknown.length > 0) {
+  console.error(`no such bench: ${unknown.join(", ")}; there are ${Object.keys(BENCHES).join(", ")}`);
+  process.exit(2);
+}
+
+const rows: Row[] = [];
+let failed = false;
+for (const name of names) {
+  try {
+    const measured = await BENCHES[name]!();
+    for (const line of measured) {
+      if (!Number.isFinite(line.ours)) throw new Error(`${line.name} gave no figure`);
+      if (json) console.log(JSON.stringify(line));
+    }
+    rows.push(...measured);
+  } catch (error) {
+    failed = true;
+    console.error(`${name} could not be measured: ${error instanceof Error ? error.stack : String(error)}`);
+  }
+}
+if (!json) console.log(table(rows));
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,86 @@
+import { randomBytes } from "node:crypto";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createRunner } from "@backplane/runner";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
+import { buildEchoPackage } from "./echo-package.ts";
+import { callRows } from "./wire-warm-call.ts";
+
+const clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms: number, run: () => void) {
+    const timer = setTimeout(run, ms);
+    return { stop: () => clearTimeout(timer) };
+  },
+};
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
+/** A pooled process of an SDK plugin, called through the runner as the kernel does it. */
+const throughTheRunner: EchoPeer = {
+  key: "ours",
+  async open() {
+    const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
+    mkdirSync(join(home, "scratch"));
+    const echo = await buildEchoPackage();
+    const schemas = createSchemas();
+    const files = openContentStore(join(home, "blobs"));
+    const os = process.platform === "darwin" ? "darwin" : "linux";
+    const arch = process.arch === "arm64" ? "arm64" : "amd64";
+    const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
+    const imported = await importer.import({ kind: "folder", path: echo.folder });
+    const runner = createRunner({
+      files,
+      clock,
+      scratch_root: join(home, "scratch"),
+      host: { name: "bench", version: "1.0.0" },
+      log,
+    });
+    const { manifest, digest } = imported;
+    const run = randomBytes(4).toString("hex");
+    let next = 0;
+    const listener = { event: () => undefined };
+    const pack = {
+      package_id: manifest.package_id,
+      version: manifest.version,
+      digest,
+      runtime: manifest.runtime,
+    };
+    return {
+      async call(text) {
+        const invocation_id = `inv_${run}${next++}`;
+        const context = benchContext(invocation_id);
+        const outcome = await runner.run(
+          {
+            invocation_id,
+            attempt: 1,
+            package: pack,
+            export_id: "echo",
+            op: "tool.invoke",
+            body: { tool_execution_id: invocation_id, input: { text } },
+            context,
+            grant: context.grant,
+            class: "worker",
+            timeout_ms: 30_000,
+            pool_key: "bench",
+            binding_id: "bind_bench",
+          },
+          listener,
+        );
+        if (outcome.status !== "succeeded")
+          throw new Error(`echo ended ${outcome.status}: ${outcome.error?.message}`);
+        return (outcome.result as { content: { text: string }[] }).content[0]!.text;
+      },
+      async close() {
+        await runner.close(1_000);
+        await schemas.close();
+        echo.remove();
+        rmSync(home, { recursive: true, force: true });
+      },
+    };
+  },
+};
+
+export const runnerWarmCall = () => callRows("runner.warm-call", throughTheRunner, rawVai);

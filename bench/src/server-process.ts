@@ -1,0 +1,80 @@
+/** Servers under test as processes of their own, with their CPU and memory read from the kernel. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export interface Server {
+  url: string;
+  pid: number;
+  token: string | null;
+  /** From spawn to the printed ready line. */
+  ready_ms: number;
+  stop(): Promise<void>;
+}
+
+const CLI = fileURLToPath(new URL("../../packages/cli/dist/main.js", import.meta.url));
+const BARE = fileURLToPath(new URL("./children/bare-fastify.mjs", import.meta.url));
+
+export async function startOurs(): Promise<Server> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-bench-home-"));
+  const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_LOG_LEVEL: "error" };
+  const server = await start([CLI, "up", "--json", "--port", "0", "--no-open"], env);
+  return {
+    ...server,
+    token: readFileSync(join(home, "admin.token"), "utf8").trim(),
+    async stop() {
+      await server.stop();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+export const startBare = () => start([BARE], process.env);
+
+async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
+  const from = performance.now();
+  const child = spawn(process.execPath, args, { env, stdio: ["ignore", "pipe", "inherit"] });
+  const line = await firstLine(child);
+  const ready_ms = performance.now() - from;
+  const { url } = JSON.parse(line) as { url: string };
+  return {
+    url,
+    pid: child.pid!,
+    token: null,
+    ready_ms,
+    stop: () =>
+      new Promise((resolve) => {
+        child.once("exit", () => resolve());
+        child.kill("SIGTERM");
+      }),
+  };
+}
+
+async function firstLine(child: ChildProcess): Promise<string> {
+  let text = "";
+  for await (const chunk of child.stdout!) {
+    text += chunk;
+    const end = text.indexOf("\n");
+    if (end >= 0) return text.slice(0, end);
+  }
+  throw new Error("the server ended before it was ready");
+}
+
+/**
+ * Time on a CPU of every thread of the process, in µs. The scheduler's own nanosecond counts: the ticks of
+ * /proc/PID/stat miss most of a server that works in short bursts.
+ */
+export function cpuMicros(pid: number): number {
+  let nanos = 0;
+  for (const task of readdirSync(`/proc/${pid}/task`)) {
+    nanos += Number(readFileSync(`/proc/${pid}/task/${task}/schedstat`, "utf8").split(" ")[0]);
+  }
+  return nanos / 1_000;
+}
+
+export function residentBytes(pid: number): number {
+  const match = /VmRSS:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, "utf8"));
+  return Number(match![1]) * 1024;
+}

@@ -1,0 +1,71 @@
+/** Durable invocation rows/s with 100 waiting writers against bare node:sqlite in groups of 100, same settings. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { openSqliteStore } from "@backplane/store";
+import { invocationRow } from "./invocation-row.ts";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const WRITERS = 100;
+const ROWS = 20_000;
+const REPETITIONS = 5;
+
+export async function storeAppend(): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-store-"));
+  const store = await openSqliteStore({ file: join(folder, "ours.db") });
+  const bare = openBare(join(folder, "bare.db"));
+  let next = 0;
+  try {
+    const oursOnce = async () => {
+      let left = ROWS;
+      const writer = async () => {
+        while (left-- > 0) await store.invocations.open(invocationRow(next++), { facts: {} });
+      };
+      const from = performance.now();
+      await Promise.all(Array.from({ length: WRITERS }, writer));
+      return (ROWS / (performance.now() - from)) * 1000;
+    };
+    const bareOnce = () => {
+      const from = performance.now();
+      for (let done = 0; done < ROWS; done += WRITERS) {
+        bare.group(next, WRITERS);
+        next += WRITERS;
+      }
+      return (ROWS / (performance.now() - from)) * 1000;
+    };
+    await oursOnce();
+    bareOnce();
+    const ours: number[] = [];
+    const limit: number[] = [];
+    for (let turn = 0; turn < REPETITIONS; turn++) {
+      ours.push(await oursOnce());
+      limit.push(bareOnce());
+    }
+    return [row("store.append", "durable rows/s, 100 writers", "higher", median(ours), median(limit))];
+  } finally {
+    await store.close();
+    bare.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** The same bytes with the least that a store of rows needs: a key and a text. */
+function openBare(file: string) {
+  const db = new DatabaseSync(file);
+  db.exec("pragma journal_mode = wal; pragma synchronous = full");
+  db.exec("create table rows (id text primary key, body text)");
+  const insert = db.prepare("insert into rows values (?, ?)");
+  return {
+    group(from: number, count: number) {
+      db.exec("begin immediate");
+      for (let i = from; i < from + count; i++) {
+        const line = invocationRow(i);
+        insert.run(line.id, JSON.stringify(line));
+      }
+      db.exec("commit");
+    },
+    close: () => db.close(),
+  };
+}

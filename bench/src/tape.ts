@@ -1,0 +1,150 @@
+/** Reading tapes: a whole one against bare node:sqlite, and a long talk's context against a short one's. */
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { createIdSource } from "@backplane/contract";
+import { createSessions, entryFor, type SessionKey, type Sessions } from "@backplane/kernel";
+import { openSqliteStore } from "@backplane/store";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const LONG = 100_000;
+const SHORT = 1_000;
+/** What a talk holds after its compaction. */
+const AFTER = 50;
+const PAGE = 1_000;
+const HYDRATIONS = 100;
+const SLICES = 41;
+const REPETITIONS = 7;
+
+export async function tape(): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-tape-"));
+  const file = join(folder, "store.db");
+  const store = await openSqliteStore({ file });
+  const sessions = createSessions({
+    store,
+    clock: { now: () => Date.now() },
+    ids: createIdSource(Date.now, (bytes) => randomFillSync(bytes)),
+  });
+  const bare = new DatabaseSync(file, { readOnly: true });
+  try {
+    const long = await talk(sessions, "long", LONG);
+    const short = await talk(sessions, "short", SHORT);
+    const replay = { ours: [] as number[], bare: [] as number[] };
+    const hydrate = { long: [] as number[], short: [] as number[] };
+    // The first turn of each warms up. Hydrations have a loop of their own: what a replay leaves behind for the
+    // garbage collector would be paid by whatever comes next.
+    for (let turn = 0; turn <= REPETITIONS; turn++) {
+      const ours = await replayRate(sessions, long);
+      const limit = bareRate(bare, long.chain_id);
+      if (turn === 0) continue;
+      replay.ours.push(ours);
+      replay.bare.push(limit);
+    }
+    for (let turn = 0; turn <= SLICES; turn++) {
+      const far = await hydrateMs(sessions, long.key);
+      const near = await hydrateMs(sessions, short.key);
+      if (turn === 0) continue;
+      hydrate.long.push(far);
+      hydrate.short.push(near);
+    }
+    return [
+      row("tape.replay", "entries/s, 100,000 entries", "higher", median(replay.ours), median(replay.bare)),
+      row(
+        "tape.hydrate",
+        "ms, 100,000 entries before the anchor against 1,000",
+        "lower",
+        median(hydrate.long),
+        median(hydrate.short),
+      ),
+    ];
+  } finally {
+    bare.close();
+    await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+interface Talk {
+  key: SessionKey;
+  chain_id: string;
+}
+
+async function talk(sessions: Sessions, session_id: string, entries: number): Promise<Talk> {
+  const scope = { org_id: "org_local", project_id: "proj_default" };
+  const key = { scope, workspace: "/bench", session_id };
+  const { head_chain_id: chain_id } = await sessions.create(key);
+  for (let n = 0; n < entries; n += PAGE) {
+    await sessions.append(
+      key,
+      Array.from({ length: PAGE }, (_, i) => line(n + i)),
+    );
+  }
+  const { last_entry_id } = await sessions.get(key);
+  await sessions.compact(key, { summary: "so far", source: { chain_id, last_entry_id } });
+  await sessions.append(
+    key,
+    Array.from({ length: AFTER }, (_, n) => line(n)),
+  );
+  return { key, chain_id };
+}
+
+function line(n: number) {
+  const text = `message ${n}: ${"some words that a person or a model would say. ".repeat(4)}`;
+  return entryFor({
+    id: `evt_${n}`,
+    kind: n % 2 === 0 ? "user.message.received" : "assistant.message.done",
+    session_id: "s",
+    ts: 1_790_000_000,
+    source: "bench",
+    payload: n % 2 === 0 ? { text } : { content: text, tool_calls: [] },
+  })!.entry;
+}
+
+async function replayRate(sessions: Sessions, { key, chain_id }: Talk): Promise<number> {
+  const from = performance.now();
+  let after = 0;
+  let count = 0;
+  for (;;) {
+    const page = await sessions.entries(key.scope, chain_id, after, PAGE);
+    count += page.length;
+    if (page.length < PAGE) break;
+    after = page.at(-1)!.id;
+  }
+  if (count < LONG) throw new Error(`only ${count} entries were read`);
+  return (count / (performance.now() - from)) * 1000;
+}
+
+/** The same rows in the same pages, the same JSON, with nothing around them. */
+function bareRate(database: DatabaseSync, chain_id: string): number {
+  const select = database.prepare(
+    "select id, kind, date, payload, meta from entries where chain_id = ? and id > ? order by id limit ?",
+  );
+  const from = performance.now();
+  let after = 0;
+  let count = 0;
+  for (;;) {
+    const page = select.all(chain_id, after, PAGE).map(({ id, kind, date, payload, meta }) => ({
+      id: id as number,
+      kind,
+      date,
+      payload: JSON.parse(payload as string) as unknown,
+      meta: JSON.parse(meta as string) as unknown,
+    }));
+    count += page.length;
+    if (page.length < PAGE) break;
+    after = page.at(-1)!.id;
+  }
+  return (count / (performance.now() - from)) * 1000;
+}
+
+async function hydrateMs(sessions: Sessions, key: SessionKey): Promise<number> {
+  const from = performance.now();
+  for (let n = 0; n < HYDRATIONS; n++) {
+    const { messages } = await sessions.hydrate(key);
+    if (messages.length !== AFTER + 1) throw new Error(`the context has ${messages.length} messages`);
+  }
+  return (performance.now() - from) / HYDRATIONS;
+}
