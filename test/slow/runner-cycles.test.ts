@@ -22,6 +22,16 @@ function resources(): Record<string, number> {
   };
 }
 
+/** The least of each kind over half a second: a timer that was just about to fire is not part of the baseline. */
+async function quiet(): Promise<Record<string, number>> {
+  const least = resources();
+  for (let look = 0; look < 20; look++) {
+    await new Promise((resolve) => setTimeout(resolve, 25));
+    for (const [kind, count] of Object.entries(resources())) least[kind] = Math.min(least[kind]!, count);
+  }
+  return least;
+}
+
 /** Four ways to live and die, one after the other. */
 async function cycle(rig: Rig, n: number): Promise<string> {
   const pool_key = `cycle-${n}`;
@@ -49,7 +59,7 @@ test("1,000 start and kill cycles leave nothing behind", async () => {
   const rig = makeRig({ timeouts: { cancel_grace_ms: 20, shutdown_grace_ms: 50 } });
   for (let n = 0; n < 4; n++) await cycle(rig, n);
   await settle(rig);
-  const baseline = resources();
+  const baseline = await quiet();
   const endings: Record<string, number> = {};
   let next = 4;
   const workers = Array.from({ length: AT_ONCE }, async () => {
@@ -60,8 +70,9 @@ test("1,000 start and kill cycles leave nothing behind", async () => {
   });
   await Promise.all(workers);
   await settle(rig);
-  await until(() => JSON.stringify(resources()) === JSON.stringify(baseline), 30_000).catch(() => {});
-  expect(resources()).toEqual(baseline);
+  const isBack = () => Object.entries(resources()).every(([kind, count]) => count <= baseline[kind]!);
+  await until(isBack, 30_000).catch(() => {});
+  expect(isBack(), `${JSON.stringify(resources())} after ${JSON.stringify(baseline)}`).toBe(true);
   expect(endings.timeout).toBeGreaterThanOrEqual(CYCLES / 4);
   expect(endings.cancelled).toBe(CYCLES / 4);
   expect(endings.succeeded).toBeGreaterThanOrEqual(CYCLES / 4);
