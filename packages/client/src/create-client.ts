@@ -13,6 +13,7 @@ import type {
   ConfigMap,
   ConfigRemoved,
   ConfigWritten,
+  DiscoveredExport,
   ExportKind,
   Invocation,
   InvocationEvent,
@@ -23,20 +24,19 @@ import type {
   Role,
   Secret,
   SemanticEvent,
+  ValidationReport,
 } from "@backplane/contract";
 import { type FollowOptions, follow } from "./follow.ts";
 import { createHttp, type HttpOptions, type HttpRequest } from "./http.ts";
 import type {
   CallOptions,
   CreatedKey,
-  DiscoveredExport,
   GatewayStatus,
   InvocationUpdate,
   InvokeOptions,
   InvokeRequest,
   ListOf,
   PageOptions,
-  ValidationReport,
 } from "./types.ts";
 
 export type ClientOptions = HttpOptions;

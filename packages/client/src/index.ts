@@ -3,12 +3,10 @@ export type { FollowOptions } from "./follow.ts";
 export type {
   CallOptions,
   CreatedKey,
-  DiscoveredExport,
   GatewayStatus,
   InvocationUpdate,
   InvokeOptions,
   InvokeRequest,
   ListOf,
   PageOptions,
-  ValidationReport,
 } from "./types.ts";

@@ -1,14 +1,5 @@
 /** Answers that are no rows of their own. Rows are the contract's. */
-import type {
-  ApiKey,
-  Binding,
-  ExportKind,
-  Invocation,
-  InvocationEvent,
-  InvokeBody,
-  Json,
-  PluginExport,
-} from "@backplane/contract";
+import type { ApiKey, Invocation, InvocationEvent, InvokeBody } from "@backplane/contract";
 
 export interface ListOf<T> {
   items: T[];
@@ -25,28 +16,6 @@ export interface CallOptions {
   signal?: AbortSignal;
   /** Makes a create safe to repeat for 24 hours. */
   idempotency_key?: string;
-}
-
-export interface DiscoveredExport {
-  kind: ExportKind;
-  export_id: string;
-  package_id: string;
-  package_version: string;
-  binding_id: string;
-  display_name: string;
-  description: string;
-  class: Binding["policy"]["class"];
-  export: PluginExport;
-  config_schema: Json | null;
-  input_schema: Json | null;
-  output_schema: Json | null;
-}
-
-export interface ValidationReport {
-  valid: boolean;
-  status: Binding["status"];
-  unbound_slots: string[];
-  issues: { path: string; message: string }[];
 }
 
 export interface CreatedKey {

@@ -1,12 +1,12 @@
-import { createServer } from "node:http";
 import { once } from "node:events";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
 import { codeOf } from "@backplane/contract";
+import { packFolder } from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { PACKAGE_ID, writeSamplePackage } from "../../api/test/sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../../api/test/start-api.ts";
-import { packFolder } from "@backplane/supply";
-import { PassThrough } from "node:stream";
 import { type Client, createClient, type InvocationUpdate } from "../src/index.ts";
 
 let t: TestApi;

@@ -14,6 +14,7 @@ export {
   type PluginCategory,
 } from "./bus-kinds.ts";
 export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
+export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
 export { BackplaneError, codeOf, type ErrorDetails, toBackplaneError } from "./error.ts";
 export { ERROR_CODES, type ErrorCode, type ErrorSpec, isErrorCode } from "./error-codes.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, isId } from "./ids.ts";

@@ -16,6 +16,7 @@ import type {
   ConfigEntry,
   ConfigMap,
   ConfigUpdated,
+  DiscoveredExport,
   ExportKind,
   Invocation,
   InvocationEvent,
@@ -24,35 +25,11 @@ import type {
   Json,
   KeyCreate,
   Package,
-  PluginExport,
   Secret,
   SemanticEvent,
+  ValidationReport,
 } from "@backplane/contract";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
-
-/** One usable export, as discovery lists it. */
-export interface DiscoveredExport {
-  kind: ExportKind;
-  export_id: string;
-  package_id: string;
-  package_version: string;
-  binding_id: string;
-  display_name: string;
-  description: string;
-  /** The class it will really run as. */
-  class: Binding["policy"]["class"];
-  export: PluginExport;
-  config_schema: Json | null;
-  input_schema: Json | null;
-  output_schema: Json | null;
-}
-
-export interface ValidationReport {
-  valid: boolean;
-  status: Binding["status"];
-  unbound_slots: string[];
-  issues: { path: string; message: string }[];
-}
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
 export interface Ticket {

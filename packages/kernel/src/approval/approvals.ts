@@ -1,5 +1,5 @@
 /** Answers to approvals. The row decides: only a pending one, only for the digest that was shown, only once. */
-import { BackplaneError, type Approval, type ApprovalAnswer } from "@backplane/contract";
+import { type Approval, type ApprovalAnswer, BackplaneError } from "@backplane/contract";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";

@@ -3,6 +3,7 @@
  * again from the row, because the wait may have been long. `Approved` is minted here alone.
  */
 import { codeOf, type Grant } from "@backplane/contract";
+import type { Place } from "../invoke/concurrency.ts";
 import { mintDelegation } from "../invoke/delegation.ts";
 import type { Door } from "../invoke/door.ts";
 import { cancelledBy, type Ending, failedWith } from "../invoke/ending.ts";
@@ -10,7 +11,6 @@ import type { ExportPlan } from "../invoke/export-plan.ts";
 import type { LiveCall } from "../invoke/live.ts";
 import { reopen } from "../invoke/open.ts";
 import type { Recorded } from "../invoke/record.ts";
-import type { Place } from "../invoke/concurrency.ts";
 import { type Admitted, admit } from "../policy/admit.ts";
 import { type Answer, answerOf } from "./pending.ts";
 

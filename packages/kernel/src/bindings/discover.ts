@@ -1,7 +1,6 @@
 /** What the caller can use: per export the binding that rollout would look at first. */
-import type { ExportKind, Json } from "@backplane/contract";
+import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
-import type { DiscoveredExport } from "../facade.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
 import { takesTraffic } from "./rollout.ts";

@@ -13,7 +13,7 @@ import {
 import type { KernelDeps } from "../deps.ts";
 import { fitsBytes } from "../invoke/json-size.ts";
 import type { ConfigRow, Facts } from "../ports/index.ts";
-import { ConfigListeners, type ConfigListener } from "./updated.ts";
+import { type ConfigListener, ConfigListeners } from "./updated.ts";
 
 export interface LiveConfig {
   /** Undefined when it is not set; null is a value. */

@@ -1,5 +1,5 @@
 /** Reading and stopping calls. A plugin's delegated token sees the calls that it made itself and no others. */
-import { BackplaneError, isTerminal, type Invocation } from "@backplane/contract";
+import { BackplaneError, type Invocation, isTerminal } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { Kernel, WatchItem } from "../facade.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";

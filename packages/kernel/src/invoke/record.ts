@@ -12,10 +12,10 @@ import {
 import { newApproval } from "../approval/new-approval.ts";
 import type { Admitted, Refused } from "../policy/admit.ts";
 import type { InvocationRow, NewDelegation, NewEvent, OpenWith } from "../ports/index.ts";
+import type { Place } from "./concurrency.ts";
 import { mintDelegation } from "./delegation.ts";
 import type { Door } from "./door.ts";
 import { toolResultBlock } from "./ending.ts";
-import type { Place } from "./concurrency.ts";
 import type { LiveCall } from "./live.ts";
 import type { Opened } from "./open.ts";
 import { settledEvent } from "./settled-event.ts";

@@ -3,7 +3,7 @@
  * know: what may run twice is run again under the same execution id; what may not ends outcome_unknown. A
  * delivered hook is tried again by its job, so its old row only ends.
  */
-import { BackplaneError, codeOf, INVOCATION_LIMITS, type Approval } from "@backplane/contract";
+import { type Approval, BackplaneError, codeOf, INVOCATION_LIMITS } from "@backplane/contract";
 import { resolveApproval } from "../approval/pending.ts";
 import { admit } from "../policy/admit.ts";
 import type { InvocationRow } from "../ports/index.ts";

@@ -1,5 +1,5 @@
 /** API keys: shown once, stored hashed. A key can only make keys that are no wider than itself. */
-import { BackplaneError, type ApiKey, type KeyCreate } from "@backplane/contract";
+import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
 import { atLeast, auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";

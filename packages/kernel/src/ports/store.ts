@@ -1,11 +1,11 @@
-import type { ApprovalStore } from "./approval-store.ts";
 import type { AuditStore, DelegationStore, IdempotencyStore, KeyStore, SecretStore } from "./access-store.ts";
+import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
-import type { SessionStore } from "./session-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore } from "./queue-store.ts";
+import type { SessionStore } from "./session-store.ts";
 
 /**
  * Everything that lasts. A resolved write is on disk. Every read is fresh: what another node committed is

@@ -1,5 +1,5 @@
-import { ApprovalSchema } from "@backplane/contract/schema";
 import type { Approval } from "@backplane/contract";
+import { ApprovalSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../../src/ports/index.ts";

@@ -1,9 +1,9 @@
 import { BindingSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import type { Caller } from "../../src/ports/index.ts";
 import { admin, openHouse, scope, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
-import type { Caller } from "../../src/ports/index.ts";
 
 const jira = manifest(
   [

@@ -1,8 +1,8 @@
 import { DELEGATION_SCOPES, EXECUTION_CLASSES } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { toGrant } from "../../src/grant/effective.ts";
 import { covers } from "../../src/grant/domains.ts";
+import { toGrant } from "../../src/grant/effective.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
 
 const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });

@@ -1,5 +1,5 @@
-import { InvocationSchema } from "@backplane/contract/schema";
 import { codeOf, type InvokeBody } from "@backplane/contract";
+import { InvocationSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller, InvocationRow } from "../../src/ports/index.ts";

@@ -1,7 +1,7 @@
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
 import { logTo } from "../../../../test/support/log-to.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { createPersister, type NewEntry, type SessionKey, type TapedEvent } from "../../src/index.ts";
 import { TestClock } from "../support/clock.ts";
 

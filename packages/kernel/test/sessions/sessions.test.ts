@@ -1,5 +1,5 @@
-import { mkdtempSync, rmSync } from "node:fs";
 import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";

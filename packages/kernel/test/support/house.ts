@@ -13,13 +13,13 @@ import {
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { onTestFinished } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
 import type { HostPolicy } from "../../src/deps.ts";
 import { createKernel, hostPolicy, type Kernel, type KernelDeps } from "../../src/index.ts";
 import type { Caller, Store } from "../../src/ports/index.ts";
 import { TestClock } from "./clock.ts";
 import { TestImporter } from "./manifests.ts";
 import { ScriptedRunner } from "./scripted-runner.ts";
-import { logTo } from "../../../../test/support/log-to.ts";
 
 export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
