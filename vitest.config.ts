@@ -20,6 +20,7 @@ export default defineConfig({
         ...shared,
         test: {
           name: "fast",
+          setupFiles: ["test/support/seed.ts"],
           include: ["packages/*/test/**/*.test.ts", "test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
           exclude: ["**/node_modules/**", "test/slow/**"],
           testTimeout: 30_000,

@@ -15,6 +15,14 @@ test("a batch comes out of its packet as it went in", () => {
   );
 });
 
+test("a key named __proto__ is a key", () => {
+  const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
+  const [call] = unpack(pack([{ name: "openInvocation", input } as Call]));
+  const out = call!.input as object;
+  expect(Object.getPrototypeOf(out)).toBe(Object.prototype);
+  expect(JSON.stringify(out)).toBe(JSON.stringify(input));
+});
+
 test("strings of any kind keep their borders", () => {
   const strings = ["", "ü", "\u0000", "\ud800", "\u{1F511}", "a".repeat(10_000)];
   const calls: Call[] = strings.map((input) => ({

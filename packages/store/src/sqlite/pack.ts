@@ -48,6 +48,8 @@ export function pack(calls: readonly Call[]): Packed {
   return { text, codes: new Float64Array(codes) };
 }
 
+const OWN = { configurable: true, enumerable: true, writable: true };
+
 export function unpack({ text, codes }: Packed): Call[] {
   let code = 0;
   let at = 0;
@@ -76,7 +78,10 @@ export function unpack({ text, codes }: Packed): Call[] {
         const record: { [key: string]: Plain } = {};
         for (let i = 0; i < length; i++) {
           const key = take() as string;
-          record[key] = take();
+          const value = take();
+          // Assigning to it would change the prototype instead of adding a key.
+          if (key === "__proto__") Object.defineProperty(record, key, { ...OWN, value });
+          else record[key] = value;
         }
         return record;
       }
