@@ -10,6 +10,7 @@ import type {
   Runner,
   RunnerHealth,
 } from "@backplane/kernel/ports";
+import { IdTable } from "@backplane/wire";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
 import { dialectFor } from "./dialects/dialects.ts";
@@ -70,7 +71,7 @@ export function createRunner(options: RunnerOptions): Runner {
     watchdog,
   });
   const deps: CallDeps = { pool, deadlines, scratch, timeouts, settle: new SettleQueue(clock), log };
-  const running = new Map<string, Call>();
+  const running = new IdTable<Call>();
   let closing: Promise<void> | null = null;
   let idle: () => void = () => {};
 
@@ -114,7 +115,7 @@ export function createRunner(options: RunnerOptions): Runner {
           if (running.size === 0) idle();
           resolve(outcome);
         });
-        running.set(order.invocation_id, call);
+        running.add(order.invocation_id, call);
         call.start();
       });
     },

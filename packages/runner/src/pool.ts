@@ -21,15 +21,19 @@ export interface PoolDeps extends ProcessDeps {
 
 /** What a call must offer to be told of broken rules. */
 export interface Tenant {
+  /** The id of its request. */
+  readonly id: string;
   violations: number;
+  /** Where it stands among the calls of its worker; the pool's own. */
+  place: number;
 }
 
 export interface Worker {
   readonly process: PluginProcess;
   readonly subject: LaunchSubject;
   readonly pooled: boolean;
-  /** Calls in flight, by request id. */
-  readonly calls: Map<string, Tenant>;
+  /** Calls in flight, in no order. */
+  readonly calls: Tenant[];
   /** Calls that wait for the process to become ready. */
   waiting: number;
   idle_since: number;
@@ -85,13 +89,20 @@ export class Pool {
     this.#rest(worker);
   }
 
-  enter(worker: Worker, id: string, call: Tenant): void {
-    worker.calls.set(id, call);
+  enter({ calls }: Worker, call: Tenant): void {
+    call.place = calls.length;
+    calls.push(call);
   }
 
-  exit(worker: Worker, id: string): void {
-    worker.calls.delete(id);
-    if (worker.calls.size === 0) this.#rest(worker);
+  exit(worker: Worker, call: Tenant): void {
+    const { calls } = worker;
+    if (calls[call.place] !== call) return;
+    const last = calls.pop()!;
+    if (last !== call) {
+      calls[call.place] = last;
+      last.place = call.place;
+    }
+    if (calls.length === 0) this.#rest(worker);
   }
 
   retire(binding_id: string, keep_pool_key?: string): void {
@@ -123,7 +134,7 @@ export class Pool {
     const { package: pkg, pool_key, binding_id } = order;
     const pooled = dialect.lifetime === "pooled";
     const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
-    const calls = new Map<string, Tenant>();
+    const calls: Tenant[] = [];
     let made: string | null = null;
     let slot = false;
     let admitted = false;
@@ -131,10 +142,9 @@ export class Pool {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
       violation: (_kind, request_id) => {
-        if (request_id !== undefined) {
-          const call = calls.get(request_id);
-          if (call !== undefined) call.violations++;
-        } else for (const call of calls.values()) call.violations++;
+        for (const call of calls) {
+          if (request_id === undefined || call.id === request_id) call.violations++;
+        }
       },
       prepare: async (): Promise<LaunchPlan> => {
         await Promise.resolve();
@@ -238,7 +248,7 @@ export class Pool {
 
   /** Nobody uses the process at the moment: may it stay? */
   #rest(worker: Worker): void {
-    if (worker.calls.size > 0 || worker.waiting > 0) return;
+    if (worker.calls.length > 0 || worker.waiting > 0) return;
     worker.idle_since = this.#deps.clock.monotonic();
     if (worker.process.state === "launching" && worker.leave_line !== null) {
       // At once: the next call must not join a process that will never be.
@@ -270,5 +280,7 @@ export class Pool {
 }
 
 function isIdle(worker: Worker): boolean {
-  return worker.pooled && worker.process.state === "ready" && worker.calls.size === 0 && worker.waiting === 0;
+  return (
+    worker.pooled && worker.process.state === "ready" && worker.calls.length === 0 && worker.waiting === 0
+  );
 }

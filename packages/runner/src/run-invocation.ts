@@ -46,6 +46,7 @@ export class Call implements Exchange {
   readonly order: RunOrder;
   context: InvocationContext;
   violations = 0;
+  place = -1;
   readonly #deps: CallDeps;
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
@@ -157,7 +158,7 @@ export class Call implements Exchange {
     this.#state = "sent";
     this.#stderrFrom = this.#dialect.lifetime === "call" ? 0 : worker.process.stderr.total;
     if (this.#redactor.active) remember(worker, secretsOf(this.order.context));
-    this.#deps.pool.enter(worker, this.id, this);
+    this.#deps.pool.enter(worker, this);
     worker.process.session!.call(this);
   }
 
@@ -217,7 +218,7 @@ export class Call implements Exchange {
     if (worker !== null && (wasSent || worker.process.state !== "ready")) {
       stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
     }
-    if (worker !== null && wasSent) this.#deps.pool.exit(worker, this.id);
+    if (worker !== null && wasSent) this.#deps.pool.exit(worker, this);
     const { result, error } = answer;
     const clean = this.#redactor.active;
     this.#settled({

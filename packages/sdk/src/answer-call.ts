@@ -1,58 +1,99 @@
-/** One wire request → the author's function → one terminal reply. Never rejects. */
+/**
+ * One wire request → the author's function → one terminal reply. Never throws or rejects. What the author's function
+ * gives at once is answered at once: a promise on the way would cost more than the rest of a small call.
+ */
 import { type JsonObject, OPS } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
 import { LiveCall } from "./call.ts";
-import type { CompactRequest, HarnessRequest, HookEvent } from "./contracts.ts";
+import type { CompactRequest, HarnessAnswer, HarnessRequest, HookEvent } from "./contracts.ts";
 import type { ExportDefinition, Plugin } from "./define.ts";
-import { failureReply, outcomeOf, type Reply, replyToThrow, toToolAnswer } from "./outcome.ts";
+import { fail, failureReply, outcomeOf, type Reply, replyToThrow, toToolAnswer } from "./outcome.ts";
 
-export function answerWith(plugin: Plugin, log: (line: string) => void): (call: VaiCall) => Promise<Reply> {
+export function answerWith(
+  plugin: Plugin,
+  log: (line: string) => void,
+): (call: VaiCall) => Reply | Promise<Reply> {
   const exportsById = new Map(plugin.exports.map((entry) => [entry.id, entry]));
-  return async (wire) => {
+  return (wire) => {
     const entry = exportsById.get(wire.body.export_id);
     if (entry === undefined || OPS[entry.kind] !== wire.op) return notExported(plugin, wire);
     const call = new LiveCall(wire, log);
+    let value: unknown;
     try {
-      return await dispatch(entry, wire.body, call);
+      value = run(entry, wire.body, call);
+      if (!isPromiseLike(value)) return end(call, replyOf(entry, value));
     } catch (error) {
-      const reply = replyToThrow(error, call.cancelled);
-      // The reply carries one sentence; where the author's code broke is for the log.
-      if (reply.status === "failed" && error instanceof Error && outcomeOf(error) === undefined)
-        call.log(error.stack);
-      return reply;
-    } finally {
-      call.end();
+      return end(call, replyToError(call, error));
     }
+    return answerLater(entry, call, value);
   };
 }
 
-async function dispatch(entry: ExportDefinition, body: VaiCall["body"], call: LiveCall): Promise<Reply> {
+async function answerLater(
+  entry: ExportDefinition,
+  call: LiveCall,
+  value: PromiseLike<unknown>,
+): Promise<Reply> {
+  try {
+    return end(call, replyOf(entry, await value));
+  } catch (error) {
+    return end(call, replyToError(call, error));
+  }
+}
+
+/** Calls the author's function; it may give a promise. */
+function run(entry: ExportDefinition, body: VaiCall["body"], call: LiveCall): unknown {
   switch (entry.kind) {
     case "tool": {
       const { input = {} } = body as unknown as JsonObject;
-      const value = await entry.run(input, call);
-      const answer = toToolAnswer(value, entry.output !== undefined);
-      return { status: statusOf(answer), result: answer };
+      return entry.run(input, call);
     }
     case "hook": {
       const event = body.event as unknown as HookEvent;
       if (!entry.on.includes(event.type)) {
-        return failureReply("failed", `The hook ${entry.id} does not subscribe to ${event.type}.`);
+        fail(`The hook ${entry.id} does not subscribe to ${event.type}.`);
       }
-      await entry.handle(event, call);
-      return { status: "ack" };
+      return entry.handle(event, call);
     }
     case "compactor":
-      return {
-        status: "succeeded",
-        result: await entry.compact(bodyOf(body) as unknown as CompactRequest, call),
-      };
+      return entry.compact(bodyOf(body) as unknown as CompactRequest, call);
+    case "harness":
+      return entry.run(bodyOf(body) as unknown as HarnessRequest, call);
+  }
+}
+
+function replyOf(entry: ExportDefinition, value: unknown): Reply {
+  switch (entry.kind) {
+    case "tool": {
+      const answer = toToolAnswer(value, entry.output !== undefined);
+      return { status: statusOf(answer), result: answer };
+    }
+    case "hook":
+      return { status: "ack" };
+    case "compactor":
+      return { status: "succeeded", result: value };
     case "harness": {
-      const answer = await entry.run(bodyOf(body) as unknown as HarnessRequest, call);
-      const result = typeof answer === "string" ? { summary: { text: answer } } : answer;
+      const result = typeof value === "string" ? { summary: { text: value } } : (value as HarnessAnswer);
       return { status: "succeeded", result: { artifacts: [], ...result } };
     }
   }
+}
+
+function replyToError(call: LiveCall, error: unknown): Reply {
+  const reply = replyToThrow(error, call.cancelled);
+  // The reply carries one sentence; where the author's code broke is for the log.
+  if (reply.status === "failed" && error instanceof Error && outcomeOf(error) === undefined)
+    call.log(error.stack);
+  return reply;
+}
+
+function end(call: LiveCall, reply: Reply): Reply {
+  call.end();
+  return reply;
+}
+
+function isPromiseLike(value: unknown): value is PromiseLike<unknown> {
+  return typeof (value as { then?: unknown } | null | undefined)?.then === "function";
 }
 
 /** A tool may say in its own words that it failed; the status has to agree. */

@@ -31,6 +31,7 @@ const REFUSED: Record<string, string | Uint8Array> = {
   "100,000 levels": "[".repeat(100_000),
 };
 const ACCEPTED: Record<string, string> = {
+  "the replacement character itself": '{"a":"\ufffd","\ufffd":1}',
   "a whole surrogate pair": '{"a":"\\ud83d\\ude00"}',
   "64 levels": nested(64),
   "constructor as plain data": '{"constructor":"Ferrari","list":[{"constructor":{"name":"x"}}]}',

@@ -24,7 +24,7 @@ interface Pair {
 }
 
 async function pair(
-  handle: (call: VaiCall) => Promise<VaiReply>,
+  handle: (call: VaiCall) => VaiReply | Promise<VaiReply>,
   options: Partial<VaiPluginOptions> = {},
 ): Promise<Pair> {
   const [hostEnd, pluginEnd] = memoryTransportPair();
@@ -96,6 +96,28 @@ verifies("vai.event", "events go out in order before the response, and none afte
   await turn();
   expect(seen).toEqual(Array.from({ length: 100 }, (_, n) => n));
   expect(ended).toEqual([]);
+});
+
+test("what is known at once is answered at once: the events first, nothing after the answer", async () => {
+  const seen: unknown[] = [];
+  const calls: VaiCall[] = [];
+  const { host, plugin, ended } = await pair((call) => {
+    calls.push(call);
+    call.emit({ type: "progress", n: calls.length });
+    if (call.body.n === 3) throw new Error("no third");
+    return { status: "succeeded", result: [call.body.n, plugin.inFlight] };
+  });
+  const bodies = await Promise.all(
+    [1, 2, 3, 4].map((n) =>
+      bodyOf(host.request(`req_${n}`, OPS.tool, { ...BODY, n }, (event) => seen.push(event.n))),
+    ),
+  );
+  for (const call of calls) call.emit({ type: "progress", n: -1 });
+  await turn();
+  expect(bodies.map((body) => body.status)).toEqual(["succeeded", "succeeded", "failed", "succeeded"]);
+  expect(bodies[2]).toMatchObject({ error: { code: "plugin_failed", message: "no third" } });
+  expect(bodies[3]!.result).toEqual([4, 0]);
+  expect({ seen, ended, inFlight: plugin.inFlight }).toEqual({ seen: [1, 2, 3, 4], ended: [], inFlight: 0 });
 });
 
 verifies("vai.cancel", "cancel aborts the call's signal with its reason", async () => {

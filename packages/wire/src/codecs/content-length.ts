@@ -109,20 +109,21 @@ class ContentLengthScanner implements Scanner {
   #readUsualHeader(): boolean {
     const chunk = this.#input.chunk;
     const at = this.#input.at;
-    let i = at + USUAL_START.length;
-    if (chunk.length < i + 5 || chunk.compare(USUAL_START, 0, USUAL_START.length, at, i) !== 0) return false;
+    const first = at + USUAL_START.length;
+    if (chunk.length < first + 5) return false;
+    for (let j = 0; j < USUAL_START.length; j++) if (chunk[at + j] !== USUAL_START[j]) return false;
     let length = 0;
-    const first = i;
+    let i = first;
     for (; i - first < 10; i++) {
       const digit = chunk[i]!;
       if (digit < ZERO || digit > NINE) break;
       length = length * 10 + digit - ZERO;
     }
-    if (i === first || chunk[i] !== CR || chunk[i + 1] !== LF || chunk[i + 2] !== CR || chunk[i + 3] !== LF) {
-      return false;
-    }
+    if (chunk[i] !== CR || chunk[i + 1] !== LF || chunk[i + 2] !== CR || chunk[i + 3] !== LF) return false;
+    // No length and a wrong one are told of by the general path.
+    if (length === 0 || length > this.#limits.frame_bytes) return false;
     this.#input.at = i + 4;
-    this.#announce(length, chunk.subarray(at, i));
+    this.#length = length;
     return true;
   }
 

@@ -5,6 +5,8 @@
  *   parsing — a large frame is with the worker thread: the source is paused, frames behind it wait
  * After a failure nothing more is handed out. At most the chunks already on their way are kept.
  */
+import { Buffer } from "node:buffer";
+import { performance } from "node:perf_hooks";
 import { type BackplaneError, type Json, toBackplaneError, WIRE_LIMITS } from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import { OffThreadParser } from "./off-thread-parser.ts";

@@ -3,6 +3,8 @@
  * not the encoding, is what a frame costs. Order is kept. While the transport is full, batches wait here,
  * where they can be counted; a stream's own count falls only when a whole group of writes is done.
  */
+import { Buffer } from "node:buffer";
+import { nextTick } from "node:process";
 import { BackplaneError } from "@backplane/contract";
 import type { Transport } from "../transports/transport.ts";
 import { stringifyFrame } from "./encode.ts";
@@ -62,7 +64,7 @@ export class FrameWriter {
     else if (!this.#scheduled) {
       this.#scheduled = true;
       // After the promises that this callback settles: the frames that they send share the write.
-      process.nextTick(this.#turnEnded);
+      nextTick(this.#turnEnded);
     }
   }
 

@@ -15,8 +15,9 @@ export function parseFrame(body: Buffer, depth: number): JsonObject {
 }
 
 export function parseJson(body: Buffer, depth: number): Json {
-  if (!isUtf8(body)) throw invalidFrame("a frame must be UTF-8", body);
   const text = body.toString();
+  // Decoding puts U+FFFD where bytes are no UTF-8; without one in the text there is nothing to look for.
+  if (text.includes("\ufffd") && !isUtf8(body)) throw invalidFrame("a frame must be UTF-8", body);
   let value: Json;
   try {
     value = JSON.parse(text) as Json;

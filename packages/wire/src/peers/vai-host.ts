@@ -17,6 +17,7 @@ import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { IdTable } from "./id-table.ts";
 import { SettledIds } from "./settled-ids.ts";
 import { asHandshakeFailure, refuseHello } from "./vai-handshake.ts";
 
@@ -67,7 +68,7 @@ export class VaiHost {
   readonly #options: VaiHostOptions;
   readonly #connection: Connection<JsonObject>;
   readonly #maxQueued: number;
-  readonly #pending = new Map<string, Pending>();
+  readonly #pending = new IdTable<Pending>();
   readonly #settled = new SettledIds();
   #state: "new" | "greeting" | "ready" | "over" = "new";
   #greeting: Greeting | undefined;
@@ -141,7 +142,7 @@ export class VaiHost {
       sink.broke(toBackplaneError(error));
       return false;
     }
-    this.#pending.set(id, { op, sink, cancelSent: false });
+    this.#pending.add(id, { op, sink, cancelSent: false });
     return true;
   }
 
@@ -255,11 +256,8 @@ export class VaiHost {
   }
 
   #take(id: string, ending: "replied" | "abandoned"): Pending | undefined {
-    const pending = this.#pending.get(id);
-    if (pending !== undefined) {
-      this.#pending.delete(id);
-      this.#settled.add(id, ending);
-    }
+    const pending = this.#pending.delete(id);
+    if (pending !== undefined) this.#settled.add(id, ending);
     return pending;
   }
 
@@ -294,7 +292,7 @@ export class VaiHost {
       this.#greeting.reject(error);
       this.#greeting = undefined;
     }
-    const pending = [...this.#pending.values()];
+    const pending = this.#pending.values();
     this.#pending.clear();
     for (const { sink } of pending) sink.broke(error);
     this.#options.onFailure(error);

@@ -14,6 +14,9 @@ import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkHostHello, checkRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { IdTable } from "./id-table.ts";
+
+type PluginEvent = JsonObject & { type: string };
 
 export interface VaiCall {
   id: string;
@@ -22,7 +25,7 @@ export interface VaiCall {
   /** Aborted on cancel and when the host goes away; its reason is the cancel's. */
   signal: AbortSignal;
   /** Ignored after the reply. */
-  emit(event: JsonObject & { type: string }): void;
+  emit(event: PluginEvent): void;
 }
 
 export interface VaiReply {
@@ -35,7 +38,7 @@ export interface VaiPluginOptions {
   identity: { package_id: string; version: string };
   limits?: Partial<FrameLimits>;
   /** A throw becomes status `failed` with its message, or `cancelled` when the call was cancelled. */
-  handle(call: VaiCall): Promise<VaiReply>;
+  handle(call: VaiCall): VaiReply | Promise<VaiReply>;
   /** Once: the host asks to stop, or is gone. */
   onShutdown(): void;
   /** The host cannot be understood; nothing more is answered. */
@@ -44,10 +47,15 @@ export interface VaiPluginOptions {
 
 export class VaiPlugin {
   readonly #options: VaiPluginOptions;
-  readonly #calls = new Map<string, RunningCall>();
+  /** Calls whose answer is still to come; one that was answered at once never gets here. */
+  readonly #calls = new IdTable<RunningCall>();
   #connection: Connection<JsonObject> | undefined;
   #greeted = false;
   #over = false;
+  readonly #emit = (call: RunningCall, event: PluginEvent): void => {
+    if (call.answered) return;
+    this.#send({ protocol: VAI_PROTOCOL, type: "event", request_id: call.id, event });
+  };
 
   constructor(options: VaiPluginOptions) {
     this.#options = options;
@@ -86,7 +94,7 @@ export class VaiPlugin {
       this.#fail(new BackplaneError("handshake_failed", `The host's hello is not valid: ${problem}.`));
     } else {
       this.#greeted = true;
-      this.#send({ type: "hello", role: "plugin", plugin: this.#options.identity });
+      this.#send({ protocol: VAI_PROTOCOL, type: "hello", role: "plugin", plugin: this.#options.identity });
     }
   }
 
@@ -97,34 +105,48 @@ export class VaiPlugin {
       this.#fail(new BackplaneError("frame_invalid", "The host sent a request without an id of its own."));
     } else if (problem !== undefined) {
       const error = { code: "protocol.invalid_frame", message: problem };
-      this.#send({ type: "response", id, ok: false, error });
+      this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: false, error });
     } else {
-      const request = frame as unknown as VaiRequest;
-      const call = new RunningCall(id, request.op, request.body, (event) => {
-        if (this.#calls.get(id) === call) this.#send({ type: "event", request_id: id, event });
-      });
-      this.#calls.set(id, call);
-      void this.#answer(call);
+      const { op, body } = frame as unknown as VaiRequest;
+      this.#start(new RunningCall(id, op, body, this.#emit));
     }
   }
 
-  async #answer(call: RunningCall): Promise<void> {
+  #start(call: RunningCall): void {
     let body: object;
     try {
-      const reply = await this.#options.handle(call);
-      body =
-        reply.result === undefined
-          ? { status: reply.status }
-          : { status: reply.status, result: reply.result };
+      const reply = this.#options.handle(call);
+      if (reply instanceof Promise) {
+        this.#calls.add(call.id, call);
+        void this.#answerLater(call, reply);
+        return;
+      }
+      body = replyBody(reply);
+    } catch (error) {
+      body = failed(error, call.cancelled);
+    }
+    this.#answer(call, body);
+  }
+
+  async #answerLater(call: RunningCall, reply: Promise<VaiReply>): Promise<void> {
+    let body: object;
+    try {
+      body = replyBody(await reply);
     } catch (error) {
       body = failed(error, call.cancelled);
     }
     this.#calls.delete(call.id);
+    this.#answer(call, body);
+  }
+
+  #answer(call: RunningCall, body: object): void {
+    const { id } = call;
+    call.answered = true;
     try {
-      this.#send({ type: "response", id: call.id, ok: true, body });
+      this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body });
     } catch (error) {
       // Too large, or not JSON: the call fails with the reason instead of the whole process.
-      this.#send({ type: "response", id: call.id, ok: true, body: failed(error, false) });
+      this.#send({ protocol: VAI_PROTOCOL, type: "response", id, ok: true, body: failed(error, false) });
     }
   }
 
@@ -150,7 +172,7 @@ export class VaiPlugin {
   }
 
   #send(frame: object): void {
-    this.#connection?.send({ protocol: VAI_PROTOCOL, ...frame });
+    this.#connection?.send(frame);
     // The process may end as soon as its last call is answered.
     if (this.#over) this.#connection?.flush();
   }
@@ -161,7 +183,8 @@ class RunningCall implements VaiCall {
   readonly id: string;
   readonly op: Op;
   readonly body: VaiRequest["body"];
-  readonly emit: (event: JsonObject & { type: string }) => void;
+  answered = false;
+  readonly #emit: (call: RunningCall, event: PluginEvent) => void;
   #controller: AbortController | undefined;
   #abortedWith: string | undefined;
 
@@ -169,12 +192,16 @@ class RunningCall implements VaiCall {
     id: string,
     op: Op,
     body: VaiRequest["body"],
-    emit: (event: JsonObject & { type: string }) => void,
+    emit: (call: RunningCall, event: PluginEvent) => void,
   ) {
     this.id = id;
     this.op = op;
     this.body = body;
-    this.emit = emit;
+    this.#emit = emit;
+  }
+
+  emit(event: PluginEvent): void {
+    this.#emit(this, event);
   }
 
   get signal(): AbortSignal {
@@ -193,6 +220,10 @@ class RunningCall implements VaiCall {
     this.#abortedWith ??= reason;
     this.#controller?.abort(reason);
   }
+}
+
+function replyBody({ status, result }: VaiReply): object {
+  return result === undefined ? { status } : { status, result };
 }
 
 function failed(error: unknown, cancelled: boolean): object {

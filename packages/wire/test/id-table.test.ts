@@ -1,0 +1,76 @@
+import { setImmediate as turn } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { describe, expect, test } from "vitest";
+import { IdTable } from "../src/peers/id-table.ts";
+
+describe("IdTable", () => {
+  test("finds what was added until it is deleted, whatever comes and goes meanwhile", () => {
+    const table = new IdTable<{ n: number }>();
+    const model = new Map<string, { n: number }>();
+    let seed = 7;
+    for (let n = 0; n < 20_000; n++) {
+      seed = (Math.imul(seed, 1_103_515_245) + 12_345) >>> 0;
+      const id = `inv_${(seed >>> 8) % 300}`;
+      if (!model.has(id)) {
+        expect(table.has(id)).toBe(false);
+        const value = { n };
+        table.add(id, value);
+        model.set(id, value);
+      } else if (seed % 3 === 0) expect(table.get(id)).toBe(model.get(id));
+      else {
+        expect(table.delete(id)).toBe(model.get(id));
+        model.delete(id);
+      }
+      expect(table.size).toBe(model.size);
+    }
+    expect(new Set(table.values())).toEqual(new Set(model.values()));
+    table.clear();
+    expect([table.size, table.values(), table.get("inv_1"), table.delete("inv_1")]).toEqual([
+      0,
+      [],
+      undefined,
+      undefined,
+    ]);
+  });
+
+  test("lets go of what was deleted without a full collection", async () => {
+    const deleted = await survivors(new IdTable<object>());
+    expect(deleted).toBeLessThan(100);
+  });
+});
+
+interface Table {
+  add(id: string, value: object): void;
+  delete(id: string): unknown;
+}
+
+/** How many of 10,000 deleted values outlive young collections while 64 are always in flight. */
+async function survivors(table: Table): Promise<number> {
+  setFlagsFromString("--expose-gc");
+  const collect = runInNewContext("gc") as (options: { type: "major" | "minor" }) => void;
+  let next = 0;
+  const refs: WeakRef<object>[] = [];
+  const churn = (count: number): void => {
+    for (const end = next + count; next < end; next++) {
+      const value = { text: "x".repeat(10) };
+      refs.push(new WeakRef(value));
+      table.add(`req_${next}`, value);
+      if (next >= 64) table.delete(`req_${next - 64}`);
+    }
+  };
+  churn(1_000);
+  await turn();
+  // The table in use grows old; those that follow it must not stay because of it.
+  collect({ type: "major" });
+  refs.length = 0;
+  for (let round = 0; round < 100; round++) {
+    churn(100);
+    await turn();
+  }
+  for (let round = 0; round < 3; round++) {
+    collect({ type: "minor" });
+    await turn();
+  }
+  return refs.slice(0, -64).filter((ref) => ref.deref() !== undefined).length;
+}
