@@ -21,7 +21,12 @@ export default defineConfig({
         test: {
           name: "fast",
           setupFiles: ["test/support/seed.ts"],
-          include: ["packages/*/test/**/*.test.ts", "test/**/*.test.ts", "examples/*/test/**/*.test.ts"],
+          include: [
+            "packages/*/test/**/*.test.ts",
+            "plugins/*/test/**/*.test.ts",
+            "test/**/*.test.ts",
+            "examples/*/test/**/*.test.ts",
+          ],
           exclude: ["**/node_modules/**", "test/slow/**"],
           testTimeout: 30_000,
           hookTimeout: 60_000,

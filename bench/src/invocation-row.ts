@@ -50,5 +50,6 @@ export function invocationRow(n: number): InvocationRow {
     node_id: "node_bench",
     fence: 1,
     delivery_id: null,
+    turn: null,
   };
 }

@@ -7,6 +7,9 @@ const BENCHES: Record<string, () => Promise<Row[]>> = {
   "http.invoke": async () => (await import("./http-invoke.ts")).httpInvoke(),
   "store.append": async () => (await import("./store-append.ts")).storeAppend(),
   "bus.dispatch": async () => (await import("./bus-dispatch.ts")).busDispatch(),
+  "loop.turn": async () => (await import("./loop-turn.ts")).loopTurn(),
+  "fanout.ws": async () => (await import("./fanout-ws.ts")).fanoutWs(),
+  "session.idle-bytes": async () => (await import("./session-idle.ts")).sessionIdle(),
   tape: async () => (await import("./tape.ts")).tape(),
   boot: async () => (await import("./boot.ts")).boot(),
 };

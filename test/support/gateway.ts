@@ -43,16 +43,22 @@ export interface CliResult {
 
 export interface GatewayOptions {
   home?: string;
+  /** Default: any free one. */
+  port?: number;
   env?: Record<string, string>;
 }
 
 export async function startTestGateway(options: GatewayOptions = {}): Promise<TestGateway> {
   const home = options.home ?? mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   const env = cleanEnvironment({ BACKPLANE_HOME: home, ...options.env });
-  const child = spawn(process.execPath, [CLI, "up", "--json", "--port", "0", "--no-open"], {
-    env,
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const child = spawn(
+    process.execPath,
+    [CLI, "up", "--json", "--port", String(options.port ?? 0), "--no-open"],
+    {
+      env,
+      stdio: ["ignore", "pipe", "pipe"],
+    },
+  );
   let log = "";
   child.stderr.on("data", (chunk) => {
     log += chunk;

@@ -29,18 +29,18 @@ export function readImportTable(markdown: string): RoomRule[] {
   return rules;
 }
 
-/** Every import under packages/ROOM/src that the table does not allow, as `file: reason`. */
+/** Every import under packages/ROOM/src and plugins/NAME/src that the table does not allow, as `file: reason`. */
 export function forbiddenImports(root: string, rules: RoomRule[]): string[] {
   const found: string[] = [];
-  for (const room of readdirSync(join(root, "packages"))) {
-    const source = resolve(root, "packages", room, "src");
+  for (const { folder, room } of roomsOf(root)) {
+    const source = resolve(root, folder, "src");
     if (!existsSync(source)) continue;
     const rule = rules.find((candidate) => candidate.room === room);
     if (rule === undefined) {
-      found.push(`packages/${room}: not in the import table`);
+      found.push(`${folder}: not in the import table`);
       continue;
     }
-    const manifest = JSON.parse(readFileSync(join(root, "packages", room, "package.json"), "utf8"));
+    const manifest = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
     const declared = Object.keys(manifest.dependencies ?? {});
     for (const file of sourcesUnder(source)) {
       for (const specifier of importsOf(readFileSync(file, "utf8"))) {
@@ -50,6 +50,15 @@ export function forbiddenImports(root: string, rules: RoomRule[]): string[] {
     }
   }
   return found.sort();
+}
+
+/** Each package is a room of its own; the bundled plugins are one. */
+function roomsOf(root: string): { folder: string; room: string }[] {
+  const under = (folder: string) => (existsSync(join(root, folder)) ? readdirSync(join(root, folder)) : []);
+  return [
+    ...under("packages").map((room) => ({ folder: `packages/${room}`, room })),
+    ...under("plugins").map((name) => ({ folder: `plugins/${name}`, room: "plugins" })),
+  ];
 }
 
 function forbidden(

@@ -12,8 +12,10 @@ import { parseJsonBody } from "./json-body.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { enter, type Gate, registerRoutes } from "./register-routes.ts";
 import type { Route } from "./route.ts";
+import { mountAdapters } from "./routes/adapters.ts";
 import { buildRoutes } from "./routes/index.ts";
 import { createUnknownRoute } from "./unknown-route.ts";
+import { installWs } from "./ws/upgrade.ts";
 
 export interface ApiOptions {
   kernel: Kernel;
@@ -27,7 +29,7 @@ export interface ApiOptions {
     /** Serves TLS itself. */
     tls?: { cert: string; key: string } | undefined;
   };
-  limits?: { body_bytes?: number; upload_bytes?: number; event_streams?: number };
+  limits?: { body_bytes?: number; upload_bytes?: number; event_streams?: number; sockets?: number };
   /** False until the kernel has recovered: the socket is open before that, because its port must be known. */
   started?: () => boolean;
   version: string;
@@ -51,6 +53,7 @@ export interface Api extends FastifyInstance {
 const BODY_BYTES = 1024 * 1024;
 const UPLOAD_BYTES = 256 * 1024 * 1024;
 const EVENT_STREAMS = 512;
+const SOCKETS = 10_000;
 
 export async function createApi(options: ApiOptions): Promise<Api> {
   const { kernel, clock, ids, log } = options;
@@ -145,12 +148,25 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     for (const one of [method].flat()) served.push(`${one} ${url}`);
   });
   registerRoutes(app, routes, gate, metrics);
+  mountAdapters(app, { adapters: kernel.adapters, gate, metrics, unknown });
   app.decorate("servedRoutes", served);
   app.decorate("mintLoginCode", () => sign_in.mintCode());
   app.decorate("routeTable", routes);
+  const sockets = installWs(app.server, {
+    kernel,
+    gate,
+    answer: (error) => answerError(error, ids.next("request"), docs_url),
+    clock,
+    log,
+    limits: {
+      frame_bytes: options.limits?.body_bytes ?? BODY_BYTES,
+      sockets: options.limits?.sockets ?? SOCKETS,
+    },
+  });
   app.addHook("preClose", async () => {
     closing = true;
     streams.close();
+    await sockets.close();
   });
   app.addHook("onClose", async () => metrics.close());
   await app.ready();

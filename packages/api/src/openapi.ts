@@ -2,7 +2,9 @@
 import * as contract from "@backplane/contract/schema";
 import { z } from "zod";
 import { KEY_SCOPES } from "@backplane/contract";
+import type { AdapterMount } from "@backplane/kernel";
 import { type Route, TAGS } from "./route.ts";
+import { operationOf } from "./routes/adapters.ts";
 
 type JsonSchema = Record<string, unknown>;
 
@@ -15,8 +17,9 @@ const NAMED: Record<string, z.ZodType> = {
   Binding: contract.BindingSchema,
   BindingCreate: contract.BindingCreateSchema,
   BindingPatch: contract.BindingPatchSchema,
-  ConfigEntry: contract.ConfigEntrySchema,
-  ConfigPatch: contract.ConfigPatchSchema,
+  Block: contract.BlockSchema,
+  Chain: contract.ChainSchema,
+  Entry: contract.EntrySchema,
   ErrorEnvelope: contract.ErrorEnvelopeSchema,
   Export: contract.ExportSchema,
   Grant: contract.GrantSchema,
@@ -26,17 +29,28 @@ const NAMED: Record<string, z.ZodType> = {
   Manifest: contract.ManifestSchema,
   Package: contract.PackageSchema,
   Permissions: contract.PermissionsSchema,
+  Run: contract.RunSchema,
   Secret: contract.SecretSchema,
   SecretPut: contract.SecretPutSchema,
   SemanticEvent: contract.SemanticEventSchema,
+  Session: contract.SessionSchema,
 };
 
-export function buildOpenApi(routes: readonly Route[], version: string): JsonSchema {
+export function buildOpenApi(
+  routes: readonly Route[],
+  version: string,
+  mounts: readonly AdapterMount[],
+): JsonSchema {
   const components = createComponents();
   const paths: Record<string, Record<string, unknown>> = {};
   for (const route of routes) {
     paths[route.path] ??= {};
     paths[route.path]![route.method.toLowerCase()] = describe(route, components);
+  }
+  // In one order, whatever order plugins came in.
+  for (const mount of mounts.toSorted((a, b) => (a.mounted < b.mounted ? -1 : 1))) {
+    paths[mount.mounted] ??= {};
+    paths[mount.mounted]![mount.method.toLowerCase()] = describeMount(mount, components);
   }
   return {
     openapi: "3.1.0",
@@ -91,6 +105,28 @@ function describe(route: Route, components: Components): JsonSchema {
   return operation;
 }
 
+/** An adapter's route: its body is the plugin's own schema, its answers are what the plugin says in words. */
+function describeMount(mount: AdapterMount, components: Components): JsonSchema {
+  const names = [...mount.mounted.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
+  const said = Object.entries(mount.responses ?? { 200: "The plugin's answer." });
+  return {
+    operationId: operationOf(mount),
+    summary: mount.summary,
+    description: `Served by the plugin ${mount.plugin}.`,
+    tags: ["Adapters"],
+    "x-backplane-scope": mount.scope,
+    "x-backplane-plugin": mount.plugin,
+    parameters: names.map((name) => ({ name, in: "path", required: true, schema: { type: "string" } })),
+    responses: {
+      ...Object.fromEntries(said.map(([status, description]) => [status, { description }])),
+      default: failure(components),
+    },
+    ...(mount.body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { "application/json": { schema: mount.body } } } }),
+  };
+}
+
 function responses(route: Route, components: Components): JsonSchema {
   const all: JsonSchema = {};
   for (const [status, response] of Object.entries(route.responses)) {
@@ -105,11 +141,15 @@ function responses(route: Route, components: Components): JsonSchema {
       described.headers = { ETag: { schema: { type: "string" } } };
     all[status] = described;
   }
-  all.default = {
+  all.default = failure(components);
+  return all;
+}
+
+function failure(components: Components): JsonSchema {
+  return {
     description: "A refusal or a failure; see /docs/errors for every code.",
     content: { "application/json": { schema: components.convert(contract.ErrorEnvelopeSchema, "output") } },
   };
-  return all;
 }
 
 function parameters(

@@ -22,7 +22,11 @@ export const TAGS = [
   "Approvals",
   "Secrets",
   "Keys",
-  "Configuration",
+  "Sessions",
+  "Chains",
+  "Runs",
+  "Compactions",
+  "Adapters",
   "Events",
   "System",
 ] as const;
@@ -85,5 +89,5 @@ export function defineRoute<
 
 /** `{id}:verb` needs a pattern, since ids may themselves contain `::`. */
 export function fastifyPath(path: string): string {
-  return path.replace(/\{(\w+)\}:/g, ":$1(^[^/]+)::").replace(/\{(\w+)\}/g, ":$1");
+  return path.replace(/\{(\w+)\}:/g, ":$1(^.+)::").replace(/\{(\w+)\}/g, ":$1");
 }

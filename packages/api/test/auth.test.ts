@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import { bundled } from "./bundled.ts";
 import { PACKAGE_ID, writeSamplePackage } from "./sample-package.ts";
-import { startApi, type TestApi } from "./start-api.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  t = await startApi({ plugins: await bundled("web") });
 });
 afterAll(() => t.close());
 
@@ -34,7 +35,9 @@ verifies(
   "webapi.auth",
   "every route but health, the one-time link and static files needs a credential",
   async () => {
-    const routes = t.api.routeTable.map(({ method, path }) => ({ method, path }));
+    const mounts = t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
+    expect(mounts.length).toBeGreaterThan(20);
+    const routes = [...t.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
     expect(routes.length).toBeGreaterThan(30);
     for (const { method, path } of routes) {
       const url = path.replace(/\{\w+\}/, "some_id");
@@ -199,4 +202,17 @@ test("a delegated token opens tool calls and the records of those, nothing else,
   t.runner.release(parent.json.id);
   await t.call("GET", `/v1/invocations/${parent.json.id}/events`);
   expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
+});
+
+test("a token that was found good opens the door for itself alone", async () => {
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  for (const token of [
+    `${ADMIN_TOKEN.slice(0, -1)}X`,
+    `X${ADMIN_TOKEN.slice(1)}`,
+    `${ADMIN_TOKEN.slice(0, -1)}é`,
+  ])
+    expect(await code("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await t.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
 });

@@ -3,11 +3,12 @@ import { join } from "node:path";
 import { CONFIG_LIMITS } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import { bundled } from "./bundled.ts";
 import { startApi, type TestAnswer, type TestApi } from "./start-api.ts";
 
 let t: TestApi;
 beforeAll(async () => {
-  t = await startApi();
+  t = await startApi({ plugins: await bundled("web") });
 });
 afterAll(() => t.close());
 

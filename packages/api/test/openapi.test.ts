@@ -1,13 +1,14 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { fastifyPath } from "../src/route.ts";
+import { bundled } from "./bundled.ts";
 import { startApi, type TestApi } from "./start-api.ts";
 
 let t: TestApi;
 // biome-ignore lint/suspicious/noExplicitAny: a document, walked as one
 let document: any;
 beforeAll(async () => {
-  t = await startApi();
+  t = await startApi({ plugins: await bundled("web") });
   document = (await t.call("GET", "/openapi.json")).json;
 });
 afterAll(() => t.close());
@@ -19,8 +20,13 @@ verifies("api.openapi", "the document is OpenAPI 3.1 and has every route that is
     for (const method of Object.keys(methods)) described.add(`${method.toUpperCase()} ${fastifyPath(path)}`);
   const served = t.api.servedRoutes;
   expect(served.length).toBeGreaterThan(30);
-  expect(served.filter((route) => !described.has(route))).toEqual([]);
-  expect([...described].filter((route) => !served.includes(route))).toEqual([]);
+  const mounted = t.kernel.adapters.list().map((mount) => `${mount.method} ${fastifyPath(mount.mounted)}`);
+  expect(mounted.length).toBeGreaterThan(20);
+  const wild = served.filter((route) => route.endsWith("/*"));
+  expect(new Set(wild.map((route) => route.split(" ")[1]))).toEqual(new Set(["/api/*", "/x/*"]));
+  const all = [...served.filter((route) => !wild.includes(route)), ...mounted];
+  expect(all.filter((route) => !described.has(route))).toEqual([]);
+  expect([...described].filter((route) => !all.includes(route))).toEqual([]);
 });
 
 test("every reference points at a component, and operation ids are unique", () => {

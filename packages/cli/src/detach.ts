@@ -17,6 +17,7 @@ export interface UpOptions {
   detach?: boolean;
   open?: boolean;
   insecureListen?: boolean;
+  strategy?: string;
   logLevel?: string;
   readyFd?: number;
 }
@@ -75,6 +76,7 @@ function upArguments(home: string, options: UpOptions): string[] {
   if (options.port !== undefined) args.push("--port", String(options.port));
   if (options.host !== undefined) args.push("--host", options.host);
   if (options.insecureListen === true) args.push("--insecure-listen");
+  if (options.strategy !== undefined) args.push("--strategy", options.strategy);
   if (options.logLevel !== undefined) args.push("--log-level", options.logLevel);
   return args;
 }

@@ -14,6 +14,8 @@ export interface Io {
   entry: { node: string; args: string[] };
   /** Returns how to stop listening. While someone listens, a signal does not end the process. */
   onSignal(listener: (signal: Signal) => void): () => void;
+  /** Returns how to stop listening. While someone listens, an error that nobody caught does not end the process. */
+  onCrash(listener: (error: unknown) => void): () => void;
   /** Ends the process at once: the second Ctrl-C. */
   exit(code: number): void;
 }
@@ -43,6 +45,14 @@ export function processIo(entry: string, same_key_press_ms = SAME_KEY_PRESS_MS):
       return () => {
         process.off("SIGINT", hear);
         process.off("SIGTERM", hear);
+      };
+    },
+    onCrash(listener) {
+      process.on("uncaughtException", listener);
+      process.on("unhandledRejection", listener);
+      return () => {
+        process.off("uncaughtException", listener);
+        process.off("unhandledRejection", listener);
       };
     },
     exit: (code) => process.exit(code),

@@ -11,10 +11,15 @@ Run the gateway
   doctor        check this machine, with a fix for what is wrong
 
 Plugins
-  plugin        install, list, info, remove, pack
+  plugin        install, list, info, remove, enable, disable, reload, trust, pack
   binding       make an export usable: create, list, show, set, enable, disable, validate, remove
   secret        set, list, show, remove
   config        live settings: get, set, unset, list
+
+Conversations
+  session       chat, list, show, replay, fork, reset, compact, undo, interrupt
+  run           single turns: start, show, cancel
+  provider      models: list, add, set, use, test, remove
 
 Calls
   invoke        run an export
@@ -38,6 +43,7 @@ First steps
   backplane up --detach
   backplane plugin install ./my-plugin --bind
   backplane invoke my_tool --input '{"query":"hello"}'
+  backplane session chat
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 denied, 4 credential, 5 no gateway, 6 trust, 7 conformance,
 124 timeout, 130 interrupted.

@@ -26,6 +26,7 @@ import type {
   SemanticEvent,
   ValidationReport,
 } from "@backplane/contract";
+import { createAgentClient } from "./agent-client.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import { createHttp, type HttpOptions, type HttpRequest } from "./http.ts";
 import type {
@@ -75,6 +76,7 @@ export function createClient(options: ClientOptions) {
     });
 
   return {
+    ...createAgentClient(http),
     packages: {
       installArchive: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,

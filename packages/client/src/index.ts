@@ -1,6 +1,23 @@
 export { type Client, type ClientOptions, createClient, type NewKey } from "./create-client.ts";
 export type { FollowOptions } from "./follow.ts";
 export type {
+  Accepted,
+  ClientEvent,
+  Compaction,
+  MessageBody,
+  PluginDetails,
+  PluginHealth,
+  PluginInstalled,
+  PluginSwitched,
+  Provider,
+  ProviderTested,
+  RunBody,
+  RunUpdate,
+  SessionUpdate,
+  SessionWhere,
+  WatchOptions,
+} from "./agent-types.ts";
+export type {
   CallOptions,
   CreatedKey,
   GatewayStatus,

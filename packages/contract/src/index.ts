@@ -13,12 +13,18 @@ export {
   PLUGIN_CATEGORIES,
   type PluginCategory,
 } from "./bus-kinds.ts";
+export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
 export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
 export { BackplaneError, codeOf, type ErrorDetails, toBackplaneError } from "./error.ts";
 export { ERROR_CODES, type ErrorCode, type ErrorSpec, isErrorCode } from "./error-codes.ts";
-export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, isId } from "./ids.ts";
+export { IdTable } from "./id-table.ts";
+export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./ids.ts";
 export { canonicalJson, type Json, type JsonObject } from "./json.ts";
+export * from "./kernel-plugin.ts";
 export * from "./limits.ts";
+export * from "./llm.ts";
+export * from "./loop.ts";
+export * from "./module-host.ts";
 export type * from "./schema/index.ts";
 export * from "./vocabulary.ts";

@@ -86,6 +86,10 @@ export const KEY_SCOPES = [
   "audit:read",
   "config:read",
   "config:write",
+  "sessions:read",
+  "sessions:write",
+  "plugins:read",
+  "plugins:write",
   "admin",
 ] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
@@ -120,6 +124,17 @@ export const SEMANTIC_EVENTS = [
   "binding.changed",
 ] as const;
 export type SemanticEventType = (typeof SEMANTIC_EVENTS)[number];
+
+/** A turn of the loop. */
+export const RUN_STATUSES = ["running", "completed", "failed", "cancelled"] as const;
+export type RunStatus = (typeof RUN_STATUSES)[number];
+
+/**
+ * What began a run: a client's message, `POST /v1/runs`, another run's sub-agent, or the answer to an approval that
+ * outlived the turn which had asked for it.
+ */
+export const RUN_TRIGGERS = ["message", "api", "subagent", "approval"] as const;
+export type RunTrigger = (typeof RUN_TRIGGERS)[number];
 
 /** What a line of a tape is. Anchors cut the model's context: it is what comes after the last one. */
 export const ENTRY_KINDS = ["anchor", "message", "tool_call", "tool_result", "event"] as const;

@@ -22,3 +22,32 @@ test("an id says what it names", () => {
   expect(isId("package", ids.next("binding"))).toBe(false);
   expect(isId("package", "pkg_short")).toBe(false);
 });
+
+test("the first ten digits are the millisecond", () => {
+  const timeOf = (ms: number) =>
+    createIdSource(() => ms, random)
+      .next("run")
+      .slice(4, 14);
+  expect([0, 31, 32, 2 ** 48 - 1].map(timeOf)).toEqual([
+    "0000000000",
+    "000000000z",
+    "0000000010",
+    "7zzzzzzzzz",
+  ]);
+});
+
+test("every millisecond has random digits of its own, which are drawn in advance", () => {
+  let now = 0;
+  let drawn = 0;
+  const ids = createIdSource(
+    () => now,
+    (bytes) => {
+      drawn += bytes.length;
+      randomFillSync(bytes);
+    },
+  );
+  const tails = new Set<string>();
+  for (now = 1; now <= 1_000; now++) tails.add(ids.next("run").slice(14));
+  expect(tails.size).toBe(1_000);
+  expect(drawn).toBeGreaterThanOrEqual(1_000 * 16);
+});

@@ -17,6 +17,8 @@ import { z } from "zod";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
 
+const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
+
 const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
@@ -71,6 +73,22 @@ const ConfigSchema = z.strictObject({
       stop_grace_ms: millis(10_000),
     })
     .prefault({}),
+  /** Days that what is over is kept; 0 keeps it for ever. */
+  retention: z
+    .strictObject({
+      jobs_days: days(7),
+      dead_jobs_days: days(30),
+      events_days: days(7),
+      progress_days: days(30),
+      unused_package_days: days(1),
+    })
+    .prefault({}),
+  agent: z
+    .strictObject({
+      /** The strategy of sessions that choose none; default react. */
+      strategy: z.string().min(1).max(64).optional(),
+    })
+    .prefault({}),
   log: z
     .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
     .prefault({}),
@@ -79,6 +97,8 @@ const ConfigSchema = z.strictObject({
 export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
   home: string;
   secret_key_file: string;
+  /** Other bundled plugins than the gateway's own, for hosts that embed it. */
+  plugins?: { bundled_roots?: readonly string[] };
 }
 
 export interface ConfigFlags {
@@ -86,6 +106,7 @@ export interface ConfigFlags {
   port?: number;
   insecure_listen?: boolean;
   log_level?: string;
+  strategy?: string;
 }
 
 export interface ConfigSources {
@@ -162,7 +183,10 @@ function fromFlags(flags: ConfigFlags): Tree {
   if (flags.host !== undefined) listen.host = flags.host;
   if (flags.port !== undefined) listen.port = flags.port;
   if (flags.insecure_listen) listen.insecure = true;
-  return flags.log_level === undefined ? { listen } : { listen, log: { level: flags.log_level } };
+  const tree: Tree = { listen };
+  if (flags.log_level !== undefined) tree.log = { level: flags.log_level };
+  if (flags.strategy !== undefined) tree.agent = { strategy: flags.strategy };
+  return tree;
 }
 
 function layer(below: Tree, above: Tree): Tree {

@@ -14,6 +14,7 @@ import type { GatewayConfig } from "./config.ts";
 import { clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
+import { createPluginLoader } from "./plugin-loader.ts";
 import { serve } from "./serve.ts";
 import { VERSION } from "./version.ts";
 
@@ -21,6 +22,8 @@ export interface Gateway {
   url: string;
   home: string;
   admin_token_file: string;
+  /** A fault of the gateway itself: told on the bus, before the process ends because of it (plug.kernel-error). */
+  fault(source: string, error: unknown): void;
   /** A new one-time sign-in link. */
   loginUrl(): string;
   stop(reason?: string): Promise<void>;
@@ -82,6 +85,8 @@ async function compose(
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
+  const plugins = createPluginLoader({ home: home.dir, clock, log, ...config.plugins });
+  closers.push(() => plugins.close());
   const kernel = createKernel({
     store,
     runner,
@@ -99,9 +104,14 @@ async function compose(
       queue_per_binding: config.limits.queue_per_binding,
       max_running: config.limits.max_running,
       input_bytes: config.limits.frame_bytes,
+      retention: retentionOf(config),
     }),
     gateway: { base_url: () => address.url },
     log,
+    plugins,
+    version: VERSION,
+    pause: setImmediate,
+    ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
   });
   const api = await serve(config, home.admin_token, kernel, { clock, ids, log });
   closers.push(() => api.close());
@@ -119,6 +129,7 @@ async function compose(
     url: api.url,
     home: home.dir,
     admin_token_file: home.admin_token_file,
+    fault: (source, error) => kernel.fault(source, error),
     loginUrl: () => api.loginUrl(),
     closed,
     stop(reason = "requested") {
@@ -139,6 +150,18 @@ function openStore(config: GatewayConfig, home: Home, log: Logger) {
   throw new BackplaneError("config.invalid", "store.url is no PostgreSQL address", {
     fix: 'write store.url = "postgres://USER@HOST/DATABASE", or leave it out for SQLite in the home folder',
   });
+}
+
+const DAY_MS = 86_400_000;
+
+function retentionOf({ retention }: GatewayConfig) {
+  return {
+    done_jobs_ms: retention.jobs_days * DAY_MS,
+    dead_jobs_ms: retention.dead_jobs_days * DAY_MS,
+    outbox_ms: retention.events_days * DAY_MS,
+    progress_ms: retention.progress_days * DAY_MS,
+    blobs_ms: retention.unused_package_days * DAY_MS,
+  };
 }
 
 function runnerTimeouts({ timeouts }: GatewayConfig) {

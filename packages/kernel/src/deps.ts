@@ -1,6 +1,15 @@
 /** All that the kernel is given: ports, the host's policy, and a clock, so that it holds no state of its own. */
 import type { ExecutionClass, Grant, IdSource } from "@backplane/contract";
-import type { Clock, Logger, PackageImporter, Runner, Schemas, SecretVault, Store } from "./ports/index.ts";
+import type {
+  Clock,
+  Logger,
+  PackageImporter,
+  PluginLoader,
+  Runner,
+  Schemas,
+  SecretVault,
+  Store,
+} from "./ports/index.ts";
 
 /** One parent of every grant. What is left out does not narrow. */
 export interface GrantLevel {
@@ -35,7 +44,27 @@ export interface HostPolicy {
   approval_timeout_ms: number;
   retry: { max_attempts: number; base_ms: number };
   recovery: { interval_ms: number; node_ttl_ms: number };
-  deliveries: { concurrency: number; max_attempts: number; base_ms: number; max_ms: number };
+  deliveries: {
+    concurrency: number;
+    /** How many of them one hook binding may take, so that one that hangs delays no other. */
+    per_binding: number;
+    max_attempts: number;
+    base_ms: number;
+    max_ms: number;
+  };
+  /** How deep calls may start calls; cycles of tools that call tools end there. */
+  max_depth: number;
+  retention: RetentionPolicy;
+}
+
+/** How long what is over is kept, in ms; 0 keeps it for ever. */
+export interface RetentionPolicy {
+  done_jobs_ms: number;
+  dead_jobs_ms: number;
+  outbox_ms: number;
+  progress_ms: number;
+  /** Package bytes that no package refers to. */
+  blobs_ms: number;
 }
 
 export interface KernelDeps {
@@ -51,4 +80,11 @@ export interface KernelDeps {
   host: HostPolicy;
   gateway: { base_url(): string };
   log: Logger;
+  /** Where kernel plugins come from; left out, there are none. */
+  plugins?: PluginLoader;
+  /** The strategy of sessions that choose none; default react. */
+  strategy?: string;
+  version?: string;
+  /** Lets a busy bus give way to input and timers. */
+  pause?: (run: () => void) => void;
 }

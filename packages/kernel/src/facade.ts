@@ -29,6 +29,15 @@ import type {
   SemanticEvent,
   ValidationReport,
 } from "@backplane/contract";
+import type {
+  Adapters,
+  AgentChains,
+  AgentPlugins,
+  AgentProviders,
+  AgentRuns,
+  AgentSessions,
+  Fanout,
+} from "./facade-agent.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -60,12 +69,23 @@ export interface Kernel {
     /** `expected` is the generation of If-Match; undefined retries over concurrent changes. */
     patch(caller: Caller, id: string, body: BindingPatch, expected: number | undefined): Promise<Binding>;
     validate(caller: Caller, id: string): Promise<ValidationReport>;
-    remove(caller: Caller, id: string): Promise<void>;
+    /** `expected` is the generation of If-Match. */
+    remove(caller: Caller, id: string, expected?: number): Promise<void>;
   };
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
     /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
     invoke(caller: Caller, body: InvokeBody): Promise<Ticket>;
+    /**
+     * The same under an Idempotency-Key, which is taken in the transaction that opens the call: a repeat with the same
+     * digest gets its id and no ticket, at any moment after; another digest throws idempotency.conflict.
+     */
+    invokeOnce(
+      caller: Caller,
+      body: InvokeBody,
+      key: string,
+      digest: string,
+    ): Promise<{ id: string; ticket: Ticket | null }>;
     get(caller: Caller, id: string): Promise<Invocation>;
     list(
       caller: Caller,
@@ -98,6 +118,15 @@ export interface Kernel {
     /** `bpk_…` API keys and `vai_dlg_…` delegated tokens. Throws auth.invalid. Hot: cached where that is safe. */
     authenticate(token: string): Promise<Caller>;
   };
+  sessions: AgentSessions;
+  chains: AgentChains;
+  runs: AgentRuns;
+  fanout: Fanout;
+  plugins: AgentPlugins;
+  providers: AgentProviders;
+  adapters: Adapters;
+  /** Tells of a fault of the kernel itself, before the process ends because of it. */
+  fault(source: string, error: unknown): void;
   audit: { list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>> };
   /** The live configuration of the caller's org. */
   config: {

@@ -2,6 +2,8 @@
 import { APPROVAL_TIMEOUT_MS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
 import type { HostPolicy } from "./deps.ts";
 
+const DAY_MS = 86_400_000;
+
 export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
   return {
     max_timeout_ms: INVOCATION_LIMITS.host_max_timeout_ms,
@@ -12,7 +14,15 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     approval_timeout_ms: APPROVAL_TIMEOUT_MS,
     retry: { max_attempts: INVOCATION_LIMITS.max_attempts, base_ms: 200 },
     recovery: { interval_ms: 15_000, node_ttl_ms: 30_000 },
-    deliveries: { concurrency: 8, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
+    deliveries: { concurrency: 64, per_binding: 4, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
+    max_depth: 8,
+    retention: {
+      done_jobs_ms: 7 * DAY_MS,
+      dead_jobs_ms: 30 * DAY_MS,
+      outbox_ms: 7 * DAY_MS,
+      progress_ms: 30 * DAY_MS,
+      blobs_ms: DAY_MS,
+    },
     ...override,
   };
 }

@@ -1,12 +1,14 @@
 /** Puts the rooms of the kernel together. All state lives in what is made here; a process may hold several. */
+import { type Agent, createAgent } from "./agent/agent.ts";
+import { type AgentBase, createAgentBase } from "./agent/agent-base.ts";
 import { createApprovals } from "./approval/approvals.ts";
+import { approvalNews } from "./approval/on-bus.ts";
 import { PendingApprovals } from "./approval/pending.ts";
 import { SessionGrants } from "./approval/session-grants.ts";
 import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
 import { createConfig } from "./config/config.ts";
-import { createLiveConfig } from "./config/live-config.ts";
 import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { once } from "./idempotency/once.ts";
@@ -20,14 +22,25 @@ import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 import { createPackages } from "./packages/packages.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";
+import type { Turn } from "./loop/turn.ts";
+import type { Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
+import { adminServices } from "./services/admin-services.ts";
+import { createModuleRunner } from "./tools/module-runner.ts";
 
-export function createKernel(deps: KernelDeps): Kernel {
+export function createKernel(given: KernelDeps): Kernel {
+  const base = createAgentBase(given);
+  const deps: KernelDeps = {
+    ...given,
+    runner: moduleRunner(given, base, (scope, id) => agent.loop.turnAt(scope, id)),
+  };
   const live = new LiveCalls();
   const gates = new ConcurrencyGates(deps);
-  const pending = new PendingApprovals(deps);
+  const pending = new PendingApprovals(deps, approvalNews(base.port, deps.log));
   const door: Door = {
     deps,
+    bindings: base.bindings,
+    turns: base.turns,
     plans: new ExportPlans(deps),
     live,
     gates,
@@ -38,14 +51,34 @@ export function createKernel(deps: KernelDeps): Kernel {
       sandbox: sandboxProbe(deps),
       queueFull: (binding_id, max) => gates.full(binding_id, max),
       waitingFull: () => pending.size >= deps.host.max_waiting,
+      max_depth: deps.host.max_depth,
     },
   };
+  const approvals = createApprovals(deps, door.pending, door.grants);
+  const agent: Agent = createAgent(base, door, {
+    approvals,
+    discover: (caller) => discover(deps, door.plans, caller, "tool"),
+  });
+  const lifecycle = createLifecycle(door);
+  const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
+  const config = createConfig(deps, base.live_config);
+  for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
+    base.services.set(name, service);
+  }
   return {
     packages: createPackages(deps),
     bindings: createBindings(deps),
     exports: { discover: (caller, kind) => discover(deps, door.plans, caller, kind) },
     invocations: createInvocations(door),
-    approvals: createApprovals(deps, door.pending, door.grants),
+    approvals,
+    sessions,
+    chains,
+    runs,
+    fanout,
+    plugins,
+    providers,
+    adapters,
+    fault,
     secrets: createSecrets(deps),
     keys: createKeys(deps, live),
     audit: {
@@ -54,9 +87,37 @@ export function createKernel(deps: KernelDeps): Kernel {
         return await deps.store.audit.list(caller.scope, filter, page);
       },
     },
-    config: createConfig(deps, createLiveConfig(deps)),
+    config,
     events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
     idempotency: { once: (caller, key, digest, work) => once(deps, caller, key, digest, work) },
-    ...createLifecycle(door),
+    health: lifecycle.health,
+    async start() {
+      await lifecycle.start();
+      await agent.start();
+    },
+    async stop(grace_ms) {
+      door.around.stopping = true;
+      await agent.endTurns();
+      await lifecycle.stop(grace_ms);
+      await agent.stop();
+    },
   };
+}
+
+/** Tools of plugins run beside the runner's processes; what they ask is asked on behalf of their turn. */
+function moduleRunner(
+  { runner, clock }: KernelDeps,
+  { plugins }: AgentBase,
+  turnAt: (scope: Scope, session_id: string) => Turn | undefined,
+): Runner {
+  return createModuleRunner({
+    runner,
+    clock,
+    tools: plugins.tools,
+    mint({ plugin, scope, invocation_id, session_id }) {
+      const turn = session_id === null ? undefined : turnAt(scope, session_id);
+      const call = { invocation_id, session_id, run_id: turn?.run.id ?? null };
+      return plugins.callers.mint({ plugin, caller: turn?.caller ?? null, call });
+    },
+  });
 }

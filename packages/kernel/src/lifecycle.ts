@@ -11,6 +11,7 @@ import { invoke } from "./invoke/invoke.ts";
 import { rearmApprovals, recoverOrphans } from "./invoke/recover.ts";
 import { settle } from "./invoke/settle.ts";
 import { Dispatcher } from "./outbox/dispatcher.ts";
+import { Retention } from "./retention/retention.ts";
 
 /** After the grace, how long the runner may take to bring back what it cancelled. */
 const LAST_CALL_MS = 10_000;
@@ -21,6 +22,7 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
   const { store, clock, node_id, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, (request) => invoke(door, request));
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
+  const retention = new Retention(deps);
   const node = `node/${node_id}`;
   let beats = 0;
   const keepNode = () => store.leases.acquire(node, node_id, clock.now(), host.recovery.node_ttl_ms);
@@ -34,8 +36,10 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
     { name: "orphans", run: async () => (around.stopping ? 0 : await recoverOrphans(door)) },
     { name: "approvals", run: async () => (around.stopping ? 0 : await rearmApprovals(door)) },
     {
-      name: "idempotency keys",
-      run: async () => (beats++ % SWEEP_EVERY === 0 ? await store.idempotency.sweep(clock.now()) : 0),
+      name: "retention",
+      run: async () => {
+        if (beats++ % SWEEP_EVERY === 0) retention.begin();
+      },
     },
   ]);
   let started = false;
@@ -53,6 +57,7 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
 
   async function stop(grace_ms: number): Promise<void> {
     around.stopping = true;
+    const swept = retention.stop();
     // No new deliveries from here on; the leases of what runs are kept until the end.
     await dispatcher.stop();
     const deliveries = deliverer.stop();
@@ -65,6 +70,7 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
     await within(deps, Promise.all(late), LAST_CALL_MS);
     await within(deps, deliveries, LAST_CALL_MS);
     await heartbeat.stop();
+    await swept;
     if (started) await store.leases.release(node, node_id);
   }
 

@@ -8,12 +8,15 @@ test("a new export is a visible decision", () => {
     "clientSessionIdProblem",
     "contextOf",
     "createBus",
+    "createFanout",
     "createKernel",
     "createPersister",
+    "createPluginSystem",
     "createSessions",
     "entryFor",
     "entryOfBlock",
     "hostPolicy",
+    "isPluginGrantKey",
     "tapeName",
   ]);
 });

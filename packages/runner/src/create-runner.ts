@@ -10,7 +10,7 @@ import type {
   Runner,
   RunnerHealth,
 } from "@backplane/kernel/ports";
-import { IdTable } from "@backplane/wire";
+import { IdTable } from "@backplane/contract";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
 import { dialectFor } from "./dialects/dialects.ts";
@@ -125,6 +125,8 @@ export function createRunner(options: RunnerOptions): Runner {
       call?.interrupt(reason);
       return call !== undefined;
     },
+
+    runs: (protocol) => dialectFor(protocol) !== null,
 
     retire: (binding_id, keep_pool_key) => pool.retire(binding_id, keep_pool_key),
 

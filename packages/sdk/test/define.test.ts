@@ -27,5 +27,6 @@ test("what authors can import is a decision", () => {
     "runPlugin",
     "startPlugin",
     "testContext",
+    "testKernelPlugin",
   ]);
 });

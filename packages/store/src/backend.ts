@@ -4,6 +4,8 @@ import type { WriteInput, WriteName, WriteResult } from "./ops/index.ts";
 
 export interface Backend {
   dialect: Dialect;
+  /** The caller's time for an operation, or null where the database's own clock counts (see nowAt). */
+  at(now: number): number | null;
   /** Resolves when it is on disk. Rejects with a BackplaneError, and then nothing of it was written. */
   write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;
   /** Best effort: rides on the next commit. */

@@ -1,3 +1,4 @@
+import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { freshOrg, type Subject } from "./subject.ts";
 import { ids, NOW, sampleAudit, sampleBinding, sampleKey, samplePackage } from "./samples.ts";
@@ -78,19 +79,20 @@ export function accessCases(subject: () => Subject): void {
     const states = await Promise.all(Array.from({ length: 10 }, () => begin("d1", 100)));
     expect(states.map((state) => state.state).sort()).toEqual([...Array(9).fill("in_progress"), "new"]);
     expect(await begin("d2", 200)).toEqual({ state: "conflict" });
-    await store().idempotency.finish(scope, "k", 201, "body", 5_000);
+    await store().idempotency.finish(scope, "k", 201, "body", 250);
     expect(await begin("d1", 300)).toEqual({ state: "done", status: 201, body: "body" });
     expect(await begin("d2", 300)).toEqual({ state: "conflict" });
     expect(await store().idempotency.begin(freshOrg(), "k", "d2", 300, 1_000)).toEqual({ state: "new" });
     await store().idempotency.abandon(scope, "k");
     expect(await begin("d1", 300)).toMatchObject({ state: "done" });
-    expect(await begin("d2", 6_000)).toEqual({ state: "new" });
-    expect(await begin("d3", 7_000)).toEqual({ state: "new" });
+    expect(await begin("d2", 250 + IDEMPOTENCY_TTL_MS)).toEqual({ state: "new" });
+    expect(await begin("d3", 1_250 + IDEMPOTENCY_TTL_MS)).toEqual({ state: "new" });
     await store().idempotency.abandon(scope, "k");
-    expect(await begin("d4", 7_001)).toEqual({ state: "new" });
-    await store().idempotency.finish(scope, "k", 200, "", 8_000);
-    expect(await store().idempotency.sweep(7_999)).toBe(0);
-    expect(await store().idempotency.sweep(8_000)).toBe(1);
+    expect(await begin("d4", 1_251 + IDEMPOTENCY_TTL_MS)).toEqual({ state: "new" });
+    await store().idempotency.finish(scope, "k", 200, "", 2_000);
+    // The other org's.
+    expect(await store().idempotency.sweep(1_999 + IDEMPOTENCY_TTL_MS)).toBe(1);
+    expect(await store().idempotency.sweep(2_000 + IDEMPOTENCY_TTL_MS)).toBe(1);
     expect(await begin("d5", 8_000)).toEqual({ state: "new" });
   });
 

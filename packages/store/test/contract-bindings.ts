@@ -140,6 +140,21 @@ export function bindingCases(store: () => Store): void {
     expect(await store().bindings.update(stolen, 1, {})).toBe(false);
   });
 
+  test("a binding is removed only while it is what the caller has read", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const binding = sampleBinding({ scope });
+    const id = binding.binding_id;
+    await store().bindings.create(binding, {});
+    await store().bindings.update({ ...binding, generation: 2 }, 1, {});
+    const audit = sampleAudit({ scope, action: "binding.remove" });
+    expect(await store().bindings.remove(scope, id, { audit }, 1)).toBe(false);
+    expect((await store().bindings.get(scope, id))?.binding.generation).toBe(2);
+    expect((await store().audit.list(scope, {}, { limit: 5 })).items).toEqual([]);
+    expect(await store().bindings.remove(scope, id, { audit }, 2)).toBe(true);
+    expect(await store().bindings.get(scope, id)).toBeNull();
+  });
+
   test("hooks are found by event, and a project's hook hears only its project", async () => {
     const scope = freshOrg();
     await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});

@@ -1,4 +1,4 @@
-import type { InvocationRow, NewDelegation, Store } from "@backplane/kernel/ports";
+import type { InvocationRow, NewDelegation, Settlement, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { freshOrg } from "./subject.ts";
@@ -17,6 +17,37 @@ export function invocationCases(store: () => Store): void {
     expect(await store().invocations.get({ ...scope, project_id: null }, row.id)).toEqual(row);
     expect(await store().invocations.get({ ...scope, project_id: "proj_other" }, row.id)).toBeNull();
     expect(await store().invocations.get(freshOrg(), row.id)).toBeNull();
+  });
+
+  test("a result block comes back whole, whether it repeats the result or not", async () => {
+    const scope = freshOrg();
+    const content = [{ type: "text", text: "x" }];
+    const structured_output = { n: 1 };
+    const block = { kind: "tool_result", tool_execution_id: "toolx_1", tool: "echo" } as const;
+    const other = [{ type: "text", text: "y" }];
+    for (const [result, tool_result] of [
+      [{ content }, { ...block, is_error: false, content }],
+      [
+        { content, structured_output },
+        { ...block, is_error: true, content, structured_output },
+      ],
+      [
+        { content, structured_output },
+        { ...block, is_error: false, content },
+      ],
+      [{ content }, { ...block, is_error: false, content: other }],
+      [null, { ...block, is_error: true, content: other }],
+    ] as const) {
+      const row = sampleInvocation(scope);
+      await store().invocations.open(row, { facts: {} });
+      const end = sampleSettlement({
+        result: result as Settlement["result"],
+        tool_result: tool_result as unknown as Settlement["tool_result"],
+      });
+      await store().invocations.settle(row.id, 1, end, {});
+      expect(await store().invocations.get(scope, row.id)).toMatchObject({ result, tool_result });
+      expect((await store().invocations.get(scope, row.id))!.tool_result).toEqual(tool_result);
+    }
   });
 
   test("a refused call is opened terminal and cannot be settled", async () => {

@@ -37,15 +37,47 @@ export function queueCases(store: () => Store): void {
     expect(await store().outbox.read(0, 100, { ...scope, project_id: null })).toHaveLength(4);
   });
 
+  test("what lies ahead is counted by kind, as far as `read` would go", async () => {
+    const scope = freshOrg();
+    const before = (await store().outbox.read(0, 10_000)).at(-1)?.seq ?? 0;
+    expect(await store().outbox.survey(before, 10)).toBeNull();
+    const wide = { ...scope, project_id: null };
+    for (const [where, from_hook] of [
+      [scope, false],
+      [scope, false],
+      [wide, false],
+      [{ ...scope, project_id: "proj_hooks" }, true],
+    ] as const) {
+      const events = [sampleEvent("s", { scope: where, from_hook })];
+      await store().invocations.open(sampleInvocation(where), { facts: { events } });
+    }
+    const { type } = sampleEvent("s");
+    const seqs = (await store().outbox.read(before, 10)).map((event) => event.seq);
+    const all = (await store().outbox.survey(before, 10))!;
+    expect(all).toMatchObject({ amount: 4, last_seq: seqs[3] });
+    expect(all.kinds).toHaveLength(2);
+    expect(all.kinds).toEqual(
+      expect.arrayContaining([
+        { ...scope, type },
+        { ...wide, type },
+      ]),
+    );
+    expect(await store().outbox.survey(before, 2)).toEqual({
+      amount: 2,
+      last_seq: seqs[1],
+      kinds: [{ ...scope, type }],
+    });
+  });
+
   test("a cursor moves once, together with its jobs", async () => {
     const consumer = queue();
     expect(await store().outbox.cursor(consumer)).toBe(0);
     const jobs = Array.from({ length: 10 }, () => sampleJob({ queue: consumer }));
-    const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job])));
+    const moved = await Promise.all(jobs.map((job) => store().outbox.advance(consumer, 0, 5, [job], 1_000)));
     expect(moved.filter(Boolean)).toHaveLength(1);
     expect(await store().outbox.cursor(consumer)).toBe(5);
-    expect(await store().outbox.advance(consumer, 5, 9, [])).toBe(true);
-    expect(await store().outbox.advance(consumer, 5, 9, [])).toBe(false);
+    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(true);
+    expect(await store().outbox.advance(consumer, 5, 9, [], 1_000)).toBe(false);
     const there = await Promise.all(jobs.map((job) => store().jobs.get(job.id)));
     expect(there.filter((job) => job !== null)).toHaveLength(1);
   });
@@ -53,9 +85,9 @@ export function queueCases(store: () => Store): void {
   test("a job is leased to one claimer, and the old fence is refused", async () => {
     const name = queue();
     const jobs = Array.from({ length: 20 }, () => sampleJob({ queue: name }));
-    await store().jobs.enqueue(jobs);
+    await store().jobs.enqueue(jobs, 1_000);
     expect(await store().jobs.claim(name, "n", 999, 100, 50)).toEqual([]);
-    expect(await store().jobs.nextDue(name)).toBe(1_000);
+    expect(await store().jobs.lanes(name, 900)).toEqual([{ lane: "", due_in: 100 }]);
     const claims = await Promise.all(
       Array.from({ length: 5 }, (_, n) => store().jobs.claim(name, `n${n}`, 1_000, 100, 10)),
     );
@@ -65,17 +97,17 @@ export function queueCases(store: () => Store): void {
     let rest = claimed.length;
     while (rest < 20) rest += (await store().jobs.claim(name, "n", 1_000, 100, 20)).length;
     expect(rest).toBe(20);
-    expect(await store().jobs.nextDue(name)).toBe(1_100);
+    expect(await store().jobs.lanes(name, 1_000)).toEqual([{ lane: "", due_in: 100 }]);
 
     const job = claimed[0]!;
-    expect(await store().jobs.extend(job.id, 1, 5_000)).toBe(true);
+    expect(await store().jobs.extend(job.id, 1, 1_000, 4_000)).toBe(true);
     const taken = await store().jobs.claim(name, "other", 1_100, 100, 50);
     expect(taken).toHaveLength(19);
     expect(taken.every((item) => item.attempt === 2 && item.fence === 2)).toBe(true);
-    expect(await store().jobs.complete(taken[0]!.id, 1)).toBe(false);
-    expect(await store().jobs.complete(taken[0]!.id, 2)).toBe(true);
-    expect(await store().jobs.complete(taken[0]!.id, 2)).toBe(false);
-    expect(await store().jobs.extend(taken[0]!.id, 2, 9_000)).toBe(false);
+    expect(await store().jobs.complete(taken[0]!.id, 1, 1_100)).toBe(false);
+    expect(await store().jobs.complete(taken[0]!.id, 2, 1_100)).toBe(true);
+    expect(await store().jobs.complete(taken[0]!.id, 2, 1_100)).toBe(false);
+    expect(await store().jobs.extend(taken[0]!.id, 2, 1_100, 9_000)).toBe(false);
     expect((await store().jobs.get(taken[0]!.id))?.state).toBe("done");
     expect((await store().jobs.get(job.id))?.payload).toEqual({ event: "evt_1" });
   });
@@ -83,32 +115,32 @@ export function queueCases(store: () => Store): void {
   test("a job is tried again, dies after its attempts, and can be replayed", async () => {
     const name = queue();
     const job = sampleJob({ queue: name, max_attempts: 2 });
-    await store().jobs.enqueue([job]);
-    await store().jobs.enqueue([job]);
+    await store().jobs.enqueue([job], 1_000);
+    await store().jobs.enqueue([job], 1_000);
     const claim = async (now: number) => (await store().jobs.claim(name, "n", now, 100, 5))[0];
     expect(await claim(1_000)).toMatchObject({ attempt: 1 });
-    expect(await store().jobs.fail(job.id, 9, "no", 2_000)).toBe(false);
-    expect(await store().jobs.fail(job.id, 1, "refused", 2_000)).toBe(true);
+    expect(await store().jobs.fail(job.id, 9, "no", 1_000, 1_000)).toBe(false);
+    expect(await store().jobs.fail(job.id, 1, "refused", 1_000, 1_000)).toBe(true);
     expect(await claim(1_999)).toBeUndefined();
     expect(await claim(2_000)).toMatchObject({ attempt: 2, last_error: "refused", run_at: 2_000 });
     expect(await store().jobs.replay(job.id, 0)).toBe(false);
-    expect(await store().jobs.fail(job.id, 2, "refused again", 3_000)).toBe(true);
+    expect(await store().jobs.fail(job.id, 2, "refused again", 2_000, 1_000)).toBe(true);
     expect(await claim(9_000)).toBeUndefined();
-    expect(await store().jobs.nextDue(name)).toBeNull();
+    expect(await store().jobs.lanes(name, 9_000)).toEqual([]);
     expect(await store().jobs.dead(name, 5)).toMatchObject([
       { id: job.id, state: "dead", attempt: 2, last_error: "refused again" },
     ]);
     expect(await store().jobs.replay(job.id, 10_000)).toBe(true);
     expect(await claim(10_000)).toMatchObject({ attempt: 3, fence: 3, max_attempts: 2 });
-    expect(await store().jobs.fail(job.id, 3, "x", 10_001)).toBe(true);
+    expect(await store().jobs.fail(job.id, 3, "x", 10_000, 0.6)).toBe(true);
     expect(await claim(10_001)).toMatchObject({ attempt: 4 });
     // Nobody reports: the lease runs out, and there is no attempt left.
     expect(await claim(20_000)).toBeUndefined();
     expect(await store().jobs.get(job.id)).toMatchObject({ state: "dead", attempt: 4 });
     const given_up = sampleJob({ queue: name });
-    await store().jobs.enqueue([given_up]);
+    await store().jobs.enqueue([given_up], 1_000);
     const [one] = await store().jobs.claim(name, "n", 20_000, 100, 5);
-    expect(await store().jobs.fail(given_up.id, one!.fence, "never", null)).toBe(true);
+    expect(await store().jobs.fail(given_up.id, one!.fence, "never", 20_000, null)).toBe(true);
     expect(await store().jobs.get(given_up.id)).toMatchObject({ state: "dead", attempt: 1 });
   });
 
@@ -117,29 +149,52 @@ export function queueCases(store: () => Store): void {
     const group = (g: string, count: number) =>
       Array.from({ length: count }, () => sampleJob({ queue: name, group: g, max_attempts: 1 }));
     const [a, b] = [group("a", 3), group("b", 1)];
-    await store().jobs.enqueue([...a, ...b]);
+    await store().jobs.enqueue([...a, ...b], 1_000);
     const claim = async (now = 1_000) =>
       (await store().jobs.claim(name, "n", now, 1_000_000, 10)).map((job) => job.id).sort();
     expect(await claim()).toEqual([a[0]!.id, b[0]!.id].sort());
     expect(await claim()).toEqual([]);
-    await store().jobs.complete(a[0]!.id, 1);
+    await store().jobs.complete(a[0]!.id, 1, 1_100);
     expect(await claim()).toEqual([a[1]!.id]);
-    await store().jobs.fail(a[1]!.id, 1, "dead", 2_000);
+    await store().jobs.fail(a[1]!.id, 1, "dead", 1_000, 1_000);
     expect(await claim()).toEqual([a[2]!.id]);
     await store().jobs.replay(a[1]!.id, 1_000);
     expect(await claim()).toEqual([]);
-    await store().jobs.complete(a[2]!.id, 1);
+    await store().jobs.complete(a[2]!.id, 1, 1_100);
     expect(await claim()).toEqual([a[1]!.id]);
-    await store().jobs.complete(a[1]!.id, 2);
+    await store().jobs.complete(a[1]!.id, 2, 1_100);
     const late = group("a", 1);
-    await store().jobs.enqueue(late);
+    await store().jobs.enqueue(late, 1_000);
     expect(await claim()).toEqual([late[0]!.id]);
+  });
+
+  test("a lane is claimed apart from the others, and the most urgent is named first", async () => {
+    const name = queue();
+    const job = (lane: string) => sampleJob({ queue: name, lane, group: `${lane}/x${ids.next("job")}` });
+    const busy = Array.from({ length: 5 }, () => job("busy"));
+    await store().jobs.enqueue(busy, 1_000);
+    await store().jobs.enqueue([job("calm"), sampleJob({ queue: name })], 1_200);
+    expect(await store().jobs.lanes(name, 1_100)).toEqual([
+      { lane: "busy", due_in: -100 },
+      { lane: "", due_in: 100 },
+      { lane: "calm", due_in: 100 },
+    ]);
+    const claim = (lane: string, limit: number) => store().jobs.claim(name, "n", 1_200, 500, limit, lane);
+    expect((await claim("busy", 2)).map((one) => one.lane)).toEqual(["busy", "busy"]);
+    expect((await claim("calm", 9)).map((one) => one.lane)).toEqual(["calm"]);
+    expect(await claim("calm", 9)).toEqual([]);
+    expect(await store().jobs.lanes(name, 1_200)).toEqual([
+      { lane: "busy", due_in: -200 },
+      { lane: "", due_in: 0 },
+      { lane: "calm", due_in: 500 },
+    ]);
+    expect(await store().jobs.claim(name, "n", 1_200, 500, 9)).toHaveLength(4);
   });
 
   test("racing enqueuers and workers of one group lose no job and never overlap", async () => {
     const name = queue();
     const jobs = Array.from({ length: 30 }, () => sampleJob({ queue: name, group: "g" }));
-    const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job])));
+    const enqueued = Promise.all(jobs.map((job) => store().jobs.enqueue([job], 1_000)));
     let running = 0;
     let most = 0;
     const done: string[] = [];
@@ -149,7 +204,7 @@ export function queueCases(store: () => Store): void {
           most = Math.max(most, ++running);
           done.push(job.id);
           running--;
-          await store().jobs.complete(job.id, job.fence);
+          await store().jobs.complete(job.id, job.fence, 1_100);
         }
       }
     };

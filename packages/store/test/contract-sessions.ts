@@ -339,6 +339,6 @@ export function freshKey(): SessionKey {
   return { scope: freshOrg(), workspace: "/w", session_id: "s" };
 }
 
-function brief({ id, payload }: Entry): string {
+export function brief({ id, payload }: Entry): string {
   return `${id} ${(payload.content ?? payload.name) as string}`;
 }

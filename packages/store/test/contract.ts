@@ -3,7 +3,11 @@ import { accessCases } from "./contract-access.ts";
 import { bindingCases } from "./contract-bindings.ts";
 import { configCases } from "./contract-config.ts";
 import { invocationCases } from "./contract-invocations.ts";
+import { onceCases } from "./contract-once.ts";
 import { queueCases } from "./contract-queues.ts";
+import { replayCases } from "./contract-replay.ts";
+import { retentionCases } from "./contract-retention.ts";
+import { runCases } from "./contract-runs.ts";
 import { sessionCases } from "./contract-sessions.ts";
 import type { Subject } from "./subject.ts";
 
@@ -14,4 +18,8 @@ export function storeContract(subject: () => Subject): void {
   configCases(() => subject().store);
   queueCases(() => subject().store);
   sessionCases(subject);
+  replayCases(subject);
+  runCases(() => subject().store);
+  onceCases(() => subject().store);
+  retentionCases(subject);
 }

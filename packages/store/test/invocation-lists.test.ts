@@ -19,7 +19,14 @@ test("a filtered list that is cut short goes on where it stopped, and misses not
     });
     if (rare) wanted.unshift(row.id);
     const facts = { events: [], audit: null };
-    const input = { row: encodeInvocation(row), approval: null, delegation: null, facts };
+    const input = {
+      row: encodeInvocation(row),
+      approval: null,
+      delegation: null,
+      tape: null,
+      once: null,
+      facts,
+    };
     connection.run(startWrite("openInvocation", input, "sqlite"));
   }
   const filter = { status: "", export_id: "rare", session_id: "", binding_id: "" };

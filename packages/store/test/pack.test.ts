@@ -31,3 +31,13 @@ test("strings of any kind keep their borders", () => {
   }));
   expect(unpack(pack(calls))).toEqual(calls);
 });
+
+test("a key is written once, however many calls have it", () => {
+  const calls: Call[] = Array.from({ length: 5 }, (_, n) => ({
+    name: "appendProgress",
+    input: { outcome: n },
+  }));
+  const packet = pack(calls);
+  expect(packet.text.match(/outcome/g)).toHaveLength(1);
+  expect(unpack(packet)).toEqual(calls);
+});

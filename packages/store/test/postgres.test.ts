@@ -6,6 +6,7 @@ import { startPostgres, type TestPostgres } from "../../../test/support/postgres
 import { verifies } from "../../../test/support/verifies.ts";
 import { storeContract } from "./contract.ts";
 import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import { sampleRun, tape } from "./sample-runs.ts";
 import {
   ids,
   sampleAudit,
@@ -28,8 +29,8 @@ beforeAll(async () => {
   const schema = "gateway";
   // Both start at once on an empty database: migrations take turns.
   const [store, other] = await Promise.all([
-    openPostgresStore({ url: server.url, schema }),
-    openPostgresStore({ url: server.url, schema }),
+    openPostgresStore({ url: server.url, schema, caller_clock: true }),
+    openPostgresStore({ url: server.url, schema, caller_clock: true }),
   ]);
   second = other;
   direct = new pg.Client({ connectionString: server.url, options: "-c search_path=gateway" });
@@ -70,13 +71,16 @@ describe("two gateways on one database", () => {
 
   test("claim each job once", async () => {
     const queue = ids.next("request");
-    await subject.store.jobs.enqueue(Array.from({ length: 100 }, () => sampleJob({ queue })));
+    await subject.store.jobs.enqueue(
+      Array.from({ length: 100 }, () => sampleJob({ queue })),
+      1_000,
+    );
     const claimed: string[] = [];
     const work = async (store: Store): Promise<void> => {
       for (;;) {
         const jobs = await store.jobs.claim(queue, "n", 2_000, 1_000_000, 7);
         claimed.push(...jobs.map((job) => job.id));
-        if (jobs.length === 0 && (await store.jobs.nextDue(queue))! > 2_000) return;
+        if (jobs.length === 0 && (await store.jobs.lanes(queue, 2_000))[0]!.due_in > 0) return;
       }
     };
     await Promise.all([subject.store, second, subject.store, second].map(work));
@@ -108,6 +112,21 @@ describe("two gateways on one database", () => {
       (await subject.store.invocations.claimOrphans("node_x", at, 10_000)).some(
         (taken) => taken.id === row.id,
       );
+    expect(await claim(now + 999)).toBe(false);
+    expect(await claim(now + 1_000)).toBe(true);
+    expect(await claim(now + 1_000)).toBe(false);
+  });
+
+  test("so is a run", async () => {
+    const key = freshKey();
+    const node = ids.next("node");
+    const now = Date.now();
+    await second.leases.acquire(`node/${node}`, node, now, 1_000);
+    await second.sessions.create(newSession(key), newChain(), [start], {});
+    const run = sampleRun(key, { node_id: node });
+    await second.runs.start(run, tape(key, "hello"), {});
+    const claim = async (at: number) =>
+      (await subject.store.runs.claimOrphans("node_x", at, 10_000)).some((taken) => taken.id === run.id);
     expect(await claim(now + 999)).toBe(false);
     expect(await claim(now + 1_000)).toBe(true);
     expect(await claim(now + 1_000)).toBe(false);

@@ -16,15 +16,18 @@ import {
   listBindings,
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfig } from "../src/ops/config.ts";
+import type { EntryRow } from "../src/ops/entries.ts";
 import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-lists.ts";
 import { startWrite } from "../src/ops/index.ts";
-import { deadJobs, nextDue } from "../src/ops/jobs.ts";
+import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
+import { listRuns, readRun } from "../src/ops/runs.ts";
 import {
   listChains,
   listSessions,
   readSession,
+  readSessionEntries,
   readSinceAnchor,
   readStretch,
 } from "../src/ops/session-reads.ts";
@@ -32,6 +35,9 @@ import {
 const facts = { events: [], audit: null };
 const none = { status: "", export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
+const line: EntryRow = ["message", "", "{}", "{}"];
+const runs = { ...key, before: "~", limit: 5, session_id: null, chain_id: null, workspace: null };
+const run = { ...key, id: "r", status: "running", node_id: "n", body: "{}" };
 const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
   listInvocations({ org_id: "o", project_id, filter: { ...none, ...filter }, before: "~", limit: 5 });
@@ -66,19 +72,33 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ],
   [
     "claim jobs",
-    () => startWrite("claimJobs", { queue: "q", node_id: "n", now: 0, lease_ms: 1, limit: 5 }, "sqlite"),
+    () =>
+      startWrite(
+        "claimJobs",
+        { queue: "q", lane: null, node_id: "n", now: 0, lease_ms: 1, limit: 5 },
+        "sqlite",
+      ),
   ],
-  ["complete job", () => startWrite("completeJob", { id: "j", fence: 1 }, "sqlite")],
+  [
+    "claim jobs of a lane",
+    () =>
+      startWrite(
+        "claimJobs",
+        { queue: "q", lane: "l", node_id: "n", now: 0, lease_ms: 1, limit: 5 },
+        "sqlite",
+      ),
+  ],
+  ["complete job", () => startWrite("completeJob", { id: "j", fence: 1, now: 0 }, "sqlite")],
   [
     "enqueue job",
     () =>
       startWrite(
         "enqueueJobs",
-        [{ id: "j", queue: "q", group: "g", payload: "", run_at: 0, max_attempts: 1 }],
+        { jobs: [{ id: "j", queue: "q", lane: "", group: "g", payload: "", max_attempts: 1 }], now: 0 },
         "sqlite",
       ),
   ],
-  ["replay job", () => startWrite("replayJob", { id: "j", run_at: 0 }, "sqlite")],
+  ["replay job", () => startWrite("replayJob", { id: "j", now: 0 }, "sqlite")],
   ["slot", () => startWrite("acquireSlot", { name: "n", max: 2, holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["renew", () => startWrite("renewLeases", { names: ["a"], holder: "h", now: 0, ttl_ms: 1 }, "sqlite")],
   ["sweep", () => startWrite("sweepIdempotent", { now: 0, limit: 5 }, "sqlite")],
@@ -163,8 +183,34 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["chains", () => listChains(key, "~", 5)],
   ["entries", () => readStretch("c", 0, 9, 5)],
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
+  ["replay", () => readSessionEntries(key, 0, 5)],
+  ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
+  ["start run", () => startWrite("startRun", { run, tape: { key, entries: [line] }, facts }, "sqlite")],
+  [
+    "end run",
+    () =>
+      startWrite(
+        "endRun",
+        { ...run, outcome: "{}", output_entry: 0, tape: { key, entries: [line] }, facts },
+        "sqlite",
+      ),
+  ],
+  ["claim runs", () => startWrite("claimRuns", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
+  ["run", () => readRun("o", "p", "r")],
+  ["runs", () => listRuns(runs)],
+  ["runs of the org", () => listRuns({ ...runs, project_id: "" })],
+  ["runs of a session", () => listRuns({ ...runs, session_id: "s" })],
+  ["runs of a chain", () => listRuns({ ...runs, project_id: "", chain_id: "c" })],
   ["dead jobs", () => deadJobs("q", 5)],
-  ["next due", () => nextDue("q")],
+  ["lanes", () => dueLanes("q", 0, "sqlite")],
+  ["sweep jobs", () => startWrite("sweepJobs", { state: "done", now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
+  ["sweep outbox", () => startWrite("sweepOutbox", { now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
+  ["sweep tokens", () => startWrite("sweepDelegations", { now: 0, keep_ms: 1, limit: 5 }, "sqlite")],
+  [
+    "sweep progress",
+    () =>
+      startWrite("sweepProgress", { after: "", id_before: "z", ended_before: "2027", limit: 5 }, "sqlite"),
+  ],
 ];
 
 test("every operation finds its rows through an index", async () => {
@@ -191,7 +237,14 @@ test("every operation finds its rows through an index", async () => {
 
 function statementsOf(op: Op<unknown>): Statement[] {
   const found: Statement[] = [];
-  const special: Record<string, unknown> = { attempt: 9, last_attempt: 1, archived_at: null };
+  const special: Record<string, unknown> = {
+    attempt: 9,
+    last_attempt: 1,
+    archived_at: null,
+    metadata: "{}",
+    last_entry: 9,
+    fork_entry: 3,
+  };
   const row = new Proxy({}, { get: (_, name) => (name in special ? special[name as string] : "g") }) as Row;
   let step = op.next();
   while (!step.done && found.length < 20) {
@@ -204,12 +257,12 @@ function statementsOf(op: Op<unknown>): Statement[] {
 }
 
 /**
- * SCAN of a table is the whole of it; of a derived list, a window or a JSON parameter it is not, and the two
+ * SCAN of a table is the whole of it; of a derived list, a window or a JSON parameter it is not, and the
  * partial indexes hold only what is under way.
  */
 function readsAll(detail: string): boolean {
-  if (/USING INDEX invocations_(running|waiting)$/.test(detail)) return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config)\b/.test(
+  if (/USING INDEX (invocations_(running|waiting)|runs_running)$/.test(detail)) return false;
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|entries|e|runs|r)\b/.test(
     detail,
   );
 }

@@ -128,6 +128,8 @@ export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationR
     node_id: "node_a",
     fence: 1,
     delivery_id: null,
+    turn: null,
+    depth: 0,
     ...over,
   };
 }
@@ -205,7 +207,6 @@ export function sampleJob(over: Partial<NewJob> = {}): NewJob {
     queue: "deliveries",
     group: null,
     payload: { event: "evt_1" },
-    run_at: 1_000,
     max_attempts: 3,
     ...over,
   };

@@ -39,6 +39,20 @@ describe.each([true, false])("threaded: %s", (threaded) => {
     await store.close();
   });
 
+  test("what several callbacks of one turn ask for shares a commit", async () => {
+    const counts = new SharedArrayBuffer(8);
+    const store = await openSqliteStore({ file, threaded, onStatement: hook({ counts }) });
+    const commits = () => new Int32Array(counts)[1]!;
+    const before = commits();
+    const asked = Array.from(
+      { length: 5 },
+      () => new Promise<unknown>((resolve) => setImmediate(() => resolve(append(store)))),
+    );
+    await Promise.all(asked);
+    expect(commits() - before).toBe(1);
+    await store.close();
+  });
+
   test("every acknowledged row survives kill -9 of a process that writes with many hands", async () => {
     const child = spawn(
       process.execPath,

@@ -6,6 +6,12 @@ export { treeDigest } from "./content/read-tree.ts";
 export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
 export type { HostPlatform } from "./import/check-platform.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
+export {
+  createPluginSources,
+  type PluginSources,
+  type PluginSourcesOptions,
+} from "./kernel-plugins/create-plugin-sources.ts";
+export { type InstallSource, validateInstallSource } from "./kernel-plugins/install-source.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";

@@ -6,6 +6,7 @@ test("what the room offers is a decision", () => {
     "MANIFEST_FILE",
     "UNPACK_LIMITS",
     "createPackageImporter",
+    "createPluginSources",
     "createSchemas",
     "openContentStore",
     "packFolder",
@@ -13,5 +14,6 @@ test("what the room offers is a decision", () => {
     "sideSpec",
     "treeDigest",
     "unpackArchive",
+    "validateInstallSource",
   ]);
 });

@@ -4,7 +4,6 @@ import * as wire from "../src/index.ts";
 test("a new export is a visible decision", () => {
   expect(Object.keys(wire).sort()).toEqual([
     "ContentLengthDecoder",
-    "IdTable",
     "NdjsonDecoder",
     "RpcError",
     "RpcPeer",

@@ -37,14 +37,18 @@ export function createAuthenticator(deps: {
   if (expected.length !== 32)
     throw new BackplaneError("config.invalid", "The admin token's hash must be 64 hex digits.");
 
+  const last = rememberOne();
+
   return {
     authenticate(headers, mutating) {
       const header = headers.authorization;
       if (header === undefined) return byCookie(headers, mutating);
+      if (last.is(header)) return adminIn(headers);
       const token = bearer(header);
       if (token.startsWith("bpk_") || token.startsWith("vai_dlg_")) return byKey(headers, token);
       if (!timingSafeEqual(hash("sha256", token, "buffer"), expected))
         throw new BackplaneError("auth.invalid");
+      last.keep(header);
       return adminIn(headers);
     },
   };
@@ -70,6 +74,25 @@ export function createAuthenticator(deps: {
       });
     return caller;
   }
+}
+
+/**
+ * The last admin header that was found good. Comparing its bytes, in constant time, costs a tenth of hashing the
+ * same token again for every request.
+ */
+function rememberOne() {
+  let good = Buffer.alloc(0);
+  let shown = Buffer.alloc(0);
+  return {
+    keep(header: string): void {
+      good = Buffer.from(header);
+      shown = Buffer.alloc(good.length);
+    },
+    is(header: string): boolean {
+      if (header.length === 0 || header.length !== good.length) return false;
+      return shown.write(header) === good.length && timingSafeEqual(shown, good);
+    },
+  };
 }
 
 function bearer(header: string): string {

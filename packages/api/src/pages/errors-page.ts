@@ -21,9 +21,10 @@ export function renderErrorsPage(): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Error codes · Backplane</title>
 <link rel="stylesheet" href="/static/backplane.css">
+<script src="/static/chat/theme.js"></script>
 </head>
 <body>
-<header class="bar"><a class="brand" href="/">Backplane</a><nav aria-label="Pages"><a href="/explorer">API explorer</a><a href="/docs/errors" aria-current="page">Error codes</a></nav></header>
+<header class="bar"><a class="brand" href="/">Backplane</a><nav aria-label="Pages"><a href="/overview">Overview</a><a href="/explorer">API explorer</a><a href="/docs/errors" aria-current="page">Error codes</a></nav></header>
 <main class="page"><h1>Error codes</h1>
 <p class="lead">Every failure has one of these codes. Compare the code, never the message.</p>
 ${sections.join("\n")}

@@ -112,9 +112,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 204: { description: "Removed." } },
       async handler({ caller, params, request }) {
         const expected = await expectedGeneration(caller, params.id, request.headers["if-match"]);
-        if (expected !== undefined && (await kernel.bindings.get(caller, params.id)).generation !== expected)
-          throw new BackplaneError("request.precondition");
-        await kernel.bindings.remove(caller, params.id);
+        await kernel.bindings.remove(caller, params.id, expected);
         return { status: 204, empty: true };
       },
     }),

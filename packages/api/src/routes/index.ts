@@ -6,14 +6,17 @@ import type { Route } from "../route.ts";
 import { approvalRoutes } from "./approvals.ts";
 import { auditRoutes } from "./audit.ts";
 import { bindingRoutes } from "./bindings.ts";
-import { configRoutes } from "./config.ts";
+import { chainRoutes } from "./chains.ts";
+import { compactionRoutes } from "./compactions.ts";
 import { eventRoutes } from "./events.ts";
 import { exportRoutes } from "./exports.ts";
 import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
+import { runRoutes } from "./runs.ts";
 import { secretRoutes } from "./secrets.ts";
+import { sessionRoutes } from "./sessions.ts";
 import { systemRoutes } from "./system.ts";
 
 export interface RouteDeps {
@@ -39,7 +42,10 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...secretRoutes(deps),
     ...keyRoutes(deps),
     ...auditRoutes(deps),
-    ...configRoutes(deps),
+    ...sessionRoutes(deps),
+    ...chainRoutes(deps),
+    ...runRoutes(deps),
+    ...compactionRoutes(deps),
     ...eventRoutes(deps),
     ...pageRoutes(deps),
   ];

@@ -159,7 +159,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     }
   }
 
-  /** What is kept for a repeat is the id alone: a repeat sees the same call as it is now. */
+  /** A repeat sees the call that the key opened, as it is now. */
   async function invokeOnce(
     caller: Caller,
     key: string,
@@ -167,18 +167,11 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     wait_ms: number,
     request: FastifyRequest,
   ): Promise<Answer> {
-    const done = await kernel.idempotency.once(
-      caller,
-      key,
-      requestDigest(caller, request, body),
-      async () => {
-        const ticket = await kernel.invocations.invoke(caller, body);
-        void ticket.settled.then(count);
-        return { status: 202, body: ticket.id };
-      },
-    );
-    const record = await wait.row(caller, done.body, wait_ms);
-    return { ...answer(record), headers: done.replayed ? REPLAYED : {} };
+    const digest = requestDigest(caller, request, body);
+    const { id, ticket } = await kernel.invocations.invokeOnce(caller, body, key, digest);
+    if (ticket === null) return { ...answer(await wait.row(caller, id, wait_ms)), headers: REPLAYED };
+    void ticket.settled.then(count);
+    return answer(await wait.ticket(caller, ticket, wait_ms));
   }
 
   function count(ended: Invocation): void {

@@ -1,8 +1,9 @@
-/** What a browser opens: the start page, the explorer, the error list, and the one-time sign-in link. */
+/** What a browser opens: the chat, the overview, the explorer, the error list, and the one-time sign-in link. */
 import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { CODE_TTL_MS, sessionCookie, setCookie } from "../auth/sign-in.ts";
+import { createChatFiles } from "../pages/chat-files.ts";
 import { renderErrorsPage } from "../pages/errors-page.ts";
 import { type Answer, defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
@@ -18,7 +19,14 @@ const PAGE_HEADERS = {
 };
 
 const FILES: { path: string; file: string; type: string; operation_id: string; summary: string }[] = [
-  { path: "/", file: "start.html", type: "text/html", operation_id: "startPage", summary: "The start page" },
+  { path: "/", file: "chat/index.html", type: "text/html", operation_id: "chatPage", summary: "The chat" },
+  {
+    path: "/overview",
+    file: "start.html",
+    type: "text/html",
+    operation_id: "overviewPage",
+    summary: "The state of the gateway at a glance",
+  },
   {
     path: "/explorer",
     file: "explorer.html",
@@ -37,21 +45,37 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
     path: "/static/start.js",
     file: "start.js",
     type: "text/javascript",
-    operation_id: "startScript",
-    summary: "The start page's program",
+    operation_id: "overviewScript",
+    summary: "The overview's program",
   },
   {
     path: "/static/backplane.css",
     file: "backplane.css",
     type: "text/css",
     operation_id: "styleSheet",
-    summary: "The look of both",
+    summary: "The look of all pages",
   },
 ];
 
 export function pageRoutes({ sign_in, secure, clock }: RouteDeps): Route[] {
+  const chatFile = createChatFiles();
   return [
     ...FILES.map(staticRoute),
+    defineRoute({
+      method: "GET",
+      path: "/static/chat/{file}",
+      operation_id: "chatFile",
+      summary: "The chat's programs and its look",
+      tag: "System",
+      auth: "public",
+      params: z.object({ file: z.string().max(64) }),
+      responses: { 200: { description: "A file of the gateway itself.", type: "text/javascript" } },
+      handler({ params }) {
+        const found = chatFile(params.file);
+        if (found === null) throw new BackplaneError("route.not_found");
+        return page(found.text, found.type);
+      },
+    }),
     defineRoute({
       method: "GET",
       path: "/docs/errors",
@@ -70,7 +94,7 @@ export function pageRoutes({ sign_in, secure, clock }: RouteDeps): Route[] {
       tag: "System",
       auth: "public",
       query: z.object({ code: z.string().max(256).default("") }),
-      responses: { 303: { description: "Signed in; goes to the start page." } },
+      responses: { 303: { description: "Signed in; goes to the chat." } },
       handler({ query }) {
         const cookie = sign_in.redeem(query.code);
         if (cookie === null) throw new BackplaneError("auth.link_used");

@@ -2,7 +2,7 @@
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { buildOpenApi } from "../openapi.ts";
-import type { RunnerHealth } from "@backplane/kernel";
+import type { AdapterMount, RunnerHealth } from "@backplane/kernel";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 
@@ -39,7 +39,7 @@ const StatusSchema = z.object({
 export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] {
   const { kernel, clock, metrics, version } = deps;
   const started = clock.monotonic();
-  let document: string | undefined;
+  let built: { mounts: readonly AdapterMount[]; document: string } | undefined;
   return [
     defineRoute({
       method: "GET",
@@ -121,8 +121,11 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       auth: { any: true },
       responses: { 200: { description: "OpenAPI 3.1.", type: "application/json" } },
       handler() {
-        document ??= JSON.stringify(buildOpenApi(table, version));
-        return { status: 200, text: document, type: "application/json; charset=utf-8" };
+        // Plugins come and go, and their routes with them.
+        const mounts = kernel.adapters.list();
+        if (built?.mounts !== mounts)
+          built = { mounts, document: JSON.stringify(buildOpenApi(table, version, mounts)) };
+        return { status: 200, text: built.document, type: "application/json; charset=utf-8" };
       },
     }),
   ];

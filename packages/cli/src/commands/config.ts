@@ -5,11 +5,11 @@
 import { BackplaneError, configPrefixOf, isSecretConfigKey, type Json } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
-import { assertConfirmable, canAsk, confirm, readHidden } from "../ask.ts";
+import { assertConfirmable, confirm } from "../ask.ts";
 import type { Context } from "../context.ts";
 import { table } from "../output.ts";
 import { plainText } from "../plain-text.ts";
-import { readStdin } from "../read-input.ts";
+import { parseValue, readSecretValue } from "../read-value.ts";
 
 export function addConfigCommands(program: Command, act: Act): void {
   const config = program.command("config").description("The live configuration: read at every use.");
@@ -57,8 +57,11 @@ async function set(
   }
   // Finding no credential after a person typed the value would waste it.
   const client = context.client();
-  const text = argument === undefined || argument === "-" ? await readValue(context, key) : argument;
-  const value = secret || options.text === true ? text : parsed(text);
+  const text =
+    argument === undefined || argument === "-"
+      ? await readSecretValue(context, key, `backplane config set ${key} < file`)
+      : argument;
+  const value = secret || options.text === true ? text : parseValue(text);
   const written = await client.config.set(key, value);
   context.out.data(written, () => `Set ${key}`);
   return undefined;
@@ -91,32 +94,6 @@ async function list(context: Context, _options: object, prefix = ""): Promise<un
   return undefined;
 }
 
-async function readValue({ io, flags }: Context, key: string): Promise<string> {
-  const typed = canAsk(io, flags);
-  if (io.stdin.isTTY === true && !typed)
-    throw noValue(key, "stdin is a terminal and --no-input forbids to ask.");
-  const text = typed ? await readHidden(io, `Value of ${key}: `) : (await readStdin(io)).toString("utf8");
-  const value = text.replace(/\r?\n$/, "");
-  if (value === "") throw noValue(key, "No value came in on stdin.");
-  return value;
-}
-
-function parsed(text: string): Json {
-  try {
-    const value = JSON.parse(text) as Json;
-    // A version (1.10) or a long id is text, not the number that it would be turned into.
-    return typeof value === "number" && String(value) !== text.trim() ? text : value;
-  } catch {
-    return text;
-  }
-}
-
 function textOf(value: Json): string {
   return typeof value === "string" ? plainText(value) : JSON.stringify(value);
-}
-
-function noValue(key: string, why: string): BackplaneError {
-  return new BackplaneError("cli.usage", why, {
-    fix: `Name the value or pipe it in: backplane config set ${key} < file`,
-  });
 }

@@ -1,4 +1,4 @@
-/** `doctor`: what this machine and the gateway give, with a fix for each thing that is missing. */
+/** `doctor`: what this machine, the gateway and its plugins give, with a fix for each thing that is missing. */
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
@@ -17,21 +17,32 @@ interface Check {
 
 const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yellow", failed: "red" };
 
+const CHECK_S = 10;
+const PLUGIN_S = 3;
+
 export function addDoctorCommand(program: Command, act: Act): void {
   program
     .command("doctor")
     .description(
       "Check this machine and the gateway. Exit code 0 when all is ok or degraded, 1 when something failed.",
     )
-    .option("--timeout <seconds>", "give up on a check after this long", wholeNumber("--timeout", 1, 600), 10)
+    .option(
+      "--timeout <seconds>",
+      "give up on a check after this long (default 10, on a plugin's own check 3)",
+      wholeNumber("--timeout", 1, 600),
+    )
     .addHelpText("after", "\nExamples:\n  backplane doctor\n  backplane doctor --json --timeout 5\n")
     .action(act(doctor));
 }
 
-async function doctor(context: Context, options: { timeout: number }): Promise<number> {
+async function doctor(context: Context, options: { timeout?: number }): Promise<number> {
+  const { timeout = CHECK_S } = options;
+  const plugin_s = options.timeout ?? PLUGIN_S;
   const parts = await Promise.all([
-    bounded("system", options.timeout, () => checkMachine(context)),
-    bounded("credential", options.timeout, () => checkCredential(context)),
+    bounded("system", timeout, () => checkMachine(context)),
+    bounded("credential", timeout, () => checkCredential(context)),
+    // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
+    bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
   ]);
   const checks = parts.flat();
   const status = worst(checks);
@@ -70,6 +81,25 @@ async function checkCredential(context: Context): Promise<Check[]> {
       ];
     }
     return [asFailed("credential", error)];
+  }
+}
+
+/** One row for each (plug.health). Where no gateway can be asked, the credential's row has said so. */
+async function checkPlugins(context: Context, seconds: number): Promise<Check[]> {
+  try {
+    const reports = await context.client().plugins.health({ timeout_ms: seconds * 1_000 });
+    return reports.map(({ name, status, summary }) => ({
+      name: `plugin ${name}`,
+      status,
+      message: summary,
+      ...(status === "ok" ? {} : { fix: `backplane plugin info ${name}` }),
+    }));
+  } catch (error) {
+    const code = codeOf(error);
+    if (code === "daemon.unreachable" || code?.startsWith("auth.")) return [];
+    if (code === "route.not_found")
+      return [{ name: "plugins", status: "degraded", message: "not asked, the gateway's web plugin is off" }];
+    return [asFailed("plugins", error)];
   }
 }
 

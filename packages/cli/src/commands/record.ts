@@ -1,5 +1,6 @@
 /** `audit` and `events`: what was changed by whom, and what happens now. */
-import type { Command } from "commander";
+import { SEMANTIC_EVENTS, type SemanticEventType } from "@backplane/contract";
+import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
@@ -19,12 +20,14 @@ export function addRecordCommands(program: Command, act: Act): void {
       "Print the events that are kept, then new ones, until Ctrl-C; with --json one document a line.",
     )
     .option(
-      "--after <seq>",
+      "--since <seq>",
       "only those after this number",
-      wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER),
+      wholeNumber("--since", 0, Number.MAX_SAFE_INTEGER),
     )
+    .option("--after <seq>", "the same", wholeNumber("--after", 0, Number.MAX_SAFE_INTEGER))
+    .addOption(new Option("--type <type>", "only these").choices(SEMANTIC_EVENTS))
     .option("--count <number>", "end after this many", wholeNumber("--count", 1, 1_000_000))
-    .addHelpText("after", "\nExample:\n  backplane events tail --json --after 0 --count 10\n")
+    .addHelpText("after", "\nExample:\n  backplane events tail --json --type run.completed --count 1\n")
     .action(act(tail));
 }
 
@@ -40,13 +43,20 @@ async function listAudit(context: Context, options: PageOptions & { action?: str
   return undefined;
 }
 
-async function tail(context: Context, options: { after?: number; count?: number }): Promise<undefined> {
+interface TailOptions {
+  since?: number;
+  after?: number;
+  type?: SemanticEventType;
+  count?: number;
+}
+
+async function tail(context: Context, options: TailOptions): Promise<undefined> {
+  const after = options.since ?? options.after;
   let left = options.count ?? Number.POSITIVE_INFINITY;
   await untilSignal(context.io, async (signal) => {
-    const watched = context
-      .client()
-      .events.watch({ signal, ...(options.after === undefined ? {} : { after: options.after }) });
+    const watched = context.client().events.watch({ signal, ...(after === undefined ? {} : { after }) });
     for await (const event of watched) {
+      if (options.type !== undefined && event.type !== options.type) continue;
       context.out.line(event, () =>
         plainLine(
           `${event.seq} ${event.occurred_at} ${event.type} ${event.subject.id} ${JSON.stringify(event.summary)}`,

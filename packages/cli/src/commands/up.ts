@@ -1,15 +1,20 @@
 /** `up`: the gateway in this process until a signal, or in the background with --detach. */
 import { closeSync, writeSync } from "node:fs";
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
+import type { Gateway } from "@backplane/gateway";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import { launchBrowser } from "../browser.ts";
 import type { Context } from "../context.ts";
 import { detach, type Ready, type UpOptions } from "../detach.ts";
 import { EXIT, exitCodeOf } from "../exit-codes.ts";
+import type { Io } from "../io.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { errorDocument, toFailure } from "../report-error.ts";
 import { version } from "../version.ts";
+
+/** How long an orderly stop may take after a fault. */
+const FAULT_STOP_MS = 5_000;
 
 export function addUpCommand(program: Command, act: Act): void {
   program
@@ -25,6 +30,7 @@ export function addUpCommand(program: Command, act: Act): void {
     .option("--open", "open the sign-in link in a browser (on a terminal only)")
     .option("--no-open", "open no browser (the default)")
     .option("--insecure-listen", "listen beyond this machine without TLS, behind a proxy that has it")
+    .option("--strategy <id>", "the strategy of sessions that choose none (default: react)")
     .option("--log-level <level>", "debug, info, warn, error or silent (BACKPLANE_LOG_LEVEL)")
     .addOption(new Option("--ready-fd <number>").argParser(wholeNumber("--ready-fd", 3, 255)).hideHelp())
     .addHelpText("after", "\nExamples:\n  backplane up\n  backplane up --detach --port 0 --json\n")
@@ -52,6 +58,7 @@ async function foreground(
   const { io } = context;
   const stopping = Promise.withResolvers<string>();
   let signals = 0;
+  let calm = () => {};
   const silence = io.onSignal((signal) => {
     signals += 1;
     if (signals > 1 && signal === "SIGINT") return io.exit(EXIT.interrupted);
@@ -74,14 +81,38 @@ async function foreground(
       pid: process.pid,
       version: version(),
     });
-    const reason = await Promise.race([stopping.promise, gateway.closed.then(() => undefined)]);
+    const crashed = Promise.withResolvers<{ fault: unknown }>();
+    calm = io.onCrash((fault) => crashed.resolve({ fault }));
+    const reason = await Promise.race([
+      stopping.promise,
+      crashed.promise,
+      gateway.closed.then(() => undefined),
+    ]);
     if (reason === undefined)
       throw new BackplaneError("gateway_stopping", "The gateway stopped by itself; its log says why.");
+    if (typeof reason === "object") return await endAfterFault(io, gateway, reason.fault);
     await gateway.stop(reason);
     return EXIT.ok;
   } finally {
     silence();
+    calm();
   }
+}
+
+/**
+ * What nobody caught may have left anything behind, so the gateway tells it and stops; a stop that hangs is cut short
+ * (plug.kernel-error). Whoever starts it again finds all that was acknowledged.
+ */
+async function endAfterFault(io: Io, gateway: Gateway, error: unknown): Promise<never> {
+  gateway.fault("kernel", error);
+  // Never cleared: what the fault left behind must not keep the process alive either.
+  setTimeout(() => io.exit(EXIT.failed), FAULT_STOP_MS).unref();
+  await gateway.stop("fault");
+  const message = error instanceof Error ? error.message : String(error);
+  throw new BackplaneError("internal", `The gateway stopped after a fault of its own: ${message}`, {
+    fix: "Start it again: backplane up. Its log has the trace.",
+    cause: error,
+  });
 }
 
 /** The child of --detach: the parent reads one line from the descriptor, readiness or the error. */
@@ -135,6 +166,7 @@ function configFlags(options: UpOptions) {
     ...(options.port === undefined ? {} : { port: options.port }),
     ...(options.host === undefined ? {} : { host: options.host }),
     ...(options.insecureListen === true ? { insecure_listen: true } : {}),
+    ...(options.strategy === undefined ? {} : { strategy: options.strategy }),
     ...(options.logLevel === undefined ? {} : { log_level: options.logLevel }),
   };
 }

@@ -230,7 +230,7 @@ describe("bindings and packages", () => {
       expect((await gateway.backplane(["plugin", "remove", "acme/cli-kit", "--yes", ...other])).exit).toBe(
         EXIT.ok,
       );
-      expect(await gateway.json(["plugin", "list", ...other])).toEqual({ items: [], next: null });
+      expect(await gateway.json(["plugin", "list", ...other])).toMatchObject({ items: [], next: null });
     } finally {
       rmSync(cwd, { recursive: true, force: true });
     }

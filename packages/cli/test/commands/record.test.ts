@@ -52,6 +52,20 @@ describe("access and records", () => {
     expect(events.map((event) => event.type)).toContain("binding.changed");
   });
 
+  test("events tail takes a type and where to begin", async () => {
+    const argv = ["events", "tail", "--type", "binding.changed", "--count", "2", "--json"];
+    const read = async (...more: string[]) =>
+      (await gateway.backplane([...argv, ...more])).out
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as { seq: number; type: string });
+    const [first, second] = await read();
+    expect([first?.type, second?.type]).toEqual(["binding.changed", "binding.changed"]);
+    expect((await read("--since", String(first?.seq)))[0]).toEqual(second);
+    const unknown = await gateway.backplane(["events", "tail", "--type", "nonsense"]);
+    expect(unknown.exit).toBe(EXIT.usage);
+  });
+
   test("Ctrl-C ends a tail with 130", async () => {
     const { io, ended } = gateway.begin(["events", "tail"]);
     await said(io.out, /binding\.changed/);

@@ -12,6 +12,8 @@ export interface CapturedIo extends Io {
   out: () => string;
   err: () => string;
   signal(name: Signal): void;
+  /** An error that nobody caught. */
+  crash(error: unknown): void;
   exits: number[];
   stdin: Terminal;
   /** Each call of setRawMode, in order. */
@@ -28,6 +30,7 @@ export interface CaptureOptions {
 
 export function captureIo(options: CaptureOptions = {}): CapturedIo {
   const listeners = new Set<(signal: Signal) => void>();
+  const crashed = new Set<(error: unknown) => void>();
   const out: string[] = [];
   const err: string[] = [];
   const raw: boolean[] = [];
@@ -51,6 +54,13 @@ export function captureIo(options: CaptureOptions = {}): CapturedIo {
     onSignal(listener) {
       listeners.add(listener);
       return () => listeners.delete(listener);
+    },
+    onCrash(listener) {
+      crashed.add(listener);
+      return () => crashed.delete(listener);
+    },
+    crash(error) {
+      for (const listener of crashed) listener(error);
     },
     exit: (code) => void exits.push(code),
     out: () => out.join(""),

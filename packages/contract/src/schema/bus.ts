@@ -72,7 +72,11 @@ export const BUS_PAYLOADS = {
     feedback: text.optional(),
     target_session_id: text.optional(),
   }),
-  "approval.cancelled": z.looseObject({ id: text, reason: z.enum(["timeout", "shutdown"]), ...target }),
+  "approval.cancelled": z.looseObject({
+    id: text,
+    reason: z.enum(["timeout", "shutdown", "interrupt"]),
+    ...target,
+  }),
   "memory.query": z.looseObject({ query: text, k: count }),
   "memory.write": z.looseObject({ entry: MemoryEntry }),
   "memory.result": z.looseObject({ hits: z.array(MemoryEntry), request_id }),

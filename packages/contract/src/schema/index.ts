@@ -9,5 +9,7 @@ export * from "./grant.ts";
 export * from "./invocation.ts";
 export * from "./manifest.ts";
 export * from "./package.ts";
+export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";
+export * from "./ws.ts";

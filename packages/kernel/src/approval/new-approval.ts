@@ -27,7 +27,7 @@ export function newApproval(
     package_version: row.package_version,
     input: row.input,
     digest: approvalDigest(row),
-    brief: brief(row),
+    brief: call.turn?.brief == null ? brief(row) : cut(call.turn.brief),
     reason: ask.reason,
     risk: ask.risk,
     status: "pending",
@@ -55,6 +55,9 @@ export function approvalDigest(
 }
 
 function brief(row: Invocation): string {
-  const text = `${row.export_id} ${canonicalJson(row.input)}`;
+  return cut(`${row.export_id} ${canonicalJson(row.input)}`);
+}
+
+function cut(text: string): string {
   return text.length <= BRIEF ? text : `${text.slice(0, BRIEF - 1)}…`;
 }

@@ -24,14 +24,24 @@ interface Waiter {
 const LOOK_MS = 500;
 const LONGEST_TIMER_MS = 2_000_000_000;
 
+/** How sessions hear of questions: the bus, or nobody. */
+export interface ApprovalNews {
+  requested(approval: Approval): void;
+  cancelled(approval: Approval, reason: CancelReason): void;
+}
+
+export type CancelReason = "timeout" | "shutdown" | "interrupt";
+
 export class PendingApprovals {
   readonly #deps: KernelDeps;
+  readonly #news: ApprovalNews | null;
   readonly #waiters = new Map<string, Waiter>();
   #unsubscribe: (() => void) | null = null;
   #look: Timer | null = null;
 
-  constructor(deps: KernelDeps) {
+  constructor(deps: KernelDeps, news: ApprovalNews | null = null) {
     this.#deps = deps;
+    this.#news = news;
   }
 
   get size(): number {
@@ -51,6 +61,7 @@ export class PendingApprovals {
       const waiter: Waiter = { approval, timer: this.#expire(approval.id, end), hear };
       this.#waiters.set(approval.id, waiter);
       this.#unsubscribe ??= store.outbox.onAppended(() => this.#lookSoon());
+      this.#news?.requested(approval);
     });
   }
 
@@ -60,16 +71,22 @@ export class PendingApprovals {
   }
 
   /** Ends the question from our side; an answer that was faster stands. Tried until the store takes it. */
-  async end(approval_id: string, status: "expired" | "cancelled"): Promise<void> {
+  async end(
+    approval_id: string,
+    status: "expired" | "cancelled",
+    reason: CancelReason = status === "expired" ? "timeout" : "interrupt",
+  ): Promise<void> {
     const waiter = this.#waiters.get(approval_id);
     if (waiter === undefined) return;
     try {
       const won = await resolveApproval(this.#deps, waiter.approval, { status });
-      if (won) waiter.hear({ kind: status });
-      else await this.#read(waiter);
+      if (won) {
+        waiter.hear({ kind: status });
+        this.#news?.cancelled(waiter.approval, reason);
+      } else await this.#read(waiter);
     } catch (error) {
       this.#deps.log.warn({ err: error, approval_id }, "an approval could not be ended; trying again");
-      waiter.timer = this.#deps.clock.after(LOOK_MS, () => void this.end(approval_id, status));
+      waiter.timer = this.#deps.clock.after(LOOK_MS, () => void this.end(approval_id, status, reason));
     }
   }
 
@@ -78,7 +95,7 @@ export class PendingApprovals {
     const ends: Promise<void>[] = [];
     for (const waiter of this.#waiters.values()) {
       if (waiter.approval.durable) waiter.hear({ kind: "detached" });
-      else ends.push(this.end(waiter.approval.id, "cancelled"));
+      else ends.push(this.end(waiter.approval.id, "cancelled", "shutdown"));
     }
     await Promise.all(ends);
   }

@@ -2,7 +2,7 @@
  * "Yes, for this session": remembered in memory only, for one session and one digest (tool, version, package
  * bytes, arguments). Anything else asks again; a revoke works at once.
  */
-import { type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
+import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import type { Admitted } from "../policy/admit.ts";
 import type { Scope } from "../ports/index.ts";
@@ -30,7 +30,11 @@ export class SessionGrants {
       package_digest: pack.digest,
       input: call.input,
     });
-    return this.#byKey.has(keyOf(call.scope, session_id, digest));
+    // A sub-agent inherits what was granted to the session that spawned it.
+    for (let id = session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
+      if (this.#byKey.has(keyOf(call.scope, id, digest))) return true;
+      if (!id.includes(AGENT_SEPARATOR)) return false;
+    }
   }
 
   remember(approval: Approval, granted_by: string): void {

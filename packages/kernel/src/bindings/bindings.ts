@@ -138,13 +138,15 @@ export function createBindings(deps: KernelDeps): Kernel["bindings"] {
     return caller.actor;
   }
 
-  async function remove(caller: Caller, id: string): Promise<void> {
+  async function remove(caller: Caller, id: string, expected?: number): Promise<void> {
     requireOperator(caller, "remove bindings");
     const { binding } = await bound(caller, id);
     if (binding.scope.project_id === null) requireOrgLevel(caller);
     const facts = changed(caller, { ...binding, status: "disabled" }, "binding.remove");
-    if (!(await store.bindings.remove(binding.scope, id, facts)))
-      throw new BackplaneError("binding.not_found");
+    if (!(await store.bindings.remove(binding.scope, id, facts, expected))) {
+      // Gone, or no longer what the caller has read.
+      throw outdated((await bound(caller, id)).binding);
+    }
     deps.runner.retire(id);
   }
 

@@ -60,6 +60,8 @@ export interface RequestOptions extends Omit<PublishOptions, "call_ms"> {
   /** Only this plugin's answer counts. */
   from?: string;
   signal?: AbortSignal;
+  /** Told in the step that gives the request its place, before any answer can come. */
+  sent?: (event: BusEvent) => void;
 }
 
 export interface BusPort<Options extends PublishOptions = PublishOptions> {
@@ -87,6 +89,18 @@ export interface KernelPublishOptions extends PublishOptions {
   scope: Scope;
 }
 
+/** An event with its id and time, checked, that nobody has seen yet. */
+export interface Prepared<K extends string = string> {
+  readonly event: BusEvent<K>;
+  /** It has its place at once: what is on disk is not refused any more. */
+  publish(): void;
+}
+
+export interface KernelPort extends BusPort<KernelPublishOptions> {
+  /** For facts that are written before they are told. */
+  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: KernelPublishOptions): Prepared<K>;
+}
+
 export interface BusStats {
   sessions: number;
   queued: number;
@@ -100,7 +114,7 @@ export interface BusStats {
 export interface Bus {
   attach(seat: PluginSeat): BusPort;
   /** A port of the kernel itself: sees every scope, may publish every kind. `part` gives source `kernel-<part>`. */
-  kernel(part?: string): BusPort<KernelPublishOptions>;
+  kernel(part?: string): KernelPort;
   stats(): BusStats;
   /** Ends every port; waiting publishers and requests are refused. */
   close(): void;

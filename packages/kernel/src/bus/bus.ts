@@ -2,17 +2,9 @@
  * The kernel's event bus: in memory, one FIFO per session, a closed catalog, and a scope on every event. It holds
  * sessions only while they have work; ports are what plugins and the kernel's parts publish and subscribe through.
  */
-import { BUS_LIMITS, type BusEvent, KERNEL_SESSION } from "@backplane/contract";
-import type { Scope } from "../ports/index.ts";
-import type {
-  Bus,
-  BusDeps,
-  BusLimits,
-  BusPort,
-  BusStats,
-  KernelPublishOptions,
-  PluginSeat,
-} from "./bus-port.ts";
+import { BUS_LIMITS, type BusEvent, IdTable, KERNEL_SESSION } from "@backplane/contract";
+import type { Scope, Timer } from "../ports/index.ts";
+import type { Bus, BusDeps, BusLimits, BusPort, BusStats, KernelPort, PluginSeat } from "./bus-port.ts";
 import { checkSeat } from "./check-seat.ts";
 import { Dispatch } from "./dispatch.ts";
 import { type Backbone, type Draft, Port } from "./port.ts";
@@ -32,9 +24,11 @@ class MemoryBus implements Bus, Backbone {
   readonly #deps: BusDeps;
   readonly #dispatch: Dispatch;
   readonly #scopes = new Map<string, Map<string | null, ScopeSessions>>();
-  readonly #calls = new Map<BusEvent, number>();
+  readonly #calls = new Map<string, number>();
   readonly #ports = new Map<Port, { seat: PluginSeat; prefixes: readonly string[] } | null>();
   readonly #run: (queue: SessionQueue) => void;
+  #sweep: Timer | null = null;
+  #closed = false;
 
   constructor(deps: BusDeps) {
     this.#deps = deps;
@@ -65,7 +59,7 @@ class MemoryBus implements Bus, Backbone {
     return port;
   }
 
-  kernel(part?: string): BusPort<KernelPublishOptions> {
+  kernel(part?: string): KernelPort {
     const name = part === undefined ? "kernel" : `kernel-${part}`;
     const self: Subscriber = { name, category: null, scope: null, held: 0, settled: null };
     const port = new Port(this, self, new PublishRules({ name, category: null, prefixes: [] }), null);
@@ -88,8 +82,11 @@ class MemoryBus implements Bus, Backbone {
   }
 
   close(): void {
+    this.#closed = true;
     for (const port of this.#ports.keys()) port.detach();
     this.#dispatch.stop();
+    this.#sweep?.stop();
+    this.#sweep = null;
     this.#scopes.clear();
     this.#calls.clear();
   }
@@ -102,7 +99,7 @@ class MemoryBus implements Bus, Backbone {
     }
     let scope = projects.get(project_id);
     if (scope === undefined) {
-      scope = { org_id, project_id, kinds: new Map(), version: -1, sessions: new Map(), ports: 0 };
+      scope = { org_id, project_id, kinds: new Map(), version: -1, sessions: new IdTable(), ports: 0 };
       projects.set(project_id, scope);
     }
     return scope;
@@ -112,7 +109,7 @@ class MemoryBus implements Bus, Backbone {
     let queue = scope.sessions.get(session_id);
     if (queue === undefined) {
       queue = new SessionQueue(scope, session_id, this.#run);
-      scope.sessions.set(session_id, queue);
+      scope.sessions.add(session_id, queue);
     }
     return queue;
   }
@@ -129,7 +126,7 @@ class MemoryBus implements Bus, Backbone {
       project_id: scope.project_id,
       payload,
     });
-    if (call_ms !== undefined) this.#calls.set(event, call_ms);
+    if (call_ms !== undefined) this.#calls.set(event.id, call_ms);
     return event;
   }
 
@@ -171,12 +168,20 @@ class MemoryBus implements Bus, Backbone {
     this.#forgetScope(queue.scope);
   }
 
+  /** A moment later: a conversation that pauses between events would make and drop its scope with each of them. */
   #forgetScope(scope: ScopeSessions): void {
-    if (scope.ports > 0 || scope.sessions.size > 0) return;
-    const projects = this.#scopes.get(scope.org_id);
-    if (projects?.get(scope.project_id) !== scope) return;
-    projects.delete(scope.project_id);
-    if (projects.size === 0) this.#scopes.delete(scope.org_id);
+    if (this.#closed || scope.ports > 0 || scope.sessions.size > 0) return;
+    this.#sweep ??= this.#deps.clock.after(this.limits.sweep_ms, () => this.#sweepScopes());
+  }
+
+  #sweepScopes(): void {
+    this.#sweep = null;
+    for (const [org_id, projects] of this.#scopes) {
+      for (const [project_id, { ports, sessions }] of projects) {
+        if (ports === 0 && sessions.size === 0) projects.delete(project_id);
+      }
+      if (projects.size === 0) this.#scopes.delete(org_id);
+    }
   }
 
   *#everyScope(): Iterable<ScopeSessions> {

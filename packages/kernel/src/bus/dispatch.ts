@@ -32,7 +32,7 @@ export interface DispatchDeps {
   requests: Requests;
   pause: (run: () => void) => void;
   /** How long the call that an event asks for may take, where its publisher said so. */
-  calls: Map<BusEvent, number>;
+  calls: Map<string, number>;
   tellFailure(event: BusEvent, name: string, error: string): void;
   idle(queue: SessionQueue): void;
 }
@@ -88,7 +88,7 @@ export class Dispatch {
     queue.left = 1;
     for (const subscription of routes.whole(queue.scope, event.kind)) this.#start(queue, subscription, event);
     for (const subscription of routes.bound(event)) this.#start(queue, subscription, event);
-    if (calls.size > 0) calls.delete(event);
+    if (calls.size > 0) calls.delete(event.id);
     queue.left--;
   }
 
@@ -133,7 +133,7 @@ export class Dispatch {
     const { limits, calls } = this.#deps;
     if (category === null) return limits.handler_ms;
     if ((category === "tool" || category === "llm-provider") && ANSWERS[category] === event.kind) {
-      const call_ms = calls.get(event);
+      const call_ms = calls.get(event.id);
       if (call_ms !== undefined) return call_ms;
     }
     return limits.category_ms[category] ?? limits.handler_ms;

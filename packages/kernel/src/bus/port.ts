@@ -3,8 +3,9 @@ import { BackplaneError, type BusEvent, type BusPayload } from "@backplane/contr
 import type { Scope } from "../ports/index.ts";
 import type {
   BusHandler,
-  BusPort,
+  KernelPort,
   KernelPublishOptions,
+  Prepared,
   PublishOptions,
   RequestOptions,
   SubscribeOptions,
@@ -39,7 +40,7 @@ export interface Draft {
   call_ms: number | undefined;
 }
 
-export class Port implements BusPort<KernelPublishOptions> {
+export class Port implements KernelPort {
   readonly name: string;
   readonly self: Subscriber;
   readonly home: ScopeSessions | null;
@@ -91,6 +92,13 @@ export class Port implements BusPort<KernelPublishOptions> {
 
   tryPublish<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): BusEvent<K> | null {
     return this.#place(this.#draft(kind, payload, options)) as BusEvent<K> | null;
+  }
+
+  prepare<K extends string>(kind: K, payload: BusPayload<K>, options: AnyOptions): Prepared<K> {
+    const draft = this.#draft(kind, payload, options);
+    const event = this.#backbone.stamp(draft);
+    const publish = () => this.#backbone.enter(this.#backbone.queueOf(draft.scope, draft.session_id), event);
+    return { event: event as BusEvent<K>, publish };
   }
 
   async request<K extends string>(

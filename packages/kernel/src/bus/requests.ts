@@ -4,7 +4,7 @@
  * named). It is looked at when its turn in the session comes, so that whatever was published before it has been
  * handled. Every other answer, a late one included, resolves nothing.
  */
-import { BackplaneError, type BusEvent } from "@backplane/contract";
+import { BackplaneError, type BusEvent, IdTable } from "@backplane/contract";
 import type { Clock, Timer } from "../ports/index.ts";
 import type { RequestOptions } from "./bus-port.ts";
 import type { Subscriber } from "./routes.ts";
@@ -17,15 +17,97 @@ export interface OpenRequest {
   end(error: Error): void;
 }
 
-interface Pending extends OpenRequest {
+/** A class, and its accessors with it: one in an object literal would be a hidden class of its own for every request. */
+class Pending implements OpenRequest {
   readonly by: Subscriber;
-  settle(answer: BusEvent): void;
-  accepts(answer: BusEvent): boolean;
+  readonly answer: Promise<BusEvent>;
+  ended = false;
+  readonly #table: IdTable<Pending>;
+  readonly #kind: string;
+  readonly #options: RequestOptions;
+  readonly #over: (error: Error) => void;
+  readonly #timer: Timer;
+  readonly #abort: (() => void) | null;
+  #request: BusEvent | null = null;
+  #resolve!: (answer: BusEvent) => void;
+  #reject!: (error: Error) => void;
+
+  constructor(
+    table: IdTable<Pending>,
+    clock: Clock,
+    by: Subscriber,
+    kind: string,
+    options: RequestOptions,
+    over: (error: Error) => void,
+  ) {
+    this.#table = table;
+    this.by = by;
+    this.#kind = kind;
+    this.#options = options;
+    this.#over = over;
+    this.answer = new Promise((resolve, reject) => {
+      this.#resolve = resolve;
+      this.#reject = reject;
+    });
+    this.#timer = clock.after(options.timeout_ms, () => this.#late());
+    const { signal } = options;
+    this.#abort = signal === undefined ? null : () => this.#aborted();
+    if (this.#abort === null) return;
+    signal!.addEventListener("abort", this.#abort);
+    if (signal!.aborted) this.#aborted();
+  }
+
+  sent(event: BusEvent): void {
+    this.#request = event;
+    this.#table.add(event.id, this);
+    this.#options.sent?.(event);
+  }
+
+  settle(answer: BusEvent): void {
+    this.#leave();
+    this.#resolve(answer);
+  }
+
+  end(error: Error): void {
+    if (this.ended) return;
+    this.#leave();
+    this.#reject(error);
+    this.#over(error);
+  }
+
+  accepts(answer: BusEvent): boolean {
+    const request = this.#request;
+    const { reply, from } = this.#options;
+    return (
+      request !== null &&
+      answer.session_id === request.session_id &&
+      answer.org_id === request.org_id &&
+      answer.project_id === request.project_id &&
+      (typeof reply === "string" ? reply === answer.kind : reply.includes(answer.kind)) &&
+      (from === undefined || from === answer.source)
+    );
+  }
+
+  #late(): void {
+    const { timeout_ms } = this.#options;
+    this.end(new BackplaneError("timeout", `no answer to ${this.#kind} came within ${timeout_ms} ms`));
+  }
+
+  #aborted(): void {
+    this.end(new BackplaneError("cancelled", `${this.#kind} was cancelled before an answer came`));
+  }
+
+  #leave(): void {
+    this.ended = true;
+    this.#timer.stop();
+    if (this.#abort !== null) this.#options.signal?.removeEventListener("abort", this.#abort);
+    if (this.#request !== null) this.#table.delete(this.#request.id);
+  }
 }
 
 export class Requests {
   readonly #clock: Clock;
-  readonly #pending = new Map<string, Pending>();
+  readonly #pending = new IdTable<Pending>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -37,52 +119,7 @@ export class Requests {
 
   /** `over` is told when the request ended unanswered, so that one still waiting for its place gives it up. */
   open(by: Subscriber, kind: string, options: RequestOptions, over: (error: Error) => void): OpenRequest {
-    const { promise, resolve, reject } = Promise.withResolvers<BusEvent>();
-    const replies = typeof options.reply === "string" ? [options.reply] : options.reply;
-    let request: BusEvent | null = null;
-    let ended = false;
-    const leave = () => {
-      ended = true;
-      timer.stop();
-      options.signal?.removeEventListener("abort", abort);
-      if (request !== null) this.#pending.delete(request.id);
-    };
-    const end = (error: Error) => {
-      if (ended) return;
-      leave();
-      reject(error);
-      over(error);
-    };
-    const abort = () => end(new BackplaneError("cancelled", `${kind} was cancelled before an answer came`));
-    const timer: Timer = this.#clock.after(options.timeout_ms, () =>
-      end(new BackplaneError("timeout", `no answer to ${kind} came within ${options.timeout_ms} ms`)),
-    );
-    options.signal?.addEventListener("abort", abort);
-    const pending: Pending = {
-      by,
-      answer: promise,
-      get ended() {
-        return ended;
-      },
-      sent: (event) => {
-        request = event;
-        this.#pending.set(event.id, pending);
-      },
-      end,
-      settle: (answer) => {
-        leave();
-        resolve(answer);
-      },
-      accepts: (answer) =>
-        request !== null &&
-        answer.session_id === request.session_id &&
-        answer.org_id === request.org_id &&
-        answer.project_id === request.project_id &&
-        replies.includes(answer.kind) &&
-        (options.from === undefined || options.from === answer.source),
-    };
-    if (options.signal?.aborted === true) abort();
-    return pending;
+    return new Pending(this.#pending, this.#clock, by, kind, options, over);
   }
 
   /** Called for every event when its turn comes. */

@@ -2,7 +2,7 @@
  * One session's line. Events wait in `items`; when it is full, publishers wait in `waiting`, first come first
  * served. A line exists only while it holds something or a worker waits on its behalf (bus.fifo).
  */
-import type { BusEvent } from "@backplane/contract";
+import type { BusEvent, IdTable } from "@backplane/contract";
 import type { RouteCache, Subscriber } from "./routes.ts";
 
 /** A publish that has no place yet. It becomes an event, with id and time, when it gets one. */
@@ -14,7 +14,7 @@ export interface Waiting {
 
 /** The sessions of one org and project. */
 export interface ScopeSessions extends RouteCache {
-  readonly sessions: Map<string, SessionQueue>;
+  readonly sessions: IdTable<SessionQueue>;
   /** Ports that live here; without any, and without sessions, the scope is forgotten. */
   ports: number;
 }

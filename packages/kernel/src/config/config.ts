@@ -2,16 +2,24 @@
  * The configuration as the edges see it: masked. The value under a secret key is answered only to an admin who asks
  * for this one key, and the asking is on the record before the answer is given.
  */
-import { BackplaneError, type ConfigMap, type Json } from "@backplane/contract";
+import { BackplaneError, type ConfigMap, isConfigKey, type Json } from "@backplane/contract";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
+import { isPluginGrantKey } from "../plugins/settings.ts";
 import type { LiveConfig } from "./live-config.ts";
 import { maskValue } from "./mask.ts";
 
 export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config"] {
   async function get(caller: Caller, key: string, options: { show?: boolean } = {}) {
+    if (!isConfigKey(key)) {
+      const message =
+        "A key is dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url.";
+      throw new BackplaneError("request.invalid", message, {
+        details: { issues: [{ path: "key", message }] },
+      });
+    }
     if (options.show === true) return { key, value: await reveal(caller, key) };
     const row = await deps.store.config.get(caller.scope.org_id, key);
     if (row === null) throw new BackplaneError("config.not_found");
@@ -19,7 +27,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   }
 
   async function reveal(caller: Caller, key: string): Promise<Json> {
-    requireAdmin(caller);
+    requireAdmin(caller, "read the value of a secret key");
     const value = await live.get(caller.scope.org_id, key);
     if (value === undefined) throw new BackplaneError("config.not_found");
     await deps.store.audit.append(auditOf(deps, caller, "config.show", key));
@@ -35,6 +43,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<void> {
     requireOperator(caller, "change the configuration");
     const keys = Object.keys(values);
+    if (keys.some(isPluginGrantKey)) requireAdmin(caller, "give a plugin rights");
     const audit = auditOf(deps, caller, "config.set", subjectOf(keys), { keys });
     await live.write(caller.scope.org_id, { set: values }, { audit });
   }
@@ -58,11 +67,11 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
   return { get, list, set, unset, onUpdated: (listener) => live.onUpdated(listener) };
 }
 
-function requireAdmin(caller: Caller): void {
+function requireAdmin(caller: Caller, what: string): void {
   if (caller.admin && caller.delegation === undefined) return;
-  throw new BackplaneError("auth.scope", "Only an admin credential may read the value of a secret key.", {
+  throw new BackplaneError("auth.scope", `Only an admin credential may ${what}.`, {
     details: { needs: "admin" },
-    fix: "Read it without show for its last four characters, or use the admin token.",
+    fix: "Use the admin token, or a key with the scope admin.",
   });
 }
 

@@ -2,18 +2,10 @@
  * The namespace `providers.<id>.*` (llm.instances): many configured instances of one provider plugin, kept as flat
  * keys. Pure: it reads what a look into the configuration gave.
  */
-import type { Json } from "@backplane/contract";
+import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
-const ACTIVE_KEY = "provider";
-
-export interface ProviderInstance {
-  id: string;
-  plugin: string;
-  label: string;
-  /** Everything but the two meta fields, by field name. */
-  config: Record<string, Json>;
-}
+export const ACTIVE_KEY = "provider";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;
 /** `/api/llm-providers/active` is a route of its own. */

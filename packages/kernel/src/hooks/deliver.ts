@@ -2,6 +2,8 @@
  * Works off the deliveries: leases due jobs, invokes the hook through the one door, and completes the job on
  * `ack` and on the plugin's own `failed`. Anything else comes back later with back-off and jitter, and is dead
  * after the last attempt. Woken by new jobs and by the next due time; it never polls.
+ *
+ * Each binding has a small share of the places, so hooks that hang hold up nobody but themselves.
  */
 import { codeOf, type Invocation } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
@@ -46,36 +48,57 @@ export class Deliverer {
 
   /** Keeps the leases of what runs; called at every heartbeat, which also looks for other nodes' jobs. */
   async extend(): Promise<void> {
-    const until = this.#deps.clock.now() + LEASE_MS;
+    const { store, clock } = this.#deps;
     for (const { job } of this.#running.values()) {
-      await this.#deps.store.jobs.extend(job.id, job.fence, until);
+      await store.jobs.extend(job.id, job.fence, clock.now(), LEASE_MS);
     }
     this.wake();
   }
 
   async #look(): Promise<void> {
-    const { store, clock, node_id, host, log } = this.#deps;
     this.#looking = true;
     this.#timer?.stop();
     this.#timer = null;
     try {
+      let next: number | null;
       do {
         this.#again = false;
-        const free = host.deliveries.concurrency - this.#running.size;
-        if (free <= 0 || this.#stopped) return;
-        const jobs = await store.jobs.claim(DELIVERIES, node_id, clock.now(), LEASE_MS, free);
-        for (const job of jobs) this.#begin(job);
-        if (jobs.length > 0) this.#again = true;
-      } while (this.#again);
-      const due = await store.jobs.nextDue(DELIVERIES);
-      if (due !== null) this.#arm(Math.max(due - clock.now(), REST_MS));
+        next = await this.#claim();
+      } while (this.#again && !this.#stopped);
+      if (next !== null) this.#arm(Math.max(next, REST_MS));
     } catch (error) {
-      log.warn({ err: error }, "deliveries could not be read; trying again");
+      this.#deps.log.warn({ err: error }, "deliveries could not be read; trying again");
       this.#arm(1_000);
     } finally {
       this.#looking = false;
     }
     if (this.#again) this.wake();
+  }
+
+  /** Takes what is due, as far as there are places. In how many ms there is more; null when an end will tell. */
+  async #claim(): Promise<number | null> {
+    const { store, clock, node_id, host } = this.#deps;
+    const { concurrency, per_binding } = host.deliveries;
+    let next: number | null = null;
+    for (const { lane, due_in } of await store.jobs.lanes(DELIVERIES, clock.now())) {
+      const free = concurrency - this.#running.size;
+      if (free <= 0 || this.#stopped) return null;
+      const room = Math.min(per_binding - this.#runningIn(lane), free);
+      if (room <= 0) continue;
+      next ??= due_in;
+      // The most urgent come first: the others are not due either.
+      if (due_in > 0) break;
+      const jobs = await store.jobs.claim(DELIVERIES, node_id, clock.now(), LEASE_MS, room, lane);
+      for (const job of jobs) this.#begin(job);
+      if (jobs.length > 0) this.#again = true;
+    }
+    return next;
+  }
+
+  #runningIn(lane: string): number {
+    let count = 0;
+    for (const { job } of this.#running.values()) if (job.lane === lane) count++;
+    return count;
   }
 
   #arm(ms: number): void {
@@ -96,10 +119,11 @@ export class Deliverer {
   }
 
   async #deliver(job: Job): Promise<void> {
-    const { jobs } = this.#deps.store;
+    const { clock, store } = this.#deps;
+    const { jobs } = store;
     const trouble = await this.#call(job);
-    if (trouble === null) await jobs.complete(job.id, job.fence);
-    else await jobs.fail(job.id, job.fence, trouble, this.#deps.clock.now() + this.#pause(job.attempt));
+    if (trouble === null) await jobs.complete(job.id, job.fence, clock.now());
+    else await jobs.fail(job.id, job.fence, trouble, clock.now(), this.#pause(job.attempt));
   }
 
   /** null when the delivery is over, else why it has to come back. */

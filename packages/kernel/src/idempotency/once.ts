@@ -1,10 +1,10 @@
 /** A create with an Idempotency-Key runs once; a repeat gets the stored answer. Our own failures are not kept. */
-import { BackplaneError, IDEMPOTENCY_TTL_MS } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import type { Caller } from "../ports/index.ts";
 
 /** A claim whose request died with its gateway frees itself after this. */
-const STALE_MS = 10 * 60_000;
+export const STALE_MS = 10 * 60_000;
 
 export async function once(
   deps: Pick<KernelDeps, "store" | "clock" | "log">,
@@ -27,10 +27,7 @@ export async function once(
     throw error;
   }
   if (answer.status >= 500 || answer.status === 429) await giveUp(deps, caller, key);
-  else {
-    const expires_at = deps.clock.now() + IDEMPOTENCY_TTL_MS;
-    await idempotency.finish(scope, key, answer.status, answer.body, expires_at);
-  }
+  else await idempotency.finish(scope, key, answer.status, answer.body, deps.clock.now());
   return { ...answer, replayed: false };
 }
 

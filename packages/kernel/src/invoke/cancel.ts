@@ -1,7 +1,7 @@
 /** A cancel reaches a call where it is: in front of a person, in line, between two tries, in the runner, or on
  * another node, which is told by a job that its heartbeat reads. */
 import { BackplaneError, isTerminal } from "@backplane/contract";
-import type { InvocationRow } from "../ports/index.ts";
+import type { InvocationRow, NewJob } from "../ports/index.ts";
 import type { Door } from "./door.ts";
 import type { LiveCall } from "./live.ts";
 
@@ -14,16 +14,14 @@ export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   }
   if (isTerminal(row.status)) throw new BackplaneError("invocation.settled");
   const { store, ids, clock } = door.deps;
-  await store.jobs.enqueue([
-    {
-      id: ids.next("job"),
-      queue: cancelQueue(row.node_id),
-      group: null,
-      payload: { invocation_id: row.id },
-      run_at: clock.now(),
-      max_attempts: 3,
-    },
-  ]);
+  const job: NewJob = {
+    id: ids.next("job"),
+    queue: cancelQueue(row.node_id),
+    group: null,
+    payload: { invocation_id: row.id },
+    max_attempts: 3,
+  };
+  await store.jobs.enqueue([job], clock.now());
 }
 
 export function stopCall(door: Door, live: LiveCall, reason: "user" | "shutdown"): void {
@@ -40,7 +38,7 @@ export async function readCancels(door: Door): Promise<void> {
     const { invocation_id } = job.payload as { invocation_id: string };
     const live = door.live.get(invocation_id);
     if (live !== undefined) stopCall(door, live, "user");
-    await store.jobs.complete(job.id, job.fence);
+    await store.jobs.complete(job.id, job.fence, clock.now());
   }
 }
 

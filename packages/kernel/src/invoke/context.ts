@@ -27,6 +27,7 @@ export function runOrder(
     },
     export_id: row.export_id,
     op: OPS[row.export_kind],
+    ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
     body: bodyOf(row, attempt),
     context: contextOf(deps, call, timeout_ms, secrets),
     grant: call.grant,

@@ -1,10 +1,11 @@
 /** Reading and stopping calls. A plugin's delegated token sees the calls that it made itself and no others. */
-import { BackplaneError, type Invocation, isTerminal } from "@backplane/contract";
+import { BackplaneError, type Invocation, type InvokeBody, isTerminal } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { Kernel, WatchItem } from "../facade.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";
 import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
+import { invokeOnce } from "../idempotency/invoke-once.ts";
 import { invoke } from "./invoke.ts";
 import { publicInvocation } from "./record.ts";
 import { watch } from "./watch.ts";
@@ -40,9 +41,12 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   return {
     invoke: async (caller, body) => {
-      // Session ids of the kernel's own making never come in from outside (bus.session-ids).
-      if (body.session_id !== undefined) checkClientSessionId(body.session_id);
+      checkIds(body);
       return await invoke(door, { caller, body });
+    },
+    invokeOnce: async (caller, body, key, digest) => {
+      checkIds(body);
+      return await invokeOnce(door, caller, body, key, digest);
     },
     get: async (caller, id) => publicInvocation(await find(caller, id)),
     list: async (caller, filter, page) => {
@@ -54,4 +58,9 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     cancel: stop,
     watch: follow,
   };
+}
+
+/** Session ids of the kernel's own making never come in from outside (bus.session-ids). */
+function checkIds(body: InvokeBody): void {
+  if (body.session_id !== undefined) checkClientSessionId(body.session_id);
 }

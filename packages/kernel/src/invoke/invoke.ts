@@ -3,12 +3,13 @@
  * admit, record, approve, run, settle. Each step takes the branded value of the one before, so a gate that
  * is skipped does not compile. What is told comes from the outbox rows that record and settle write.
  */
-import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, codeOf, type Invocation, toBackplaneError } from "@backplane/contract";
 import { approve } from "../approval/approve.ts";
 import type { Ticket } from "../facade.ts";
 import { admit } from "../policy/admit.ts";
 import type { Door } from "./door.ts";
 import { type Ending, failedWith } from "./ending.ts";
+import type { LiveCall } from "./live.ts";
 import { type InvokeRequest, open } from "./open.ts";
 import { publicInvocation, type Recorded, record } from "./record.ts";
 import { run } from "./run.ts";
@@ -20,14 +21,24 @@ export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket
   const opened = await open(door, request);
   const recorded = await record(door, admit(opened, door.around));
   void carry(door, recorded);
-  const { live } = recorded;
-  return {
-    id: live.row.id,
-    get invocation() {
-      return publicInvocation(live.row);
-    },
-    settled: live.settled,
-  };
+  return new LiveTicket(recorded.live);
+}
+
+/** A class, because an accessor in an object literal is a hidden class of its own for every call. */
+class LiveTicket implements Ticket {
+  readonly id: string;
+  readonly settled: Promise<Invocation>;
+  readonly #live: LiveCall;
+
+  constructor(live: LiveCall) {
+    this.id = live.row.id;
+    this.settled = live.settled;
+    this.#live = live;
+  }
+
+  get invocation(): Invocation {
+    return publicInvocation(this.#live.row);
+  }
 }
 
 /** From a recorded call to its end. Never rejects: whatever happens, the row is settled. */

@@ -2,7 +2,7 @@
  * The calls that this node carries now. A call is in exactly one stage; `interrupt` is how a cancel reaches it
  * while it waits here and not in the runner.
  */
-import type { Invocation } from "@backplane/contract";
+import { IdTable, type Invocation } from "@backplane/contract";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { EventTape } from "./event-tape.ts";
 
@@ -16,6 +16,8 @@ export class LiveCall {
   stopped: "user" | "shutdown" | null = null;
   interrupt: (() => void) | null = null;
   tape: EventTape | null = null;
+  /** What is left of the deadline; less than all of it after a recovery. */
+  left_ms: number;
   /** Where the numbering of events goes on; more than 0 after a recovery. */
   last_seq = 0;
   /** Made for the first watcher: most calls have none. */
@@ -25,6 +27,7 @@ export class LiveCall {
 
   constructor(row: InvocationRow) {
     this.row = row;
+    this.left_ms = row.timeout_ms;
     this.settled = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -50,7 +53,7 @@ export class LiveCall {
 }
 
 export class LiveCalls {
-  readonly #calls = new Map<string, LiveCall>();
+  readonly #calls = new IdTable<LiveCall>();
   readonly #idle: (() => void)[] = [];
 
   get size(): number {
@@ -59,7 +62,8 @@ export class LiveCalls {
 
   add(row: InvocationRow): LiveCall {
     const call = new LiveCall(row);
-    this.#calls.set(row.id, call);
+    this.#calls.delete(row.id);
+    this.#calls.add(row.id, call);
     return call;
   }
 
@@ -74,13 +78,13 @@ export class LiveCalls {
 
   /** Only what `scope` may see: another project's call does not exist for it. */
   visible(scope: Scope, id: string): LiveCall | undefined {
-    const call = this.#calls.get(id);
+    const call = this.get(id);
     if (call === undefined || call.row.org_id !== scope.org_id) return undefined;
     return scope.project_id === null || call.row.project_id === scope.project_id ? call : undefined;
   }
 
   all(): LiveCall[] {
-    return [...this.#calls.values()];
+    return this.#calls.values();
   }
 
   count(stage: Stage): number {

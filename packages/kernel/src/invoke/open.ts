@@ -13,9 +13,11 @@ import { pickBinding } from "../bindings/rollout.ts";
 import type { KernelDeps } from "../deps.ts";
 import { callerLevel } from "../grant/effective.ts";
 import type { Level } from "../grant/intersect.ts";
-import type { BoundPackage, Caller, InvocationRow, SchemaIssue, Scope } from "../ports/index.ts";
+import type { BoundPackage, Caller, InvocationRow, OnceKey, SchemaIssue, Scope } from "../ports/index.ts";
 import { timeoutFor } from "./deadline.ts";
 import type { ExportPlan, ExportPlans } from "./export-plan.ts";
+import type { BindingSource } from "../tools/bound-tools.ts";
+import type { TurnCall } from "../tools/turn-tape.ts";
 import { fitsBytes } from "./json-size.ts";
 
 export interface InvokeRequest {
@@ -23,6 +25,10 @@ export interface InvokeRequest {
   body: InvokeBody;
   /** A hook's delivery: its id stays the same however often it is tried. */
   delivery?: { delivery_id: string; attempt: number };
+  /** A call of the loop: it is also a line of the session's tape. */
+  turn?: TurnCall;
+  /** An Idempotency-Key that the row takes as it is written. */
+  once?: OnceKey;
 }
 
 declare const opened: unique symbol;
@@ -39,6 +45,9 @@ class OpenedCall {
   readonly timeout_ms: number;
   readonly execution_id: string;
   readonly delivery: { delivery_id: string; attempt: number } | null;
+  readonly turn: TurnCall | null;
+  readonly once: OnceKey | null;
+  readonly depth: number;
   /** Set when the row is on disk already. */
   readonly row: InvocationRow | null;
 
@@ -53,6 +62,9 @@ class OpenedCall {
     this.timeout_ms = fields.timeout_ms;
     this.execution_id = fields.execution_id;
     this.delivery = fields.delivery;
+    this.turn = fields.turn;
+    this.once = fields.once;
+    this.depth = fields.depth;
     this.row = fields.row;
   }
 
@@ -64,7 +76,8 @@ class OpenedCall {
 export type Opened = OpenedCall;
 
 export interface OpenDeps {
-  deps: Pick<KernelDeps, "store" | "ids" | "host">;
+  deps: Pick<KernelDeps, "ids" | "host">;
+  bindings: BindingSource;
   plans: ExportPlans;
 }
 
@@ -74,8 +87,11 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const { caller, body } = request;
   const id = ids.next("invocation");
   const bound = await resolve(door, caller.scope, body, body.session_id ?? id);
-  const plan = await door.plans.get(bound, caller.scope);
+  // Usually known at once: a call need not wait a turn for it.
+  const known = door.plans.get(bound, caller.scope);
+  const plan = known instanceof Promise ? await known : known;
   const input = body.input ?? {};
+  const issues = inputIssues(plan, input, host.input_bytes);
   const execution_id = request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
   return new OpenedCall({
     id,
@@ -83,12 +99,15 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     body,
     plan,
     input,
-    issues: await inputIssues(plan, input, host.input_bytes),
+    issues: issues instanceof Promise ? await issues : issues,
     ceiling: callerLevel(caller, body.narrow),
     timeout_ms: timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms),
     execution_id,
     delivery:
       request.delivery ?? (plan.export.kind === "hook" ? { delivery_id: execution_id, attempt: 1 } : null),
+    turn: request.turn ?? null,
+    once: request.once ?? null,
+    depth: caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1,
     row: null,
   });
 }
@@ -96,7 +115,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
 /** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */
 export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
-  const bound = await door.deps.store.bindings.get(scope, row.binding_id);
+  const bound = await door.bindings.get(scope, row.binding_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
   const plan = await door.plans.get(bound, scope);
   return new OpenedCall({
@@ -106,18 +125,15 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     plan,
     input: row.input,
     issues: await inputIssues(plan, row.input, door.deps.host.input_bytes),
-    ceiling: ceilingOf(row),
+    ceiling: row.grant ?? undefined,
     timeout_ms: row.timeout_ms,
     execution_id: row.execution_id,
     delivery: row.export_kind === "hook" ? { delivery_id: row.execution_id, attempt: 1 } : null,
+    turn: null,
+    once: null,
+    depth: row.depth,
     row,
   });
-}
-
-/** A call that ran lost its delegated token with its gateway, so it runs again without the token's scopes. */
-function ceilingOf(row: InvocationRow): Level | undefined {
-  if (row.grant === null) return undefined;
-  return row.status === "running" ? { ...row.grant, gateway_api_scopes: [] } : row.grant;
 }
 
 const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {
@@ -133,7 +149,7 @@ async function resolve(
   body: InvokeBody,
   rollout_key: string,
 ): Promise<BoundPackage> {
-  const { bindings } = door.deps.store;
+  const { bindings } = door;
   if (body.binding_id !== undefined) {
     const bound = await bindings.get(scope, body.binding_id);
     if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");

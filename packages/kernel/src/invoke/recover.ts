@@ -7,6 +7,8 @@ import { type Approval, BackplaneError, codeOf, INVOCATION_LIMITS } from "@backp
 import { resolveApproval } from "../approval/pending.ts";
 import { admit } from "../policy/admit.ts";
 import type { InvocationRow } from "../ports/index.ts";
+import { timeLeft } from "./deadline.ts";
+import { mintDelegation } from "./delegation.ts";
 import type { Door } from "./door.ts";
 import { failedWith } from "./ending.ts";
 import { carry } from "./invoke.ts";
@@ -14,7 +16,7 @@ import type { LiveCall } from "./live.ts";
 import { reopen } from "./open.ts";
 import { recordedBefore, waitingBefore } from "./record.ts";
 import { isDelivery, repeatable } from "./retry.ts";
-import { settle } from "./settle.ts";
+import { letGo, settle } from "./settle.ts";
 
 const BATCH = 100;
 
@@ -49,8 +51,15 @@ async function recoverOne(door: Door, row: InvocationRow): Promise<void> {
     const verdict = admit(call, door.around);
     if (verdict.verdict === "refused") throw new BackplaneError("outcome_unknown", verdict.message);
     row.retry_count++;
-    await door.deps.store.invocations.retried(row.id, row.fence, row.retry_count);
-    void carry(door, recordedBefore(door, verdict, live));
+    const now = door.deps.clock.now();
+    live.left_ms = timeLeft(row, now);
+    // The token of the life before is known to a process that may still be alive: it ends, and a new one begins.
+    const minted = mintDelegation(door.deps, row, verdict.grant, now, live.left_ms);
+    const renewed = minted === null ? {} : { delegation: minted.delegation };
+    if (!(await door.deps.store.invocations.retried(row.id, row.fence, row.retry_count, renewed))) {
+      return void letGo(door, live);
+    }
+    void carry(door, recordedBefore(door, verdict, live, minted?.token ?? null));
   } catch (error) {
     if (codeOf(error) === undefined)
       door.deps.log.error({ err: error, invocation_id: row.id }, "recovery broke");

@@ -18,7 +18,7 @@ import { backoff, mayRetry } from "./retry.ts";
 export async function run(door: Door, call: Approved): Promise<Ending | null> {
   const { clock } = door.deps;
   const { live, place } = call;
-  const deadline = clock.monotonic() + live.row.timeout_ms;
+  const deadline = clock.monotonic() + live.left_ms;
   if (place === null) return await attempts(door, call, deadline, null);
   try {
     live.stage = "queued";

@@ -63,22 +63,28 @@ function write(door: Door, row: InvocationRow, final: InvocationRow): Promise<bo
     ended_at: final.ended_at!,
   };
   const now = deps.clock.now();
-  return deps.store.invocations.settle(row.id, row.fence, end, { events: [settledEvent(deps, final, now)] });
+  const facts = { events: [settledEvent(deps, final, now)] };
+  const { invocations } = deps.store;
+  if (row.turn === null) return invocations.settle(row.id, row.fence, end, facts);
+  return door.turns.settle(final, (tape) =>
+    tape === null
+      ? invocations.settle(row.id, row.fence, end, facts)
+      : invocations.settleWithTape(row.id, row.fence, end, facts, tape),
+  );
 }
 
 function finalRow(row: InvocationRow, ending: Ending, now: number): InvocationRow {
-  return {
-    ...row,
-    status: ending.status,
-    result: ending.result,
-    tool_result: toolResultBlock(row, ending),
-    error: ending.error,
-    retry_count: Math.max(row.retry_count, ending.retry_count),
-    violations: ending.violations,
-    stderr_tail: ending.stderr_tail,
-    started_at: ending.started_at ?? row.started_at,
-    ended_at: new Date(now).toISOString(),
-  };
+  const final = { ...row };
+  final.status = ending.status;
+  final.result = ending.result;
+  final.tool_result = toolResultBlock(row, ending);
+  final.error = ending.error;
+  final.retry_count = Math.max(row.retry_count, ending.retry_count);
+  final.violations = ending.violations;
+  final.stderr_tail = ending.stderr_tail;
+  final.started_at = ending.started_at ?? row.started_at;
+  final.ended_at = new Date(now).toISOString();
+  return final;
 }
 
 /**

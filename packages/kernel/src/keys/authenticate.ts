@@ -46,7 +46,7 @@ async function delegated(deps: KernelDeps, live: LiveCalls, hash: string): Promi
     role: row.effect_class === "read_only" ? "guest" : "user",
     scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NOTHING,
     admin: false,
-    delegation: { invocation_id, scopes, grant: row.grant!, delivery_id: row.delivery_id },
+    delegation: { invocation_id, scopes, grant: row.grant!, delivery_id: row.delivery_id, depth: row.depth },
   };
 }
 

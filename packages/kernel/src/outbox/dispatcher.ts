@@ -7,7 +7,7 @@
 import { pickBinding } from "../bindings/rollout.ts";
 import type { KernelDeps } from "../deps.ts";
 import { DELIVERIES } from "../hooks/delivery.ts";
-import type { BoundPackage, NewJob, OutboxEvent, Timer } from "../ports/index.ts";
+import type { BoundPackage, NewJob, OutboxEvent, OutboxSurvey, Timer } from "../ports/index.ts";
 
 export const HOOKS_CONSUMER = "hooks";
 const LEASE = "outbox/hooks";
@@ -87,19 +87,28 @@ export class Dispatcher {
   }
 
   async #readAll(): Promise<void> {
+    const { clock } = this.#deps;
     const { outbox } = this.#deps.store;
     let from = await outbox.cursor(HOOKS_CONSUMER);
     while (!this.#stopped) {
-      const events = await outbox.read(from, PAGE);
-      const last = events.at(-1);
-      if (last === undefined) return;
-      const jobs = await this.#jobsFor(events);
-      const moved = await outbox.advance(HOOKS_CONSUMER, from, last.seq, jobs);
+      const ahead = await outbox.survey(from, PAGE);
+      if (ahead === null) return;
+      const wanted = await this.#wanted(ahead);
+      const jobs = wanted ? await this.#jobsFor(await outbox.read(from, ahead.amount)) : [];
+      const moved = await outbox.advance(HOOKS_CONSUMER, from, ahead.last_seq, jobs, clock.now());
       if (moved && jobs.length > 0) this.#onJobs();
       // What was appended meanwhile rang the bell, and is gathered before the next pass.
-      if (moved && events.length < PAGE) return;
-      from = moved ? last.seq : await outbox.cursor(HOOKS_CONSUMER);
+      if (moved && ahead.amount < PAGE) return;
+      from = moved ? ahead.last_seq : await outbox.cursor(HOOKS_CONSUMER);
     }
+  }
+
+  /** Whether any hook subscribes to any of it. */
+  async #wanted({ kinds }: OutboxSurvey): Promise<boolean> {
+    for (const kind of kinds) {
+      if ((await this.#deps.store.bindings.hooksFor(kind, kind.type)).length > 0) return true;
+    }
+    return false;
   }
 
   async #jobsFor(events: readonly OutboxEvent[]): Promise<NewJob[]> {
@@ -119,11 +128,12 @@ export class Dispatcher {
   }
 
   #job({ binding }: BoundPackage, event: OutboxEvent): NewJob {
-    const { ids, clock, host } = this.#deps;
+    const { ids, host } = this.#deps;
     const { type, occurred_at, subject, summary } = event;
     return {
       id: ids.next("job"),
       queue: DELIVERIES,
+      lane: binding.binding_id,
       group: `${binding.binding_id}/${subject.kind}/${subject.id}`,
       payload: {
         delivery_id: ids.next("delivery"),
@@ -132,7 +142,6 @@ export class Dispatcher {
         project_id: binding.scope.project_id ?? event.project_id,
         event: { type, occurred_at, subject, summary },
       },
-      run_at: clock.now(),
       max_attempts: host.deliveries.max_attempts,
     };
   }

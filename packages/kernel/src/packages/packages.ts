@@ -14,6 +14,14 @@ export function createPackages(deps: KernelDeps): Kernel["packages"] {
     if (source.kind === "folder" && !caller.admin) throw new BackplaneError("package.source_forbidden");
     const imported = await deps.importer.import(source);
     const { manifest, digest } = imported;
+    const { protocol } = manifest.runtime;
+    if (deps.runner.runs?.(protocol) === false) {
+      await discard(digest);
+      throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages yet`, {
+        details: { protocol },
+        fix: "Use the protocol vai.rpc.v1, or a version of Backplane that runs this one.",
+      });
+    }
     const now = deps.clock.now();
     const row = {
       id: deps.ids.next("package"),

@@ -12,6 +12,8 @@ export interface Surroundings {
   queueFull: (binding_id: string, max_concurrency: number) => boolean;
   /** As many calls wait for a person as may. */
   waitingFull: () => boolean;
+  /** How deep calls may start calls. */
+  max_depth: number;
 }
 
 type Decision =
@@ -63,6 +65,15 @@ export const RULES: readonly Rule[] = [
         return deny("policy.denied", `the calling invocation may not use the tool ${item.id}`);
       }
       return PASS;
+    },
+  },
+  {
+    name: "depth",
+    decide(call, _grant, { max_depth }) {
+      if (call.depth <= max_depth) return PASS;
+      return deny("policy.denied", `calls may start calls ${max_depth} deep, and this would be one more`, {
+        details: { depth: call.depth, max_depth },
+      });
     },
   },
   {

@@ -47,10 +47,20 @@ export type IdempotencyState =
   | { state: "in_progress" }
   | { state: "conflict" };
 
+/** A key that is claimed and answered by the very write that does the work. */
+export interface OnceKey {
+  key: string;
+  digest: string;
+  now: number;
+  stale_ms: number;
+}
+
 export interface IdempotencyStore {
   /** Claims the key for a request with this digest. A claim whose request died frees itself after `stale_ms`. */
   begin(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
-  finish(scope: Scope, key: string, status: number, body: string, expires_at: number): Promise<void>;
+  /** What `begin` would say, without a claim. */
+  find(scope: Scope, key: string, digest: string, now: number, stale_ms: number): Promise<IdempotencyState>;
+  finish(scope: Scope, key: string, status: number, body: string, now: number): Promise<void>;
   abandon(scope: Scope, key: string): Promise<void>;
   /** Removes what has expired; answers how many. */
   sweep(now: number): Promise<number>;

@@ -13,7 +13,8 @@ export interface BindingStore {
   create(row: Binding, facts: Facts): Promise<void>;
   /** Writes `row` if the stored generation is still `expected`; false otherwise. */
   update(row: Binding, expected: number, facts: Facts): Promise<boolean>;
-  remove(scope: Scope, id: string, facts: Facts): Promise<boolean>;
+  /** With `expected` only if that is still its generation. */
+  remove(scope: Scope, id: string, facts: Facts, expected?: number): Promise<boolean>;
   /** Visible to `scope`: its own and the org's. */
   get(scope: Scope, id: string): Promise<BoundPackage | null>;
   list(

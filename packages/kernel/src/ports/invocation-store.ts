@@ -6,11 +6,15 @@ import type {
   InvocationEvent,
   InvocationStatus,
   Json,
+  JsonObject,
   TerminalStatus,
   ToolResultBlock,
 } from "@backplane/contract";
+import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
+import type { TapeWrite } from "./run-store.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
+import type { Appended } from "./session-store.ts";
 
 /** The row plus what only the gateway sees. `fence` rises whenever another node takes the row over. */
 export interface InvocationRow extends Invocation {
@@ -18,6 +22,16 @@ export interface InvocationRow extends Invocation {
   fence: number;
   /** Hook deliveries, so that a hook's own invocation triggers no further hooks. */
   delivery_id: string | null;
+  /** A call that the loop made: where its result goes on the tape, also after a restart. */
+  turn: InvocationTurn | null;
+  /** How many calls stand above it: one that a call started is one deeper than that call. */
+  depth: number;
+}
+
+export interface InvocationTurn {
+  workspace: string;
+  tool_call_id: string;
+  entry_meta?: JsonObject;
 }
 
 export interface Settlement {
@@ -46,11 +60,18 @@ export interface OpenWith {
   approval?: Approval;
   delegation?: NewDelegation;
   facts: Facts;
+  /** Throws `session.not_found`, and then nothing is written. */
+  tape?: TapeWrite;
+  /** Its answer is the id of the row. Throws `idempotency.in_progress` when it is taken, and then nothing is written. */
+  once?: OnceKey;
 }
 
 export interface InvocationStore {
-  /** Resolves when the row is on disk. A refused call is opened already terminal. */
-  open(row: InvocationRow, also: OpenWith): Promise<void>;
+  /**
+   * Resolves when the row is on disk. A refused call is opened already terminal. Answers where the tape's entries
+   * are, null without any.
+   */
+  open(row: InvocationRow, also: OpenWith): Promise<Appended | null>;
   /** waiting_approval → running, after the answer. False: the fence or the status moved on. */
   start(
     id: string,
@@ -58,13 +79,29 @@ export interface InvocationStore {
     started_at: string,
     also: { delegation?: NewDelegation },
   ): Promise<boolean>;
-  /** Counts a retry while the row runs. */
-  retried(id: string, fence: number, retry_count: number): Promise<boolean>;
+  /** Counts a retry while the row runs. `renewed` revokes the tokens it had and writes the one given, if any. */
+  retried(
+    id: string,
+    fence: number,
+    retry_count: number,
+    renewed?: { delegation?: NewDelegation },
+  ): Promise<boolean>;
   /**
    * Ends the row once: terminal record, revoked delegation and outbox rows in one transaction. False when
    * the row is terminal already or another node holds it.
    */
   settle(id: string, fence: number, end: Settlement, facts: Facts): Promise<boolean>;
+  /**
+   * As `settle`, with entries in the same transaction; null is its false, and then nothing is on the tape. Throws
+   * `session.not_found`, and then the row goes on.
+   */
+  settleWithTape(
+    id: string,
+    fence: number,
+    end: Settlement,
+    facts: Facts,
+    tape: TapeWrite,
+  ): Promise<Appended | null>;
   get(scope: Scope, id: string): Promise<InvocationRow | null>;
   list(
     scope: Scope,

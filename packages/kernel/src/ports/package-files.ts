@@ -21,6 +21,8 @@ export interface PackageImporter {
   import(source: PackageSource): Promise<ImportedPackage>;
   /** Removes bytes that no package row refers to any more. */
   discard(digest: string): Promise<void>;
+  /** Removes bytes older than `min_age_ms` that nothing uses: what a death between bytes and row has left. */
+  sweep?(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
 /** The content store as the runner sees it. */

@@ -6,12 +6,22 @@ export interface OutboxEvent extends SemanticEvent {
   from_hook: boolean;
 }
 
+/** What lies ahead of a cursor, by kind. */
+export interface OutboxSurvey {
+  last_seq: number;
+  amount: number;
+  /** Without those that a hook's own call caused. */
+  kinds: (Scope & { type: SemanticEvent["type"] })[];
+}
+
 export interface OutboxStore {
   /** Committed events after `seq`, in order; one that commits late is never skipped. */
   read(after_seq: number, limit: number, scope?: Scope): Promise<OutboxEvent[]>;
+  /** What `read` would answer for all orgs, counted instead of read: most events interest nobody. */
+  survey(after_seq: number, limit: number): Promise<OutboxSurvey | null>;
   cursor(consumer: string): Promise<number>;
   /** Moves the cursor from → to and enqueues the jobs, in one transaction. False: another node was first. */
-  advance(consumer: string, from: number, to: number, jobs: NewJob[]): Promise<boolean>;
+  advance(consumer: string, from: number, to: number, jobs: NewJob[], now: number): Promise<boolean>;
   /** Called after a commit that wrote events; several commits may be one call. */
   onAppended(listener: () => void): () => void;
 }
@@ -19,34 +29,49 @@ export interface OutboxStore {
 export interface NewJob {
   id: string;
   queue: string;
+  /** Jobs of one lane can be claimed apart, so that it has a share of the workers; '' or none is a lane too. */
+  lane?: string;
   /** Jobs of one group run one after the other, in the order they were enqueued. */
   group: string | null;
   payload: Json;
-  run_at: number;
   max_attempts: number;
 }
 
 export interface Job extends NewJob {
+  lane: string;
+  run_at: number;
   attempt: number;
   fence: number;
   last_error: string | null;
   state: "ready" | "leased" | "done" | "dead";
 }
 
+/**
+ * `now` is the caller's clock. A store that several nodes share goes by its own clock instead, since theirs differ;
+ * so everything here is told in spans of time from now. The same holds for leases, orphans and idempotency keys.
+ */
 export interface JobQueue {
-  enqueue(jobs: NewJob[]): Promise<void>;
-  /** Leases up to `limit` due jobs: attempt and fence have risen. An expired lease is due again. */
-  claim(queue: string, node_id: string, now: number, lease_ms: number, limit: number): Promise<Job[]>;
-  extend(id: string, fence: number, until: number): Promise<boolean>;
-  complete(id: string, fence: number): Promise<boolean>;
-  /** Due again at `retry_at`, or dead when that is null or the attempts are used up. */
-  fail(id: string, fence: number, error: string, retry_at: number | null): Promise<boolean>;
+  /** Due at once. */
+  enqueue(jobs: NewJob[], now: number): Promise<void>;
+  /** Leases up to `limit` due jobs, of one lane or of any: attempt and fence have risen. An expired lease is due again. */
+  claim(
+    queue: string,
+    node_id: string,
+    now: number,
+    lease_ms: number,
+    limit: number,
+    lane?: string,
+  ): Promise<Job[]>;
+  extend(id: string, fence: number, now: number, lease_ms: number): Promise<boolean>;
+  complete(id: string, fence: number, now: number): Promise<boolean>;
+  /** Due again after `retry_ms`, or dead when that is null or the attempts are used up. */
+  fail(id: string, fence: number, error: string, now: number, retry_ms: number | null): Promise<boolean>;
   dead(queue: string, limit: number): Promise<Job[]>;
   get(id: string): Promise<Job | null>;
   /** A dead job starts over with attempt counting on. */
-  replay(id: string, run_at: number): Promise<boolean>;
-  /** When the next job of this queue falls due; null when there is none. */
-  nextDue(queue: string): Promise<number | null>;
+  replay(id: string, now: number): Promise<boolean>;
+  /** The lanes with work, the most urgent first, and in how many ms each has some; 0 or less is now. */
+  lanes(queue: string, now: number): Promise<{ lane: string; due_in: number }[]>;
 }
 
 export interface LeaseStore {
@@ -62,4 +87,20 @@ export interface LeaseStore {
   ): Promise<{ name: string; fence: number } | null>;
   renew(names: string[], holder: string, now: number, ttl_ms: number): Promise<number>;
   release(name: string, holder: string): Promise<boolean>;
+}
+
+/** Removes what has been kept long enough: one bounded step a call, answering how many rows went. */
+export interface RetentionStore {
+  jobs(state: "done" | "dead", now: number, keep_ms: number, limit: number): Promise<number>;
+  /** Never past the slowest cursor. */
+  outbox(now: number, keep_ms: number, limit: number): Promise<number>;
+  /** By their own expiry. */
+  delegations(now: number, keep_ms: number, limit: number): Promise<number>;
+  /** Progress of ended calls, from id `after` up to `id_before`; answers where to go on, null at the end. */
+  progress(
+    after: string,
+    id_before: string,
+    ended_before: string,
+    limit: number,
+  ): Promise<{ removed: number; after: string | null }>;
 }

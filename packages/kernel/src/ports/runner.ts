@@ -17,6 +17,8 @@ export interface RunOrder {
   package: { package_id: string; version: string; digest: string; runtime: Runtime };
   export_id: string;
   op: Op;
+  /** The model's id of the call, where a turn made it. */
+  tool_call_id?: string;
   /** The request's body but for export_id and context, e.g. {tool_execution_id, input}. */
   body: JsonObject;
   /** Complete, secrets included; it goes over the pipe and nowhere else. scratch_dir is the runner's to add. */
@@ -68,6 +70,8 @@ export interface Runner {
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
   /** Stops the processes of a binding whose generation is gone; calls in flight finish first. */
   retire(binding_id: string, keep_pool_key?: string): void;
+  /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
+  runs?(protocol: string): boolean;
   health(): RunnerHealth;
   /** Cancels what still runs, shuts all processes down, kills what ignores it. */
   close(grace_ms: number): Promise<void>;

@@ -25,6 +25,8 @@ export interface Caller {
     grant: Grant;
     /** Set when a hook is behind the call: what it starts triggers no further hooks. */
     delivery_id?: string | null;
+    /** Of the calling invocation; what it starts is one deeper. */
+    depth?: number;
   };
 }
 

@@ -42,6 +42,8 @@ export interface SessionStore {
   get(key: SessionKey): Promise<Session | null>;
   /** Newest first; the whole org when the scope has no project. */
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
+  /** Sets these keys of the metadata; null removes one. Throws `session.not_found`. */
+  patch(key: SessionKey, metadata: JsonObject): Promise<Session>;
   chain(scope: Scope, id: string): Promise<Chain | null>;
   /** Newest first, archived ones included. */
   chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
@@ -52,6 +54,11 @@ export interface SessionStore {
   append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string): Promise<Appended>;
   /** What the chain shows after this id, inherited entries included, in order. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
+  /**
+   * Every entry of the session after this id, whatever chain it is on, in order; before them what a forked
+   * session's first chain inherits. A page that is not full is the last. Throws `session.not_found`.
+   */
+  replay(key: SessionKey, after_id: number, limit: number): Promise<Entry[]>;
   /** The last anchor and what comes after it; reads nothing before it. Throws `chain.not_found`. */
   sinceAnchor(scope: Scope, chain_id: string): Promise<Entry[]>;
   /**

@@ -4,7 +4,8 @@ import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
-import type { JobQueue, LeaseStore, OutboxStore } from "./queue-store.ts";
+import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
+import type { RunStore } from "./run-store.ts";
 import type { SessionStore } from "./session-store.ts";
 
 /**
@@ -24,8 +25,10 @@ export interface Store {
   config: ConfigStore;
   outbox: OutboxStore;
   sessions: SessionStore;
+  runs: RunStore;
   jobs: JobQueue;
   leases: LeaseStore;
+  retention: RetentionStore;
   /** A real round trip to the disk or the database. */
   ping(): Promise<void>;
   close(): Promise<void>;

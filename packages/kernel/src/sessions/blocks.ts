@@ -1,7 +1,7 @@
 /** VAI's view of a tape. Entries are what is stored; a block is one of them seen through that seed's words. */
 import type { Block, Entry, Json, JsonObject } from "@backplane/contract";
 import type { NewEntry } from "../ports/index.ts";
-import { summaryOf } from "./context.ts";
+import { resultText, summaryOf } from "./context.ts";
 
 type Content = Block["content"];
 
@@ -33,15 +33,18 @@ export function blockOf(entry: Entry): Block | null {
         name: textOf(payload.name),
         input: payload.args ?? {},
       };
-    case "tool_result":
+    case "tool_result": {
+      const value = payload.value ?? dataIn(payload.envelope);
       return {
         entry_id,
         kind: "tool_result",
-        content: contentOf(payload.error ?? payload.value),
+        // A tool of a kernel plugin answers with what is to be displayed and has no other value.
+        content: contentOf(payload.error ?? value ?? resultText(payload)),
         tool_call_id: textOf(payload.tool_call_id),
-        ...(isStructured(payload.value) ? { structured_output: payload.value } : {}),
+        ...(isStructured(value) ? { structured_output: value } : {}),
         is_error: payload.ok !== true,
       };
+    }
     case "event":
       return blockOfEvent(entry_id, payload);
   }
@@ -95,6 +98,11 @@ function contentOf(value: Json | undefined): Content {
   if (typeof value === "string") return [{ type: "text", text: value }];
   if (Array.isArray(value) && value.every(isContent)) return value as Content;
   return [{ type: "text", text: JSON.stringify(value) }];
+}
+
+function dataIn(envelope: Json | undefined): Json | undefined {
+  const display = isObject(envelope) ? envelope.display : undefined;
+  return isObject(display) ? display.data : undefined;
 }
 
 function textOf(value: Json | undefined): string {

@@ -61,15 +61,35 @@ export function entryFor(event: TapedEvent): TapedEntry | null {
     essential,
     entry: {
       ...shape,
-      meta: { event_id: event.id, source: event.source, ...pick(payload, ["request_id"]) },
+      meta: { event_id: event.id, source: event.source, ...pick(payload, ["request_id", "step"]) },
       date: new Date(event.ts * 1000).toISOString(),
     },
   };
 }
 
 function other(kind: string, payload: JsonObject): Shape {
-  const data = kind === "llm.call.request" ? withoutMessages(payload) : payload;
+  const data = (SHORTENED[kind] ?? whole)(payload);
   return { kind: "event", payload: { name: kind, data } };
+}
+
+/** What the tape says already, or what every call repeats, is left out. */
+const SHORTENED: Readonly<Record<string, (payload: JsonObject) => JsonObject>> = {
+  "llm.call.request": (payload) => withToolNames(withoutMessages(payload)),
+  "strategy.decide.request": withToolCount,
+};
+
+const whole = (payload: JsonObject) => payload;
+
+function withToolNames({ tools, ...rest }: JsonObject): JsonObject {
+  if (!Array.isArray(tools)) return rest;
+  return { ...rest, tool_names: tools.map((tool) => (tool as { name?: Json }).name ?? null) };
+}
+
+function withToolCount(payload: JsonObject): JsonObject {
+  const { state } = payload;
+  if (typeof state !== "object" || state === null || Array.isArray(state)) return payload;
+  const { tools, ...rest } = state;
+  return Array.isArray(tools) ? { ...payload, state: { ...rest, tool_count: tools.length } } : payload;
 }
 
 /**

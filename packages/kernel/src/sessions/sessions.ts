@@ -5,6 +5,7 @@
  */
 import {
   BackplaneError,
+  type ChatMessage,
   type Chain,
   codeOf,
   type Entry,
@@ -26,7 +27,7 @@ import type {
   SessionKey,
   Store,
 } from "../ports/index.ts";
-import { type ContextMessage, contextOf } from "./context.ts";
+import { contextOf } from "./context.ts";
 import { tapeName } from "./tape-name.ts";
 
 export interface SessionDeps {
@@ -49,7 +50,7 @@ export interface Compaction {
 export interface Hydrated {
   session: Session;
   entries: Entry[];
-  messages: ContextMessage[];
+  messages: ChatMessage[];
 }
 
 export interface Sessions {

@@ -44,7 +44,7 @@ test("a port of the kernel names its part", async () => {
   );
 });
 
-test("a subscriber gets its own scope's events alone (bus.scope)", async () => {
+verifies("bus.scope", "a subscriber gets its own scope's events alone", async () => {
   const { bus, plug } = openBus();
   const heard: string[] = [];
   const listen = (name: string, where: { org_id: string; project_id: string | null }) => {
@@ -74,19 +74,25 @@ test("a subscriber gets its own scope's events alone (bus.scope)", async () => {
   ]);
 });
 
-test("a port publishes into its own scope alone; one of the whole org names the project (bus.scope)", async () => {
-  const { bus, plug } = openBus();
-  const web = plug("web", "adapter");
-  await expect(
-    web.publish("user.interrupt", {}, { session_id: "s", project_id: "proj_two" }),
-  ).rejects.toMatchObject({ code: "policy.denied" });
-  const whole = { org_id: "org_acme", project_id: null };
-  const provider = bus.attach({ name: "llm-echo", category: "llm-provider", scope: whole });
-  const options = { session_id: "s", project_id: "proj_two" };
-  expect(await provider.publish("llm.call.delta", { content: "a" }, options)).toMatchObject(elsewhere);
-  const scopeless = bus.kernel().publish("kernel.ready", { version: "1" }, { session_id: "kernel" } as never);
-  await expect(scopeless).rejects.toMatchObject({ code: "request.invalid" });
-});
+verifies(
+  "bus.scope",
+  "a port publishes into its own scope alone; one of the whole org names the project",
+  async () => {
+    const { bus, plug } = openBus();
+    const web = plug("web", "adapter");
+    await expect(
+      web.publish("user.interrupt", {}, { session_id: "s", project_id: "proj_two" }),
+    ).rejects.toMatchObject({ code: "policy.denied" });
+    const whole = { org_id: "org_acme", project_id: null };
+    const provider = bus.attach({ name: "llm-echo", category: "llm-provider", scope: whole });
+    const options = { session_id: "s", project_id: "proj_two" };
+    expect(await provider.publish("llm.call.delta", { content: "a" }, options)).toMatchObject(elsewhere);
+    const scopeless = bus
+      .kernel()
+      .publish("kernel.ready", { version: "1" }, { session_id: "kernel" } as never);
+    await expect(scopeless).rejects.toMatchObject({ code: "request.invalid" });
+  },
+);
 
 test("the same session id in two projects is two sessions", async () => {
   const { bus, seen } = openBus();
@@ -102,7 +108,7 @@ test("the same session id in two projects is two sessions", async () => {
   release();
 });
 
-test("who is bound to a session gets it, and the kernel's events about it (bus.scope)", async () => {
+verifies("bus.scope", "who is bound to a session gets it, and the kernel's events about it", async () => {
   const { bus, plug } = openBus();
   const web = plug("web", "adapter");
   const heard: string[] = [];
@@ -135,7 +141,7 @@ test("who is bound to a session gets it, and the kernel's events about it (bus.s
   expect(bus.stats().subscriptions).toBe(2);
 });
 
-test("an approval's prompt without its session is refused (bus.scope)", async () => {
+verifies("bus.scope", "an approval's prompt without its session is refused", async () => {
   const { bus } = openBus();
   const options = { session_id: "kernel", scope };
   const prompt = { id: "a", tool_name: "bash", params: {}, brief: "run" };
@@ -149,7 +155,7 @@ test("an approval's prompt without its session is refused (bus.scope)", async ()
 });
 
 test("a detached port neither hears nor speaks, and its name is free again", async () => {
-  const { bus, plug, seen, idle } = openBus();
+  const { bus, plug, seen, idle, clock } = openBus();
   const skill = plug("notes", "skill");
   let heard = 0;
   skill.subscribe("user.*", () => void heard++);
@@ -165,5 +171,6 @@ test("a detached port neither hears nor speaks, and its name is free again", asy
   expect(() => skill.subscribe("*", () => {})).toThrow("no longer attached");
   plug("notes", "skill").detach();
   web.detach();
+  await clock.advance(500);
   expect(bus.stats()).toMatchObject({ scopes: 0, subscriptions: 1 });
 });

@@ -1,68 +1,74 @@
 /** bus.fifo, the bus's share: one line per session, sessions independent, no deadlock, nothing kept when idle. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { openBus, scope, turn, until } from "./open-bus.ts";
 
 const KIND = "user.message.received";
 
-test("100 sessions keep their order, one event at a time, under any interleaving (bus.fifo)", async () => {
-  await fc.assert(
-    fc.asyncProperty(
-      fc.array(fc.nat(999), { minLength: 100, maxLength: 400 }),
-      fc.nat(5),
-      async (rolls, salt) => {
-        const { bus, plug, idle } = openBus();
-        const log = new Map<string, string[]>();
-        const note = (session: string, line: string) => log.set(session, [...(log.get(session) ?? []), line]);
-        for (let who = 0; who < 3; who++) {
-          plug(`skill-${who}`, "skill").subscribe(KIND, ({ session_id, payload }) => {
-            const n = Number(payload.text);
-            note(session_id, `+${n}.${who}`);
-            const end = () => note(session_id, `-${n}.${who}`);
-            // Some are synchronous, some take microtasks, some whole turns, some fail.
-            const way = (n + who + salt) % 4;
-            if (way === 0) return end();
-            const wait = async () => {
-              for (let i = 0; i < way; i++) await (way === 3 ? turn() : Promise.resolve());
-              end();
-              if (way === 2) throw new Error("it fails after its work");
-            };
-            return wait();
-          });
-        }
-        const web = plug("web", "adapter");
-        const expected = new Map<string, number[]>();
-        await Promise.all(
-          rolls.map(async (roll, n) => {
-            if (roll % 3 === 0) await turn();
-            const session_id = `s${roll % 100}`;
-            expected.set(session_id, [...(expected.get(session_id) ?? []), n]);
-            await web.publish(KIND, { text: String(n) }, { session_id });
-          }),
-        );
-        await idle();
-        for (const [session, order] of expected) {
-          const lines = log.get(session)!;
-          order.forEach((n, place) => {
-            // Six lines for each event, and none of the next before its own last.
-            const own = lines.slice(place * 6, place * 6 + 6);
-            expect(own.map((line) => line.slice(1)).sort()).toEqual(
-              [0, 1, 2].flatMap((who) => [`${n}.${who}`, `${n}.${who}`]).sort(),
-            );
-            expect(own.filter((line) => line.startsWith("+"))).toEqual(
-              [0, 1, 2].map((who) => `+${n}.${who}`),
-            );
-          });
-        }
-        expect(bus.stats()).toMatchObject({ queued: 0, running: 0 });
-        bus.close();
-      },
-    ),
-    { numRuns: 25 },
-  );
-});
+verifies(
+  "bus.fifo",
+  "100 sessions keep their order, one event at a time, under any interleaving",
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(
+        fc.array(fc.nat(999), { minLength: 100, maxLength: 400 }),
+        fc.nat(5),
+        async (rolls, salt) => {
+          const { bus, plug, idle } = openBus();
+          const log = new Map<string, string[]>();
+          const note = (session: string, line: string) =>
+            log.set(session, [...(log.get(session) ?? []), line]);
+          for (let who = 0; who < 3; who++) {
+            plug(`skill-${who}`, "skill").subscribe(KIND, ({ session_id, payload }) => {
+              const n = Number(payload.text);
+              note(session_id, `+${n}.${who}`);
+              const end = () => note(session_id, `-${n}.${who}`);
+              // Some are synchronous, some take microtasks, some whole turns, some fail.
+              const way = (n + who + salt) % 4;
+              if (way === 0) return end();
+              const wait = async () => {
+                for (let i = 0; i < way; i++) await (way === 3 ? turn() : Promise.resolve());
+                end();
+                if (way === 2) throw new Error("it fails after its work");
+              };
+              return wait();
+            });
+          }
+          const web = plug("web", "adapter");
+          const expected = new Map<string, number[]>();
+          await Promise.all(
+            rolls.map(async (roll, n) => {
+              if (roll % 3 === 0) await turn();
+              const session_id = `s${roll % 100}`;
+              expected.set(session_id, [...(expected.get(session_id) ?? []), n]);
+              await web.publish(KIND, { text: String(n) }, { session_id });
+            }),
+          );
+          await idle();
+          for (const [session, order] of expected) {
+            const lines = log.get(session)!;
+            order.forEach((n, place) => {
+              // Six lines for each event, and none of the next before its own last.
+              const own = lines.slice(place * 6, place * 6 + 6);
+              expect(own.map((line) => line.slice(1)).sort()).toEqual(
+                [0, 1, 2].flatMap((who) => [`${n}.${who}`, `${n}.${who}`]).sort(),
+              );
+              expect(own.filter((line) => line.startsWith("+"))).toEqual(
+                [0, 1, 2].map((who) => `+${n}.${who}`),
+              );
+            });
+          }
+          expect(bus.stats()).toMatchObject({ queued: 0, running: 0 });
+          bus.close();
+        },
+      ),
+      { numRuns: 25 },
+    );
+  },
+);
 
-test("a session that waits holds up no other (bus.fifo)", async () => {
+verifies("bus.fifo", "a session that waits holds up no other", async () => {
   const { plug } = openBus();
   const done: string[] = [];
   let release = () => {};
@@ -81,57 +87,65 @@ test("a session that waits holds up no other (bus.fifo)", async () => {
   await until(() => done.length === 5);
 });
 
-test("a handler publishes on its own session, awaited or not, and the event comes after (bus.fifo)", async () => {
-  const { plug, seen, idle } = openBus();
-  const skill = plug("notes", "skill");
-  const order: string[] = [];
-  skill.subscribe(KIND, async ({ session_id }) => {
-    order.push("start");
-    await skill.publish("x.notes.one", {}, { session_id });
-    void skill.publish("x.notes.two", {}, { session_id });
-    order.push("end");
-  });
-  skill.subscribe("x.notes.*", ({ kind }) => void order.push(kind));
-  await plug("web", "adapter").publish(KIND, { text: "go" }, { session_id: "s" });
-  await idle();
-  expect(order).toEqual(["start", "end", "x.notes.one", "x.notes.two"]);
-  expect(seen.length).toBe(3);
-});
-
-test("a handler never waits for a place, neither on its own full session nor on another's (bus.fifo)", async () => {
-  const { plug, idle, seen, clock } = openBus({ limits: { queue: 10, reserve: 10 } });
-  const web = plug("web", "adapter");
-  const outcomes: string[] = [];
-  // Two sessions whose handlers each publish into the other, and into themselves, with both lines full.
-  for (const [name, own, other] of [
-    ["left", "a", "b"],
-    ["right", "b", "a"],
-  ] as const) {
-    const port = plug(name, "skill");
-    let first = true;
-    port.subscribe(KIND, async ({ session_id }) => {
-      if (session_id !== own || !first) return;
-      first = false;
-      for (const to of [other, own]) {
-        for (let i = 0; i < 6; i++) {
-          await port.publish(`x.${name}.note`, {}, { session_id: to }).then(
-            () => outcomes.push("sent"),
-            (error: { code: string }) => outcomes.push(error.code),
-          );
-        }
-      }
+verifies(
+  "bus.fifo",
+  "a handler publishes on its own session, awaited or not, and the event comes after",
+  async () => {
+    const { plug, seen, idle } = openBus();
+    const skill = plug("notes", "skill");
+    const order: string[] = [];
+    skill.subscribe(KIND, async ({ session_id }) => {
+      order.push("start");
+      await skill.publish("x.notes.one", {}, { session_id });
+      void skill.publish("x.notes.two", {}, { session_id });
+      order.push("end");
     });
-  }
-  for (const session_id of ["a", "b"]) {
-    while (web.tryPublish(KIND, { text: "fill" }, { session_id }) !== null);
-  }
-  await idle();
-  // 9 wait and 10 more fit: of the 12 for each session some are refused at once, none waits.
-  expect(outcomes.length).toBe(24);
-  expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
-  expect(seen.filter((event) => event.kind === KIND).length).toBe(20);
-  expect(clock.timers).toBeLessThanOrEqual(1);
-});
+    skill.subscribe("x.notes.*", ({ kind }) => void order.push(kind));
+    await plug("web", "adapter").publish(KIND, { text: "go" }, { session_id: "s" });
+    await idle();
+    expect(order).toEqual(["start", "end", "x.notes.one", "x.notes.two"]);
+    expect(seen.length).toBe(3);
+  },
+);
+
+verifies(
+  "bus.fifo",
+  "a handler never waits for a place, neither on its own full session nor on another's",
+  async () => {
+    const { plug, idle, seen, clock } = openBus({ limits: { queue: 10, reserve: 10 } });
+    const web = plug("web", "adapter");
+    const outcomes: string[] = [];
+    // Two sessions whose handlers each publish into the other, and into themselves, with both lines full.
+    for (const [name, own, other] of [
+      ["left", "a", "b"],
+      ["right", "b", "a"],
+    ] as const) {
+      const port = plug(name, "skill");
+      let first = true;
+      port.subscribe(KIND, async ({ session_id }) => {
+        if (session_id !== own || !first) return;
+        first = false;
+        for (const to of [other, own]) {
+          for (let i = 0; i < 6; i++) {
+            await port.publish(`x.${name}.note`, {}, { session_id: to }).then(
+              () => outcomes.push("sent"),
+              (error: { code: string }) => outcomes.push(error.code),
+            );
+          }
+        }
+      });
+    }
+    for (const session_id of ["a", "b"]) {
+      while (web.tryPublish(KIND, { text: "fill" }, { session_id }) !== null);
+    }
+    await idle();
+    // 9 wait and 10 more fit: of the 12 for each session some are refused at once, none waits.
+    expect(outcomes.length).toBe(24);
+    expect(new Set(outcomes)).toEqual(new Set(["sent", "request.overloaded"]));
+    expect(seen.filter((event) => event.kind === KIND).length).toBe(20);
+    expect(clock.timers).toBeLessThanOrEqual(1);
+  },
+);
 
 test("an endless chain of events lets timers and other sessions have their turn", async () => {
   const { bus, plug } = openBus();
@@ -150,7 +164,7 @@ test("an endless chain of events lets timers and other sessions have their turn"
   expect(chain).toBe(at);
 });
 
-test("10,000 idle sessions leave nothing (bus.fifo)", async () => {
+verifies("bus.fifo", "10,000 idle sessions leave nothing", async () => {
   const { bus, plug, clock, idle } = openBus();
   let handled = 0;
   plug("notes", "skill").subscribe(KIND, async () => void handled++);
@@ -174,28 +188,34 @@ test("10,000 idle sessions leave nothing (bus.fifo)", async () => {
     .kernel()
     .publish("user.interrupt", {}, { session_id: "s", scope: { org_id: "org_far", project_id: null } });
   await idle();
+  await clock.advance(500);
   expect(bus.stats().scopes).toBe(1);
+  expect(clock.timers).toBe(0);
 });
 
-test("a tool's or model's long call holds up neither its deltas nor an interrupt (bus.fifo)", async () => {
-  const { bus, plug, idle } = openBus();
-  const kernel = bus.kernel();
-  const heard: string[] = [];
-  kernel.subscribe("*", ({ kind }) => void heard.push(kind));
-  let release = () => {};
-  const model = plug("llm-echo", "llm-provider");
-  model.subscribe("llm.call.request", async ({ id, session_id }) => {
-    await model.publish("llm.call.delta", { content: "a" }, { session_id });
-    await new Promise<void>((resolve) => (release = resolve));
-    await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
-  });
-  const call = { provider: "echo", model: "m", messages: [], params: {} };
-  kernel.tryPublish("llm.call.request", call, { session_id: "s", scope });
-  kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
-  await turn();
-  expect(heard).toEqual(["llm.call.request", "user.interrupt", "llm.call.delta"]);
-  expect(bus.stats().sessions).toBe(0);
-  release();
-  await until(() => heard.includes("llm.call.response"));
-  await idle();
-});
+verifies(
+  "bus.fifo",
+  "a tool's or model's long call holds up neither its deltas nor an interrupt",
+  async () => {
+    const { bus, plug, idle } = openBus();
+    const kernel = bus.kernel();
+    const heard: string[] = [];
+    kernel.subscribe("*", ({ kind }) => void heard.push(kind));
+    let release = () => {};
+    const model = plug("llm-echo", "llm-provider");
+    model.subscribe("llm.call.request", async ({ id, session_id }) => {
+      await model.publish("llm.call.delta", { content: "a" }, { session_id });
+      await new Promise<void>((resolve) => (release = resolve));
+      await model.publish("llm.call.response", { usage: {}, request_id: id }, { session_id });
+    });
+    const call = { provider: "echo", model: "m", messages: [], params: {} };
+    kernel.tryPublish("llm.call.request", call, { session_id: "s", scope });
+    kernel.tryPublish("user.interrupt", {}, { session_id: "s", scope });
+    await turn();
+    expect(heard).toEqual(["llm.call.request", "user.interrupt", "llm.call.delta"]);
+    expect(bus.stats().sessions).toBe(0);
+    release();
+    await until(() => heard.includes("llm.call.response"));
+    await idle();
+  },
+);

@@ -105,77 +105,90 @@ const EMITS: Record<Exclude<PluginCategory, "skill">, BusKind[]> = {
   memory: ["memory.result"],
 };
 
-test("a plugin publishes only its category's kinds, a skill those of all but the kernel (bus.reserved)", () => {
-  const { plug } = openBus();
-  const skill = Object.values(EMITS)
-    .flat()
-    .filter((kind) => kind !== "approval.response");
-  for (const category of PLUGIN_CATEGORIES) {
-    const port = plug(`a-${category}`, category);
-    const allowed = kinds.filter((kind) => {
-      const publish = () =>
-        port.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id: session_of(kind) });
-      return codeOfThrown(publish) !== "policy.denied";
-    });
-    expect([category, allowed.sort()]).toEqual([
-      category,
-      (category === "skill" ? skill : EMITS[category]).sort(),
-    ]);
-  }
-});
-
-test("the reserved session takes what rides there, and of plugins an adapter's answer alone (bus.reserved)", () => {
-  const { bus, plug } = openBus();
-  const kernel = bus.kernel();
-  const rides = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
-  const either = /^(plugin|kernel|session)\./;
-  for (const kind of kinds) {
-    const on = (session_id: string) =>
-      codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
-    const elsewhere = rides.test(kind) ? "policy.denied" : "nothing was thrown";
-    const there = rides.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
-    expect([kind, on("s"), on("kernel")]).toEqual([kind, elsewhere, there]);
-  }
-  for (const category of PLUGIN_CATEGORIES) {
-    const port = plug(`a-${category}`, category);
-    for (const kind of [...kinds, `x.a-${category}.note`]) {
-      const payload = isBusKind(kind) ? SAMPLES[kind].good[0]! : {};
-      const code = codeOfThrown(() => port.tryPublish(kind as string, payload, { session_id: "kernel" }));
-      const allowed = category === "adapter" && kind === "approval.response";
-      expect([category, kind, code]).toEqual([
+verifies(
+  "bus.reserved",
+  "a plugin publishes only its category's kinds, a skill those of all but the kernel",
+  () => {
+    const { plug } = openBus();
+    const skill = Object.values(EMITS)
+      .flat()
+      .filter((kind) => kind !== "approval.response");
+    for (const category of PLUGIN_CATEGORIES) {
+      const port = plug(`a-${category}`, category);
+      const allowed = kinds.filter((kind) => {
+        const publish = () =>
+          port.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id: session_of(kind) });
+        return codeOfThrown(publish) !== "policy.denied";
+      });
+      expect([category, allowed.sort()]).toEqual([
         category,
-        kind,
-        allowed ? "nothing was thrown" : "policy.denied",
+        (category === "skill" ? skill : EMITS[category]).sort(),
       ]);
     }
-  }
-});
+  },
+);
 
-test("a private session is its plugin's alone, and a child session takes no user's words (bus.reserved)", () => {
-  const { plug } = openBus();
-  const web = plug("web", "adapter");
-  const on = (session_id: string) => codeOfThrown(() => web.tryPublish("user.interrupt", {}, { session_id }));
-  for (const own of ["_bridge:web", "_bridge:web:1", "_bridge"])
-    expect([own, on(own)]).toEqual([own, "nothing was thrown"]);
-  for (const foreign of [
-    "_bridge:",
-    "_bridge:webs",
-    "_bridge:we",
-    "_bridge:mcp-bridge",
-    "_bridge::web",
-    "_bridge: web",
-  ]) {
-    expect([foreign, on(foreign)]).toEqual([foreign, "policy.denied"]);
-  }
-  expect(on("s::agent::1")).toBe("policy.denied");
-  expect(on("")).toBe("request.invalid");
-  expect(on("s".repeat(1_025))).toBe("request.invalid");
-  // The tools of a child answer there like anywhere.
-  const answer = { id: "c", ok: true };
-  expect(
-    plug("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
-  ).not.toBeNull();
-});
+verifies(
+  "bus.reserved",
+  "the reserved session takes what rides there, and of plugins an adapter's answer alone",
+  () => {
+    const { bus, plug } = openBus();
+    const kernel = bus.kernel();
+    const rides = /^(approval\.|session\.(compaction|context|replay)\.|config\.updated$)/;
+    const either = /^(plugin|kernel|session)\./;
+    for (const kind of kinds) {
+      const on = (session_id: string) =>
+        codeOfThrown(() => kernel.tryPublish(kind as string, SAMPLES[kind].good[0]!, { session_id, scope }));
+      const elsewhere = rides.test(kind) ? "policy.denied" : "nothing was thrown";
+      const there = rides.test(kind) || either.test(kind) ? "nothing was thrown" : "policy.denied";
+      expect([kind, on("s"), on("kernel")]).toEqual([kind, elsewhere, there]);
+    }
+    for (const category of PLUGIN_CATEGORIES) {
+      const port = plug(`a-${category}`, category);
+      for (const kind of [...kinds, `x.a-${category}.note`]) {
+        const payload = isBusKind(kind) ? SAMPLES[kind].good[0]! : {};
+        const code = codeOfThrown(() => port.tryPublish(kind as string, payload, { session_id: "kernel" }));
+        const allowed = category === "adapter" && kind === "approval.response";
+        expect([category, kind, code]).toEqual([
+          category,
+          kind,
+          allowed ? "nothing was thrown" : "policy.denied",
+        ]);
+      }
+    }
+  },
+);
+
+verifies(
+  "bus.reserved",
+  "a private session is its plugin's alone, and a child session takes no user's words",
+  () => {
+    const { plug } = openBus();
+    const web = plug("web", "adapter");
+    const on = (session_id: string) =>
+      codeOfThrown(() => web.tryPublish("user.interrupt", {}, { session_id }));
+    for (const own of ["_bridge:web", "_bridge:web:1", "_bridge"])
+      expect([own, on(own)]).toEqual([own, "nothing was thrown"]);
+    for (const foreign of [
+      "_bridge:",
+      "_bridge:webs",
+      "_bridge:we",
+      "_bridge:mcp-bridge",
+      "_bridge::web",
+      "_bridge: web",
+    ]) {
+      expect([foreign, on(foreign)]).toEqual([foreign, "policy.denied"]);
+    }
+    expect(on("s::agent::1")).toBe("policy.denied");
+    expect(on("")).toBe("request.invalid");
+    expect(on("s".repeat(1_025))).toBe("request.invalid");
+    // The tools of a child answer there like anywhere.
+    const answer = { id: "c", ok: true };
+    expect(
+      plug("bash", "tool").tryPublish("tool.call.result", answer, { session_id: "s::agent::1" }),
+    ).not.toBeNull();
+  },
+);
 
 test("no kind outside the catalog and the own prefix gets through, whatever it looks like", () => {
   const { plug } = openBus();

@@ -1,9 +1,10 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { checkClientSessionId, clientSessionIdProblem, isBridgeOf } from "../../src/bus/session-ids.ts";
 import { codeOfThrown } from "./open-bus.ts";
 
-test("no client may use the reserved ids or forge a child's (bus.session-ids)", () => {
+verifies("bus.session-ids", "no client may use the reserved ids or forge a child's", () => {
   const refused = [
     "kernel",
     "_bridge:",
@@ -41,7 +42,7 @@ test("no client may use the reserved ids or forge a child's (bus.session-ids)", 
   }
 });
 
-test("whatever surrounds the separator, the id is refused (bus.session-ids)", () => {
+verifies("bus.session-ids", "whatever surrounds the separator, the id is refused", () => {
   fc.assert(
     fc.property(fc.string(), fc.string(), (before, after) => {
       expect(clientSessionIdProblem(`${before}::agent::${after}`)).not.toBeNull();

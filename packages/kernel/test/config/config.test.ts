@@ -1,13 +1,19 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
-import { CONFIG_LIMITS, type ConfigUpdated, type Json } from "@backplane/contract";
+import {
+  type BusEvent,
+  CONFIG_LIMITS,
+  type ConfigUpdated,
+  type Json,
+  type KernelPlugin,
+} from "@backplane/contract";
 import { createSecretVault } from "@backplane/store";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createLiveConfig } from "../../src/config/live-config.ts";
 import { createKernel } from "../../src/index.ts";
 import type { Caller } from "../../src/ports/index.ts";
-import { admin, guest, type House, openHouse, user } from "../support/house.ts";
+import { admin, guest, type House, openHouse, until, user } from "../support/house.ts";
 
 const ORG = "org_local";
 
@@ -23,61 +29,81 @@ const auditOf = async ({ kernel }: House) =>
     .map(({ actor, action, subject, details }) => ({ actor, action, subject, details }))
     .toReversed();
 
-// Shows config.store but for the bus, which does not carry config.updated yet.
-test("a write is there for the next read and told once per key; many keys are written whole or not at all", async () => {
-  const house = await openHouse();
-  const { config } = house.kernel;
-  const heard = hear(house);
-  await config.set(user, { provider: "prod" });
-  expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
-  expect(await config.get(user, "provider")).toEqual({ key: "provider", value: "prod" });
+verifies(
+  "config.store",
+  "a write is there for the next read and told once per key; many keys are written whole or not at all",
+  async () => {
+    const onBus: BusEvent[] = [];
+    const spy: KernelPlugin = {
+      name: "spy",
+      version: "1.0.0",
+      category: "adapter",
+      subscriptions: () => ["config.updated"],
+      onEvent: (event) => void onBus.push(event),
+    };
+    const house = await openHouse({ plugins: [spy] });
+    const { config } = house.kernel;
+    const told: ConfigUpdated[] = [];
+    config.onUpdated((updated) => told.push(updated));
+    for (const pattern of Object.keys(await config.list(user))) await config.unset(user, pattern);
+    await until(() => onBus.length === told.length);
+    onBus.length = 0;
+    told.length = 0;
+    const heard = hear(house);
+    await config.set(user, { provider: "prod" });
+    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    expect(await config.get(user, "provider")).toEqual({ key: "provider", value: "prod" });
 
-  const values: Record<string, Json> = {
-    "plugin.llm_openai.base_url": "https://api.example.com",
-    "plugin.llm_openai.retries": 3,
-    "providers.prod.params": { stop: ["\n"], seed: null },
-    provider: "other",
-  };
-  await config.set(user, values);
-  expect(await config.list(user)).toEqual(values);
-  expect(heard.slice(1).toSorted((a, b) => (a.key < b.key ? -1 : 1))).toEqual([
-    { key: "plugin.llm_openai.base_url", prefix_match_hint: "plugin.llm_openai." },
-    { key: "plugin.llm_openai.retries", prefix_match_hint: "plugin.llm_openai." },
-    { key: "provider", prefix_match_hint: "" },
-    { key: "providers.prod.params", prefix_match_hint: "providers.prod." },
-  ]);
+    const values: Record<string, Json> = {
+      "plugin.llm_openai.base_url": "https://api.example.com",
+      "plugin.llm_openai.retries": 3,
+      "providers.prod.params": { stop: ["\n"], seed: null },
+      provider: "other",
+    };
+    await config.set(user, values);
+    expect(await config.list(user)).toEqual(values);
+    expect(heard.slice(1).toSorted((a, b) => (a.key < b.key ? -1 : 1))).toEqual([
+      { key: "plugin.llm_openai.base_url", prefix_match_hint: "plugin.llm_openai." },
+      { key: "plugin.llm_openai.retries", prefix_match_hint: "plugin.llm_openai." },
+      { key: "provider", prefix_match_hint: "" },
+      { key: "providers.prod.params", prefix_match_hint: "providers.prod." },
+    ]);
 
-  heard.length = 0;
-  const refused: Record<string, Json>[] = [
-    { provider: "third", "not a key": 1 },
-    { provider: "third", big: "x".repeat(CONFIG_LIMITS.value_bytes) },
-    Object.fromEntries(Array.from({ length: CONFIG_LIMITS.keys_per_write + 1 }, (_, n) => [`k${n}`, n])),
-  ];
-  for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
-  // The store itself gives up half way: the org is full after the second key.
-  const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
-  const room = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
-  for (let n = 0; n < room; n += 50) {
-    const part = Array.from({ length: Math.min(50, room - n) }, (_, i) => [`fill.k${n + i}`, full]);
-    await config.set(user, Object.fromEntries(part));
-  }
-  heard.length = 0;
-  const before = await config.list(user);
-  await expect(config.set(user, { provider: "third", "x.a": full, "x.b": full })).rejects.toMatchObject({
-    code: "config.limit",
-  });
-  expect(await config.list(user)).toEqual(before);
-  expect(heard).toEqual([]);
+    heard.length = 0;
+    const refused: Record<string, Json>[] = [
+      { provider: "third", "not a key": 1 },
+      { provider: "third", big: "x".repeat(CONFIG_LIMITS.value_bytes) },
+      Object.fromEntries(Array.from({ length: CONFIG_LIMITS.keys_per_write + 1 }, (_, n) => [`k${n}`, n])),
+    ];
+    for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
+    // The store itself gives up half way: the org is full after the second key.
+    const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
+    const room = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
+    for (let n = 0; n < room; n += 50) {
+      const part = Array.from({ length: Math.min(50, room - n) }, (_, i) => [`fill.k${n + i}`, full]);
+      await config.set(user, Object.fromEntries(part));
+    }
+    heard.length = 0;
+    const before = await config.list(user);
+    await expect(config.set(user, { provider: "third", "x.a": full, "x.b": full })).rejects.toMatchObject({
+      code: "config.limit",
+    });
+    expect(await config.list(user)).toEqual(before);
+    expect(heard).toEqual([]);
 
-  expect(await config.unset(user, "fill.*")).toHaveLength(room);
-  expect(heard).toHaveLength(room);
-  expect(heard[0]).toMatchObject({ prefix_match_hint: "fill." });
-  heard.length = 0;
-  expect(await config.unset(user, "provider")).toEqual(["provider"]);
-  expect(await config.unset(user, "provider")).toEqual([]);
-  expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
-  await expect(config.get(user, "provider")).rejects.toMatchObject({ code: "config.not_found" });
-});
+    expect(await config.unset(user, "fill.*")).toHaveLength(room);
+    expect(heard).toHaveLength(room);
+    expect(heard[0]).toMatchObject({ prefix_match_hint: "fill." });
+    heard.length = 0;
+    expect(await config.unset(user, "provider")).toEqual(["provider"]);
+    expect(await config.unset(user, "provider")).toEqual([]);
+    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    await expect(config.get(user, "provider")).rejects.toMatchObject({ code: "config.not_found" });
+    await until(() => onBus.length === told.length);
+    expect(onBus.map(({ payload }) => payload)).toEqual(told);
+    expect(new Set(onBus.map(({ session_id }) => session_id))).toEqual(new Set(["kernel"]));
+  },
+);
 
 verifies(
   "config.mask",
@@ -220,4 +246,17 @@ test("a listener that throws stops neither the write nor the others", async () =
   await house.kernel.config.set(user, { "a.b": 1 });
   expect(heard).toEqual([{ key: "a.b", prefix_match_hint: "a." }]);
   expect(house.logged.some(({ message }) => message.includes("listener"))).toBe(true);
+});
+
+test("rights of plugins are an admin's to give, however the key is written", async () => {
+  const { kernel } = await openHouse();
+  for (const field of ["trusted", "services", "api"]) {
+    const change = { [`plugin.stranger.${field}`]: true };
+    await expect(kernel.config.set(user, change)).rejects.toMatchObject({ code: "auth.scope" });
+    await kernel.config.set(admin, change);
+  }
+  await kernel.config.set(user, { "plugin.stranger.enabled": false });
+  expect(Object.keys(await kernel.config.list(user)).filter((key) => key.startsWith("plugin."))).toHaveLength(
+    4,
+  );
 });

@@ -1,5 +1,6 @@
 import type { JsonObject } from "@backplane/contract";
-import { expect, test } from "vitest";
+import { expect, test, vi } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import type { HostPolicy } from "../../src/index.ts";
 import { admin, type House, openHouse, until, user } from "../support/house.ts";
 import { hook, manifest, tool } from "../support/manifests.ts";
@@ -10,7 +11,13 @@ const content = manifest([
   hook("notify", ["invocation.settled"]),
   hook("poison", ["invocation.settled"]),
 ]);
-const deliveries: HostPolicy["deliveries"] = { concurrency: 4, max_attempts: 3, base_ms: 5, max_ms: 20 };
+const deliveries: HostPolicy["deliveries"] = {
+  concurrency: 4,
+  per_binding: 2,
+  max_attempts: 3,
+  base_ms: 5,
+  max_ms: 20,
+};
 
 async function bindHooks(house: House, ...ids: string[]): Promise<void> {
   await house.bind(content);
@@ -23,8 +30,12 @@ async function bindHooks(house: House, ...ids: string[]): Promise<void> {
   }
 }
 
+const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+
 const hookOrders = (house: House, export_id = "notify") =>
   house.runner.orders.filter((order) => order.export_id === export_id);
+
+const isDone = async (house: House) => (await house.store.jobs.lanes("deliveries", 0)).length === 0;
 
 test("an event reaches its hook once, and the hook's own call triggers none", async () => {
   const house = await openHouse({ host: { deliveries } });
@@ -48,6 +59,25 @@ test("an event reaches its hook once, and the hook's own call triggers none", as
     async () => (await house.store.outbox.read(await house.store.outbox.cursor("hooks"), 1)).length === 0,
   );
   expect(hookOrders(house)).toHaveLength(2);
+});
+
+test("events that no hook asks for are passed over unread", async () => {
+  const house = await openHouse({ host: { deliveries } });
+  await bindHooks(house);
+  const read = vi.spyOn(house.store.outbox, "read");
+  await house.call({ export_id: "echo" });
+  await until(
+    async () => (await house.store.outbox.survey(await house.store.outbox.cursor("hooks"), 1)) === null,
+  );
+  expect(read).not.toHaveBeenCalled();
+  read.mockRestore();
+  await house.kernel.bindings.create(admin, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "notify",
+  });
+  await house.call({ export_id: "echo" });
+  await until(() => hookOrders(house).length === 1);
 });
 
 test("a poison hook is tried to its end, buried, and delays no other", async () => {
@@ -75,7 +105,7 @@ test("the plugin's own failed is final, and a hook that was switched off gets no
     order.export_id === "notify" ? ended("failed", "plugin_failed") : ok();
   await house.call({ export_id: "echo" });
   await until(() => hookOrders(house).length === 1);
-  await until(async () => (await house.store.jobs.nextDue("deliveries")) === null);
+  await until(async () => await isDone(house));
   expect(hookOrders(house)).toHaveLength(1);
   const [binding] = (await house.kernel.bindings.list(user, { kind: "hook" }, { limit: 1 })).items;
   await house.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
@@ -83,7 +113,7 @@ test("the plugin's own failed is final, and a hook that was switched off gets no
   await until(
     async () => (await house.store.outbox.read(await house.store.outbox.cursor("hooks"), 1)).length === 0,
   );
-  expect(await house.store.jobs.nextDue("deliveries")).toBeNull();
+  expect(await isDone(house)).toBe(true);
   expect(hookOrders(house)).toHaveLength(1);
 });
 
@@ -118,6 +148,26 @@ test("an idle kernel keeps one timer", async () => {
   await bindHooks(house, "notify");
   await house.call({ export_id: "echo" });
   await until(() => hookOrders(house).length === 1);
-  await until(async () => (await house.store.jobs.nextDue("deliveries")) === null && house.clock.timers <= 1);
+  await until(async () => (await isDone(house)) && house.clock.timers <= 1);
   expect(house.clock.timers).toBe(1);
+});
+
+verifies("hook.contract", "hooks that hang hold up nobody but themselves", async () => {
+  const house = await openHouse({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
+  const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
+  const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));
+  await house.bind(manifest([tool("echo"), ...hooks]));
+  for (const { id } of hooks) await house.kernel.bindings.create(admin, named(id));
+  house.runner.script = ({ order, cancelled }) =>
+    hanging.includes(order.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
+  for (let i = 0; i < 6; i++) await house.call({ export_id: "echo" });
+  await until(() => hookOrders(house).length === 6);
+  // Each has its share and no more, and what waits behind it is not looked at again and again.
+  await until(() => house.runner.running === 16);
+  for (const id of hanging) expect(hookOrders(house, id)).toHaveLength(2);
+  const claims = vi.spyOn(house.store.jobs, "claim");
+  await new Promise((resolve) => setTimeout(resolve, 350));
+  expect(claims).not.toHaveBeenCalled();
+  await house.call({ export_id: "echo" });
+  await until(() => hookOrders(house).length === 7);
 });

@@ -124,17 +124,61 @@ test("a hook that a crash cut off is delivered again by its job, and its old row
   expect((await ends(second, again.invocation_id, org)).status).toBe("succeeded");
 });
 
-test("a recovered call has no token any more, and so none of its scopes", async () => {
+test("a recovered call gets a token of its own, and the one of its life before is dead", async () => {
   const first = await openHouse();
   await first.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
   first.runner.script = () => new Promise<never>(() => {});
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
   await until(() => first.runner.running === 1);
-  expect(first.runner.orders[0]!.context.gateway.scopes).toEqual(["chains:read"]);
+  const before = first.runner.orders[0]!.context.gateway.delegation_token!;
+  await first.kernel.keys.authenticate(before);
   await first.crash();
-  const second = await openHouse({ file: first.file });
+
+  const second = await openHouse({ file: first.file, start: false });
+  let seen: { before: unknown; now: Caller } | undefined;
+  second.runner.script = async ({ order }) => {
+    const { delegation_token, scopes } = order.context.gateway;
+    expect(scopes).toEqual(["chains:read"]);
+    expect(delegation_token).not.toBe(before);
+    seen = {
+      before: await second.kernel.keys.authenticate(before).catch((error: { code: string }) => error.code),
+      now: await second.kernel.keys.authenticate(delegation_token!),
+    };
+    return ok();
+  };
+  await second.kernel.start();
   expect((await ends(second, ticket.id)).status).toBe("succeeded");
-  expect(second.runner.orders[0]!.context.gateway).toEqual({ base_url: "http://127.0.0.1:7420", scopes: [] });
+  expect(seen).toMatchObject({ before: "auth.invalid", now: { actor: ticket.id } });
+  const token = second.runner.orders[0]!.context.gateway.delegation_token!;
+  await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+});
+
+test("a recovered call keeps the time that it has used, within bounds", async () => {
+  const first = await openHouse();
+  await first.bind(manifest([tool("slow")]));
+  first.runner.script = () => new Promise<never>(() => {});
+  const started: string[] = [];
+  for (let n = 0; n < 3; n++) {
+    started.push((await first.kernel.invocations.invoke(user, { export_id: "slow", timeout_ms: 60_000 })).id);
+  }
+  await until(() => first.runner.running === 3);
+  await first.crash();
+  // In order: 40 s later; an hour later; a clock that was set back.
+  const left: number[] = [];
+  for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
+    const runner = new ScriptedRunner();
+    runner.script = ({ order }) => (order.invocation_id === started[n] ? ok() : new Promise<never>(() => {}));
+    const house = await openHouse({ file: first.file, start: false, runner });
+    house.clock.wall_offset = offset;
+    await house.kernel.start();
+    await ends(house, started[n]!);
+    left.push(runner.orders.find((order) => order.invocation_id === started[n])!.timeout_ms);
+    await house.crash();
+  }
+  expect(left[0]).toBeGreaterThan(10_000);
+  expect(left[0]).toBeLessThanOrEqual(20_000);
+  expect(left[1]).toBe(5_000);
+  expect(left[2]).toBe(60_000);
 });
 
 test("a call that another node took over is ended by that node alone, and the waiter hears of it", async () => {

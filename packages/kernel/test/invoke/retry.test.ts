@@ -18,7 +18,7 @@ verifies(
   "retryable_failure is retried under one key where the effect class allows, failed never; hooks come back",
   async () => {
     const house = await openHouse({
-      host: { deliveries: { concurrency: 4, max_attempts: 10, base_ms: 5, max_ms: 50 } },
+      host: { deliveries: { concurrency: 4, per_binding: 4, max_attempts: 10, base_ms: 5, max_ms: 50 } },
     });
     await house.bind(content);
     for (const export_id of ["put", "post", "odd"])

@@ -6,6 +6,7 @@ test("the rules and their order are a visible decision", () => {
     "stopping",
     "input",
     "delegation",
+    "depth",
     "role",
     "binding",
     "class",

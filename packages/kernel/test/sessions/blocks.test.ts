@@ -42,6 +42,28 @@ test("every entry that VAI has a word for is shown as that block", () => {
       { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
     ],
     [
+      entry("tool_result", {
+        tool_call_id: "c",
+        ok: true,
+        envelope: { brief: "seen", display: { kind: "text", text: "bread costs 3" } },
+      }),
+      { kind: "tool_result", content: text("bread costs 3"), tool_call_id: "c", is_error: false },
+    ],
+    [
+      entry("tool_result", {
+        tool_call_id: "c",
+        ok: true,
+        envelope: { brief: "seen", display: { kind: "json", data: { price: 3 } } },
+      }),
+      {
+        kind: "tool_result",
+        content: text('{"price":3}'),
+        tool_call_id: "c",
+        structured_output: { price: 3 },
+        is_error: false,
+      },
+    ],
+    [
       entry("event", { name: "tool.error", data: { id: "c", kind: "rejected", brief: "no" } }),
       { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
     ],

@@ -112,7 +112,7 @@ verifies("tape.durable", "a model call stores a reference, so its entry does not
     data: {
       provider: "p",
       model: "m",
-      tools: [{ name: "t" }],
+      tool_names: ["t"],
       params: { top_p: 1 },
       messages_ref: { entries: "before", count: 500, digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) },
     },

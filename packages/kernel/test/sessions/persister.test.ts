@@ -114,7 +114,7 @@ verifies(
     const message = persister.write(key("s"), user("a"));
     writes[0]!.end(new BackplaneError("store.unavailable", "the disk is full"));
     await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
-    const told = { source: "kernel-session-persister", session_id: "s" };
+    const told = { source: "kernel-session-persister", key: key("s") };
     expect(lost).toEqual([{ ...told, entries: 1, error: "the disk is full" }]);
     expect(logged).toEqual(["entries of a session were lost"]);
 

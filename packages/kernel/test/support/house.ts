@@ -8,6 +8,7 @@ import {
   type Invocation,
   type InvokeBody,
   type Json,
+  type KernelPlugin,
   type Manifest,
 } from "@backplane/contract";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
@@ -16,7 +17,7 @@ import { onTestFinished } from "vitest";
 import { logTo } from "../../../../test/support/log-to.ts";
 import type { HostPolicy } from "../../src/deps.ts";
 import { createKernel, hostPolicy, type Kernel, type KernelDeps } from "../../src/index.ts";
-import type { Caller, Store } from "../../src/ports/index.ts";
+import type { Caller, PluginLoader, Store } from "../../src/ports/index.ts";
 import { TestClock } from "./clock.ts";
 import { TestImporter } from "./manifests.ts";
 import { ScriptedRunner } from "./scripted-runner.ts";
@@ -42,19 +43,20 @@ export interface House {
   crash(): Promise<void>;
 }
 
-export async function openHouse(
-  options: { host?: Partial<HostPolicy>; file?: string; start?: boolean; runner?: ScriptedRunner } = {},
-): Promise<House> {
+export interface HouseOptions {
+  host?: Partial<HostPolicy>;
+  start?: boolean;
+  runner?: ScriptedRunner;
+  plugins?: readonly KernelPlugin[];
+}
+
+export async function openHouse(options: HouseOptions & { file?: string } = {}): Promise<House> {
   const file = options.file ?? join(temporary(), "store.db");
   const store = await openSqliteStore({ file, threaded: false });
   return await furnish(store, file, options);
 }
 
-export async function furnish(
-  store: Store,
-  file: string,
-  options: { host?: Partial<HostPolicy>; start?: boolean; runner?: ScriptedRunner } = {},
-): Promise<House> {
+export async function furnish(store: Store, file: string, options: HouseOptions = {}): Promise<House> {
   const clock = new TestClock();
   const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
   const ids = createIdSource(() => clock.now(), random);
@@ -75,6 +77,7 @@ export async function furnish(
     host: hostPolicy({ retry: { max_attempts: 3, base_ms: 5 }, ...options.host }),
     gateway: { base_url: () => "http://127.0.0.1:7420" },
     log: logTo((level, message, fields) => logged.push({ level, fields, message })),
+    ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins) }),
   };
   const kernel = createKernel(deps);
   if (options.start !== false) await kernel.start();
@@ -111,6 +114,30 @@ export async function furnish(
       clock.halt();
       await store.close();
     },
+  };
+}
+
+/** Plain objects as bundled plugins. */
+function inlineLoader(plugins: readonly KernelPlugin[]): PluginLoader {
+  const by = new Map(plugins.map((plugin) => [plugin.name, plugin]));
+  return {
+    discover: async () => ({
+      entries: plugins.map(({ name, version, category }) => ({
+        name,
+        version,
+        category,
+        origin: "bundled" as const,
+        source: name,
+        dir: "",
+        module: "",
+      })),
+      problems: [],
+    }),
+    load: async ({ name }) => ({ plugin: by.get(name)!, close: async () => {}, onExit: () => {} }),
+    inspect: async () => [],
+    install: async () => [],
+    remove: async () => {},
+    stateDir: () => temporary(),
   };
 }
 

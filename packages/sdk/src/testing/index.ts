@@ -1,3 +1,9 @@
+export {
+  type EmittedEvent,
+  type KernelTestOptions,
+  type KernelTestRun,
+  testKernelPlugin,
+} from "../kernel/testing.ts";
 export { checkManifest, type ManifestLike } from "./check-manifest.ts";
 export { type ContextOptions, testContext } from "./context.ts";
 export {

@@ -54,17 +54,20 @@ export function* updateBinding(p: WriteBinding & { expected: number }): Op<boole
   return true;
 }
 
-/** A project caller may remove its own binding, an org caller any of the org. */
+/** A project caller may remove its own binding, an org caller any of the org; `expected` null takes any generation. */
 export function* removeBinding(p: {
   org_id: string;
   project_id: string;
   id: string;
+  expected: number | null;
   facts: FactRows;
 }): Op<boolean> {
+  const same = p.expected === null ? "" : "and generation = $4";
+  const values = [p.id, p.org_id, p.project_id];
   const gone = yield sql(
-    `delete from bindings where binding_id = $1 and org_id = $2 and ($3 = '' or project_id = $3)
+    `delete from bindings where binding_id = $1 and org_id = $2 and ($3 = '' or project_id = $3) ${same}
       returning binding_id`,
-    [p.id, p.org_id, p.project_id],
+    p.expected === null ? values : [...values, p.expected],
   );
   if (gone.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.id]);

@@ -1,18 +1,18 @@
 /**
  * A row without `status` is a claim in progress; one with it is a stored answer. A claim whose request died is
- * free again after stale_ms, an answer after expires_at.
+ * free again after stale_ms, an answer after expires_at. Whose clock counts: see nowAt.
  */
-import { type Dialect, locked, type Op, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, refuse, type Row, sql } from "../op.ts";
 
-export interface BeginIdempotent {
+interface KeyOf {
   org_id: string;
   project_id: string;
   key: string;
   digest: string;
-  now: number;
+  now: number | null;
   stale_ms: number;
-  /** Until when an abandoned claim may lie about before the sweep takes it. */
-  expires_at: number;
+  /** Until when an answer is kept, or an abandoned claim may lie about. */
+  ttl_ms: number;
 }
 
 export type BeginAnswer =
@@ -21,52 +21,85 @@ export type BeginAnswer =
   | { state: "in_progress" }
   | { state: "conflict" };
 
-export function* beginIdempotent(p: BeginIdempotent, dialect: Dialect): Op<BeginAnswer> {
+const readKeyRow = (dialect: Dialect, lock: string) => `select digest, status, body,
+    case when case when status is null then claimed_at + $5 else expires_at end <= ${nowAt(dialect, "$4")}
+      then 1 else 0 end as free
+  from idempotency where org_id = $1 and project_id = $2 and key = $3 ${lock}`;
+
+export function* beginIdempotent(p: KeyOf, dialect: Dialect): Op<BeginAnswer> {
   const key = [p.org_id, p.project_id, p.key];
+  const now = nowAt(dialect, "$5");
   for (;;) {
     const claimed = yield sql(
       `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at)
-        values ($1, $2, $3, $4, $5, $6) on conflict do nothing returning key`,
-      [...key, p.digest, p.now, p.expires_at],
+        values ($1, $2, $3, $4, ${now}, ${now} + $6) on conflict do nothing returning key`,
+      [...key, p.digest, p.now, p.ttl_ms],
     );
     if (claimed.length > 0) return { state: "new" };
-    const [row] = yield sql(
-      `select digest, claimed_at, expires_at, status, body from idempotency
-        where org_id = $1 and project_id = $2 and key = $3 ${locked(dialect, "for update")}`,
-      key,
-    );
+    const [row] = yield sql(readKeyRow(dialect, locked(dialect, "for update")), [...key, p.now, p.stale_ms]);
     // Another node gave the claim up in between: try to be the one who takes it.
     if (row === undefined) continue;
-    const free =
-      row.status === null
-        ? (row.claimed_at as number) + p.stale_ms <= p.now
-        : (row.expires_at as number) <= p.now;
-    if (free) {
+    const found = stateOf(row, p.digest);
+    if (found.state === "new") {
       yield sql(
-        `update idempotency set digest = $4, claimed_at = $5, expires_at = $6, status = null, body = null
+        `update idempotency set digest = $4, claimed_at = ${now}, expires_at = ${now} + $6, status = null, body = null
           where org_id = $1 and project_id = $2 and key = $3`,
-        [...key, p.digest, p.now, p.expires_at],
+        [...key, p.digest, p.now, p.ttl_ms],
       );
-      return { state: "new" };
     }
-    if (row.digest !== p.digest) return { state: "conflict" };
-    if (row.status === null) return { state: "in_progress" };
-    return { state: "done", status: row.status as number, body: row.body as string };
+    return found;
   }
 }
 
-export function* finishIdempotent(p: {
-  org_id: string;
-  project_id: string;
-  key: string;
+/** How things stand, without a claim. */
+export function* findIdempotent(p: Omit<KeyOf, "ttl_ms">, dialect: Dialect): Op<BeginAnswer> {
+  const [row] = yield sql(readKeyRow(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
+  return row === undefined ? { state: "new" } : stateOf(row, p.digest);
+}
+
+function stateOf(row: Row, digest: string): BeginAnswer {
+  if (row.free === 1) return { state: "new" };
+  if (row.digest !== digest) return { state: "conflict" };
+  if (row.status === null) return { state: "in_progress" };
+  return { state: "done", status: row.status as number, body: row.body as string };
+}
+
+export interface TakeKey extends KeyOf {
   status: number;
   body: string;
-  expires_at: number;
-}): Op<void> {
+}
+
+/** Claim and answer in one, in the transaction of the work itself: there is no moment between the two. */
+export function* takeKey(p: TakeKey, dialect: Dialect): Op<void> {
+  const now = nowAt(dialect, "$5");
+  const taken = yield sql(
+    `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at, status, body)
+      values ($1, $2, $3, $4, ${now}, ${now} + $6, $7, $8)
+      on conflict (org_id, project_id, key) do update set digest = excluded.digest, claimed_at = excluded.claimed_at,
+        expires_at = excluded.expires_at, status = excluded.status, body = excluded.body
+      where case when idempotency.status is null then idempotency.claimed_at + $9 else idempotency.expires_at end <= ${now}
+      returning key`,
+    [p.org_id, p.project_id, p.key, p.digest, p.now, p.ttl_ms, p.status, p.body, p.stale_ms],
+  );
+  if (taken.length === 0) refuse("idempotency.in_progress", "Another request with this key was first.");
+}
+
+export function* finishIdempotent(
+  p: {
+    org_id: string;
+    project_id: string;
+    key: string;
+    status: number;
+    body: string;
+    now: number | null;
+    ttl_ms: number;
+  },
+  dialect: Dialect,
+): Op<void> {
   yield sql(
-    `update idempotency set status = $4, body = $5, expires_at = $6
+    `update idempotency set status = $4, body = $5, expires_at = ${nowAt(dialect, "$6")} + $7
       where org_id = $1 and project_id = $2 and key = $3 and status is null`,
-    [p.org_id, p.project_id, p.key, p.status, p.body, p.expires_at],
+    [p.org_id, p.project_id, p.key, p.status, p.body, p.now, p.ttl_ms],
   );
 }
 
@@ -79,10 +112,11 @@ export function* abandonIdempotent(org_id: string, project_id: string, key: stri
 }
 
 /** Bounded, so that a sweep never holds up the writers behind it; the store repeats it. */
-export function* sweepIdempotent(now: number, limit: number): Op<number> {
+export function* sweepIdempotent(now: number | null, limit: number, dialect: Dialect): Op<number> {
   const gone = yield sql(
     `delete from idempotency where (org_id, project_id, key) in (
-      select org_id, project_id, key from idempotency where expires_at <= $1 limit $2) returning 1 as one`,
+      select org_id, project_id, key from idempotency where expires_at <= ${nowAt(dialect, "$1")} limit $2)
+      returning 1 as one`,
     [now, limit],
   );
   return gone.length;

@@ -13,14 +13,24 @@ import {
   openInvocation,
   retriedInvocation,
   settleInvocation,
+  settleWithTape,
   startInvocation,
 } from "./invocations.ts";
-import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, type JobRow, replayJob } from "./jobs.ts";
+import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
+import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { insertPackage, removePackage } from "./packages.ts";
 import { appendEntries } from "./entries.ts";
-import { compactSession, createSession, forkChain, moveHead, resetSession } from "./sessions.ts";
+import { claimRuns, endRun, startRun } from "./runs.ts";
+import {
+  compactSession,
+  createSession,
+  forkChain,
+  moveHead,
+  patchSession,
+  resetSession,
+} from "./sessions.ts";
 
 /** Each takes one plain value and the dialect. */
 const WRITES = {
@@ -31,9 +41,9 @@ const WRITES = {
   removeBinding,
   openInvocation,
   startInvocation,
-  retriedInvocation: (p: { id: string; fence: number; retry_count: number }) =>
-    retriedInvocation(p.id, p.fence, p.retry_count),
+  retriedInvocation,
   settleInvocation,
+  settleWithTape,
   appendProgress,
   claimInvocations,
   claimWaiting,
@@ -46,7 +56,8 @@ const WRITES = {
   finishIdempotent,
   abandonIdempotent: (p: { org_id: string; project_id: string; key: string }) =>
     abandonIdempotent(p.org_id, p.project_id, p.key),
-  sweepIdempotent: (p: { now: number; limit: number }) => sweepIdempotent(p.now, p.limit),
+  sweepIdempotent: (p: { now: number | null; limit: number }, dialect: Dialect) =>
+    sweepIdempotent(p.now, p.limit, dialect),
   appendAudit: (p: AuditRow) => appendAudit(p),
   numberEvents: (p: { limit: number }) => numberEvents(p.limit),
   writeConfig,
@@ -57,9 +68,13 @@ const WRITES = {
   resetSession,
   compactSession,
   moveHead,
-  enqueueJobs: (p: JobRow[], dialect: Dialect) => enqueueJobs(p, dialect),
+  patchSession,
+  startRun,
+  endRun,
+  claimRuns,
+  enqueueJobs,
   claimJobs,
-  extendJob: (p: { id: string; fence: number; until: number }) => extendJob(p.id, p.fence, p.until),
+  extendJob,
   completeJob,
   failJob,
   replayJob,
@@ -67,6 +82,10 @@ const WRITES = {
   acquireSlot,
   renewLeases,
   releaseLease: (p: { name: string; holder: string }) => releaseLease(p.name, p.holder),
+  sweepJobs,
+  sweepOutbox,
+  sweepDelegations,
+  sweepProgress,
 };
 
 type Writes = typeof WRITES;
@@ -76,9 +95,9 @@ export type WriteResult<N extends WriteName> = ReturnType<Writes[N]> extends Op<
 
 /** Writes of one statement: PostgreSQL needs no explicit transaction for them. */
 const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
-  "retriedInvocation",
   "appendProgress",
   "claimInvocations",
+  "claimRuns",
   "finishIdempotent",
   "abandonIdempotent",
   "sweepIdempotent",
@@ -86,13 +105,18 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "acquireLease",
   "renewLeases",
   "releaseLease",
+  "sweepJobs",
+  "sweepOutbox",
+  "sweepDelegations",
 ]);
 
 /** Most calls open with nothing beside their row, and settle in one statement. */
 export function isSingleStatement(name: WriteName, input: unknown): boolean {
   if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
+  if (name === "retriedInvocation") return (input as WriteInput<"retriedInvocation">).renewed === null;
   if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
-  const { approval, delegation, facts } = input as WriteInput<"openInvocation">;
+  const { approval, delegation, tape, once, facts } = input as WriteInput<"openInvocation">;
+  if (tape !== null || once !== null) return false;
   return approval === null && delegation === null && facts.events.length === 0 && facts.audit === null;
 }
 

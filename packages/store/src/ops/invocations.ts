@@ -1,6 +1,9 @@
 /** waiting_approval → running → one of the terminal statuses, each step once and only by the fence's holder. */
-import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import type { AppendedRows } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type TakeKey, takeKey } from "./idempotency.ts";
+import { type TapeRows, writeTape } from "./tape.ts";
 
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
@@ -12,6 +15,8 @@ export interface OpenInvocation {
   approval: SqlValue[] | null;
   /** token_hash, invocation_id, org_id, project_id, scopes, expires_at */
   delegation: SqlValue[] | null;
+  tape: TapeRows | null;
+  once: TakeKey | null;
   facts: FactRows;
 }
 
@@ -22,11 +27,15 @@ const INSERT_APPROVAL =
 const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, org_id, project_id, scopes, expires_at)
   values ($1, $2, $3, $4, $5, $6)`;
 
-export function* openInvocation(p: OpenInvocation): Op<void> {
+export function* openInvocation(p: OpenInvocation, dialect: Dialect): Op<AppendedRows | null> {
+  // First: a key that is taken leaves nothing to undo.
+  if (p.once !== null) yield* takeKey(p.once, dialect);
   yield sql(INSERT_INVOCATION, p.row);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
+  const written = yield* writeTape(p.tape, dialect);
   yield* writeFacts(p.facts);
+  return written;
 }
 
 export function* startInvocation(p: {
@@ -45,12 +54,22 @@ export function* startInvocation(p: {
   return true;
 }
 
-export function* retriedInvocation(id: string, fence: number, retry_count: number): Op<boolean> {
+export function* retriedInvocation(p: {
+  id: string;
+  fence: number;
+  retry_count: number;
+  /** Set after a crash: the token of the life before is revoked, and this one, if any, takes its place. */
+  renewed: { delegation: SqlValue[] | null } | null;
+}): Op<boolean> {
   const hit = yield sql(
     "update invocations set retry_count = $3 where id = $1 and fence = $2 and status = 'running' returning id",
-    [id, fence, retry_count],
+    [p.id, p.fence, p.retry_count],
   );
-  return hit.length > 0;
+  if (hit.length === 0) return false;
+  if (p.renewed === null) return true;
+  yield sql("delete from delegations where invocation_id = $1", [p.id]);
+  if (p.renewed.delegation !== null) yield sql(INSERT_DELEGATION, p.renewed.delegation);
+  return true;
 }
 
 export interface SettleInvocation {
@@ -64,10 +83,11 @@ export interface SettleInvocation {
 }
 
 const SETTLE = `update invocations set status = $3, retry_count = $4, started_at = coalesce($5, started_at), outcome = $6
-  where id = $1 and fence = $2 and status in ('running', 'waiting_approval') returning id`;
+  where id = $1 and fence = $2 and status in ('running', 'waiting_approval')`;
+const SETTLE_RETURNING = `${SETTLE} returning id`;
 
 /** The same in one round trip, which is what a settlement on PostgreSQL costs. */
-const SETTLE_AT_ONCE = `with hit as (${SETTLE}),
+const SETTLE_AT_ONCE = `with hit as (${SETTLE_RETURNING}),
   revoked as (delete from delegations where invocation_id in (select id from hit)),
   told as (
     insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
@@ -80,11 +100,25 @@ export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boo
   if (dialect === "postgres" && p.facts.audit === null) {
     return (yield sql(SETTLE_AT_ONCE, [...values, JSON.stringify(p.facts.events)])).length > 0;
   }
-  const hit = yield sql(SETTLE, values);
+  const hit = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
   if (hit.length === 0) return false;
   yield sql("delete from delegations where invocation_id = $1", [p.id]);
   yield* writeFacts(p.facts);
   return true;
+}
+
+const NO_FACTS: FactRows = { events: [], audit: null };
+
+/** Null is a lost settlement, which leaves the tape as it is. */
+export function* settleWithTape(
+  p: { settle: SettleInvocation; tape: TapeRows },
+  dialect: Dialect,
+): Op<AppendedRows | null> {
+  const { facts, ...settle } = p.settle;
+  if (!(yield* settleInvocation({ ...settle, facts: NO_FACTS }, dialect))) return null;
+  const written = yield* writeTape(p.tape, dialect);
+  yield* writeFacts(facts);
+  return written;
 }
 
 const INSERT_PROGRESS =
@@ -105,13 +139,13 @@ export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> 
 
 /** A node is gone when it holds no lease `node/…`; a SQLite home is exclusive, so any other node is gone. */
 export function* claimInvocations(
-  p: { status: "running" | "waiting_approval"; node_id: string; now: number; limit: number },
+  p: { status: "running" | "waiting_approval"; node_id: string; now: number | null; limit: number },
   dialect: Dialect,
 ): Op<Row[]> {
   const gone =
     dialect === "sqlite"
       ? ""
-      : "and not exists (select 1 from leases l where l.name = 'node/' || i.node_id and l.expires_at > $3)";
+      : `and not exists (select 1 from leases l where l.name = 'node/' || i.node_id and l.expires_at > ${nowAt(dialect, "$3")})`;
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
       select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${gone}
@@ -122,7 +156,7 @@ export function* claimInvocations(
 }
 
 export function* claimWaiting(
-  p: { node_id: string; now: number; limit: number },
+  p: { node_id: string; now: number | null; limit: number },
   dialect: Dialect,
 ): Op<{ row: Row; approval: Row }[]> {
   const claimed = yield* claimInvocations({ ...p, status: "waiting_approval" }, dialect);

@@ -3,89 +3,111 @@
  *
  * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs
  * wait behind others. Whoever finishes a job of a group lets the next one out. On PostgreSQL a lock per group
- * keeps "is someone before me?" and "who is next?" from missing each other.
+ * keeps "is someone before me?" and "who is next?" from missing each other. Whose clock counts: see nowAt.
  */
-import { type Dialect, locked, type Op, type Row, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, type Row, sql } from "../op.ts";
 
 export interface JobRow {
   id: string;
   queue: string;
+  /** '' when there is none. */
+  lane: string;
   group: string | null;
   payload: string;
-  run_at: number;
   max_attempts: number;
 }
 
 const JOB =
-  "id, queue, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt";
+  "id, queue, lane, group_name, payload, run_at, max_attempts, attempt, fence, last_error, state, last_attempt";
 
-export function* enqueueJobs(jobs: JobRow[], dialect: Dialect): Op<void> {
+export function* enqueueJobs(
+  { jobs, now }: { jobs: JobRow[]; now: number | null },
+  dialect: Dialect,
+): Op<void> {
   if (dialect === "postgres") {
     const groups = new Set<string>();
     for (const job of jobs) if (job.group !== null) groups.add(groupKey(job.queue, job.group));
     // Sorted: two enqueuers of the same groups take the locks in the same order.
     for (const key of [...groups].sort()) yield lockGroup(key);
   }
+  const at = nowAt(dialect, "$4");
   for (const job of jobs) {
     yield sql(
-      `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload)
-        values ($1, $2, $3, $3, 'ready', $4,
-          case when exists (select 1 from jobs where queue = $2 and open_group = cast($9 as text)) then null else cast($7 as bigint) end,
-          $5, $8, 0, 0, $6) on conflict (id) do nothing`,
+      `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload, lane)
+        values ($1, $2, $3, $3, 'ready', ${at},
+          case when exists (select 1 from jobs where queue = $2 and open_group = cast($8 as text)) then null else ${at} end,
+          $5, $7, 0, 0, $6, $9) on conflict (id) do nothing`,
       [
         job.id,
         job.queue,
         job.group,
-        job.run_at,
+        now,
         job.max_attempts,
         job.payload,
-        job.run_at,
         job.max_attempts,
         job.group,
+        job.lane,
       ],
     );
   }
 }
 
 export function* claimJobs(
-  p: { queue: string; node_id: string; now: number; lease_ms: number; limit: number },
+  p: {
+    queue: string;
+    /** Null: of any lane. */
+    lane: string | null;
+    node_id: string;
+    now: number | null;
+    lease_ms: number;
+    limit: number;
+  },
   dialect: Dialect,
 ): Op<Row[]> {
+  const lane = p.lane === null ? "" : "and lane = $4";
   const due = yield sql(
-    `select id, queue, group_name, state, attempt, last_attempt from jobs where queue = $1 and due_at <= $2
+    `select id, queue, group_name, state, attempt, last_attempt from jobs
+      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane}
       order by due_at limit $3 ${locked(dialect, "for update skip locked")}`,
-    [p.queue, p.now, p.limit],
+    p.lane === null ? [p.queue, p.now, p.limit] : [p.queue, p.now, p.limit, p.lane],
   );
   const claimed: Row[] = [];
   for (const job of due) {
     if ((job.attempt as number) >= (job.last_attempt as number)) {
       // Its last attempt's lease ran out: nobody will ever report.
-      yield* bury(job, "the last attempt never reported back", dialect);
+      yield* bury(job, "the last attempt never reported back", p.now, dialect);
       continue;
     }
     const [row] = yield sql(
-      `update jobs set state = 'leased', node_id = $2, due_at = $3, attempt = attempt + 1, fence = fence + 1
-        where id = $1 returning ${JOB}`,
-      [job.id as string, p.node_id, p.now + p.lease_ms],
+      `update jobs set state = 'leased', node_id = $2, due_at = ${nowAt(dialect, "$3")} + $4,
+        attempt = attempt + 1, fence = fence + 1 where id = $1 returning ${JOB}`,
+      [job.id as string, p.node_id, p.now, p.lease_ms],
     );
     claimed.push(row!);
   }
   return claimed;
 }
 
-export function* extendJob(id: string, fence: number, until: number): Op<boolean> {
+export function* extendJob(
+  p: { id: string; fence: number; now: number | null; lease_ms: number },
+  dialect: Dialect,
+): Op<boolean> {
   const hit = yield sql(
-    "update jobs set due_at = $3 where id = $1 and fence = $2 and state = 'leased' returning id",
-    [id, fence, until],
+    `update jobs set due_at = ${nowAt(dialect, "$3")} + $4
+      where id = $1 and fence = $2 and state = 'leased' returning id`,
+    [p.id, p.fence, p.now, p.lease_ms],
   );
   return hit.length > 0;
 }
 
-export function* completeJob(p: { id: string; fence: number }, dialect: Dialect): Op<boolean> {
+export function* completeJob(
+  p: { id: string; fence: number; now: number | null },
+  dialect: Dialect,
+): Op<boolean> {
   const [job] = yield sql(
-    `update jobs set state = 'done', due_at = null, open_group = null
+    `update jobs set state = 'done', due_at = null, open_group = null, ended_at = ${nowAt(dialect, "$3")}
       where id = $1 and fence = $2 and state = 'leased' returning queue, group_name`,
-    [p.id, p.fence],
+    [p.id, p.fence, p.now],
   );
   if (job === undefined) return false;
   yield* letNextOut(job, dialect);
@@ -93,7 +115,7 @@ export function* completeJob(p: { id: string; fence: number }, dialect: Dialect)
 }
 
 export function* failJob(
-  p: { id: string; fence: number; error: string; retry_at: number | null },
+  p: { id: string; fence: number; error: string; now: number | null; retry_ms: number | null },
   dialect: Dialect,
 ): Op<boolean> {
   const [job] = yield sql(
@@ -102,20 +124,20 @@ export function* failJob(
     [p.id, p.fence],
   );
   if (job === undefined) return false;
-  if (p.retry_at === null || (job.attempt as number) >= (job.last_attempt as number)) {
-    yield* bury(job, p.error, dialect);
+  if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {
+    yield* bury(job, p.error, p.now, dialect);
   } else {
-    yield sql("update jobs set state = 'ready', run_at = $2, due_at = $2, last_error = $3 where id = $1", [
-      p.id,
-      p.retry_at,
-      p.error,
-    ]);
+    const at = `${nowAt(dialect, "$2")} + $4`;
+    yield sql(
+      `update jobs set state = 'ready', run_at = ${at}, due_at = ${at}, last_error = $3 where id = $1`,
+      [p.id, p.now, p.error, p.retry_ms],
+    );
   }
   return true;
 }
 
 /** Attempts count on; it gets as many new ones as it had at first. Behind its group, as if enqueued now. */
-export function* replayJob(p: { id: string; run_at: number }, dialect: Dialect): Op<boolean> {
+export function* replayJob(p: { id: string; now: number | null }, dialect: Dialect): Op<boolean> {
   const [job] = yield sql(
     `select queue, group_name from jobs where id = $1 and state = 'dead' ${locked(dialect, "for update")}`,
     [p.id],
@@ -131,10 +153,11 @@ export function* replayJob(p: { id: string; run_at: number }, dialect: Dialect):
     ]);
     waits = open.length > 0;
   }
+  const at = nowAt(dialect, "$2");
   yield sql(
-    `update jobs set state = 'ready', open_group = group_name, run_at = $2, due_at = $3,
-      last_attempt = attempt + max_attempts where id = $1`,
-    [p.id, p.run_at, waits ? null : p.run_at],
+    `update jobs set state = 'ready', open_group = group_name, run_at = ${at}, due_at = ${waits ? "null" : at},
+      ended_at = null, last_attempt = attempt + max_attempts where id = $1`,
+    [p.id, p.now],
   );
   return true;
 }
@@ -150,19 +173,29 @@ export function* deadJobs(queue: string, limit: number): Op<Row[]> {
   ]);
 }
 
-/** A lease counts: when it runs out, its job is due again. */
-export function* nextDue(queue: string): Op<number | null> {
-  const rows = yield sql(
-    "select due_at from jobs where queue = $1 and due_at is not null order by due_at limit 1",
-    [queue],
+/**
+ * Each lane with something to do, and in how many ms its first job falls due. A lease counts: when it runs out, its
+ * job is due again. Steps from lane to lane, so a long queue of one costs no more than a short one.
+ */
+export function* dueLanes(queue: string, now: number | null, dialect: Dialect): Op<Row[]> {
+  return yield sql(
+    `with recursive lanes(lane) as (
+      select min(lane) from jobs where queue = $1 and due_at is not null
+      union all
+      select (select min(j.lane) from jobs j where j.queue = $1 and j.due_at is not null and j.lane > lanes.lane)
+        from lanes where lanes.lane is not null)
+      select lane, (select min(j.due_at) from jobs j
+          where j.queue = $1 and j.lane = lanes.lane and j.due_at is not null) - ${nowAt(dialect, "$2")} as due_in
+        from lanes where lane is not null order by 2, 1`,
+    [queue, now],
   );
-  return (rows[0]?.due_at as number | undefined) ?? null;
 }
 
-function* bury(job: Row, error: string, dialect: Dialect): Op<void> {
+function* bury(job: Row, error: string, now: number | null, dialect: Dialect): Op<void> {
   yield sql(
-    "update jobs set state = 'dead', due_at = null, open_group = null, last_error = $2 where id = $1",
-    [job.id as string, error],
+    `update jobs set state = 'dead', due_at = null, open_group = null, last_error = $2,
+      ended_at = ${nowAt(dialect, "$3")} where id = $1`,
+    [job.id as string, error, now],
   );
   yield* letNextOut(job, dialect);
 }

@@ -1,58 +1,55 @@
-/** A lease row stays after release, so that its fencing token never falls. */
-import { type Dialect, eachText, type Op, sql } from "../op.ts";
+/** A lease row stays after release, so that its fencing token never falls. Whose clock counts: see nowAt. */
+import { type Dialect, eachText, nowAt, type Op, sql } from "../op.ts";
 
-const TAKE = `insert into leases (name, holder, fence, expires_at) values ($1, $2, 1, $4)
+/** $1 name, $2 holder, $3 now, $4 ttl */
+const take = (dialect: Dialect) => `insert into leases (name, holder, fence, expires_at)
+  values ($1, $2, 1, ${nowAt(dialect, "$3")} + $4)
   on conflict (name) do update set holder = excluded.holder, fence = leases.fence + 1, expires_at = excluded.expires_at
-  where leases.expires_at <= $3`;
+  where leases.expires_at <= ${nowAt(dialect, "$3")}`;
 
-export function* acquireLease(p: {
-  name: string;
-  holder: string;
-  now: number;
-  ttl_ms: number;
-}): Op<number | null> {
-  const [row] = yield sql(`${TAKE} or leases.holder = $2 returning fence`, [
+export function* acquireLease(
+  p: { name: string; holder: string; now: number | null; ttl_ms: number },
+  dialect: Dialect,
+): Op<number | null> {
+  const [row] = yield sql(`${take(dialect)} or leases.holder = $2 returning fence`, [
     p.name,
     p.holder,
     p.now,
-    p.now + p.ttl_ms,
+    p.ttl_ms,
   ]);
   return (row?.fence as number | undefined) ?? null;
 }
 
 /** One holder may hold several slots. A slot that another gateway takes in between is simply not ours. */
-export function* acquireSlot(p: {
-  name: string;
-  max: number;
-  holder: string;
-  now: number;
-  ttl_ms: number;
-}): Op<{ name: string; fence: number } | null> {
-  const rows = yield sql("select name from leases where name >= $1 and name < $2 and expires_at > $3", [
-    `${p.name}#`,
-    `${p.name}$`,
-    p.now,
-  ]);
+export function* acquireSlot(
+  p: { name: string; max: number; holder: string; now: number | null; ttl_ms: number },
+  dialect: Dialect,
+): Op<{ name: string; fence: number } | null> {
+  const rows = yield sql(
+    `select name from leases where name >= $1 and name < $2 and expires_at > ${nowAt(dialect, "$3")}`,
+    [`${p.name}#`, `${p.name}$`, p.now],
+  );
   const held = new Set(rows.map((row) => row.name));
   // Counted, not only looked up: after `max` was lowered, slots beyond it may still be held.
   if (held.size >= p.max) return null;
   for (let slot = 0; slot < p.max; slot++) {
     const name = `${p.name}#${slot}`;
     if (held.has(name)) continue;
-    const [row] = yield sql(`${TAKE} returning fence`, [name, p.holder, p.now, p.now + p.ttl_ms]);
+    const [row] = yield sql(`${take(dialect)} returning fence`, [name, p.holder, p.now, p.ttl_ms]);
     if (row !== undefined) return { name, fence: row.fence as number };
   }
   return null;
 }
 
 export function* renewLeases(
-  p: { names: string[]; holder: string; now: number; ttl_ms: number },
+  p: { names: string[]; holder: string; now: number | null; ttl_ms: number },
   dialect: Dialect,
 ): Op<number> {
+  const now = nowAt(dialect, "$3");
   const rows = yield sql(
-    `update leases set expires_at = $4 where holder = $2 and expires_at > $3
+    `update leases set expires_at = ${now} + $4 where holder = $2 and expires_at > ${now}
       and name in (${eachText(dialect, "$1")}) returning name`,
-    [JSON.stringify(p.names), p.holder, p.now, p.now + p.ttl_ms],
+    [JSON.stringify(p.names), p.holder, p.now, p.ttl_ms],
   );
   return rows.length;
 }

@@ -38,6 +38,16 @@ export function* readOutbox(
   );
 }
 
+export function* surveyOutbox(after: number, limit: number, dialect: Dialect): Op<Row[]> {
+  const seq = dialect === "sqlite" ? "pos" : "seq";
+  return yield sql(
+    `select org_id, project_id, type, from_hook, max(seq) as last_seq, count(*) as amount from (
+      select ${seq} as seq, org_id, project_id, type, from_hook from outbox where ${seq} > $1 order by ${seq} limit $2
+    ) ahead group by org_id, project_id, type, from_hook`,
+    [after, limit],
+  );
+}
+
 /** The highest position written by anyone, numbered or not: a cheap way to see that there is something. */
 export function* lastPosition(): Op<number> {
   return ((yield sql("select max(pos) as pos from outbox"))[0]?.pos as number | null) ?? 0;
@@ -48,7 +58,7 @@ export function* readCursor(consumer: string): Op<number> {
 }
 
 export function* advanceCursor(
-  p: { consumer: string; from: number; to: number; jobs: JobRow[] },
+  p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
   dialect: Dialect,
 ): Op<boolean> {
   // The first move creates the row; of two nodes that do, the insert lets one through.
@@ -65,6 +75,6 @@ export function* advanceCursor(
           p.to,
         ]);
   if (moved.length === 0) return false;
-  yield* enqueueJobs(p.jobs, dialect);
+  yield* enqueueJobs(p, dialect);
   return true;
 }

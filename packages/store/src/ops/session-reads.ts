@@ -2,7 +2,7 @@
  * Reading tapes. A chain shows its ancestors' entries up to the points where the line forked, and its own; a
  * line is read from its oldest part that matters, so what lies before `after` costs nothing.
  */
-import { type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
 
@@ -70,8 +70,12 @@ export function* readEntries(
   after: number,
   limit: number,
 ): Op<Row[]> {
+  return yield* readLine(yield* lineOf(org_id, project_id, chain_id, after), limit);
+}
+
+function* readLine(line: readonly Stretch[], limit: number): Op<Row[]> {
   let found: Row[] = [];
-  for (const { chain_id: id, lower, upper } of yield* lineOf(org_id, project_id, chain_id, after)) {
+  for (const { chain_id: id, lower, upper } of line) {
     if (found.length >= limit) break;
     if (lower >= upper) continue;
     const rows = yield* readStretch(id, lower, upper, limit - found.length);
@@ -79,6 +83,38 @@ export function* readEntries(
   }
   return found;
 }
+
+/**
+ * What the first chain inherits, then the session's own entries. Each id of those is on exactly one of its chains,
+ * so a page is a window of ids, and only chains that reach into it are looked into.
+ */
+export function* readSessionEntries(key: KeyColumns, after: number, limit: number): Op<Row[]> {
+  const [session] = yield sql(
+    `select s.last_entry, s.root_chain, c.fork_entry, c.parent_id from sessions s join chains c on c.id = s.root_chain
+      where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`,
+    keyValues(key),
+  );
+  if (session === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
+  const { last_entry, fork_entry } = session as { last_entry: number; fork_entry: number };
+  let found: Row[] = [];
+  if (session.parent_id !== null && after < fork_entry) {
+    const line = yield* lineOf(key.org_id, key.project_id, session.root_chain as string, after);
+    found = yield* readLine(line.slice(0, -1), limit);
+  }
+  for (let lower = Math.max(after, fork_entry); lower < last_entry && found.length < limit; ) {
+    const upper = Math.min(lower + limit - found.length, last_entry);
+    const rows = yield sql(WINDOW, [...keyValues(key), lower, upper]);
+    found = found.length === 0 ? rows : found.concat(rows);
+    lower = upper;
+  }
+  return found;
+}
+
+const WINDOW = `select e.id, e.kind, e.date, e.payload, e.meta, e.hash from chains c
+  join entries e on e.chain_id = c.id and e.id > $5 and e.id <= $6
+  where c.org_id = $1 and c.project_id = $2 and c.workspace = $3 and c.session_id = $4
+    and c.fork_entry < $6 and c.last_entry > $5
+  order by e.id`;
 
 export function* readSinceAnchor(org_id: string, project_id: string, chain_id: string): Op<Row[]> {
   let row = yield* requireChain(org_id, project_id, chain_id);

@@ -116,6 +116,21 @@ export function* moveHead(
   return true;
 }
 
+/** `changes` is a JSON object; a null in it removes the key. */
+export function* patchSession(p: { key: KeyColumns; changes: string }, dialect: Dialect): Op<Row> {
+  const { metadata } = yield* lockSession(p.key, dialect);
+  const merged = {
+    ...(JSON.parse(metadata as string) as object),
+    ...(JSON.parse(p.changes) as object),
+  };
+  const kept = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null));
+  const [row] = yield sql(
+    `update sessions set metadata = $5 where ${KEY} and id = $4 returning ${SESSION_COLUMNS}`,
+    [...keyValues(p.key), JSON.stringify(kept)],
+  );
+  return row!;
+}
+
 /** $2 '' is the whole org. */
 export function* readChainRow(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(
@@ -131,7 +146,7 @@ export function* requireChain(org_id: string, project_id: string, id: string): O
 
 function* lockSession(key: KeyColumns, dialect: Dialect): Op<Row> {
   const [session] = yield sql(
-    `select head_chain, last_entry from sessions where ${KEY} and id = $4 ${locked(dialect, "for update")}`,
+    `select head_chain, last_entry, metadata from sessions where ${KEY} and id = $4 ${locked(dialect, "for update")}`,
     keyValues(key),
   );
   return session ?? refuse("session.not_found", `There is no session ${key.session_id}.`);

@@ -19,6 +19,8 @@ export interface PostgresOptions {
   log?: Logger;
   /** Migration tests only. */
   migrations?: readonly Migration[];
+  /** Tests that play with time only: leases and jobs go by the caller's clock, not by the server's. */
+  caller_clock?: boolean;
 }
 
 const INT8 = 20;
@@ -52,10 +54,10 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
     await pool.end();
     throw toStoreError(error);
   }
-  return createStore(createBackend(pool, log));
+  return createStore(createBackend(pool, log, options.caller_clock ?? false));
 }
 
-function createBackend(pool: pg.Pool, log: Logger | undefined): Backend {
+function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boolean): Backend {
   const listeners = createListeners();
   const names = createStatementNames();
   let progress: WriteInput<"appendProgress"> = [];
@@ -111,9 +113,10 @@ function createBackend(pool: pg.Pool, log: Logger | undefined): Backend {
 
   return {
     dialect: "postgres",
+    at: (now) => (caller_clock ? now : null),
     async write(name, input) {
       // A reader of a settled invocation finds its progress complete.
-      if (name === "settleInvocation") await flushProgress();
+      if (name === "settleInvocation" || name === "settleWithTape") await flushProgress();
       return (await transact(
         () => startWrite(name, input, "postgres"),
         isSingleStatement(name, input),

@@ -54,9 +54,9 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     if (prepared.writes) hook?.(request.text);
     const values = request.values as SQLInputValue[];
     if (!prepared.answers) {
-      prepared.statement.run(...values);
+      const { changes } = prepared.statement.run(...values);
       if (wrote !== null) wrote.value = true;
-      return NO_ROWS;
+      return changes === 0 ? NO_ROWS : CHANGED;
     }
     const rows = prepared.statement.all(...values) as Row[];
     if (wrote !== null && prepared.writes) wrote.value = true;
@@ -74,7 +74,9 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     runCounting: drive,
     exec(text) {
       hook?.(text);
-      database.exec(text);
+      const step = STEPS.has(text) ? prepare(text) : null;
+      if (step === null) database.exec(text);
+      else step.statement.run();
     },
     inTransaction: () => database.isTransaction,
     close: () => database.close(),
@@ -82,3 +84,6 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
 }
 
 const NO_ROWS: Row[] = [];
+const CHANGED: Row[] = [{}];
+/** What every batch runs, so it is prepared once. */
+const STEPS: ReadonlySet<string> = new Set(["begin immediate", "commit"]);

@@ -1,6 +1,7 @@
 /**
- * Collects writes into batches. A write that finds the writer idle goes at once; while batches are under way,
- * the next one forms by itself, so that the busier the store is, the more writers share a commit.
+ * Collects writes into batches. A write that finds the writer idle goes at the end of this turn of the event loop,
+ * so that everything the turn's sockets ask for shares one commit; while batches are under way, the next one
+ * forms by itself, so that the busier the store is, the more writers share a commit.
  */
 import { rethrow } from "../errors.ts";
 import type { WriteInput, WriteName } from "../ops/index.ts";
@@ -33,6 +34,8 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
   let timer: NodeJS.Timeout | null = null;
   let scheduled = false;
   let under_way = 0;
+  /** How many share a commit lately. */
+  let usual = 1;
   const idle: (() => void)[] = [];
 
   const pump = (): void => {
@@ -49,7 +52,13 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
   const schedule = (): void => {
     if (scheduled || under_way >= writer.depth) return;
     scheduled = true;
-    queueMicrotask(pump);
+    setImmediate(gather);
+  };
+
+  /** Much fewer than usual are the first of a wave: one more turn, and most of it shares their commit. */
+  const gather = (): void => {
+    if (started.length + queue.length >= usual / 2) pump();
+    else setImmediate(pump);
   };
 
   const send = (rest: Waiting[]): void => {
@@ -59,6 +68,7 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
     under_way++;
     void writer.run(rest.map((waiting) => waiting.call)).then((result) => {
       under_way--;
+      usual += (batch.length - usual) / 5;
       answer(batch, result);
       pump();
     });
@@ -118,7 +128,7 @@ function nextBatch(queue: Waiting[]): Waiting[] {
   let size = 0;
   let count = 0;
   while (count < queue.length && count < MAX_BATCH && size < MAX_BATCH_CHARS) {
-    size += weigh(queue[count]!.call.input, 3);
+    size += weigh(queue[count]!.call.input, 4);
     count++;
   }
   return queue.splice(0, count);
@@ -128,7 +138,8 @@ function weigh(value: unknown, depth: number): number {
   if (typeof value === "string") return value.length;
   if (depth === 0 || typeof value !== "object" || value === null) return 0;
   let size = 0;
-  for (const part of Object.values(value)) size += weigh(part, depth - 1);
+  if (Array.isArray(value)) for (const part of value) size += weigh(part, depth - 1);
+  else for (const key in value) size += weigh((value as Record<string, unknown>)[key], depth - 1);
   return size;
 }
 

@@ -50,6 +50,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   };
   const backend: Backend = {
     dialect: "sqlite",
+    at: (now) => now,
     write: (name, input) => cache.around(name, () => group.write(name, input) as Promise<never>),
     later: (rows) => group.later(rows),
     read: async (op) => read(op("sqlite")),

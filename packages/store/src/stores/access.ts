@@ -19,6 +19,7 @@ import {
 } from "../ops/access.ts";
 import { bindingsUsing } from "../ops/bindings.ts";
 import { chainHash } from "../ops/facts.ts";
+import { findIdempotent } from "../ops/idempotency.ts";
 import { canonicalAudit, encodeAudit, encodeFacts } from "./facts.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 
@@ -140,16 +141,27 @@ export function createIdempotencyStore(backend: Backend): IdempotencyStore {
         ...columnsOf(scope),
         key,
         digest,
-        now,
+        now: backend.at(now),
         stale_ms,
-        expires_at: now + Math.max(stale_ms, IDEMPOTENCY_TTL_MS),
+        ttl_ms: Math.max(stale_ms, IDEMPOTENCY_TTL_MS),
       }),
-    finish: (scope, key, status, body, expires_at) =>
-      backend.write("finishIdempotent", { ...columnsOf(scope), key, status, body, expires_at }),
+    find: (scope, key, digest, now, stale_ms) =>
+      backend.read((dialect) =>
+        findIdempotent({ ...columnsOf(scope), key, digest, now: backend.at(now), stale_ms }, dialect),
+      ),
+    finish: (scope, key, status, body, now) =>
+      backend.write("finishIdempotent", {
+        ...columnsOf(scope),
+        key,
+        status,
+        body,
+        now: backend.at(now),
+        ttl_ms: IDEMPOTENCY_TTL_MS,
+      }),
     abandon: (scope, key) => backend.write("abandonIdempotent", { ...columnsOf(scope), key }),
     async sweep(now) {
       for (let total = 0; ; ) {
-        const gone = await backend.write("sweepIdempotent", { now, limit: SWEEP_STEP });
+        const gone = await backend.write("sweepIdempotent", { now: backend.at(now), limit: SWEEP_STEP });
         total += gone;
         if (gone < SWEEP_STEP) return total;
       }

@@ -30,11 +30,12 @@ export function createBindingStore(backend: Backend): BindingStore {
       if (hit && facts.events !== undefined) backend.appended();
       return hit;
     },
-    async remove(scope, id, facts) {
+    async remove(scope, id, facts, expected) {
       const gone = await backend.write("removeBinding", {
         org_id: scope.org_id,
         project_id: projectColumn(scope.project_id),
         id,
+        expected: expected ?? null,
         facts: encodeFacts(facts),
       });
       if (gone && facts.events !== undefined) backend.appended();

@@ -6,6 +6,8 @@ import { createBindingStore } from "./bindings.ts";
 import { createConfigStore } from "./config.ts";
 import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
 import { createPackageStore } from "./packages.ts";
+import { createRetentionStore } from "./retention.ts";
+import { createRunStore } from "./runs.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 
@@ -25,6 +27,8 @@ export function createStore(backend: Backend): Store {
     jobs: createJobQueue(backend),
     leases: createLeaseStore(backend),
     sessions: createSessionStore(backend),
+    runs: createRunStore(backend),
+    retention: createRetentionStore(backend),
     ping: () => backend.ping(),
     close: () => backend.close(),
   };

@@ -1,6 +1,6 @@
 /** An invocation in columns: what is searched or changed on its own, one JSON text fixed at open, one at settle. */
 import type { NewDelegation, InvocationRow, Settlement } from "@backplane/kernel/ports";
-import { isTerminal } from "@backplane/contract";
+import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
 import type { Row, SqlValue } from "../op.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
@@ -28,7 +28,8 @@ type Fixed = Pick<
   | "requested_by"
   | "created_at"
   | "delivery_id"
->;
+  | "turn"
+> & { depth?: number };
 
 const NO_OUTCOME: Outcome = {
   result: null,
@@ -60,7 +61,9 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
     requested_by: row.requested_by,
     created_at: row.created_at,
     delivery_id: row.delivery_id,
+    turn: row.turn,
   };
+  if (row.depth > 0) fixed.depth = row.depth;
   return [
     row.id,
     row.org_id,
@@ -78,17 +81,46 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
   ];
 }
 
+/** A tool's result block repeats the content of its result; what is the very same value is written once. */
+type StoredOutcome = Omit<Outcome, "tool_result"> & { tool_result: Partial<ToolResultBlock> | null };
+
 export function encodeOutcome(end: Outcome | Settlement): string {
-  const { result, tool_result, error, violations, stderr_tail, ended_at } = end;
-  return JSON.stringify({ result, tool_result, error, violations, stderr_tail, ended_at } satisfies Outcome);
+  const { result, error, violations, stderr_tail, ended_at } = end;
+  const tool_result = withoutRepeats(end.tool_result, result as Partial<ToolResult> | null);
+  const stored: StoredOutcome = { result, tool_result, error, violations, stderr_tail, ended_at };
+  return JSON.stringify(stored);
+}
+
+function withoutRepeats(
+  block: ToolResultBlock | null,
+  result: Partial<ToolResult> | null,
+): StoredOutcome["tool_result"] {
+  if (block === null || result === null || block.content !== result.content) return block;
+  if (block.structured_output !== result.structured_output) return block;
+  const { kind, tool_execution_id, tool, is_error } = block;
+  return { kind, tool_execution_id, tool, is_error };
+}
+
+function decodeOutcome(text: string): Outcome {
+  const stored = JSON.parse(text) as StoredOutcome;
+  const block = stored.tool_result;
+  if (block !== null && block.content === undefined) {
+    const result = stored.result as unknown as ToolResult;
+    block.content = result.content;
+    if (result.structured_output !== undefined) block.structured_output = result.structured_output;
+  }
+  return stored as Outcome;
 }
 
 export function decodeInvocation(row: Row): InvocationRow {
   const fixed = JSON.parse(row.body as string) as Fixed;
-  const outcome = row.outcome === null ? NO_OUTCOME : (JSON.parse(row.outcome as string) as Outcome);
+  const outcome = row.outcome === null ? NO_OUTCOME : decodeOutcome(row.outcome as string);
   return {
     id: row.id as string,
     ...fixed,
+    // Rows of earlier versions have none.
+    turn: fixed.turn ?? null,
+    depth: fixed.depth ?? 0,
     export_id: row.export_id as string,
     binding_id: row.binding_id as string,
     status: row.status as InvocationRow["status"],

@@ -2,17 +2,22 @@ import type { Approval, Invocation, InvocationEvent } from "@backplane/contract"
 import type {
   ApprovalStore,
   DelegationStore,
+  Facts,
   InvocationRow,
   InvocationStore,
   NewDelegation,
+  Settlement,
 } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import type { Row, SqlValue } from "../op.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
 import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-lists.ts";
+import type { SettleInvocation } from "../ops/invocations.ts";
 import { encodeFacts } from "./facts.ts";
+import { encodeOnce } from "./once-key.ts";
 import { decodeInvocation, encodeDelegation, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
+import { encodeTape } from "./session-row.ts";
 
 export function createInvocationStore(backend: Backend): InvocationStore {
   return {
@@ -21,10 +26,16 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         row: encodeInvocation(row),
         approval: also.approval === undefined ? null : encodeApproval(also.approval),
         delegation: encodeDelegation(also.delegation),
+        tape: also.tape === undefined ? null : encodeTape(also.tape),
+        once: also.once === undefined ? null : encodeOnce(backend, row, row.id, also.once),
         facts: encodeFacts(also.facts),
       });
       // The hottest write of all: no promise more than it needs.
-      return also.facts.events === undefined ? written : written.then(() => backend.appended());
+      if (also.facts.events === undefined) return written;
+      return written.then((tape) => {
+        backend.appended();
+        return tape;
+      });
     },
     start: (id, fence, started_at, also) =>
       backend.write("startInvocation", {
@@ -33,19 +44,25 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         started_at,
         delegation: encodeDelegation(also.delegation),
       }),
-    retried: (id, fence, retry_count) => backend.write("retriedInvocation", { id, fence, retry_count }),
-    async settle(id, fence, end, facts) {
-      const hit = await backend.write("settleInvocation", {
+    retried: (id, fence, retry_count, renewed) =>
+      backend.write("retriedInvocation", {
         id,
         fence,
-        status: end.status,
-        retry_count: end.retry_count,
-        started_at: end.started_at,
-        outcome: encodeOutcome(end),
-        facts: encodeFacts(facts),
-      });
+        retry_count,
+        renewed: renewed === undefined ? null : { delegation: encodeDelegation(renewed.delegation) },
+      }),
+    async settle(id, fence, end, facts) {
+      const hit = await backend.write("settleInvocation", encodeSettlement(id, fence, end, facts));
       if (hit && facts.events !== undefined) backend.appended();
       return hit;
+    },
+    async settleWithTape(id, fence, end, facts, tape) {
+      const written = await backend.write("settleWithTape", {
+        settle: encodeSettlement(id, fence, end, facts),
+        tape: encodeTape(tape),
+      });
+      if (written !== null && facts.events !== undefined) backend.appended();
+      return written;
     },
     async get(scope, id) {
       const row = await backend.read(() => readInvocation(id, scope.org_id, projectColumn(scope.project_id)));
@@ -82,11 +99,16 @@ export function createInvocationStore(backend: Backend): InvocationStore {
       }));
     },
     async claimOrphans(node_id, now, limit) {
-      const rows = await backend.write("claimInvocations", { status: "running", node_id, now, limit });
+      const rows = await backend.write("claimInvocations", {
+        status: "running",
+        node_id,
+        now: backend.at(now),
+        limit,
+      });
       return rows.map(decodeInvocation).sort(byId);
     },
     async claimWaiting(node_id, now, limit) {
-      const pairs = await backend.write("claimWaiting", { node_id, now, limit });
+      const pairs = await backend.write("claimWaiting", { node_id, now: backend.at(now), limit });
       return pairs
         .map((pair) => ({ row: decodeInvocation(pair.row), approval: decodeApproval(pair.approval) }))
         .sort((a, b) => byId(a.row, b.row));
@@ -142,6 +164,18 @@ export function createDelegationStore(backend: Backend): DelegationStore {
   };
 }
 
+function encodeSettlement(id: string, fence: number, end: Settlement, facts: Facts): SettleInvocation {
+  return {
+    id,
+    fence,
+    status: end.status,
+    retry_count: end.retry_count,
+    started_at: end.started_at,
+    outcome: encodeOutcome(end),
+    facts: encodeFacts(facts),
+  };
+}
+
 function encodeApproval(approval: Approval): SqlValue[] {
   return [
     approval.id,
@@ -162,7 +196,14 @@ function decodeApproval(row: Row): Approval {
 
 /** What only the gateway sees stays inside. */
 function publicInvocation(row: Row): Invocation {
-  const { node_id: _node, fence: _fence, delivery_id: _delivery, ...shown } = decodeInvocation(row);
+  const {
+    node_id: _node,
+    fence: _fence,
+    delivery_id: _delivery,
+    turn: _turn,
+    depth: _depth,
+    ...shown
+  } = decodeInvocation(row);
   return shown;
 }
 

@@ -1,19 +1,28 @@
 import type { Json, JsonObject, SemanticEventType } from "@backplane/contract";
-import type { Job, JobQueue, LeaseStore, NewJob, OutboxEvent, OutboxStore } from "@backplane/kernel/ports";
+import type {
+  Job,
+  JobQueue,
+  LeaseStore,
+  NewJob,
+  OutboxEvent,
+  OutboxStore,
+  OutboxSurvey,
+} from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import type { Row } from "../op.ts";
-import { deadJobs, type JobRow, nextDue, readJob } from "../ops/jobs.ts";
-import { readCursor, readOutbox } from "../ops/outbox.ts";
+import { deadJobs, dueLanes, type JobRow, readJob } from "../ops/jobs.ts";
+import { readCursor, readOutbox, surveyOutbox } from "../ops/outbox.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 const NUMBER_STEP = 1_000;
 
 export function createOutboxStore(backend: Backend): OutboxStore {
+  const number = async () => {
+    while ((await backend.write("numberEvents", { limit: NUMBER_STEP })) === NUMBER_STEP);
+  };
   return {
     async read(after_seq, limit, scope) {
-      if (backend.dialect === "postgres") {
-        while ((await backend.write("numberEvents", { limit: NUMBER_STEP })) === NUMBER_STEP);
-      }
+      if (backend.dialect === "postgres") await number();
       const rows = await backend.read((dialect) =>
         readOutbox(
           {
@@ -27,23 +36,53 @@ export function createOutboxStore(backend: Backend): OutboxStore {
       );
       return rows.map(decodeEvent);
     },
+    async survey(after_seq, limit) {
+      if (backend.dialect === "postgres") await number();
+      const rows = await backend.read((dialect) => surveyOutbox(after_seq, limit, dialect));
+      if (rows.length === 0) return null;
+      const found: OutboxSurvey = { last_seq: 0, amount: 0, kinds: [] };
+      for (const row of rows) {
+        found.last_seq = Math.max(found.last_seq, row.last_seq as number);
+        found.amount += row.amount as number;
+        if (row.from_hook === 0) {
+          const type = row.type as SemanticEventType;
+          found.kinds.push({ org_id: row.org_id as string, project_id: projectOf(row.project_id), type });
+        }
+      }
+      return found;
+    },
     cursor: (consumer) => backend.read(() => readCursor(consumer)),
-    advance: (consumer, from, to, jobs) =>
-      backend.write("advanceCursor", { consumer, from, to, jobs: jobs.map(encodeJob) }),
+    advance: (consumer, from, to, jobs, now) =>
+      backend.write("advanceCursor", { consumer, from, to, jobs: jobs.map(encodeJob), now: backend.at(now) }),
     onAppended: (listener) => backend.onAppended(listener),
   };
 }
 
 export function createJobQueue(backend: Backend): JobQueue {
   return {
-    enqueue: (jobs) => backend.write("enqueueJobs", jobs.map(encodeJob)),
-    async claim(queue, node_id, now, lease_ms, limit) {
-      const rows = await backend.write("claimJobs", { queue, node_id, now, lease_ms, limit });
+    enqueue: (jobs, now) => backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.at(now) }),
+    async claim(queue, node_id, now, lease_ms, limit, lane) {
+      const rows = await backend.write("claimJobs", {
+        queue,
+        lane: lane ?? null,
+        node_id,
+        now: backend.at(now),
+        lease_ms,
+        limit,
+      });
       return rows.map(decodeJob);
     },
-    extend: (id, fence, until) => backend.write("extendJob", { id, fence, until }),
-    complete: (id, fence) => backend.write("completeJob", { id, fence }),
-    fail: (id, fence, error, retry_at) => backend.write("failJob", { id, fence, error, retry_at }),
+    extend: (id, fence, now, lease_ms) =>
+      backend.write("extendJob", { id, fence, now: backend.at(now), lease_ms }),
+    complete: (id, fence, now) => backend.write("completeJob", { id, fence, now: backend.at(now) }),
+    fail: (id, fence, error, now, retry_ms) =>
+      backend.write("failJob", {
+        id,
+        fence,
+        error,
+        now: backend.at(now),
+        retry_ms: retry_ms === null ? null : Math.round(retry_ms),
+      }),
     async dead(queue, limit) {
       return (await backend.read(() => deadJobs(queue, limit))).map(decodeJob);
     },
@@ -51,17 +90,22 @@ export function createJobQueue(backend: Backend): JobQueue {
       const row = await backend.read(() => readJob(id));
       return row === undefined ? null : decodeJob(row);
     },
-    replay: (id, run_at) => backend.write("replayJob", { id, run_at }),
-    nextDue: (queue) => backend.read(() => nextDue(queue)),
+    replay: (id, now) => backend.write("replayJob", { id, now: backend.at(now) }),
+    async lanes(queue, now) {
+      const rows = await backend.read((dialect) => dueLanes(queue, backend.at(now), dialect));
+      return rows.map((row) => ({ lane: row.lane as string, due_in: row.due_in as number }));
+    },
   };
 }
 
 export function createLeaseStore(backend: Backend): LeaseStore {
   return {
-    acquire: (name, holder, now, ttl_ms) => backend.write("acquireLease", { name, holder, now, ttl_ms }),
+    acquire: (name, holder, now, ttl_ms) =>
+      backend.write("acquireLease", { name, holder, now: backend.at(now), ttl_ms }),
     acquireSlot: (name, max, holder, now, ttl_ms) =>
-      backend.write("acquireSlot", { name, max, holder, now, ttl_ms }),
-    renew: (names, holder, now, ttl_ms) => backend.write("renewLeases", { names, holder, now, ttl_ms }),
+      backend.write("acquireSlot", { name, max, holder, now: backend.at(now), ttl_ms }),
+    renew: (names, holder, now, ttl_ms) =>
+      backend.write("renewLeases", { names, holder, now: backend.at(now), ttl_ms }),
     release: (name, holder) => backend.write("releaseLease", { name, holder }),
   };
 }
@@ -84,9 +128,9 @@ function encodeJob(job: NewJob): JobRow {
   return {
     id: job.id,
     queue: job.queue,
+    lane: job.lane ?? "",
     group: job.group,
     payload: JSON.stringify(job.payload),
-    run_at: job.run_at,
     max_attempts: job.max_attempts,
   };
 }
@@ -95,6 +139,7 @@ function decodeJob(row: Row): Job {
   return {
     id: row.id as string,
     queue: row.queue as string,
+    lane: row.lane as string,
     group: row.group_name as string | null,
     payload: JSON.parse(row.payload as string) as Json,
     run_at: row.run_at as number,

@@ -1,9 +1,10 @@
 /** Sessions, chains and entries in columns. */
 import type { Chain, Entry, JsonObject, Session } from "@backplane/contract";
-import type { NewChain, NewEntry, NewSession, Scope, SessionKey } from "@backplane/kernel/ports";
+import type { NewChain, NewEntry, NewSession, Scope, SessionKey, TapeWrite } from "@backplane/kernel/ports";
 import type { Row } from "../op.ts";
 import type { EntryRow, KeyColumns } from "../ops/entries.ts";
 import type { ChainRow, SessionRow } from "../ops/sessions.ts";
+import type { TapeRows } from "../ops/tape.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 export function keyColumns(key: SessionKey): KeyColumns {
@@ -28,6 +29,10 @@ export function encodeChain(chain: NewChain): ChainRow {
 
 export function encodeEntry(entry: NewEntry): EntryRow {
   return [entry.kind, entry.date, JSON.stringify(entry.payload), JSON.stringify(entry.meta)];
+}
+
+export function encodeTape(tape: TapeWrite): TapeRows {
+  return { key: keyColumns(tape.key), entries: tape.entries.map(encodeEntry) };
 }
 
 export function decodeEntry(row: Row): Entry {

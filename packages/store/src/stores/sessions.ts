@@ -1,6 +1,13 @@
 import type { Facts, SessionStore } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
-import { listChains, listSessions, readEntries, readSession, readSinceAnchor } from "../ops/session-reads.ts";
+import {
+  listChains,
+  listSessions,
+  readEntries,
+  readSession,
+  readSessionEntries,
+  readSinceAnchor,
+} from "../ops/session-reads.ts";
 import { readChainRow } from "../ops/sessions.ts";
 import { encodeFacts } from "./facts.ts";
 import { beforeOf, pageOf, projectColumn } from "./scope.ts";
@@ -46,6 +53,10 @@ export function createSessionStore(backend: Backend): SessionStore {
       );
       return pageOf(rows, page, (row) => row.root_chain as string, decodeSession);
     },
+    async patch(key, metadata) {
+      const changes = JSON.stringify(metadata);
+      return decodeSession(await backend.write("patchSession", { key: keyColumns(key), changes }));
+    },
     async chain(scope, id) {
       const row = await backend.read(() => readChainRow(scope.org_id, projectColumn(scope.project_id), id));
       return row === undefined ? null : decodeChain(row);
@@ -64,6 +75,10 @@ export function createSessionStore(backend: Backend): SessionStore {
       const rows = await backend.read(() =>
         readEntries(scope.org_id, projectColumn(scope.project_id), chain_id, after_id, limit),
       );
+      return rows.map(decodeEntry);
+    },
+    async replay(key, after_id, limit) {
+      const rows = await backend.read(() => readSessionEntries(keyColumns(key), after_id, limit));
       return rows.map(decodeEntry);
     },
     async sinceAnchor(scope, chain_id) {

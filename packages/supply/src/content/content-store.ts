@@ -9,7 +9,7 @@
  * a digest is complete or absent.
  */
 import { mkdirSync } from "node:fs";
-import { chmod, mkdir, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles } from "@backplane/kernel/ports";
@@ -32,6 +32,8 @@ export interface ContentStore extends PackageFiles {
   has(digest: string): Promise<boolean>;
   /** Whole or not at all, like installing. Unknown digests are fine. */
   discard(digest: string): Promise<void>;
+  /** Removes the trees that nothing uses and that nobody brought in within `min_age_ms`; answers how many. */
+  sweep(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
 /** `dir` is the home's `blobs` folder. */
@@ -40,6 +42,9 @@ export function openContentStore(dir: string): ContentStore {
   mkdirSync(temporary, { recursive: true, mode: 0o755 });
   mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o755 });
   sweepStale(temporary, "");
+  // The home is this process's alone, so these keep a sweep and an import of the same bytes apart.
+  const coming: string[] = [];
+  const leaving = new Map<string, Promise<void>>();
 
   const folderOf = (digest: string): string => {
     const match = /^sha256:([0-9a-f]{64})$/.exec(digest);
@@ -67,8 +72,28 @@ export function openContentStore(dir: string): ContentStore {
     throw (await isThere(folder)) ? corrupt(digest, difference) : absent(digest);
   };
 
+  const isOld = async (digest: string, min_age_ms: number): Promise<boolean> => {
+    const found = await stat(folderOf(digest)).catch(() => null);
+    return found !== null && Date.now() - found.mtimeMs >= min_age_ms;
+  };
+
   return {
     verified,
+    async sweep(used, min_age_ms) {
+      let removed = 0;
+      for (const name of await readdir(join(dir, "sha256"))) {
+        const digest = `sha256:${name}`;
+        if (!/^[0-9a-f]{64}$/.test(name) || !(await isOld(digest, min_age_ms)) || (await used(digest)))
+          continue;
+        // While that was asked, the same bytes may have come in again.
+        if (!(await isOld(digest, min_age_ms)) || coming.includes(digest)) continue;
+        const gone = takeAway(digest);
+        leaving.set(digest, gone);
+        await gone.finally(() => leaving.delete(digest));
+        removed++;
+      }
+      return removed;
+    },
     has: (digest) => isThere(folderOf(digest)),
     discard: takeAway,
     async stage() {
@@ -78,15 +103,24 @@ export function openContentStore(dir: string): ContentStore {
       return {
         tree,
         async install(listing) {
-          const target = folderOf(listing.digest);
+          const { digest } = listing;
+          const target = folderOf(digest);
           await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o444, flag: "wx" });
           await makeDurable(staged, listing.files);
-          // What is there already stays if it is intact: someone may be starting it right now.
-          if (!(await moveIn(staged, target)) && (await checkFolder(target, listing.digest)) !== null) {
-            await takeAway(listing.digest);
-            await moveIn(staged, target);
+          coming.push(digest);
+          try {
+            await leaving.get(digest);
+            // What is there already stays if it is intact: someone may be starting it right now.
+            if (!(await moveIn(staged, target)) && (await checkFolder(target, digest)) !== null) {
+              await takeAway(digest);
+              await moveIn(staged, target);
+            }
+            // Its age tells a sweep that someone is about to use it.
+            await utimes(target, new Date(), new Date());
+            await syncFolder(dirname(target));
+          } finally {
+            coming.splice(coming.indexOf(digest), 1);
           }
-          await syncFolder(dirname(target));
         },
         end: () => rm(staged, { recursive: true, force: true }),
       };

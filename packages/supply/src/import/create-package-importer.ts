@@ -30,6 +30,7 @@ const MAX_MANIFEST_BYTES = 64 * 1024;
 export function createPackageImporter({ store, schemas, host, limits }: ImporterParts): PackageImporter {
   return {
     discard: (digest) => store.discard(digest),
+    sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     async import(source) {
       const bytes = await bytesOf(source);
       const staging = await store.stage();

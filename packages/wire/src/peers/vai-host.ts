@@ -12,12 +12,12 @@ import {
   VAI_TIMEOUTS,
   type VaiPluginHello,
   type VaiResponse,
+  IdTable,
 } from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
-import { IdTable } from "./id-table.ts";
 import { SettledIds } from "./settled-ids.ts";
 import { asHandshakeFailure, refuseHello } from "./vai-handshake.ts";
 

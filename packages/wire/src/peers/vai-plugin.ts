@@ -9,12 +9,12 @@ import {
   type Op,
   type TerminalStatus,
   type VaiRequest,
+  IdTable,
 } from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkHostHello, checkRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
-import { IdTable } from "./id-table.ts";
 
 type PluginEvent = JsonObject & { type: string };
 

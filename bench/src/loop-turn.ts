@@ -1,0 +1,265 @@
+/**
+ * One turn: the model asks for one tool, the tool answers, the model answers. The model is instantaneous, the tool
+ * inline and read-only; ours goes through bus, strategy, the one door and the tape. The limit is a loop written by
+ * hand over the same SQLite (WAL, FULL): four commits a turn, one after the other, and nothing else. The Vercel AI
+ * SDK is the peer: the same turn with nothing durable at all.
+ */
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { createIdSource, type KernelPlugin } from "@backplane/contract";
+import { createKernel, hostPolicy, type Kernel, type PluginLoader } from "@backplane/kernel";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { createSchemas } from "@backplane/supply";
+import { plugin as react } from "@backplane/plugin-strategy-react";
+import { generateText, jsonSchema, stepCountIs, tool } from "ai";
+import { MockLanguageModelV3 } from "ai/test";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const SESSIONS = 100;
+const TURNS = 3_000;
+const SEQUENTIAL = 400;
+const TURNS_A_SESSION = 10;
+const REPETITIONS = 5;
+
+const caller = {
+  actor: "bench",
+  scope: { org_id: "org_local", project_id: "proj_default" },
+  role: "owner" as const,
+  scopes: ["admin" as const],
+  admin: true,
+};
+
+export async function loopTurn(): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-loop-"));
+  const ours = await openOurs(join(folder, "ours.db"));
+  const hand = openByHand(join(folder, "hand.db"));
+  try {
+    const rates = { seq: [] as number[], hand: [] as number[], many: [] as number[], ai: [] as number[] };
+    for (let turn = 0; turn <= REPETITIONS; turn++) {
+      const seq = await rate(SEQUENTIAL, 1, ours.turn);
+      const byHand = await rate(SEQUENTIAL, 1, hand.turn);
+      const many = await rate(TURNS, SESSIONS, ours.turn);
+      const ai = await rate(TURNS, SESSIONS, aiTurn);
+      if (turn === 0) continue;
+      rates.seq.push(seq);
+      rates.hand.push(byHand);
+      rates.many.push(many);
+      rates.ai.push(ai);
+    }
+    return [
+      row("loop.turn.sequential", "turns/s, durable", "higher", median(rates.seq), median(rates.hand)),
+      row(
+        "loop.turn.concurrent",
+        `turns/s, ${SESSIONS} sessions, durable`,
+        "higher",
+        median(rates.many),
+        null,
+        {
+          "ai-7": median(rates.ai),
+        },
+      ),
+    ];
+  } finally {
+    hand.close();
+    await ours.close();
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** `lanes` lines of turns at once; a line is one conversation after the other. */
+async function rate(
+  turns: number,
+  lanes: number,
+  turn: (lane: string) => Promise<void> | void,
+): Promise<number> {
+  const run = Math.random().toString(36).slice(2);
+  let left = turns;
+  const from = performance.now();
+  await Promise.all(
+    Array.from({ length: lanes }, async (_, lane) => {
+      for (let n = 0; left-- > 0; n++) await turn(`${run}-${lane}-${Math.floor(n / TURNS_A_SESSION)}`);
+    }),
+  );
+  return (turns / (performance.now() - from)) * 1000;
+}
+
+async function openOurs(
+  file: string,
+): Promise<{ turn(lane: string): Promise<void>; close(): Promise<void> }> {
+  const store = await openSqliteStore({ file });
+  const schemas = createSchemas();
+  const random = (bytes: Uint8Array) => void randomFillSync(bytes);
+  const ids = createIdSource(Date.now, random);
+  const idle = { processes: 0, running: 0, held_back: [], sandbox: { available: false, reason: "" } };
+  const kernel: Kernel = createKernel({
+    store,
+    schemas,
+    runner: {
+      run: () => Promise.reject(new Error("nothing runs here")),
+      cancel: () => false,
+      retire: () => {},
+      health: () => idle,
+      close: async () => {},
+    },
+    importer: null as never,
+    vault: createSecretVault([{ id: "k", key: new Uint8Array(32) }]),
+    clock: {
+      now: Date.now,
+      monotonic: () => performance.now(),
+      after(ms, run) {
+        const timer = setTimeout(run, ms);
+        return { stop: () => clearTimeout(timer) };
+      },
+    },
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({}),
+    gateway: { base_url: () => "" },
+    log: { debug() {}, info() {}, warn() {}, error: (fields, message) => console.error(message, fields) },
+    plugins: loaderOf([model, react, adder]),
+    pause: setImmediate,
+  });
+  await kernel.start();
+  return {
+    async turn(session_id) {
+      const { settled } = await kernel.runs.start(caller, { session_id, input: { text: "what is 2 + 3?" } });
+      const { status, output } = await settled;
+      if (status !== "completed" || output?.content !== "5") throw new Error(`a turn ended ${status}`);
+    },
+    async close() {
+      await kernel.stop(0);
+      await store.close();
+      await schemas.close();
+    },
+  };
+}
+
+const usage = {
+  input_other: 10,
+  input_cache_read: 0,
+  input_cache_creation: 0,
+  output: 5,
+  input: 10,
+  total: 15,
+};
+
+const model: KernelPlugin = {
+  name: "model",
+  version: "1.0.0",
+  category: "llm-provider",
+  subscriptions: () => ["llm.call.request"],
+  async onEvent(event, ctx) {
+    const messages = event.payload.messages as { role: string; content: unknown }[];
+    const asked = messages.at(-1)!;
+    const answer =
+      asked.role === "tool"
+        ? { text: String(asked.content), tool_calls: [] }
+        : { text: "", tool_calls: [{ id: "call_1", name: "add", args: { a: 2, b: 3 } }] };
+    await ctx.emit("llm.call.response", { ...answer, usage, request_id: event.id }, event);
+  },
+};
+
+const parameters = {
+  type: "object" as const,
+  properties: { a: { type: "number" as const }, b: { type: "number" as const } },
+  required: ["a", "b"],
+};
+
+const adder: KernelPlugin = {
+  name: "adder",
+  version: "1.0.0",
+  category: "tool",
+  subscriptions: () => [],
+  async onLoad(ctx) {
+    await ctx.registerTool({
+      name: "add",
+      description: "Adds two numbers.",
+      parameters,
+      effect_class: "read_only",
+      run({ a, b }) {
+        const text = String(Number(a) + Number(b));
+        return { ok: true, brief: text, display: { kind: "text", text } };
+      },
+    });
+  },
+};
+
+function loaderOf(plugins: KernelPlugin[]): PluginLoader {
+  const by = new Map(plugins.map((plugin) => [plugin.name, plugin]));
+  return {
+    discover: async () => ({
+      entries: plugins.map(({ name, version, category }) => ({
+        ...{ name, version, category },
+        ...{ origin: "bundled" as const, source: name, dir: "", module: "" },
+      })),
+      problems: [],
+    }),
+    load: async ({ name }) => ({ plugin: by.get(name)!, close: async () => {}, onExit() {} }),
+    inspect: async () => [],
+    install: async () => [],
+    remove: async () => {},
+    stateDir: () => tmpdir(),
+  };
+}
+
+/** What a careful person would write: message, call, result and answer each on disk before the next step. */
+function openByHand(file: string): { turn(lane: string): void; close(): void } {
+  const database = new DatabaseSync(file);
+  database.exec("pragma journal_mode = wal; pragma synchronous = full");
+  database.exec(
+    "create table entries (session text, id integer, kind text, payload text, primary key (session, id))",
+  );
+  const insert = database.prepare("insert into entries values (?, ?, ?, ?)");
+  const next = new Map<string, number>();
+  const write = (session: string, kind: string, payload: unknown) => {
+    const id = (next.get(session) ?? 0) + 1;
+    next.set(session, id);
+    insert.run(session, id, kind, JSON.stringify(payload));
+  };
+  return {
+    turn(session) {
+      write(session, "message", { role: "user", content: "what is 2 + 3?" });
+      const call = { id: "call_1", name: "add", args: { a: 2, b: 3 } };
+      write(session, "tool_call", call);
+      const result = String(call.args.a + call.args.b);
+      write(session, "tool_result", { id: call.id, result });
+      write(session, "message", { role: "assistant", content: result });
+    },
+    close: () => database.close(),
+  };
+}
+
+const tools = {
+  add: tool({
+    description: "Adds two numbers.",
+    inputSchema: jsonSchema<{ a: number; b: number }>(parameters),
+    execute: async ({ a, b }) => String(a + b),
+  }),
+};
+
+async function aiTurn(): Promise<void> {
+  let asked = false;
+  const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } } as never;
+  const mock = new MockLanguageModelV3({
+    async doGenerate() {
+      const content = asked
+        ? [{ type: "text", text: "5" }]
+        : [{ type: "tool-call", toolCallId: "call_1", toolName: "add", input: '{"a":2,"b":3}' }];
+      const finishReason = { unified: asked ? "stop" : "tool-calls", raw: undefined };
+      asked = true;
+      return { content, finishReason, usage: counts, warnings: [] } as never;
+    },
+  });
+  const { text } = await generateText({
+    model: mock,
+    prompt: "what is 2 + 3?",
+    tools,
+    stopWhen: stepCountIs(5),
+  });
+  if (text !== "5") throw new Error(`the peer answered ${text}`);
+}

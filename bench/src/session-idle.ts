@@ -1,0 +1,39 @@
+/** What a session with one attached client costs its server while nothing happens, beside a bare `ws` connection. */
+import { row, type Row } from "./row.ts";
+import { startChild } from "./talk-to.ts";
+import { openCrowd } from "./watch-clients.ts";
+
+const SESSIONS = 1_000;
+const WARM_UP = 200;
+
+interface Memory {
+  heap: number;
+  rss: number;
+}
+
+export async function sessionIdle(): Promise<Row[]> {
+  const ours = await perClient("ours", (n) => `idle-${n}`);
+  const bare = await perClient("bare", null);
+  const metric = `bytes each, ${SESSIONS.toLocaleString("en")} sessions, 1 client each`;
+  return [
+    row("session.idle-bytes", `${metric}, resident`, "lower", ours.rss, bare.rss),
+    row("session.idle-bytes.heap", `${metric}, heap and buffers`, "lower", ours.heap, bare.heap),
+  ];
+}
+
+async function perClient(kind: "ours" | "bare", session: ((n: number) => string) | null): Promise<Memory> {
+  const server = startChild("./watch-server.ts", [kind], ["--expose-gc"]);
+  try {
+    const { url } = await server.hear<{ url: string }>();
+    // What is compiled and cached once is there before the first look.
+    const first = await openCrowd(url, WARM_UP, session === null ? null : (n) => `warm-${n}`);
+    first.close();
+    const before = await server.ask<Memory>("measure");
+    const crowd = await openCrowd(url, SESSIONS, session);
+    const after = await server.ask<Memory>("measure");
+    crowd.close();
+    return { heap: (after.heap - before.heap) / SESSIONS, rss: (after.rss - before.rss) / SESSIONS };
+  } finally {
+    await server.stop();
+  }
+}

@@ -1,0 +1,36 @@
+/** A child process that is told something by a line and answers with one. */
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+export interface Child {
+  pid: number;
+  /** The next line, as JSON. */
+  hear<T>(): Promise<T>;
+  ask<T>(order: unknown): Promise<T>;
+  stop(): Promise<void>;
+}
+
+export function startChild(file: string, args: string[] = [], flags: string[] = []): Child {
+  const path = fileURLToPath(new URL(file, import.meta.url));
+  const child = spawn(process.execPath, [...flags, path, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const hear = async <T>(): Promise<T> => {
+    const { value, done } = await lines.next();
+    if (done === true) throw new Error(`${file} ended before it answered`);
+    return JSON.parse(value) as T;
+  };
+  return {
+    pid: child.pid!,
+    hear,
+    ask(order) {
+      child.stdin.write(`${JSON.stringify(order)}\n`);
+      return hear();
+    },
+    stop: () =>
+      new Promise((resolve) => {
+        child.once("exit", () => resolve());
+        child.kill("SIGKILL");
+      }),
+  };
+}

@@ -1,0 +1,127 @@
+/**
+ * Clients that cost little: raw sockets that shake hands, attach, and count frames. As a process of its own it opens
+ * `{"url", "clients", "attach"}` for each line on stdin and prints how many frames have come whenever asked for.
+ */
+import { connect, type Socket } from "node:net";
+import { createInterface } from "node:readline";
+import { TOKEN } from "./watch-server.ts";
+
+export interface Crowd {
+  /** Whole frames so far, over all clients. */
+  readonly frames: number;
+  /** Resolves when this many frames have come. */
+  reached(frames: number): Promise<void>;
+  close(): void;
+}
+
+/** `attach` is the session each client attaches to, by its number; null sends nothing. */
+export async function openCrowd(
+  url: string,
+  clients: number,
+  attach: ((n: number) => string) | null,
+): Promise<Crowd> {
+  let frames = 0;
+  let wanted = Number.POSITIVE_INFINITY;
+  let done: () => void = () => {};
+  const count = (more: number) => {
+    frames += more;
+    if (frames >= wanted) {
+      wanted = Number.POSITIVE_INFINITY;
+      done();
+    }
+  };
+  const sockets: Socket[] = [];
+  for (let n = 0; n < clients; n += 50) {
+    const some = Array.from({ length: Math.min(50, clients - n) }, (_, i) =>
+      open(url, attach?.(n + i) ?? null, count),
+    );
+    sockets.push(...(await Promise.all(some)));
+  }
+  return {
+    get frames() {
+      return frames;
+    },
+    reached(target) {
+      return new Promise((resolve) => {
+        done = resolve;
+        wanted = target;
+        count(0);
+      });
+    },
+    close() {
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+function open(url: string, session: string | null, count: (frames: number) => void): Promise<Socket> {
+  const { hostname, port, host } = new URL(url);
+  const socket = connect({ host: hostname, port: Number(port), noDelay: true });
+  socket.write(
+    `GET /ws HTTP/1.1\r\nHost: ${host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n` +
+      `Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`,
+  );
+  return new Promise((resolve, reject) => {
+    socket.on("error", reject);
+    socket.once("data", (chunk: Buffer) => {
+      const head = chunk.toString("latin1");
+      if (!head.startsWith("HTTP/1.1 101")) return reject(new Error(`refused: ${head.slice(0, 300)}`));
+      const counter = frameCounter(count);
+      const rest = chunk.subarray(head.indexOf("\r\n\r\n") + 4);
+      socket.on("data", counter);
+      if (rest.length > 0) counter(rest);
+      if (session === null) return resolve(socket);
+      socket.write(maskedText(JSON.stringify({ op: "attach", session_id: session })));
+      socket.once("data", () => resolve(socket));
+    });
+  });
+}
+
+/** Reads the lengths and skips what they measure. */
+function frameCounter(count: (frames: number) => void): (chunk: Buffer) => void {
+  let skip = 0;
+  let rest: Buffer = Buffer.alloc(0);
+  return (chunk) => {
+    let bytes = rest.length === 0 ? chunk : Buffer.concat([rest, chunk]);
+    let frames = 0;
+    for (;;) {
+      if (skip > bytes.length) {
+        skip -= bytes.length;
+        bytes = Buffer.alloc(0);
+        break;
+      }
+      bytes = bytes.subarray(skip);
+      skip = 0;
+      if (bytes.length < 2) break;
+      const short = bytes[1]! & 127;
+      if (short === 127 || (short === 126 && bytes.length < 4)) break;
+      skip = short === 126 ? 4 + bytes.readUInt16BE(2) : 2 + short;
+      // A frame counts when it begins; the next one cannot begin before it has ended.
+      frames++;
+    }
+    rest = bytes;
+    if (frames > 0) count(frames);
+  };
+}
+
+/** With a mask of zeros, which changes nothing. */
+function maskedText(text: string): Buffer {
+  const payload = Buffer.from(text);
+  return Buffer.concat([Buffer.from([0x81, 0x80 | payload.length, 0, 0, 0, 0]), payload]);
+}
+
+if (import.meta.main) {
+  let crowd: Crowd | null = null;
+  for await (const line of createInterface({ input: process.stdin })) {
+    const order = JSON.parse(line) as
+      | { url: string; clients: number; session: string | null }
+      | { reach: number };
+    if ("reach" in order) await crowd!.reached(order.reach);
+    else {
+      crowd?.close();
+      const { session } = order;
+      crowd = await openCrowd(order.url, order.clients, session === null ? null : () => session);
+    }
+    console.log(JSON.stringify({ frames: crowd!.frames }));
+  }
+}

@@ -1,0 +1,133 @@
+/**
+ * A server with `/ws` and nothing else that moves: real store, sessions, bus, fan-out and API. As a process of its own
+ * (`node src/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
+ * `bare` is a `ws` server that accepts and does nothing.
+ */
+import { hash, randomFillSync } from "node:crypto";
+import { createServer } from "node:http";
+import { mkdtempSync, rmSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { createApi } from "@backplane/api";
+import { createIdSource, type Entry } from "@backplane/contract";
+import { createBus, createFanout, createSessions, type Kernel, type TapeFeed } from "@backplane/kernel";
+import { openSqliteStore } from "@backplane/store";
+import { WebSocketServer } from "ws";
+
+export const TOKEN = "the-token-of-the-bench";
+const KEY = {
+  scope: { org_id: "org_local", project_id: "proj_default" },
+  workspace: "default",
+  session_id: "watched",
+};
+
+export interface WatchServer {
+  url: string;
+  /** Tells the watchers of session `watched` of one more entry, as the tape does after its commit. */
+  tell(text: string): void;
+  close(): Promise<void>;
+}
+
+export async function startWatched(): Promise<WatchServer> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-watch-"));
+  const store = await openSqliteStore({ file: join(folder, "store.db") });
+  const clock = {
+    now: () => Date.now(),
+    monotonic: () => performance.now(),
+    after: (ms: number, run: () => void) => {
+      const timer = setTimeout(run, ms);
+      return { stop: () => clearTimeout(timer) };
+    },
+  };
+  const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
+  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+  const bus = createBus({ clock, ids, log, pause: setImmediate });
+  const sessions = createSessions({ store, clock, ids });
+  let listener: Parameters<TapeFeed["onWritten"]>[0] = ignore;
+  const feed: TapeFeed = {
+    onWritten(told) {
+      listener = told;
+      return ignore;
+    },
+  };
+  const fanout = createFanout({ store, sessions, bus, feed, clock, ids, log });
+  const api = await createApi({
+    // Of the kernel nothing else is used.
+    kernel: { fanout, adapters: { list: () => [] } } as unknown as Kernel,
+    auth: { admin_token_sha256: hash("sha256", TOKEN) },
+    listen: { hosts: [] },
+    version: "0",
+    clock,
+    ids,
+    log,
+  });
+  const url = await api.listen({ host: "127.0.0.1", port: 0 });
+  let last = (await sessions.open(KEY)).last_entry_id;
+  return {
+    url: url.replace("http:", "ws:"),
+    tell(text) {
+      const event = eventOf(text);
+      const payload = { role: "user", content: text };
+      const entry: Entry = { id: ++last, kind: "message", payload, meta: {}, date: new Date().toISOString() };
+      listener(KEY, [{ entry, event }]);
+    },
+    async close() {
+      await api.close();
+      fanout.close();
+      bus.close();
+      await store.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+}
+
+/** `ws` as its own documentation broadcasts: the text is made once, the frame by each client. */
+export async function startBare(): Promise<WatchServer> {
+  const http = createServer();
+  const server = new WebSocketServer({ server: http });
+  await new Promise<void>((resolve) => http.listen(0, "127.0.0.1", resolve));
+  let last = 0;
+  return {
+    url: `ws://127.0.0.1:${(http.address() as AddressInfo).port}`,
+    tell(text) {
+      const { org_id: _org, project_id: _project, ...event } = eventOf(text);
+      const json = JSON.stringify({ op: "event", session_id: "watched", event, entry_id: ++last });
+      for (const client of server.clients) client.send(json);
+    },
+    async close() {
+      for (const client of server.clients) client.terminate();
+      await new Promise((resolve) => http.close(resolve));
+    },
+  };
+}
+
+function eventOf(text: string) {
+  return {
+    id: "evt_01k00000000000000000000000",
+    kind: "user.message.received",
+    session_id: "watched",
+    ts: Date.now() / 1000,
+    source: "web",
+    ...KEY.scope,
+    payload: { text },
+  };
+}
+
+function ignore(): void {}
+
+if (import.meta.main) {
+  const server = await (process.argv[2] === "bare" ? startBare() : startWatched());
+  console.log(JSON.stringify({ url: server.url }));
+  for await (const line of createInterface({ input: process.stdin })) {
+    if (line === "end") break;
+    for (let n = 0; n < 3; n++) {
+      globalThis.gc!();
+      await new Promise((resolve) => setTimeout(resolve, 50));
+    }
+    const { heapUsed, rss, external } = process.memoryUsage();
+    console.log(JSON.stringify({ heap: heapUsed + external, rss }));
+  }
+  process.exit(0);
+}

@@ -1,0 +1,199 @@
+/** Chains: append-only tapes with their lineage, and their entries as blocks. */
+import type { Block } from "@backplane/contract";
+import { BlockSchema, ChainSchema, RunSchema } from "@backplane/contract/schema";
+import type { Caller } from "@backplane/kernel";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { EntryCursor, refOf, sent, SessionId, Workspace, WorkspaceQuery } from "./session-ref.ts";
+import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+
+const READ = { scope: "sessions:read", delegated: "chains:read" } as const;
+const WRITE = { scope: "sessions:write", delegated: "chains:write" } as const;
+
+const At = z.int().min(0).optional().describe("The last entry that is inherited; default all.");
+const ChainCreate = z.strictObject({
+  session_id: SessionId,
+  workspace: Workspace.optional(),
+  from_chain_id: nameOf(128).min(1).optional().describe("Default: the session's head."),
+  at: At,
+});
+const ChainFork = z.strictObject({
+  at: At,
+  child_id: SessionId.optional().describe("A session of its own; left out, the chain stays in this one."),
+});
+const BlocksQuery = z.strictObject({
+  after: EntryCursor.default(0).describe("The last entry that is known already."),
+  limit: z.coerce.number().int().min(1).max(500).default(100),
+});
+const NewBlocks = z.strictObject({
+  blocks: z
+    .array(BlockSchema.omit({ entry_id: true }))
+    .min(1)
+    .max(500),
+});
+const VerifiedSchema = z.object({
+  valid: z.boolean(),
+  broken: z.object({ chain_id: z.string(), entry_id: z.int() }).nullable(),
+});
+
+/** Most entries of a busy tape are no blocks; a page of blocks reads on, but not for ever. */
+const ENTRIES_PER_READ = 500;
+const READS_PER_PAGE = 20;
+
+export function chainRoutes({ kernel }: RouteDeps): Route[] {
+  const { chains, runs } = kernel;
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/chains",
+      operation_id: "createChain",
+      summary: "A second chain of a session",
+      description: "It shows what its source shows and copies nothing; the session's head stays where it is.",
+      tag: "Chains",
+      auth: WRITE,
+      query: WorkspaceQuery,
+      body: ChainCreate,
+      idempotent: true,
+      responses: { 201: { description: "The chain.", schema: ChainSchema } },
+      handler({ caller, query, body, request }) {
+        const wanted = sent({ ...query, ...body });
+        return createOnce(kernel, caller, request, wanted, async () => ({
+          status: 201,
+          json: await chains.create(caller, wanted),
+        }));
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/chains",
+      operation_id: "listChains",
+      summary: "The chains of a session, newest first, archived ones included",
+      tag: "Chains",
+      auth: READ,
+      query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
+      responses: { 200: { description: "One page.", schema: listOf(ChainSchema) } },
+      async handler({ caller, query }) {
+        const { page } = splitPage(query);
+        const ref = refOf(query.session_id, query);
+        await kernel.sessions.get(caller, ref);
+        return { status: 200, json: await chains.list(caller, ref, page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/chains/{id}",
+      operation_id: "getChain",
+      summary: "Read a chain",
+      tag: "Chains",
+      auth: READ,
+      params: IdParams,
+      responses: { 200: { description: "The chain.", schema: ChainSchema } },
+      handler: async ({ caller, params }) => ({ status: 200, json: await chains.get(caller, params.id) }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/chains/{id}:fork",
+      operation_id: "forkChain",
+      summary: "Fork a chain, into a session of its own or beside it",
+      tag: "Chains",
+      auth: WRITE,
+      params: IdParams,
+      body: ChainFork.optional(),
+      idempotent: true,
+      responses: { 201: { description: "The new chain.", schema: ChainSchema } },
+      handler: ({ caller, params, body, request }) =>
+        createOnce(kernel, caller, request, body, async () => ({
+          status: 201,
+          json: await chains.fork(caller, params.id, sent(body ?? {})),
+        })),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/chains/{id}/blocks",
+      operation_id: "listBlocks",
+      summary: "What the chain shows, as blocks, inherited ones included",
+      tag: "Chains",
+      auth: READ,
+      params: IdParams,
+      query: BlocksQuery,
+      responses: { 200: { description: "One page.", schema: listOf(BlockSchema) } },
+      handler: async ({ caller, params, query }) => ({
+        status: 200,
+        json: await pageOfBlocks(caller, params.id, query.after, query.limit),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/chains/{id}/blocks",
+      operation_id: "addBlocks",
+      summary: "Add blocks to a chain",
+      description: "All of them or none; on disk when this is answered.",
+      tag: "Chains",
+      auth: WRITE,
+      params: IdParams,
+      body: NewBlocks,
+      idempotent: true,
+      responses: {
+        201: {
+          description: "The blocks with their entry ids.",
+          schema: z.object({ items: z.array(BlockSchema) }),
+        },
+      },
+      handler: ({ caller, params, body, request }) =>
+        createOnce(kernel, caller, request, body, async () => ({
+          status: 201,
+          json: { items: await chains.addBlocks(caller, params.id, body.blocks) },
+        })),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/chains/{id}/runs",
+      operation_id: "listRuns",
+      summary: "The runs of a chain, newest first",
+      tag: "Chains",
+      auth: { ...READ, delegated: "runs:read" },
+      params: IdParams,
+      query: PageQuery,
+      responses: { 200: { description: "One page.", schema: listOf(RunSchema) } },
+      async handler({ caller, params, query }) {
+        await chains.get(caller, params.id);
+        return {
+          status: 200,
+          json: await runs.list(caller, { chain_id: params.id }, splitPage(query).page),
+        };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/chains/{id}:verify",
+      operation_id: "verifyChain",
+      summary: "Compute the chain's hashes again",
+      tag: "Chains",
+      auth: READ,
+      params: IdParams,
+      responses: { 200: { description: "Where the first wrong one is, if any.", schema: VerifiedSchema } },
+      async handler({ caller, params }) {
+        await chains.get(caller, params.id);
+        const broken = await chains.verify(caller, params.id);
+        return { status: 200, json: { valid: broken === null, broken } };
+      },
+    }),
+  ];
+
+  async function pageOfBlocks(caller: Caller, id: string, after: number, limit: number) {
+    const { last_entry_id } = await chains.get(caller, id);
+    const items: Block[] = [];
+    let read_to = after;
+    for (let reads = 0; reads < READS_PER_PAGE && items.length < limit && read_to < last_entry_id; reads++) {
+      const blocks = await chains.blocks(caller, id, read_to, ENTRIES_PER_READ);
+      items.push(...blocks);
+      // Ids rise by at least one, so this many entries reach at least this far.
+      read_to = Math.max(read_to + ENTRIES_PER_READ, blocks.at(-1)?.entry_id ?? 0);
+    }
+    const page = items.slice(0, limit);
+    const end = items.length > limit ? page.at(-1)!.entry_id! : read_to;
+    return { items: page, next: end < last_entry_id ? String(end) : null };
+  }
+}

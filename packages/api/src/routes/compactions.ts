@@ -1,0 +1,111 @@
+/** Compactions: a session's past as a summary on a new chain, whose parent keeps everything. */
+import { BackplaneError, type Chain, type JsonObject } from "@backplane/contract";
+import { ChainSchema } from "@backplane/contract/schema";
+import type { Caller } from "@backplane/kernel";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { refOf, sent, SessionId, Workspace, WorkspaceQuery } from "./session-ref.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const READ = { scope: "sessions:read", delegated: "compactions:read" } as const;
+const WRITE = { scope: "sessions:write", delegated: "compactions:write" } as const;
+
+const CompactionCreate = z.strictObject({ session_id: SessionId, workspace: Workspace.optional() });
+const CompactionSchema = z.object({
+  chain: ChainSchema,
+  summary: z.string(),
+  source: z.object({ chain_id: z.string(), last_entry_id: z.int() }),
+  tokens_before: z.int().nullable(),
+  tokens_after: z.int().nullable(),
+});
+
+export function compactionRoutes({ kernel }: RouteDeps): Route[] {
+  const { sessions, chains } = kernel;
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/compactions",
+      operation_id: "compactSession",
+      summary: "Summarise a session's past onto a new chain",
+      description: "429 session.busy while a turn runs.",
+      tag: "Compactions",
+      auth: WRITE,
+      query: WorkspaceQuery,
+      body: CompactionCreate,
+      idempotent: true,
+      responses: { 201: { description: "The new chain and what it replaces.", schema: CompactionSchema } },
+      handler({ caller, query, body, request }) {
+        const wanted = sent({ ...query, ...body });
+        return createOnce(kernel, caller, request, wanted, async () => {
+          const ref = refOf(body.session_id, wanted);
+          await sessions.get(caller, ref);
+          return { status: 201, json: await describe(caller, await sessions.compact(caller, ref)) };
+        });
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/compactions",
+      operation_id: "listCompactions",
+      summary: "The compactions of a session, newest first",
+      tag: "Compactions",
+      auth: READ,
+      query: PageQuery.extend({ session_id: SessionId, workspace: Workspace.optional() }),
+      responses: { 200: { description: "One page.", schema: listOf(CompactionSchema) } },
+      async handler({ caller, query }) {
+        const ref = refOf(query.session_id, query);
+        await sessions.get(caller, ref);
+        const page = await chains.list(caller, ref, splitPage(query).page);
+        const made = page.items.filter(({ origin }) => origin === "compaction");
+        const items = await Promise.all(made.map((chain) => describe(caller, chain)));
+        return { status: 200, json: { items, next: page.next } };
+      },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/compactions/{id}:undo",
+      operation_id: "undoCompaction",
+      summary: "Go back to the chain before a compaction",
+      description:
+        "What was said since stays on the chain that is left. 409 when it is not the session's head.",
+      tag: "Compactions",
+      auth: WRITE,
+      params: IdParams,
+      responses: { 200: { description: "The chain that is the head again.", schema: ChainSchema } },
+      async handler({ caller, params }) {
+        const chain = await chains.get(caller, params.id);
+        if (chain.origin !== "compaction")
+          throw new BackplaneError("request.invalid", "This chain is no compaction.");
+        const inside = within(caller, chain);
+        const { head_chain_id } = await sessions.get(inside, chain);
+        if (head_chain_id !== chain.id) throw new BackplaneError("chain.changed");
+        return { status: 200, json: await sessions.undoCompaction(inside, chain) };
+      },
+    }),
+  ];
+
+  /** What was left out and why is in the anchor that the chain begins with. */
+  async function describe(caller: Caller, chain: Chain): Promise<z.output<typeof CompactionSchema>> {
+    const [anchor] = await sessions.entries(within(caller, chain), chain, chain.fork_entry_id, 1);
+    const state = (anchor?.kind === "anchor" ? (anchor.payload.state ?? {}) : {}) as JsonObject;
+    const { summary, source, tokens_before, tokens_after } = state;
+    const from = (source ?? {}) as { chain_id?: string; last_entry_id?: number };
+    return {
+      chain,
+      summary: typeof summary === "string" ? summary : "",
+      source: {
+        chain_id: from.chain_id ?? chain.parent_chain_id ?? "",
+        last_entry_id: from.last_entry_id ?? chain.fork_entry_id,
+      },
+      tokens_before: typeof tokens_before === "number" ? tokens_before : null,
+      tokens_after: typeof tokens_after === "number" ? tokens_after : null,
+    };
+  }
+}
+
+/** A chain that the caller was shown lies in exactly this project. */
+function within(caller: Caller, { org_id, project_id }: Chain): Caller {
+  return { ...caller, scope: { org_id, project_id } };
+}

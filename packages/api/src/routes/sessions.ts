@@ -1,0 +1,245 @@
+/** Conversations. Which ids a client may use, and what it may see, is the kernel's to say (bus.session-ids). */
+import { EntrySchema, JsonObjectSchema, SessionSchema } from "@backplane/contract/schema";
+import type { Caller, SessionRef } from "@backplane/kernel";
+import { z } from "zod";
+import { watchSession } from "../agent/watch-session.ts";
+import type { SseItem } from "../event-streams.ts";
+import { createOnce } from "../idempotent.ts";
+import { defineRoute, type Route } from "../route.ts";
+import type { RouteDeps } from "./index.ts";
+import { lastEventId } from "./invocations.ts";
+import {
+  EntryCursor,
+  refOf,
+  sent,
+  SessionId,
+  UserMessageBody,
+  Workspace,
+  WorkspaceQuery,
+} from "./session-ref.ts";
+import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+
+const READ = { scope: "sessions:read", delegated: "sessions:read" } as const;
+const WRITE = { scope: "sessions:write", delegated: "sessions:write" } as const;
+
+const SessionCreate = z.strictObject({
+  session_id: SessionId.optional().describe("Left out, the kernel chooses one."),
+  workspace: Workspace.optional(),
+  metadata: JsonObjectSchema.optional(),
+  strategy: nameOf(128).min(1).optional(),
+});
+const ForkBody = z.strictObject({
+  child_id: SessionId.optional(),
+  at: z.int().min(0).optional().describe("The last entry that the child inherits; default all."),
+});
+const EntriesQuery = WorkspaceQuery.extend({
+  after: EntryCursor.default(0).describe("The last entry that is known already."),
+  limit: z.coerce.number().int().min(1).max(1_000).default(200),
+});
+const EventsQuery = WorkspaceQuery.extend({
+  since_entry: EntryCursor.optional().describe("Replays what comes after it; left out, only what is new."),
+});
+const AcceptedSchema = z.object({ entry_id: z.int(), event_id: z.string(), run_id: z.string() });
+
+export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
+  const { sessions, fanout } = kernel;
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions",
+      operation_id: "createSession",
+      summary: "Begin a session",
+      tag: "Sessions",
+      auth: WRITE,
+      query: WorkspaceQuery,
+      body: SessionCreate,
+      idempotent: true,
+      responses: { 201: { description: "The session.", schema: SessionSchema } },
+      handler({ caller, query, body, request }) {
+        const wanted = sent({ ...query, ...body });
+        return createOnce(kernel, caller, request, wanted, async () => ({
+          status: 201,
+          json: await sessions.create(caller, wanted),
+        }));
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/sessions",
+      operation_id: "listSessions",
+      summary: "List sessions, newest first",
+      tag: "Sessions",
+      auth: READ,
+      query: PageQuery.extend({ workspace: Workspace.optional().describe("Default: all of them.") }),
+      responses: { 200: { description: "One page.", schema: listOf(SessionSchema) } },
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await sessions.list(caller, sent(filter), page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/sessions/{id}",
+      operation_id: "getSession",
+      summary: "Read a session",
+      tag: "Sessions",
+      auth: READ,
+      params: IdParams,
+      query: WorkspaceQuery,
+      responses: { 200: { description: "The session.", schema: SessionSchema } },
+      handler: async ({ caller, params, query }) => ({
+        status: 200,
+        json: await sessions.get(caller, refOf(params.id, query)),
+      }),
+    }),
+    defineRoute({
+      method: "PATCH",
+      path: "/v1/sessions/{id}",
+      operation_id: "patchSession",
+      summary: "Change a session's metadata",
+      description:
+        "Keys are merged; null removes one. `strategy` there chooses the strategy of its next turns.",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      body: z.strictObject({ metadata: JsonObjectSchema }),
+      responses: { 200: { description: "The session.", schema: SessionSchema } },
+      handler: async ({ caller, params, query, body }) => ({
+        status: 200,
+        json: await sessions.patch(caller, refOf(params.id, query), body.metadata),
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions/{id}:branch",
+      operation_id: "branchSession",
+      summary: "A child session that shows this one's entries and writes its own",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      body: ForkBody.optional(),
+      idempotent: true,
+      responses: { 201: { description: "The child.", schema: SessionSchema } },
+      handler({ caller, params, query, body, request }) {
+        const ref = refOf(params.id, query);
+        return createOnce(kernel, caller, request, { ...query, body }, async () => ({
+          status: 201,
+          json: await sessions.fork(caller, ref, sent(body ?? {})),
+        }));
+      },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions/{id}/messages",
+      operation_id: "sendMessage",
+      summary: "Say something",
+      description:
+        "202 when it is on disk; the session is made when it is not there. During a turn the message joins it.",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      body: UserMessageBody,
+      idempotent: true,
+      responses: { 202: { description: "On disk; the answer comes by event.", schema: AcceptedSchema } },
+      handler({ caller, params, query, body, request }) {
+        const ref = refOf(params.id, query);
+        return createOnce(kernel, caller, request, { ...query, body }, async () => ({
+          status: 202,
+          json: await sessions.message(caller, ref, sent(body)),
+        }));
+      },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions/{id}:interrupt",
+      operation_id: "interruptSession",
+      summary: "End the running turn",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      responses: {
+        200: { description: "Whether a turn was running.", schema: z.object({ interrupted: z.boolean() }) },
+      },
+      handler: async ({ caller, params, query }) => ({
+        status: 200,
+        json: { interrupted: await sessions.interrupt(caller, refOf(params.id, query)) },
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/sessions/{id}:reset",
+      operation_id: "resetSession",
+      summary: "Archive the tape and begin a new one",
+      tag: "Sessions",
+      auth: WRITE,
+      params: IdParams,
+      query: WorkspaceQuery,
+      responses: { 200: { description: "The session with its new chain.", schema: SessionSchema } },
+      handler: async ({ caller, params, query }) => ({
+        status: 200,
+        json: await sessions.reset(caller, refOf(params.id, query)),
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/sessions/{id}/entries",
+      operation_id: "listEntries",
+      summary: "What the session's tape says, in order",
+      description: "Whatever chain an entry is on; what a branched session inherits comes first.",
+      tag: "Sessions",
+      auth: READ,
+      params: IdParams,
+      query: EntriesQuery,
+      responses: { 200: { description: "One page.", schema: listOf(EntrySchema) } },
+      async handler({ caller, params, query }) {
+        const { after, limit } = query;
+        const items = await sessions.entries(caller, refOf(params.id, query), after, limit);
+        const next = items.length < limit ? null : String(items.at(-1)!.id);
+        return { status: 200, json: { items, next } };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/sessions/{id}/events",
+      operation_id: "watchSession",
+      summary: "Follow a session",
+      description:
+        "Server-sent events, the same as over /ws: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, " +
+        "and `id` the entry's id where the tape has it. A replay ends with session.replay.done.",
+      tag: "Sessions",
+      auth: READ,
+      params: IdParams,
+      query: EventsQuery,
+      responses: { 200: { description: "The stream.", type: "text/event-stream" } },
+      async handler({ caller, params, query, request, reply }) {
+        const resumed = request.headers["last-event-id"] !== undefined;
+        const since = resumed ? lastEventId(request, query.since_entry) : (query.since_entry ?? null);
+        const ref = refOf(params.id, query);
+        // Looking must not make a session.
+        await sessions.get(caller, ref);
+        return await follow(caller, ref, since, (items) => streams.stream(reply, items));
+      },
+    }),
+  ];
+
+  async function follow<T>(
+    caller: Caller,
+    ref: SessionRef,
+    since: number | null,
+    use: (items: (stop: AbortSignal) => AsyncIterable<SseItem>) => Promise<T>,
+  ): Promise<T> {
+    const watch = await watchSession({ fanout, clock }, caller, ref, since);
+    try {
+      return await use(async function* (stop) {
+        for await (const { event, entry_id, frame } of watch.items(stop))
+          yield { ...(entry_id === null ? {} : { id: entry_id }), event: event.kind, data: frame };
+      });
+    } finally {
+      watch.close();
+    }
+  }
+}

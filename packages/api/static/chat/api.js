@@ -1,0 +1,24 @@
+// The gateway's HTTP side with this browser's cookie. A refusal is an Error with the envelope's code and fix.
+
+export async function call(method, path, body) {
+  const json = body === undefined ? {} : { "content-type": "application/json" };
+  const response = await fetch(path, {
+    method,
+    headers: { accept: "application/json", ...json },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  const text = await response.text();
+  const answer = text === "" ? null : JSON.parse(text);
+  if (response.ok) return answer;
+  const { code = "internal", message = response.statusText, details } = answer?.error ?? {};
+  throw Object.assign(new Error(message), { code, fix: details?.fix ?? "", status: response.status });
+}
+
+/** What the error list says to do about a code, or nothing. Read when the first error is shown. */
+export function createRemedies() {
+  let list = null;
+  return async (code) => {
+    list ??= call("GET", "/static/chat/remedies.json").catch(() => ({}));
+    return (await list)[code] ?? "";
+  };
+}

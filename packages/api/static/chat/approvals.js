@@ -1,0 +1,214 @@
+// Questions that wait for a person, below the conversation that asks them. Identical ones (same digest) are one card
+// and one answer. A card goes when its question is answered anywhere: here, in another tab or from the command line.
+import { call } from "./api.js";
+import { el, pretty } from "./dom.js";
+
+const RISKS = {
+  low: ["○", "Low risk"],
+  medium: ["◐", "Medium risk"],
+  high: ["▲", "High risk"],
+  critical: ["◆", "Critical risk"],
+  unknown: ["?", "Unknown risk"],
+};
+const CAREFUL = new Set(["high", "critical", "unknown"]);
+const LOOK_MS = 1_000;
+
+/** `acts`: send(op) answers its ref or null, speak(text), changed(had_focus), mayFocus(). */
+export function createApprovals(container, acts) {
+  const pending = new Map();
+  const cards = new Map();
+  const sent = new Map();
+  let session_id = null;
+  let timer = null;
+  let looking = false;
+
+  const groupOf = (digest) => [...pending.values()].filter((one) => one.digest === digest);
+
+  function add(approval) {
+    if (pending.has(approval.id)) return;
+    pending.set(approval.id, approval);
+    const fresh = !cards.has(approval.digest);
+    draw(approval.digest);
+    if (fresh) {
+      const [, word] = RISKS[riskOf(approval)];
+      acts.speak(`Approval needed: ${approval.brief || approval.tool}. ${word}.`);
+      if (CAREFUL.has(riskOf(approval)) && acts.mayFocus()) cards.get(approval.digest).reject.focus();
+    }
+    timer ??= setInterval(tick, LOOK_MS);
+  }
+
+  function remove(id) {
+    const approval = pending.get(id);
+    if (approval === undefined) return;
+    pending.delete(id);
+    draw(approval.digest);
+    if (pending.size > 0) return;
+    clearInterval(timer);
+    timer = null;
+  }
+
+  function draw(digest) {
+    const group = groupOf(digest);
+    let card = cards.get(digest);
+    if (group.length === 0) {
+      const focused = card?.had_focus === true || card?.node.contains(document.activeElement) === true;
+      card?.node.remove();
+      cards.delete(digest);
+      acts.changed(focused);
+      return;
+    }
+    if (card === undefined) {
+      card = makeCard(group[0], (response, feedback) => answer(digest, response, feedback));
+      cards.set(digest, card);
+      container.append(card.node);
+    }
+    card.times.textContent = group.length === 1 ? "" : `×${group.length}`;
+    countDown(card, group);
+    acts.changed(false);
+  }
+
+  function answer(digest, response, feedback) {
+    const card = cards.get(digest);
+    const said = response === "reject" && feedback !== "" ? { feedback } : {};
+    // A control that is switched off loses the focus.
+    card.had_focus = card.node.contains(document.activeElement);
+    card.disable(true);
+    for (const { id } of groupOf(digest)) {
+      const ref = acts.send({ op: "approve", id, response, digest, ...said });
+      if (ref === null) {
+        card.disable(false);
+        card.problem.textContent = "Not connected; your answer was not sent.";
+        return;
+      }
+      sent.set(ref, { id, digest });
+    }
+  }
+
+  function tick() {
+    for (const [digest, card] of cards) countDown(card, groupOf(digest));
+    if (!document.hidden) void look();
+  }
+
+  /** The record decides which are still open. One that came while it was read is left alone. */
+  async function look() {
+    if (session_id === null || looking) return;
+    looking = true;
+    const asked = session_id;
+    const known = [...pending.keys()];
+    try {
+      const { items } = await call("GET", "/v1/approvals?status=pending&limit=500");
+      if (asked !== session_id) return;
+      const open = items.filter((one) => one.session_id === session_id);
+      const ids = new Set(open.map(({ id }) => id));
+      for (const id of known) if (!ids.has(id)) remove(id);
+      for (const one of open) if (!known.includes(one.id)) add(one);
+    } catch {
+      // The chip tells of a gateway that is away; this looks again by itself.
+    } finally {
+      looking = false;
+    }
+  }
+
+  return {
+    look,
+    watch(next) {
+      session_id = next;
+      for (const id of pending.keys()) remove(id);
+    },
+    heard({ kind, payload }) {
+      if (kind === "approval.request")
+        add({ ...payload, tool: payload.tool_name, input: payload.params, session_id });
+      else if (kind === "approval.cancelled") remove(payload.id);
+      else if (kind === "approval.response") void look();
+    },
+    /** True when the op answers one of our answers. */
+    settled(op) {
+      const about = sent.get(op.ref);
+      if (about === undefined) return false;
+      sent.delete(op.ref);
+      if (op.op === "accepted" || op.code === "approval.closed") remove(about.id);
+      else {
+        const card = cards.get(about.digest);
+        card?.disable(false);
+        if (card !== undefined) card.problem.textContent = `${op.code}: ${op.message} ${op.fix}`;
+      }
+      return true;
+    },
+  };
+}
+
+function makeCard(approval, onAnswer) {
+  const { tool, brief, reason, input, session_id } = approval;
+  const risk = riskOf(approval);
+  const [icon, word] = RISKS[risk];
+  const feedback = el("input", { type: "text", maxlength: "2000", placeholder: "Why not (optional)" });
+  const button = (label, response, properties = {}) =>
+    el(
+      "button",
+      { type: "button", onclick: () => onAnswer(response, feedback.value.trim()), ...properties },
+      label,
+    );
+  const once = button("Allow once", "approve", CAREFUL.has(risk) ? {} : { class: "primary" });
+  const always = session_id === null ? null : button("Allow in this session", "approve_for_session");
+  const reject = button("Reject", "reject", { class: "reject" });
+  feedback.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !reject.disabled) onAnswer("reject", feedback.value.trim());
+  });
+  const times = el("span", { class: "times" });
+  const left = el("span", { class: "left" });
+  const problem = el("p", { class: "bad", role: "alert" });
+  const title = el("h2", {}, "Approve ", el("code", {}, tool), " ", times);
+  const node = el(
+    "article",
+    { class: `approval ${risk}`, role: "group", "aria-label": `Approval of ${tool}, ${word}` },
+    el(
+      "header",
+      {},
+      title,
+      el("span", { class: `risk ${risk}` }, el("span", { "aria-hidden": "true" }, icon), ` ${word}`),
+      left,
+    ),
+    brief ? el("p", { class: "brief" }, brief) : null,
+    reason ? el("p", { class: "muted" }, reason) : null,
+    el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, pretty(input)),
+    el(
+      "div",
+      { class: "row" },
+      once,
+      always,
+      reject,
+      el("label", { class: "field grow" }, el("span", { class: "sr" }, "Feedback when rejecting"), feedback),
+    ),
+    problem,
+  );
+  const controls = [once, always, reject, feedback].filter((control) => control !== null);
+  return {
+    node,
+    reject,
+    times,
+    left,
+    problem,
+    disable(off) {
+      for (const control of controls) control.disabled = off;
+    },
+  };
+}
+
+function countDown(card, group) {
+  const soonest = Math.min(...group.map(({ expires_at }) => Date.parse(expires_at)));
+  if (!Number.isFinite(soonest)) return;
+  const seconds = Math.max(0, Math.ceil((soonest - Date.now()) / 1000));
+  const text = seconds === 0 ? "Expired" : `${span(seconds)} left`;
+  if (card.left.textContent !== text) card.left.textContent = text;
+  if (seconds === 0) card.disable(true);
+}
+
+function span(seconds) {
+  if (seconds < 100) return `${seconds} s`;
+  if (seconds < 6_000) return `${Math.ceil(seconds / 60)} min`;
+  return `${Math.ceil(seconds / 3_600)} h`;
+}
+
+function riskOf({ risk }) {
+  return Object.hasOwn(RISKS, risk ?? "") ? risk : "unknown";
+}

@@ -1,0 +1,128 @@
+// The little markdown that models write: fences, inline code, bold, emphasis, headings, lists, quotes and links. The
+// text is cut into plain values first and only then becomes nodes, so nothing in it can ever be markup.
+import { el } from "./dom.js";
+
+const FENCE = /^\s*(```+|~~~+)\s*(\S*)/;
+const HEADING = /^(#{1,4})\s+(.*)$/;
+const ITEM = /^(\s*)(?:[-*+]|(\d{1,9})[.)])\s+(.*)$/;
+
+/** Blocks: {type: code|heading|list|quote|text, …}. */
+export function parse(text) {
+  const lines = text.split("\n");
+  const blocks = [];
+  let at = 0;
+  const last = () => blocks.at(-1);
+  while (at < lines.length) {
+    const line = lines[at];
+    const fence = FENCE.exec(line);
+    if (fence !== null) {
+      const code = [];
+      for (at++; at < lines.length && !lines[at].trimStart().startsWith(fence[1]); at++) code.push(lines[at]);
+      at++;
+      blocks.push({ type: "code", language: fence[2], text: code.join("\n") });
+      continue;
+    }
+    at++;
+    const heading = HEADING.exec(line);
+    const item = ITEM.exec(line);
+    if (line.trim() === "") blocks.push({ type: "gap" });
+    else if (heading !== null) blocks.push({ type: "heading", level: heading[1].length, text: heading[2] });
+    else if (item !== null) {
+      const ordered = item[2] !== undefined;
+      if (last()?.type !== "list" || last().ordered !== ordered)
+        blocks.push({ type: "list", ordered, start: ordered ? Number(item[2]) : 1, items: [] });
+      last().items.push({ text: item[3], depth: item[1].length > 1 ? 1 : 0 });
+    } else if (line.startsWith(">")) {
+      const said = line.replace(/^>\s?/, "");
+      if (last()?.type === "quote") last().text += `\n${said}`;
+      else blocks.push({ type: "quote", text: said });
+    } else if (last()?.type === "text") last().text += `\n${line}`;
+    else blocks.push({ type: "text", text: line });
+  }
+  return blocks.filter(({ type }) => type !== "gap");
+}
+
+const INLINE =
+  /(`+)(.+?)\1|\*\*(?=\S)(.+?)\*\*|(?<![\w*])\*(?=\S)([^*\n]+?)\*(?![\w*])|\[([^\]\n]+)\]\(([^\s()]+)\)|(https?:\/\/[^\s<>"'`]*[^\s<>"'`.,;:!?)\]])/g;
+
+/** Spans: {type: text|code|bold|em|link, …}. */
+export function parseInline(text) {
+  const spans = [];
+  let end = 0;
+  for (const found of text.matchAll(INLINE)) {
+    if (found.index > end) spans.push({ type: "text", text: text.slice(end, found.index) });
+    end = found.index + found[0].length;
+    const [whole, , code, bold, em, label, target, bare] = found;
+    if (code !== undefined) spans.push({ type: "code", text: code.trim() === "" ? code : code.trim() });
+    else if (bold !== undefined) spans.push({ type: "bold", spans: parseInline(bold) });
+    else if (em !== undefined) spans.push({ type: "em", spans: parseInline(em) });
+    else {
+      const href = safeLink(target ?? bare);
+      spans.push(href === null ? { type: "text", text: whole } : { type: "link", href, text: label ?? bare });
+    }
+  }
+  if (end < text.length) spans.push({ type: "text", text: text.slice(end) });
+  return spans;
+}
+
+/** Only what a person can safely follow; `javascript:` and its like stay text. */
+export function safeLink(target) {
+  if (/^\/(?![/\\])/.test(target)) return target;
+  try {
+    const { protocol, href } = new URL(target);
+    return protocol === "http:" || protocol === "https:" || protocol === "mailto:" ? href : null;
+  } catch {
+    return null;
+  }
+}
+
+export function markdown(text) {
+  const into = document.createDocumentFragment();
+  into.append(...parse(text).map(blockNode));
+  return into;
+}
+
+function blockNode(block) {
+  switch (block.type) {
+    case "code":
+      return el(
+        "pre",
+        { class: "fence", tabindex: "0", "aria-label": block.language ? `Code, ${block.language}` : "Code" },
+        el("code", {}, block.text),
+      );
+    case "heading":
+      return el(`h${block.level + 2}`, {}, ...inline(block.text));
+    case "quote":
+      return el("blockquote", {}, ...inline(block.text));
+    case "list":
+      return el(
+        block.ordered ? "ol" : "ul",
+        block.ordered && block.start !== 1 ? { start: block.start } : {},
+        ...block.items.map(({ text, depth }) => el("li", { class: depth > 0 && "deep" }, ...inline(text))),
+      );
+    default:
+      return el("p", {}, ...inline(block.text));
+  }
+}
+
+function inline(text) {
+  return parseInline(text).map((span) => {
+    switch (span.type) {
+      case "code":
+        return el("code", {}, span.text);
+      case "bold":
+        return el("strong", {}, ...span.spans.map(spanText));
+      case "em":
+        return el("em", {}, ...span.spans.map(spanText));
+      case "link":
+        return el("a", { href: span.href, target: "_blank", rel: "noopener noreferrer" }, span.text);
+      default:
+        return document.createTextNode(span.text);
+    }
+  });
+}
+
+function spanText(span) {
+  if (span.type === "code") return el("code", {}, span.text);
+  return document.createTextNode(span.text ?? span.spans.map(({ text }) => text ?? "").join(""));
+}

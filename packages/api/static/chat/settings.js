@@ -1,0 +1,56 @@
+// Which model answers, and which colours the page has.
+import { call } from "./api.js";
+import { el } from "./dom.js";
+
+const THEMES = ["system", "light", "dark"];
+
+export function setUpTheme(button, name) {
+  let theme = document.documentElement.dataset.theme ?? "system";
+  const show = () => {
+    name.textContent = theme;
+    if (theme === "system") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+  };
+  button.addEventListener("click", () => {
+    theme = THEMES[(THEMES.indexOf(theme) + 1) % THEMES.length];
+    localStorage.setItem("theme", theme);
+    show();
+  });
+  show();
+}
+
+export function setUpProviders(select, complain, speak) {
+  let active = "";
+
+  async function refresh() {
+    try {
+      const rows = await call("GET", "/api/llm-providers");
+      active = rows.find((row) => row.active)?.id ?? "";
+      const options = rows.map(({ id, label, plugin }) => {
+        const name = label || id;
+        return el("option", { value: id }, name.includes(plugin) ? name : `${name} (${plugin})`);
+      });
+      if (active === "") options.unshift(el("option", { value: "" }, "None is active"));
+      select.replaceChildren(...options);
+      select.value = active;
+      select.disabled = rows.length === 0;
+    } catch (error) {
+      if (error.status !== 401) complain(error);
+    }
+  }
+
+  select.addEventListener("change", () => {
+    const name = select.value;
+    call("PATCH", "/api/llm-providers/active", { name }).then(
+      () => {
+        active = name;
+        speak(`${name} answers from now on`);
+      },
+      (error) => {
+        select.value = active;
+        complain(error);
+      },
+    );
+  });
+  return { refresh };
+}

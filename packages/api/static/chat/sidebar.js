@@ -1,0 +1,62 @@
+// The sessions at the left: newest first, found by id. The address holds which one is open.
+import { call } from "./api.js";
+import { ago, el } from "./dom.js";
+
+const PAGE = 100;
+const AGENT = "::agent::";
+
+export function createSidebar({ list, find, note }, failed) {
+  let sessions = [];
+  let current = null;
+
+  function draw() {
+    const wanted = find.value.trim().toLowerCase();
+    const shown = sessions.filter(({ id }) => id.toLowerCase().includes(wanted));
+    list.replaceChildren(...shown.map((session) => row(session, session.id === current)));
+    if (sessions.length === 0) note.textContent = "No session yet.";
+    else note.textContent = shown.length === 0 ? "No session has this in its id." : "";
+  }
+
+  async function refresh() {
+    try {
+      const page = await call("GET", `/api/sessions?limit=${PAGE}&workspace=default`);
+      // A sub-agent's session is the kernel's: nobody can speak in it.
+      sessions = page.sessions.filter(({ id }) => !id.includes(AGENT));
+      draw();
+    } catch (error) {
+      failed(error);
+    }
+  }
+
+  find.addEventListener("input", draw);
+  setInterval(draw, 30_000);
+  return {
+    refresh,
+    open(id) {
+      current = id;
+      draw();
+    },
+    /** The open session is there now, also when it was not before. */
+    attached() {
+      if (!sessions.some((session) => session.id === current)) void refresh();
+    },
+  };
+}
+
+function row({ id, created_at, parent_session_id }, open) {
+  const origin = parent_session_id ? ` · fork of ${parent_session_id}` : "";
+  return el(
+    "li",
+    {},
+    el(
+      "a",
+      { href: `#${encodeURIComponent(id)}`, "aria-current": open ? "true" : null },
+      el("span", { class: "id" }, id),
+      el(
+        "time",
+        { datetime: created_at, title: new Date(created_at).toLocaleString() },
+        ago(created_at) + origin,
+      ),
+    ),
+  );
+}

@@ -1,0 +1,5 @@
+// In the head and not deferred, so that the page is never painted in the other colours first.
+(() => {
+  const chosen = localStorage.getItem("theme");
+  if (chosen === "light" || chosen === "dark") document.documentElement.dataset.theme = chosen;
+})();

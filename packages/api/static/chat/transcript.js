@@ -1,0 +1,229 @@
+// A conversation as a list of items, fed with what `/ws` sends. It knows no page. An entry counts once, by its id, so a
+// replay and what comes live can overlap; a text that streams is replaced by what the tape says in the end.
+//
+//   user, assistant (streaming until its end), tool, error, marker
+
+/** A live event in the tape's own form, as a replay would show it. */
+export function entryOf({ event, entry_id }) {
+  const { kind, payload, ts } = event;
+  if (kind === "session.replay.entry")
+    return { id: entry_id, at: ts, kind: payload.kind, payload: payload.payload, live: {} };
+  const shaped = (of, body, live = {}) => ({ id: entry_id, at: ts, kind: of, payload: body, live });
+  switch (kind) {
+    case "user.message.received":
+      return shaped("message", { role: "user", content: payload.text });
+    case "assistant.message.done":
+      return shaped("message", { role: "assistant", content: payload.content }, payload);
+    case "tool.call.request":
+      return shaped("tool_call", payload);
+    case "tool.call.result":
+      return shaped("tool_result", { ...payload, tool_call_id: payload.id });
+    default:
+      return shaped("event", { name: kind, data: payload });
+  }
+}
+
+export class Transcript {
+  items = [];
+  /** The highest entry that was taken: where a later attach goes on. */
+  last = 0;
+  running = false;
+  run_id = null;
+  #view;
+  #tools = new Map();
+  #streaming = null;
+  #interrupted = false;
+  #compacted_at = null;
+
+  /** `view` is told of each item: added(item, next), changed(item), removed(item); and of state(). */
+  constructor(view) {
+    this.#view = view;
+  }
+
+  /** What streamed is told again, all of it, if it still streams. */
+  reattached() {
+    if (this.#streaming === null) return;
+    this.#remove(this.#streaming);
+    this.#streaming = null;
+  }
+
+  /** An event op; true when it was one for the transcript. */
+  take(op) {
+    if (op.entry_id !== undefined) {
+      if (op.entry_id <= this.last) return;
+      this.last = op.entry_id;
+      this.#entry(entryOf(op));
+      this.#view.state();
+    } else if (op.event.kind === "assistant.message.delta") this.#delta(op.event);
+  }
+
+  /** The run ended without a word on the tape, as when the gateway died. */
+  endRun({ code, message }) {
+    if (!this.running) return;
+    this.reattached();
+    this.running = false;
+    for (const tool of this.#tools.values())
+      if (tool.status === "running")
+        this.#change(tool, { status: "error", brief: "no outcome was recorded" });
+    this.#add({ type: "error", code, message });
+    this.#view.state();
+  }
+
+  /** Only the last compaction can be undone, and only while the session stands on it. */
+  compactionStands(stands) {
+    const made = this.items.filter(({ of }) => of === "compaction");
+    for (const item of made) {
+      const last = item === made.at(-1);
+      this.#change(item, { undoable: stands && last, undone: last ? !stands : item.undone });
+    }
+  }
+
+  lastUserText() {
+    return this.items.findLast(({ type }) => type === "user")?.text ?? "";
+  }
+
+  #entry({ id, at, kind, payload, live }) {
+    if (kind === "anchor") return this.#anchor(id, at, payload);
+    // A compaction repeats recent entries behind its anchor, with the dates that they had.
+    if (this.#compacted_at !== null && at < this.#compacted_at) return;
+    switch (kind) {
+      case "message":
+        return payload.role === "user" ? this.#user(id, at, payload) : this.#answer(id, at, payload, live);
+      case "tool_call":
+        return this.#call(id, payload);
+      case "tool_result":
+        return this.#result(payload);
+      case "event":
+        return this.#event(payload);
+    }
+  }
+
+  #anchor(entry_id, at, { name, state }) {
+    if (state?.kind === "compaction") {
+      this.#compacted_at = at;
+      const { summary, tokens_before, tokens_after } = state;
+      this.#add({ type: "marker", of: "compaction", entry_id, summary, tokens_before, tokens_after });
+    } else if (name === "session/start" && this.items.length > 0) {
+      this.#add({ type: "marker", of: "reset", entry_id });
+    }
+  }
+
+  #user(entry_id, at, { content }) {
+    this.#interrupted = false;
+    this.running = true;
+    const item = { type: "user", entry_id, at, text: textOf(content) };
+    // What is said during an answer stands before the answer that is still growing.
+    this.#add(item, this.#streaming);
+  }
+
+  #answer(entry_id, at, { content }, live) {
+    const text = textOf(content);
+    const stopped = this.#interrupted || live.status === "cancelled";
+    this.running = live.status === "running";
+    this.#interrupted = false;
+    const settled = { entry_id, at, text, streaming: false, ...(stopped ? { note: "Interrupted" } : {}) };
+    const open = this.#streaming;
+    this.#streaming = null;
+    if (text === "") {
+      if (open !== null) this.#remove(open);
+      if (stopped) this.#add({ type: "marker", of: "interrupted", entry_id });
+    } else if (open !== null) this.#change(open, settled);
+    else this.#add({ type: "assistant", ...settled });
+  }
+
+  #delta({ payload, ts }) {
+    const { content, catch_up, iteration } = payload;
+    let open = this.#streaming;
+    if (open !== null && open.iteration !== iteration && catch_up !== true) {
+      this.#change(open, { streaming: false });
+      open = null;
+    }
+    if (open === null) {
+      open = { type: "assistant", at: ts, text: content, iteration, streaming: true };
+      this.#streaming = open;
+      this.#add(open);
+    } else this.#change(open, { text: catch_up === true ? content : open.text + content, iteration });
+    if (!this.running) {
+      this.running = true;
+      this.#view.state();
+    }
+  }
+
+  #call(entry_id, { id, name, args }) {
+    const known = this.#tools.get(id);
+    if (known !== undefined) return this.#change(known, { name, args });
+    const item = { type: "tool", id, entry_id, name, args, status: "running", brief: "", display: null };
+    this.#tools.set(id, item);
+    this.#add(item);
+  }
+
+  #result({ tool_call_id, ok, value, error, envelope }) {
+    if (!this.#tools.has(tool_call_id)) this.#call(null, { id: tool_call_id, name: "tool", args: {} });
+    const display =
+      envelope?.display ??
+      (error !== undefined
+        ? { kind: "text", text: error }
+        : value === undefined
+          ? null
+          : { kind: "json", data: value });
+    const brief = envelope?.brief ?? error ?? "";
+    const status = ok === true ? "ok" : "error";
+    this.#change(this.#tools.get(tool_call_id), { status, brief, display, kind: envelope?.kind });
+  }
+
+  #event({ name, data }) {
+    switch (name) {
+      case "tool.error": {
+        const { id, kind, brief, detail } = data;
+        const display = detail === undefined ? null : { kind: "json", data: detail };
+        if (!this.#tools.has(id)) this.#call(null, { id, name: "tool", args: {} });
+        return this.#change(this.#tools.get(id), { status: "error", kind, brief, display });
+      }
+      case "strategy.decide.request":
+        this.run_id = data.state?.run_id ?? this.run_id;
+        return;
+      case "llm.call.response":
+        return this.#said(data);
+      case "user.interrupt":
+        this.#interrupted = this.running;
+        return;
+      case "kernel.error":
+        return this.#add({ type: "error", code: data.detail?.code ?? "internal", message: data.message });
+    }
+  }
+
+  /** What a model says beside its calls is on the tape here alone. */
+  #said({ text = "", tool_calls = [] }) {
+    if (tool_calls.length === 0) return;
+    const open = this.#streaming;
+    this.#streaming = null;
+    if (open !== null && text !== "") this.#change(open, { text, streaming: false });
+    else if (open !== null) this.#remove(open);
+    else if (text !== "") {
+      const first = tool_calls.map(({ id }) => this.#tools.get(id)).find((tool) => tool !== undefined);
+      this.#add({ type: "assistant", text, streaming: false }, first ?? null);
+    }
+  }
+
+  #add(item, next = null) {
+    if (next === null) this.items.push(item);
+    else this.items.splice(this.items.indexOf(next), 0, item);
+    this.#view.added(item, next);
+  }
+
+  #change(item, fields) {
+    Object.assign(item, fields);
+    this.#view.changed(item);
+  }
+
+  #remove(item) {
+    this.items.splice(this.items.indexOf(item), 1);
+    this.#view.removed(item);
+  }
+}
+
+function textOf(content) {
+  if (typeof content === "string") return content;
+  if (Array.isArray(content)) return content.map((part) => part?.text ?? "").join("");
+  return content === null || content === undefined ? "" : JSON.stringify(content);
+}

@@ -1,0 +1,181 @@
+// The transcript on the page: one article per item. Text that streams is drawn once per frame, and only its own article.
+import { el, pretty } from "./dom.js";
+import { markdown } from "./markdown.js";
+
+const STATUS = { running: ["…", "running"], ok: ["✓", "ok"], error: ["✗", "failed"] };
+
+/** `acts`: fork(entry_id), undo(), remedyOf(code), drawn() after each drawing. */
+export function createView(log, acts) {
+  const nodes = new Map();
+  const dirty = new Set();
+  let drawing = false;
+
+  function drawSoon() {
+    if (drawing) return;
+    drawing = true;
+    requestAnimationFrame(draw);
+  }
+
+  function draw() {
+    drawing = false;
+    for (const item of dirty) {
+      const old = nodes.get(item);
+      if (old === undefined) continue;
+      const fresh = article(item, acts);
+      keepOpen(old, fresh);
+      old.replaceWith(fresh);
+      nodes.set(item, fresh);
+    }
+    dirty.clear();
+    acts.drawn();
+  }
+
+  return {
+    drawSoon,
+    added(item, next) {
+      const node = article(item, acts);
+      nodes.set(item, node);
+      log.insertBefore(node, next === null ? null : (nodes.get(next) ?? null));
+      drawSoon();
+    },
+    changed(item) {
+      dirty.add(item);
+      drawSoon();
+    },
+    removed(item) {
+      nodes.get(item)?.remove();
+      nodes.delete(item);
+      dirty.delete(item);
+    },
+    clear() {
+      nodes.clear();
+      dirty.clear();
+      log.replaceChildren();
+    },
+  };
+}
+
+/** What a person opened stays open, and what had the focus keeps it. */
+function keepOpen(old, fresh) {
+  const details = old.querySelector("details");
+  const again = fresh.querySelector("details");
+  if (details !== null && again !== null) {
+    again.open = details.open;
+    if (details.contains(document.activeElement))
+      queueMicrotask(() => again.querySelector("summary").focus());
+  }
+}
+
+function article(item, acts) {
+  switch (item.type) {
+    case "user":
+      return el(
+        "article",
+        { class: "item user", "aria-label": "You" },
+        el("div", { class: "text plain" }, item.text),
+        forkButton(item, acts),
+      );
+    case "assistant":
+      return el(
+        "article",
+        {
+          class: "item assistant",
+          "aria-label": "Assistant",
+          "aria-busy": item.streaming ? "true" : null,
+          "data-streaming": item.streaming,
+        },
+        el("div", { class: "text" }, markdown(item.text)),
+        item.note === undefined ? null : el("p", { class: "note" }, `■ ${item.note}`),
+        item.streaming ? null : forkButton(item, acts),
+      );
+    case "tool":
+      return toolCard(item);
+    case "error":
+      return errorCard(item, acts);
+    default:
+      return marker(item, acts);
+  }
+}
+
+function forkButton({ entry_id }, acts) {
+  if (!entry_id) return null;
+  return el(
+    "button",
+    {
+      type: "button",
+      class: "quiet fork",
+      title: "A new session that begins with everything up to here",
+      onclick: () => acts.fork(entry_id),
+    },
+    "Fork from here",
+  );
+}
+
+function toolCard({ id, name, args, status, brief, display, kind }) {
+  const [icon, word] = STATUS[status];
+  const problem = status === "error" && kind ? `${word}: ${kind}` : word;
+  return el(
+    "article",
+    { class: `item tool ${status}`, "aria-label": `Tool ${name}, ${problem}`, "data-call": id },
+    el(
+      "details",
+      {},
+      el(
+        "summary",
+        {},
+        el("span", { class: "icon", "aria-hidden": "true" }, icon),
+        el("code", { class: "name" }, name),
+        el("span", { class: "status" }, problem),
+        brief === "" ? null : el("span", { class: "brief" }, brief),
+      ),
+      el("h3", {}, "Arguments"),
+      el("pre", { tabindex: "0" }, pretty(args)),
+      ...(display === null ? [] : [el("h3", {}, "Result"), displayNode(display)]),
+    ),
+  );
+}
+
+function displayNode(display) {
+  if (display.kind === "markdown") return el("div", { class: "text" }, markdown(display.markdown));
+  return el(
+    "pre",
+    { tabindex: "0" },
+    display.kind === "text" ? display.text : pretty(display.data ?? display),
+  );
+}
+
+/** The envelope's own fix where there is one, else what the error list says. */
+export function errorCard({ code, message, fix = "" }, acts) {
+  const remedy = el("div", { class: "fix" }, markdown(fix));
+  if (fix === "") void acts.remedyOf(code).then((text) => remedy.append(markdown(text)));
+  return el(
+    "article",
+    { class: "item error", "aria-label": "Error" },
+    el("p", {}, el("code", { class: "bad" }, code), ` ${message}`),
+    remedy,
+    el("p", {}, el("a", { href: `/docs/errors#${encodeURIComponent(code)}` }, "About this error")),
+  );
+}
+
+function marker(item, acts) {
+  const { of, tokens_before, tokens_after, summary } = item;
+  if (of === "interrupted") return line("■ Interrupted");
+  if (of === "reset") return line("The session was reset; what stands above is archived");
+  const figures =
+    tokens_before === undefined ? "" : `, from about ${tokens_before} to ${tokens_after} tokens`;
+  const state = item.undone
+    ? "A summary was made here and undone"
+    : `Earlier messages were summarised${figures}`;
+  return el(
+    "article",
+    { class: "item marker", "aria-label": "Compaction" },
+    el("details", {}, el("summary", {}, state), el("div", { class: "text" }, markdown(summary ?? ""))),
+    item.undoable
+      ? el("button", { type: "button", class: "quiet", onclick: () => acts.undo() }, "Undo compaction")
+      : null,
+  );
+}
+
+function line(text) {
+  return el("article", { class: "item marker", "aria-label": "Note" }, el("p", {}, text));
+}

@@ -1,0 +1,36 @@
+/** Kernel plugins for a kernel in a test: bundled ones by name, and any others as values, all inline. */
+import { mkdtempSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import type { KernelPlugin, PluginEntry } from "@backplane/contract";
+import type { PluginLoader } from "@backplane/kernel";
+
+export async function bundled(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
+  const plugins = new Map<string, KernelPlugin>();
+  const entries: PluginEntry[] = [];
+  for (const one of wanted) {
+    const plugin = typeof one === "string" ? await imported(one) : one;
+    const { name, version, category } = plugin;
+    plugins.set(name, plugin);
+    const origin = typeof one === "string" ? "bundled" : "installed";
+    entries.push({ name, version, category, origin, source: name, dir: "/", module: `/${name}.ts` });
+  }
+  const dir = mkdtempSync(join(tmpdir(), "backplane-plugins-"));
+  const refuse = async () => {
+    throw new Error("this test installs nothing");
+  };
+  return {
+    discover: async () => ({ entries, problems: [] }),
+    load: async ({ name }) => ({ plugin: plugins.get(name)!, close: async () => {}, onExit() {} }),
+    inspect: refuse,
+    install: refuse,
+    remove: refuse,
+    stateDir: () => dir,
+  };
+}
+
+async function imported(name: string): Promise<KernelPlugin> {
+  const file = pathToFileURL(resolve("plugins", name, "src/plugin.ts")).href;
+  return ((await import(file)) as { plugin: KernelPlugin }).plugin;
+}

@@ -1,0 +1,71 @@
+import { readdirSync } from "node:fs";
+import { ERROR_CODES } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { CHAT_FILES, createChatFiles } from "../../src/pages/chat-files.ts";
+import { startApi, type TestApi } from "../start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+const get = (path: string) => t.call("GET", path, { token: null });
+
+test("the page is served whole to anyone, from here alone, and small", async () => {
+  const page = await get("/");
+  expect(page.headers["content-type"]).toBe("text/html; charset=utf-8");
+  const policy = String(page.headers["content-security-policy"]);
+  expect(policy).toMatch(/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self';/);
+  expect(policy).not.toMatch(/unsafe/);
+  const linked = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map((match) => match[1]!);
+  expect(linked.filter((url) => !url.startsWith("/") && !/^(data:,|#)/.test(url))).toEqual([]);
+  expect(page.text).not.toMatch(/<script>|<style| style=| on\w+=/);
+
+  let bytes = Buffer.byteLength(page.text);
+  for (const name of CHAT_FILES) {
+    const file = await get(`/static/chat/${name}`);
+    expect(file.status, name).toBe(200);
+    expect(file.headers["x-content-type-options"], name).toBe("nosniff");
+    if (name === "remedies.json") continue;
+    bytes += Buffer.byteLength(file.text);
+    expect(file.text, name).not.toMatch(
+      /https?:\/\/|@import|innerHTML|outerHTML|insertAdjacent|document\.write|eval\(|new Function/,
+    );
+    for (const [, from] of file.text.matchAll(/from "([^"]+)"/g))
+      expect(CHAT_FILES, `${name} loads ${from}`).toContain(from!.replace("./", ""));
+  }
+  expect(bytes).toBeLessThan(60_000);
+});
+
+test("every file of the folder is on the list, and nothing else can be asked for", async () => {
+  const there = readdirSync(new URL("../../static/chat/", import.meta.url));
+  expect([...there, "remedies.json"].sort()).toEqual([...CHAT_FILES, "index.html"].sort());
+  const read = createChatFiles();
+  for (const name of [
+    "",
+    "index.html",
+    "../start.js",
+    "..%2fstart.js",
+    "main.js/",
+    "__proto__",
+    "nothing.js",
+  ]) {
+    expect(read(name), name).toBeNull();
+  }
+  for (const name of ["index.html", "nothing.js", "..%2fstart.js", "__proto__"])
+    expect((await get(`/static/chat/${name}`)).status, name).toBe(404);
+});
+
+test("every code has its remedy on the page's list", () => {
+  const { text, type } = createChatFiles()("remedies.json")!;
+  expect(type).toBe("application/json");
+  const listed = JSON.parse(text) as Record<string, string>;
+  expect(Object.keys(listed)).toEqual(Object.keys(ERROR_CODES));
+  expect(Object.values(listed).filter((remedy) => remedy === "")).toEqual([]);
+});
+
+test("what the start page showed is the overview now", async () => {
+  const page = await get("/overview");
+  expect([page.status, page.text.includes("The gateway is running")]).toEqual([200, true]);
+});

@@ -1,0 +1,161 @@
+import { expect, test } from "vitest";
+
+interface Item {
+  type: string;
+  text?: string;
+  status?: string;
+  streaming?: boolean;
+  note?: string;
+  of?: string;
+  code?: string;
+  brief?: string;
+}
+interface Transcript {
+  items: Item[];
+  last: number;
+  running: boolean;
+  run_id: string | null;
+  take(op: unknown): void;
+  reattached(): void;
+  endRun(error: { code: string; message: string }): void;
+}
+const path = new URL("../../static/chat/transcript.js", import.meta.url).href;
+const { Transcript } = (await import(path)) as { Transcript: new (view: object) => Transcript };
+
+/** A transcript and a page that only keeps the order in which it was told to show things. */
+function open() {
+  const page: Item[] = [];
+  const transcript = new Transcript({
+    added(item: Item, next: Item | null) {
+      page.splice(next === null ? page.length : page.indexOf(next), 0, item);
+    },
+    changed() {},
+    removed: (item: Item) => void page.splice(page.indexOf(item), 1),
+    state() {},
+  });
+  const event = (kind: string, payload: object, ts = 100) => ({ kind, payload, ts });
+  return {
+    transcript,
+    live: (entry_id: number, kind: string, payload: object) =>
+      transcript.take({ op: "event", event: event(kind, payload), entry_id }),
+    replay: (entry_id: number, kind: string, payload: object, ts = 100) =>
+      transcript.take({
+        op: "event",
+        event: event("session.replay.entry", { entry_id, kind, payload }, ts),
+        entry_id,
+      }),
+    delta: (content: string, more: object = {}) =>
+      transcript.take({ op: "event", event: event("assistant.message.delta", { content, ...more }) }),
+    texts: () => page.map(({ type, text, of, status }) => `${type}: ${text ?? of ?? status ?? ""}`),
+    page,
+  };
+}
+
+const call = { id: "c1", name: "look", args: {} };
+
+test("live and replayed, the same turn reads the same", () => {
+  const live = open();
+  live.live(1, "user.message.received", { text: "go" });
+  live.delta("Loo", { iteration: 1 });
+  live.delta("king", { iteration: 1 });
+  live.live(2, "llm.call.response", { text: "Looking.", tool_calls: [call], usage: {} });
+  live.live(3, "tool.call.request", call);
+  live.live(4, "tool.call.result", {
+    id: "c1",
+    ok: true,
+    envelope: { brief: "seen", display: { kind: "text", text: "x" } },
+  });
+  live.delta("Do", { iteration: 2 });
+  live.live(5, "assistant.message.done", { content: "Done.", tool_calls: [], status: "completed" });
+
+  const replayed = open();
+  replayed.replay(1, "message", { role: "user", content: "go" });
+  // Written best effort, so it may stand behind the call that it asked for.
+  replayed.replay(2, "tool_call", call);
+  replayed.replay(3, "event", { name: "llm.call.response", data: { text: "Looking.", tool_calls: [call] } });
+  replayed.replay(4, "tool_result", {
+    tool_call_id: "c1",
+    ok: true,
+    envelope: { brief: "seen", display: { kind: "text", text: "x" } },
+  });
+  replayed.replay(5, "message", { role: "assistant", content: "Done." });
+  const expected = ["user: go", "assistant: Looking.", "tool: ok", "assistant: Done."];
+  expect(live.texts()).toEqual(expected);
+  expect(replayed.texts()).toEqual(expected);
+  expect([live.transcript.running, replayed.transcript.running]).toEqual([false, false]);
+});
+
+test("an entry counts once, and the page asks to go on after the last", () => {
+  const { replay, live, texts, transcript } = open();
+  replay(1, "message", { role: "user", content: "go" });
+  live(1, "user.message.received", { text: "go" });
+  replay(2, "message", { role: "assistant", content: "done" });
+  replay(1, "message", { role: "user", content: "go" });
+  expect(texts()).toEqual(["user: go", "assistant: done"]);
+  expect(transcript.last).toBe(2);
+});
+
+test("a catch-up takes the place of what was there; what ended meanwhile leaves no half text", () => {
+  const { live, delta, texts, transcript } = open();
+  live(1, "user.message.received", { text: "go" });
+  delta("half an ans");
+  transcript.reattached();
+  delta("half an answer", { catch_up: true });
+  delta(", whole");
+  expect(texts()).toEqual(["user: go", "assistant: half an answer, whole"]);
+  transcript.reattached();
+  live(2, "assistant.message.done", { content: "The end.", tool_calls: [] });
+  expect(texts()).toEqual(["user: go", "assistant: The end."]);
+});
+
+test("an interrupt marks the answer, live and from the tape; without text it is a mark of its own", () => {
+  for (const text of ["some", ""]) {
+    const { live, replay, page } = open();
+    live(1, "user.message.received", { text: "go" });
+    live(2, "user.interrupt", {});
+    live(3, "assistant.message.done", { content: text, tool_calls: [], status: "cancelled" });
+    replay(4, "message", { role: "user", content: "go" });
+    replay(5, "event", { name: "user.interrupt", data: {} });
+    replay(6, "message", { role: "assistant", content: text });
+    const marks = page.filter(({ type }) => type !== "user").map(({ note, of }) => note ?? of);
+    expect(marks).toEqual(text === "" ? ["interrupted", "interrupted"] : ["Interrupted", "Interrupted"]);
+  }
+});
+
+test("a turn that died with its gateway ends with an error, its calls without an outcome", () => {
+  const { replay, delta, page, transcript } = open();
+  replay(1, "message", { role: "user", content: "go" });
+  replay(2, "event", { name: "strategy.decide.request", data: { state: { run_id: "run_1" } } });
+  replay(3, "tool_call", call);
+  delta("half");
+  expect(transcript.run_id).toBe("run_1");
+  transcript.endRun({ code: "loop.failed", message: "the gateway stopped" });
+  expect(page.map(({ type, status, code }) => [type, status ?? code])).toEqual([
+    ["user", undefined],
+    ["tool", "error"],
+    ["error", "loop.failed"],
+  ]);
+  expect(transcript.running).toBe(false);
+});
+
+test("what a compaction repeats behind its anchor is not shown again", () => {
+  const { replay, texts } = open();
+  replay(1, "anchor", { name: "session/start", state: {} }, 1);
+  replay(2, "message", { role: "user", content: "old" }, 10);
+  replay(3, "message", { role: "assistant", content: "older" }, 11);
+  replay(4, "anchor", { name: "session/compaction", state: { kind: "compaction", summary: "s" } }, 50);
+  replay(5, "message", { role: "user", content: "old" }, 10);
+  replay(6, "message", { role: "assistant", content: "older" }, 11);
+  replay(7, "message", { role: "user", content: "new" }, 60);
+  expect(texts()).toEqual(["user: old", "assistant: older", "marker: compaction", "user: new"]);
+});
+
+test("what is said during an answer stands before the answer that is still growing", () => {
+  const { live, delta, texts } = open();
+  live(1, "user.message.received", { text: "go" });
+  delta("Wor");
+  live(2, "user.message.received", { text: "and this" });
+  delta("king");
+  live(3, "assistant.message.done", { content: "Working", tool_calls: [], status: "completed" });
+  expect(texts()).toEqual(["user: go", "user: and this", "assistant: Working"]);
+});

@@ -1,0 +1,152 @@
+import { connect as dial } from "node:net";
+import { once } from "node:events";
+import { BackplaneError } from "@backplane/contract";
+import type { Kernel } from "@backplane/kernel";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { ADMIN_TOKEN } from "../start-api.ts";
+import { startWs, type WsHouse } from "./open-agent.ts";
+
+let t: WsHouse;
+let failing = false;
+beforeEach(async () => {
+  t = await startWs({ wrap: delegating, api: { limits: { sockets: 3 } } });
+});
+afterEach(() => t.close());
+
+/** Two delegated tokens, one of which opens sessions. */
+function delegating(kernel: Kernel): Kernel {
+  return {
+    ...kernel,
+    keys: {
+      ...kernel.keys,
+      async authenticate(token) {
+        if (failing) throw new BackplaneError("store.unavailable");
+        if (!token.startsWith("vai_dlg_")) return await kernel.keys.authenticate(token);
+        const scopes = token.endsWith("reads") ? (["sessions:read"] as const) : (["tools:invoke"] as const);
+        return {
+          actor: "inv_1",
+          scope: { org_id: "org_local", project_id: "proj_default" },
+          role: "user",
+          scopes: [],
+          admin: false,
+          delegation: { invocation_id: "inv_1", scopes, grant: {} as never },
+        };
+      },
+    },
+  };
+}
+
+const refusal = (options: Parameters<WsHouse["connect"]>[0]) =>
+  t.connect(options).then(
+    () => "opened",
+    (error: Error & { status: number }) => `${error.status} ${error.message}`,
+  );
+
+test("who may not enter is answered as HTTP answers, before the upgrade", async () => {
+  const key = await t.call("POST", "/v1/keys", { body: { name: "other", scopes: ["audit:read"] } });
+  const port = new URL(t.url).port;
+  expect(await refusal({ token: null })).toBe("401 auth.missing");
+  expect(await refusal({ token: "wrong" })).toBe("401 auth.invalid");
+  expect(await refusal({ token: null, protocols: ["backplane.v1", "bearer.wrong"] })).toBe(
+    "401 auth.invalid",
+  );
+  expect(await refusal({ headers: { host: "evil.example" } })).toBe("403 auth.host");
+  expect(await refusal({ headers: { origin: "http://evil.example" } })).toBe("403 auth.origin");
+  expect(await refusal({ token: key.json.token })).toBe("403 auth.scope");
+  expect(await refusal({ token: "vai_dlg_calls" })).toBe("403 auth.scope");
+  expect(await refusal({ token: null, headers: { cookie: "backplane_session=none" } })).toBe(
+    "401 auth.invalid",
+  );
+  expect(await refusal({ path: "/wss" })).toBe("404 route.not_found");
+  expect(await refusal({ token: "vai_dlg_reads" })).toBe("opened");
+  expect(await refusal({ headers: { origin: `http://127.0.0.1:${port}` } })).toBe("opened");
+  const missing = await t.connect({ token: null }).catch((error: { headers: object }) => error);
+  expect(missing).toMatchObject({ headers: { "www-authenticate": 'Bearer realm="backplane"' } });
+});
+
+test("a browser brings its token as a subprotocol, which is not sent back", async () => {
+  const remote = await t.connect({ token: null, protocols: [`bearer.${ADMIN_TOKEN}`, "backplane.v1"] });
+  expect(remote.ws.protocol).toBe("backplane.v1");
+});
+
+test("the console's cookie opens it from the console's own pages only", async () => {
+  const login = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
+  const cookie = String(login.headers["set-cookie"]).split(";")[0]!;
+  const origin = t.url.replace("ws:", "http:");
+  expect(await refusal({ token: null, headers: { cookie } })).toBe("403 auth.origin");
+  expect(await refusal({ token: null, headers: { cookie, origin: "http://localhost:1" } })).toBe(
+    "403 auth.origin",
+  );
+  expect(await refusal({ token: null, headers: { cookie, origin } })).toBe("opened");
+});
+
+test("more sockets than there may be are refused with 429", async () => {
+  const open = await Promise.all([t.connect(), t.connect(), t.connect()]);
+  expect(await refusal({})).toBe("429 request.overloaded");
+  open[0]!.ws.terminate();
+  await expect.poll(() => refusal({})).toBe("opened");
+});
+
+test("other upgrades are ordinary requests, and a broken handshake gets the envelope", async () => {
+  const answer = async (lines: string[]) => {
+    const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
+    socket.end(`${["GET /healthz HTTP/1.1", "Host: 127.0.0.1", ...lines].join("\r\n")}\r\n\r\n`);
+    let text = "";
+    socket.on("data", (chunk) => (text += chunk));
+    await once(socket, "close");
+    return text;
+  };
+  const h2c = await answer(["Connection: Upgrade, close", "Upgrade: h2c"]);
+  expect(h2c).toMatch(/^HTTP\/1\.1 200 /);
+  const broken = await answer([
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    `Authorization: Bearer ${ADMIN_TOKEN}`,
+  ]);
+  expect(broken).toMatch(/^HTTP\/1\.1 404 .*route\.not_found/s);
+  const socket = dial(Number(new URL(t.url).port), "127.0.0.1");
+  socket.write(
+    `GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n\r\n`,
+  );
+  const [bytes] = (await once(socket, "data")) as [Buffer];
+  expect(bytes.toString()).toMatch(/^HTTP\/1\.1 400 .*request\.invalid/s);
+});
+
+test("a revoked key does nothing more, and its socket ends at the next look", async () => {
+  const key = await t.call("POST", "/v1/keys", {
+    body: { name: "watcher", scopes: ["sessions:read", "sessions:write"] },
+  });
+  const one = await t.connect({ token: key.json.token });
+  const two = await t.connect({ token: key.json.token });
+  one.send({ op: "attach", session_id: "s" });
+  await one.next("attached");
+  await t.call("DELETE", `/v1/keys/${key.json.key.id}`);
+  one.send({ op: "message", text: "hello" });
+  expect(await one.next("error")).toMatchObject({ of: "message", code: "auth.invalid" });
+  t.clock.advance(30_000);
+  expect((await Promise.all([one.closed, two.closed])).map(({ code }) => code)).toEqual([4401, 4401]);
+});
+
+test("a store that does not answer ends no socket", async () => {
+  const key = await t.call("POST", "/v1/keys", { body: { name: "watcher", scopes: ["sessions:read"] } });
+  const remote = await t.connect({ token: key.json.token });
+  failing = true;
+  t.clock.advance(30_000);
+  remote.send({ op: "attach", session_id: "s" });
+  expect(await remote.next("error")).toMatchObject({ code: "store.unavailable", retryable: true });
+  failing = false;
+  remote.send({ op: "heartbeat" });
+  await remote.next("heartbeat");
+});
+
+test("a socket that watches nothing and says nothing is closed", async () => {
+  const silent = await t.connect();
+  const pinging = await t.connect();
+  for (const ms of [30_000, 30_000, 30_000]) {
+    pinging.ws.ping();
+    await once(pinging.ws, "pong");
+    t.clock.advance(ms);
+  }
+  expect((await silent.closed).code).toBe(4408);
+  expect(pinging.ws.readyState).toBe(pinging.ws.OPEN);
+});

@@ -1,0 +1,152 @@
+/** `provider`: the model instances of an org. A secret field comes in by stdin or a hidden prompt, never as an argument. */
+import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import { assertConfirmable, confirm } from "../ask.ts";
+import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
+import { table } from "../output.ts";
+import { parseValue, readSecretValue } from "../read-value.ts";
+
+interface FieldOptions {
+  label?: string;
+  secretStdin?: string;
+}
+
+export function addProviderCommands(program: Command, act: Act): void {
+  const provider = program.command("provider").description("Model providers: which instances there are.");
+  provider.command("list").description("List the instances; secrets are masked.").action(act(list));
+  withFields(provider.command("add <plugin>"))
+    .description("Configure another instance of a provider plugin.")
+    .option("--id <id>", "how to call it")
+    .option("--set <field=value>", "a field of its configuration; may be repeated", collect)
+    .addHelpText(
+      "after",
+      "\nExample:\n  backplane provider add llm-openai --id prod --set model=gpt-5 --secret-stdin api_key < key.txt\n",
+    )
+    .action(act(add));
+  withFields(provider.command("set <id> [field=value...]"))
+    .description("Change fields of an instance; field= alone removes one.")
+    .action(act(set));
+  provider.command("remove <id>").description("Remove an instance.").action(act(remove));
+  provider.command("use <id>").description("Answer with this instance from now on.").action(act(use));
+  provider.command("test <id>").description("Ask it one small question.").action(act(test));
+}
+
+function withFields(command: Command): Command {
+  return command
+    .option("--label <text>", "what people call it")
+    .option("--secret-stdin <field>", "read this field from stdin, or ask for it without showing it");
+}
+
+async function list(context: Context): Promise<undefined> {
+  const { out } = context;
+  const rows = await context.client().providers.list();
+  out.data({ items: rows, next: null }, () =>
+    table(
+      out,
+      ["ID", "ACTIVE", "PLUGIN", "LABEL", "CONFIG"],
+      rows.map((row) => [
+        row.id,
+        row.active ? "yes" : "no",
+        row.plugin,
+        row.label,
+        Object.entries(row.config)
+          .map(([field, value]) => `${field}=${typeof value === "string" ? value : JSON.stringify(value)}`)
+          .join(" "),
+      ]),
+    ),
+  );
+  return undefined;
+}
+
+async function add(
+  context: Context,
+  options: FieldOptions & { id?: string; set?: string[] },
+  plugin: string,
+): Promise<undefined> {
+  const { id, label, set: pairs = [] } = options;
+  const config = await fieldsOf(context, pairs, options);
+  const made = await context.client().providers.create({
+    plugin,
+    ...(id === undefined ? {} : { id }),
+    ...(label === undefined ? {} : { label }),
+    ...(Object.keys(config).length === 0 ? {} : { config }),
+  });
+  context.out.data(made, () => made.id);
+  context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
+  return undefined;
+}
+
+async function set(
+  context: Context,
+  options: FieldOptions,
+  id: string,
+  pairs: string[] = [],
+): Promise<undefined> {
+  const { label } = options;
+  if (pairs.length === 0 && label === undefined && options.secretStdin === undefined) {
+    throw new BackplaneError("cli.usage", "There is nothing to set.", {
+      fix: `backplane provider set ${id} model=NAME`,
+    });
+  }
+  const config = await fieldsOf(context, pairs, options);
+  const row = await context.client().providers.patch(id, {
+    ...(label === undefined ? {} : { label }),
+    ...(Object.keys(config).length === 0 ? {} : { config }),
+  });
+  context.out.data(row, () => `Changed ${id}`);
+  return undefined;
+}
+
+async function remove(context: Context, _options: object, id: string): Promise<undefined> {
+  assertConfirmable(context.io, context.flags);
+  await confirm(context.io, context.flags, `Remove the provider instance ${id}?`);
+  await context.client().providers.remove(id);
+  context.out.data({ removed: id }, () => `Removed ${id}`);
+  return undefined;
+}
+
+async function use(context: Context, _options: object, id: string): Promise<undefined> {
+  await context.client().providers.setActive(id);
+  context.out.data({ active: id }, () => `${id} answers from now on`);
+  return undefined;
+}
+
+async function test(context: Context, _options: object, id: string): Promise<number> {
+  const { ok, latency_ms, error } = await context.client().providers.test(id);
+  const failure = error === undefined ? {} : { reason: error };
+  context.out.data({ id, ok, latency_ms, ...failure }, () =>
+    ok
+      ? `${id} answered in ${latency_ms} ms`
+      : `${id} failed after ${latency_ms} ms: ${error ?? "no reason"}`,
+  );
+  return ok ? EXIT.ok : EXIT.failed;
+}
+
+async function fieldsOf(context: Context, pairs: string[], options: FieldOptions): Promise<JsonObject> {
+  const config: JsonObject = {};
+  for (const pair of pairs) {
+    const [, field, text] = /^([a-z][a-z0-9_]*)=(.*)$/s.exec(pair) ?? [];
+    if (field === undefined || text === undefined)
+      throw new BackplaneError("cli.usage", `${pair.split("=")[0]} is no field=value.`, {
+        fix: "model=NAME",
+      });
+    if (isSecretConfigKey(field) && text !== "") {
+      throw new BackplaneError("cli.usage", `${field} is secret, and arguments can be seen by others.`, {
+        fix: `Leave it out here and pipe it in: --secret-stdin ${field} < file`,
+      });
+    }
+    config[field] = text === "" ? null : parseValue(text);
+  }
+  const { secretStdin: field } = options;
+  if (field !== undefined) {
+    const how = `--secret-stdin ${field} < file`;
+    config[field] = await readSecretValue(context, field, how);
+  }
+  return config;
+}
+
+function collect(text: string, before: string[] = []): string[] {
+  return [...before, text];
+}

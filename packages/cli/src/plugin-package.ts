@@ -1,0 +1,171 @@
+/** Packages: a folder is packed here and uploaded, so it need not be local to the gateway. */
+import { createReadStream } from "node:fs";
+import { PassThrough } from "node:stream";
+import {
+  BackplaneError,
+  type Binding,
+  DEFAULT_CLASS,
+  EXECUTION_CLASSES,
+  type ExecutionClass,
+  type Package,
+  type PluginExport,
+} from "@backplane/contract";
+import { bindExports } from "./bind-exports.ts";
+import type { BindingOptions } from "./binding-flags.ts";
+import type { Context } from "./context.ts";
+import { fields, type Output, table } from "./output.ts";
+
+export interface PackageOptions extends BindingOptions {
+  bind?: boolean;
+  orgWide?: boolean;
+}
+
+export async function installPackage(
+  context: Context,
+  options: PackageOptions,
+  at: { path: string; folder: boolean },
+): Promise<undefined> {
+  const { out } = context;
+  const installed = await upload(context, at);
+  const bindings = options.bind === true ? await bindExports(context, installed, options) : [];
+  out.data({ package: installed, bindings }, () =>
+    [
+      `Installed ${installed.package_id}@${installed.version} (${installed.digest})`,
+      ...bindings.map((binding) => `Bound ${binding.export_id} as ${binding.binding_id} (${binding.status})`),
+    ].join("\n"),
+  );
+  for (const binding of bindings) {
+    for (const slot of binding.unbound_slots)
+      out.note(`Not active yet: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`);
+  }
+  if (!out.quiet) await sayNext(context, installed, options.bind === true ? bindings : null);
+  return undefined;
+}
+
+const OF_A_BINDING = [
+  "config",
+  "secret",
+  "class",
+  "approval",
+  "timeout",
+  "domains",
+  "capabilities",
+  "percent",
+  "orgWide",
+] as const;
+
+/** A flag that nothing would come of is refused. */
+export function assertBound(options: PackageOptions, source: string): void {
+  const named = OF_A_BINDING.find((flag) => options[flag] !== undefined);
+  if (options.bind === true || named === undefined) return;
+  const flag = named === "orgWide" ? "org-wide" : named;
+  throw new BackplaneError("cli.usage", `--${flag} belongs to a binding, and --bind is not given.`, {
+    fix: `backplane plugin install ${source} --bind with the same flags`,
+  });
+}
+
+/**
+ * The command that comes next, ready to be copied. What must run isolated is refused where there is no sandbox:
+ * better said now than at the first call.
+ */
+async function sayNext(context: Context, installed: Package, bindings: Binding[] | null): Promise<void> {
+  const { out } = context;
+  const { exports } = installed.manifest;
+  const isolated = exports.filter((each) => {
+    const bound = bindings?.find((binding) => binding.export_id === each.id);
+    return (bound?.policy.class ?? ownClass(each)) === "isolated";
+  });
+  const refused =
+    isolated.length > 0 && !(await context.client().status()).sandbox.available
+      ? isolated.map((each) => each.id)
+      : [];
+  if (refused.length > 0)
+    out.note(`This gateway has no sandbox, so it refuses what must run isolated: ${refused.join(", ")}`);
+  if (bindings === null) {
+    const first = exports[0]!;
+    const slots = first.permissions.secret_slots.map((slot) => ` --secret ${slot}=NAME`).join("");
+    const config = first.config_schema === undefined ? "" : configHint(installed, first.config_schema);
+    const lower = refused.includes(first.id) ? " --class worker" : "";
+    const trust = lower === "" ? "Next" : "Next, if you trust the plugin";
+    const name = `${installed.package_id}@${installed.version}`;
+    out.note(`${trust}: backplane binding create ${name} ${first.id}${config}${slots}${lower}`);
+    return;
+  }
+  for (const binding of bindings) {
+    if (refused.includes(binding.export_id))
+      out.note(`If you trust the plugin: backplane binding set ${binding.binding_id} --class worker`);
+  }
+}
+
+/** As the gateway decides it: a package can ask for more isolation, never for less. */
+function ownClass({ kind, execution_class }: PluginExport): ExecutionClass {
+  const rank = (name: ExecutionClass) => EXECUTION_CLASSES.indexOf(name);
+  const usual = DEFAULT_CLASS[kind];
+  return execution_class !== undefined && rank(execution_class) > rank(usual) ? execution_class : usual;
+}
+
+/** Only where the binding would be refused without it. */
+function configHint(installed: Package, path: string): string {
+  const required = (installed.schemas[path] as { required?: unknown } | undefined)?.required;
+  if (!Array.isArray(required) || required.length === 0) return "";
+  const fields = required.map((name) => `${JSON.stringify(name)}: …`).join(", ");
+  return ` --config '{${fields}}'`;
+}
+
+async function upload(
+  context: Context,
+  { path, folder }: { path: string; folder: boolean },
+): Promise<Package> {
+  const client = context.client();
+  if (!folder) return client.packages.installArchive(createReadStream(path));
+  const { packFolder } = await import("@backplane/supply");
+  const archive = new PassThrough();
+  let failure: unknown;
+  // A pack that fails ends the upload too, and its own error is the one worth showing.
+  const packed = packFolder(path, archive).catch((error: unknown) => {
+    failure ??= error;
+    archive.destroy(error as Error);
+  });
+  try {
+    const installed = await client.packages.installArchive(archive);
+    await packed;
+    return installed;
+  } catch (error) {
+    failure ??= error;
+    archive.destroy();
+    throw failure;
+  }
+}
+
+export function describePackage(out: Output, found: Package): string {
+  const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = found;
+  return [
+    fields({
+      package: `${found.package_id}@${found.version}`,
+      id,
+      name: manifest.name,
+      description: manifest.description,
+      license: manifest.license,
+      source: manifest.source,
+      protocol: manifest.runtime.protocol,
+      entrypoint: manifest.runtime.entrypoint.join(" "),
+      digest,
+      size_bytes,
+      origin,
+      installed: `${installed_at} by ${installed_by}`,
+    }),
+    "",
+    table(
+      out,
+      ["EXPORT", "KIND", "NETWORK", "FILES", "SECRETS", "DESCRIPTION"],
+      manifest.exports.map((each) => [
+        each.id,
+        each.kind,
+        each.permissions.network,
+        each.permissions.filesystem,
+        each.permissions.secret_slots.join(",") || "-",
+        each.description,
+      ]),
+    ),
+  ].join("\n");
+}

@@ -1,0 +1,54 @@
+/**
+ * What `plugin install SOURCE` means: a package (a folder with a manifest, an archive) or a kernel plugin (a folder whose
+ * package.json says so, or a name in the npm registry). Decided by what is there, before anything is sent.
+ */
+import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
+
+export type PluginSource =
+  | { kind: "package"; path: string; folder: boolean }
+  /** `source` as the gateway takes it: an absolute path, or a name with or without a version. */
+  | { kind: "kernel"; source: string; local: boolean };
+
+const MANIFEST = "vai-plugin.toml";
+const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
+
+export function readPluginSource(cwd: string, text: string): PluginSource {
+  if (text.startsWith("npm:")) return { kind: "kernel", source: text.slice("npm:".length), local: false };
+  const path = resolve(cwd, text);
+  if (!existsSync(path) && isRegistryName(text)) return { kind: "kernel", source: text, local: false };
+  const folder = statOf(path, text).isDirectory();
+  if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
+    return { kind: "kernel", source: path, local: true };
+  return { kind: "package", path, folder };
+}
+
+export function statOf(path: string, shown: string): Stats {
+  try {
+    accessSync(path, constants.R_OK);
+    return statSync(path);
+  } catch {
+    throw unreadable(shown, "does not exist or cannot be read");
+  }
+}
+
+export function unreadable(shown: string, why: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${shown} ${why}.`, {
+    fix: `Name a folder that holds ${MANIFEST}, a packed .tgz file, or a kernel plugin: its folder or npm:NAME.`,
+  });
+}
+
+/** A mistyped path must not become a download: what looks like a path or an archive is no name. */
+function isRegistryName(text: string): boolean {
+  return NPM_NAME.test(text) && !/\.(tgz|tar|tar\.gz|zip)$/.test(text);
+}
+
+function namesKernelPlugins(folder: string): boolean {
+  try {
+    const json = JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Record<string, unknown>;
+    return json[PLUGIN_ENTRY_GROUP] !== undefined;
+  } catch {
+    return false;
+  }
+}

@@ -1,0 +1,66 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EXIT } from "../../src/index.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { said } from "../support/said.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.close());
+
+interface Row {
+  id: string;
+  plugin: string;
+  active: boolean;
+  config: Record<string, unknown>;
+}
+const rows = async () => (await gateway.json<{ items: Row[] }>(["provider", "list"])).items;
+
+test("add, set, use, test and remove an instance", async () => {
+  const argv = ["provider", "add", "llm-echo", "--id", "second", "--label", "Second"];
+  expect(await gateway.json(argv)).toMatchObject({ id: "second", label: "Second", active: false });
+  await gateway.json(["provider", "set", "second", "model=echo-2", "context_window=5000"]);
+  await gateway.json(["provider", "set", "second", "context_window="]);
+  expect((await rows()).find(({ id }) => id === "second")?.config).toEqual({ model: "echo-2" });
+  expect(await gateway.json(["provider", "use", "second"])).toEqual({ active: "second" });
+  expect((await rows()).filter(({ active }) => active).map(({ id }) => id)).toEqual(["second"]);
+  expect(await gateway.json(["provider", "test", "second"])).toMatchObject({ id: "second", ok: true });
+  expect((await gateway.backplane(["provider", "remove", "second"])).exit).toBe(EXIT.usage);
+  const active = await gateway.backplane(["provider", "remove", "second", "--yes"]);
+  expect(active.err).toContain("error[provider.conflict]");
+  await gateway.json(["provider", "use", "llm-echo"]);
+  expect(await gateway.json(["provider", "remove", "second", "--yes"])).toEqual({ removed: "second" });
+  expect((await gateway.backplane(["provider", "list"])).out).toMatch(/^ID +ACTIVE +PLUGIN/);
+});
+
+test("an instance that cannot answer: exit 1, and why", async () => {
+  const { exit, out } = await gateway.backplane(["provider", "test", "llm-openai", "--json"]);
+  expect(exit).toBe(EXIT.failed);
+  expect(JSON.parse(out)).toMatchObject({ ok: false, reason: expect.stringContaining("api_key") });
+});
+
+test("a secret comes in by stdin or a hidden prompt, never as an argument, and is masked", async () => {
+  const value = "sk-verysecretvalue-4321";
+  const argued = await gateway.backplane(["provider", "add", "llm-openai", "--set", `api_key=${value}`]);
+  expect(argued.exit).toBe(EXIT.usage);
+  expect(argued.out + argued.err).not.toContain(value);
+  const argv = ["provider", "add", "llm-openai", "--id", "prod", "--secret-stdin", "api_key"];
+  const added = await gateway.backplane(argv, { stdin: `${value}\n` });
+  expect(added.exit).toBe(EXIT.ok);
+  expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****4321" });
+  const typed = gateway.begin(["provider", "set", "prod", "--secret-stdin", "api_key"], { tty: true });
+  await said(typed.io.err, /Value of api_key: /);
+  typed.io.stdin.write("sk-anothersecret-8765\r");
+  const { exit, out, err } = await typed.ended;
+  expect(exit).toBe(EXIT.ok);
+  expect(out + err).not.toContain("another");
+  expect((await rows()).find(({ id }) => id === "prod")?.config).toEqual({ api_key: "****8765" });
+});
+
+test("what cannot be is a usage error or the gateway's own refusal", async () => {
+  expect((await gateway.backplane(["provider", "set", "llm-echo"])).exit).toBe(EXIT.usage);
+  expect((await gateway.backplane(["provider", "set", "llm-echo", "nonsense"])).exit).toBe(EXIT.usage);
+  const unknown = await gateway.backplane(["provider", "add", "absent"]);
+  expect(unknown.err).toContain("error[plugin.not_found]");
+});

@@ -1,0 +1,65 @@
+/** The commands that the seed names, each with --json, against a gateway that was started with one of its flags. */
+import { expect } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { EXIT } from "../src/index.ts";
+import { kernelPluginFolder } from "./support/kernel-plugin.ts";
+import { spawnUp } from "./support/spawn-up.ts";
+
+const PARROT = `
+  strategyId: "parrot",
+  subscriptions: () => ["strategy.decide.request"],
+  async onEvent(event, ctx) {
+    const { input } = event.payload.state;
+    await ctx.emit("strategy.decide.response", { next: "done", content: "parrot: " + input.text, request_id: event.id },
+      { session_id: event.session_id });
+  }`;
+
+verifies(
+  "cli.seed",
+  "plugin list and install, doctor --timeout, config list and unset PREFIX.*, session show, up --strategy: all with --json",
+  async () => {
+    const folder = kernelPluginFolder("parrot", PARROT, "strategy");
+    const gateway = await spawnUp("--strategy", "parrot", "--json");
+    try {
+      expect(JSON.parse(gateway.out())).toMatchObject({
+        url: expect.stringMatching(/^http/),
+        home: gateway.home,
+      });
+      const early = await gateway.json<{ error: { code: string; message: string } }>(
+        "session",
+        "chat",
+        "s1",
+        "-m",
+        "hi",
+      );
+      expect(early).toMatchObject({ exit: EXIT.failed, error: { code: "loop.failed" } });
+      const installed = await gateway.json("plugin", "install", folder.dir, "--yes");
+      expect(installed).toMatchObject({ exit: EXIT.ok, plugins: [{ name: "parrot", status: "loaded" }] });
+      const listed = await gateway.json<{ plugins: { name: string }[] }>("plugin", "list");
+      expect(listed.plugins.map(({ name }) => name)).toEqual(
+        expect.arrayContaining(["parrot", "strategy-react"]),
+      );
+      const talked = await gateway.json("session", "chat", "s1", "-m", "hello");
+      expect(talked).toMatchObject({
+        exit: EXIT.ok,
+        runs: [{ strategy: "parrot", output: { content: "parrot: hello" } }],
+      });
+      const shown = await gateway.json<{ entries: { payload: object }[] }>("session", "show", "s1");
+      expect(shown.entries.at(-1)?.payload).toEqual({ role: "assistant", content: "parrot: hello" });
+      for (const key of ["app.a", "app.b.c", "apple"]) await gateway.json("config", "set", key, "1");
+      expect(await gateway.json("config", "unset", "app.*", "--yes")).toMatchObject({
+        exit: EXIT.ok,
+        removed: true,
+      });
+      const config = await gateway.json<Record<string, unknown>>("config", "list");
+      expect(Object.keys(config).filter((key) => key.startsWith("app"))).toEqual(["apple"]);
+      const doctor = await gateway.json<{ checks: { name: string }[] }>("doctor", "--timeout", "5");
+      expect(doctor.exit).toBe(EXIT.ok);
+      expect(doctor.checks.map(({ name }) => name)).toContain("plugin parrot");
+    } finally {
+      await gateway.dispose();
+      folder.remove();
+    }
+  },
+  60_000,
+);

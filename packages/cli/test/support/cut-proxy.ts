@@ -1,0 +1,46 @@
+/** A wire to the gateway that can be cut: every connection through it ends at once, in the middle of whatever it carries. */
+import { connect, createServer, type Socket } from "node:net";
+
+export interface CutProxy {
+  url: string;
+  cut(): void;
+  /** Connections that were cut so far. */
+  cuts(): number;
+  close(): Promise<void>;
+}
+
+export async function cutProxy(target: string, listen = 0): Promise<CutProxy> {
+  const { port } = new URL(target);
+  const open = new Set<Socket>();
+  let cuts = 0;
+  const server = createServer((near) => {
+    const far = connect(Number(port), "127.0.0.1");
+    open.add(near);
+    near.on("close", () => {
+      open.delete(near);
+      far.destroy();
+    });
+    far.on("close", () => near.destroy());
+    near.on("error", () => {});
+    far.on("error", () => {});
+    near.pipe(far).pipe(near);
+  });
+  await new Promise<void>((resolve) => server.listen(listen, "127.0.0.1", resolve));
+  const address = server.address() as { port: number };
+  const cut = () => {
+    for (const socket of open) {
+      cuts++;
+      socket.resetAndDestroy();
+    }
+  };
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    cut,
+    cuts: () => cuts,
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        cut();
+      }),
+  };
+}

@@ -1,0 +1,90 @@
+/**
+ * What models and providers exchange (llm.provider). A provider streams parts and ends with its usage; the bus
+ * carries each part as llm.call.delta and the end as one llm.call.response or llm.call.error.
+ */
+import type { StopSignal } from "./kernel-plugin.ts";
+import type { Json, JsonObject } from "./json.ts";
+
+/** `input` and `total` are derived: input_other + cache read + cache creation, and that + output. */
+export interface TokenUsage {
+  input_other: number;
+  input_cache_read: number;
+  input_cache_creation: number;
+  output: number;
+  input: number;
+  total: number;
+}
+
+export interface ToolCallRequest {
+  id: string;
+  name: string;
+  args: JsonObject;
+}
+
+export type ChatMessage =
+  | { role: "system"; content: Json }
+  | { role: "user"; content: Json; attachments?: JsonObject[] }
+  | { role: "assistant"; content: Json; tool_calls?: ToolCallRequest[] }
+  | { role: "tool"; tool_call_id: string; content: Json; is_error?: boolean };
+
+export interface LlmTool {
+  name: string;
+  description: string;
+  parameters: JsonObject;
+}
+
+/** One piece of the stream. The first piece of a tool call names it; `args` are fragments of its JSON text. */
+export type LlmPart =
+  | { type: "content"; text: string }
+  | { type: "thinking"; text: string }
+  | { type: "tool_call"; index: number; id?: string; name?: string; args?: string }
+  | { type: "usage"; usage: Partial<Omit<TokenUsage, "input" | "total">> }
+  /** What the vendor said of the end, in its own words. */
+  | { type: "stop"; reason?: string; model?: string };
+
+export interface GenerateRequest {
+  model: string;
+  system: string;
+  tools: readonly LlmTool[];
+  /** Without system messages. */
+  history: readonly Exclude<ChatMessage, { role: "system" }>[];
+  params: JsonObject;
+  signal: StopSignal;
+}
+
+export interface LlmProvider {
+  generate(request: GenerateRequest): AsyncIterable<LlmPart>;
+  /** Asked before a retry; false gives up. */
+  onRetryableError?(error: LlmFailure, attempt: number): boolean | Promise<boolean>;
+}
+
+export const LLM_ERROR_KINDS = ["connection", "timeout", "status", "empty", "other"] as const;
+export type LlmErrorKind = (typeof LLM_ERROR_KINDS)[number];
+
+export interface LlmFailure {
+  kind: LlmErrorKind;
+  message: string;
+  status_code?: number;
+  retry_after_s?: number;
+}
+
+export const LLM_LIMITS = {
+  /** Further tries after the first, only before the first delta. */
+  retries: 3,
+  backoff_ms: 500,
+  max_backoff_ms: 30_000,
+} as const;
+
+export function tokenUsage(raw: Partial<Omit<TokenUsage, "input" | "total">> = {}): TokenUsage {
+  const { input_other = 0, input_cache_read = 0, input_cache_creation = 0, output = 0 } = raw;
+  const input = input_other + input_cache_read + input_cache_creation;
+  return { input_other, input_cache_read, input_cache_creation, output, input, total: input + output };
+}
+
+/** Connection, timeout, an empty answer, and the statuses that vendors mean as "later". */
+export function isRetryableFailure({ kind, status_code }: Pick<LlmFailure, "kind" | "status_code">): boolean {
+  if (kind === "status") {
+    return status_code === 408 || status_code === 409 || status_code === 429 || (status_code ?? 0) >= 500;
+  }
+  return kind === "connection" || kind === "timeout" || kind === "empty";
+}

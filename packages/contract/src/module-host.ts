@@ -1,0 +1,144 @@
+/**
+ * Both sides of the pipe to a kernel plugin in a process of its own: JSON-RPC 2.0, one message a line. The gateway
+ * speaks first (`load`); the process ends when its stdin does. Errors cross as values, with the author's own trace.
+ */
+import { isErrorCode } from "./error-codes.ts";
+import { BackplaneError } from "./error.ts";
+import type { Json, JsonObject } from "./json.ts";
+import type {
+  AdapterAnswer,
+  AdapterRequest,
+  HealthReport,
+  KernelPlugin,
+  KernelToolCall,
+  KernelToolSpec,
+  PluginLogLevel,
+  ProviderInstance,
+  ToolReturn,
+} from "./kernel-plugin.ts";
+import type { BusEvent } from "./schema/bus.ts";
+
+export const PLUGIN_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
+export type PluginMethod = (typeof PLUGIN_METHODS)[number];
+
+/** Everything of a plugin that is a value. */
+export interface PluginDescription {
+  fields: Omit<KernelPlugin, PluginMethod | "subscriptions">;
+  subscriptions: string[];
+  methods: PluginMethod[];
+}
+
+/** A context that the kernel handed out; what the plugin asks of it names `id`. */
+export interface ContextRef {
+  id: number;
+  name: string;
+  state_dir: string;
+}
+
+export interface HostedToolCall extends Omit<KernelToolCall, "signal" | "progress"> {
+  call_id: number;
+}
+
+/** Gateway to plugin: parameters and answer of each method. `cancel` is a notification. */
+export interface ModuleHostMethods {
+  load: [params: { module: string; name: string }, answer: null];
+  describe: [params: Record<string, never>, answer: PluginDescription];
+  onLoad: [params: { ctx: ContextRef }, answer: null];
+  event: [params: { event: BusEvent; ctx: ContextRef }, answer: null];
+  unload: [params: { ctx: ContextRef }, answer: null];
+  health: [params: { ctx: ContextRef }, answer: HealthReport];
+  request: [params: { request: AdapterRequest; ctx: ContextRef }, answer: AdapterAnswer];
+  tool: [params: { tool: number; args: JsonObject; call: HostedToolCall }, answer: ToolReturn];
+  brief: [params: { tool: number; args: JsonObject }, answer: string];
+  cancel: [params: { call_id: number }, answer: null];
+}
+
+/** Plugin to gateway. `log` and `progress` are notifications; `ctx` is a ContextRef's id. */
+export interface ModuleContextMethods {
+  emit: [
+    params: { ctx: number; kind: string; payload: JsonObject; session_id: string; as?: string },
+    answer: { id: string },
+  ];
+  log: [params: { ctx: number; level: PluginLogLevel; fields: JsonObject; message: string }, answer: null];
+  config: [params: { ctx: number }, answer: JsonObject];
+  "providers.list": [params: { ctx: number }, answer: ProviderInstance[]];
+  "providers.for_plugin": [params: { ctx: number; plugin: string }, answer: ProviderInstance[]];
+  "providers.get": [params: { ctx: number; id: string }, answer: ProviderInstance | null];
+  "providers.active": [params: { ctx: number }, answer: string | null];
+  registerTool: [params: { ctx: number; tool: number; spec: KernelToolSpec; brief: boolean }, answer: null];
+  service: [params: { ctx: number; name: string; args: JsonObject; as?: string }, answer: Json];
+  progress: [params: { call_id: number; event: JsonObject & { type: string } }, answer: null];
+}
+
+/** JSON-RPC's code for an error that is told in its `data`. */
+export const THROWN_ERROR = -32001;
+
+export interface ThrownValue {
+  name: string;
+  message: string;
+  stack?: string;
+  code?: string;
+  details?: JsonObject;
+  fix?: string;
+}
+
+export function thrownToValue(error: unknown, trace: "with trace" | "without trace"): ThrownValue {
+  if (!isErrorLike(error)) return { name: "Error", message: `thrown: ${textOf(error)}` };
+  const value: ThrownValue = {
+    name: typeof error.name === "string" ? error.name : "Error",
+    message: error.message,
+  };
+  if (trace === "with trace" && typeof error.stack === "string") value.stack = error.stack;
+  if (typeof error.code === "string") value.code = error.code;
+  if (typeof error.fix === "string") value.fix = error.fix;
+  const details = plain(error.details);
+  if (details !== undefined) value.details = details;
+  return value;
+}
+
+/** An error of ours stays one; anybody else's keeps name, message, code and trace. */
+export function valueToThrown(value: ThrownValue): Error {
+  const { code, details, fix, message, name, stack } = value;
+  const error = isErrorCode(code)
+    ? new BackplaneError(code, message, { ...(details && { details }), ...(fix && { fix }) })
+    : Object.assign(new Error(message), code === undefined ? {} : { code });
+  if (error.name !== name) Object.defineProperty(error, "name", { value: name, configurable: true });
+  if (stack !== undefined) error.stack = stack;
+  return error;
+}
+
+interface ErrorLike {
+  name?: unknown;
+  message: string;
+  stack?: unknown;
+  code?: unknown;
+  details?: unknown;
+  fix?: unknown;
+}
+
+/** Not by class: an error may come from another realm. */
+function isErrorLike(error: unknown): error is ErrorLike {
+  return (
+    typeof error === "object" &&
+    error !== null &&
+    typeof (error as { message?: unknown }).message === "string"
+  );
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  try {
+    return JSON.stringify(value) ?? String(value);
+  } catch {
+    return typeof value;
+  }
+}
+
+function plain(details: unknown): JsonObject | undefined {
+  if (typeof details !== "object" || details === null) return undefined;
+  try {
+    return JSON.parse(JSON.stringify(details)) as JsonObject;
+  } catch {
+    return undefined;
+  }
+}

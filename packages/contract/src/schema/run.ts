@@ -1,0 +1,38 @@
+import { z } from "zod";
+import { RUN_STATUSES, RUN_TRIGGERS } from "../vocabulary.ts";
+import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
+
+export const RunErrorSchema = z.object({ code: z.string(), message: z.string() });
+
+/** One turn of the loop on a chain. */
+export const RunSchema = z.object({
+  id: z.string(),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  workspace: z.string(),
+  session_id: z.string(),
+  chain_id: z.string(),
+  parent_run_id: z.string().nullable(),
+  trigger: z.enum(RUN_TRIGGERS),
+  status: z.enum(RUN_STATUSES),
+  strategy: z.string(),
+  input: z.object({ text: z.string(), attachments: z.array(JsonObjectSchema).optional() }),
+  output: z.object({ content: z.string(), entry_id: z.int() }).nullable(),
+  error: RunErrorSchema.nullable(),
+  /** Summed over the model calls of the run. */
+  usage: z.object({
+    input_other: z.int(),
+    input_cache_read: z.int(),
+    input_cache_creation: z.int(),
+    output: z.int(),
+    input: z.int(),
+    total: z.int(),
+  }),
+  /** Model calls. */
+  iterations: z.int(),
+  requested_by: z.string(),
+  started_at: TimestampSchema,
+  ended_at: TimestampSchema.nullable(),
+});
+
+export type Run = z.infer<typeof RunSchema>;

@@ -1,0 +1,125 @@
+/**
+ * What goes over `/ws`, one JSON object per text frame (ws.schema). `ref` is the client's own mark and comes back with
+ * the answer. `connection_id` says which attachment an op is for; with only one on the socket it can be left out.
+ */
+import { z } from "zod";
+import { APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary.ts";
+import { JsonObjectSchema } from "./scalars.ts";
+
+const ref = z.string().max(128).optional();
+const connection_id = z.string().max(128).optional();
+
+export const WsClientOpSchema = z.discriminatedUnion("op", [
+  z.strictObject({
+    op: z.literal("attach"),
+    session_id: z.string(),
+    workspace: z.string().min(1).max(1024).optional(),
+    /** The highest entry that the client has: what comes after it is replayed. 0 replays all, null nothing. */
+    since_entry: z.int().min(0).nullable().default(null),
+    /** Of the connection that was lost, so that it does not linger. */
+    connection_id,
+    ref,
+  }),
+  /** Any frame is a sign of life; this one is for when there is nothing to say. */
+  z.strictObject({ op: z.literal("heartbeat"), ref }),
+  z.strictObject({
+    op: z.literal("message"),
+    text: z.string().min(1),
+    attachments: z.array(JsonObjectSchema).max(64).optional(),
+    connection_id,
+    ref,
+  }),
+  z.strictObject({ op: z.literal("interrupt"), connection_id, ref }),
+  z.strictObject({
+    op: z.literal("approve"),
+    id: z.string(),
+    response: z.enum(APPROVAL_RESPONSES),
+    feedback: z.string().max(2000).optional(),
+    /** Of what the client showed: an answer holds for this alone. */
+    digest: z.string().optional(),
+    ref,
+  }),
+  z.strictObject({ op: z.literal("detach"), connection_id, ref }),
+]);
+
+/** The envelope of the bus without the tenant, which a client knows. `ts` is unix seconds. */
+export const WsEventSchema = z.object({
+  id: z.string(),
+  kind: z.string(),
+  session_id: z.string(),
+  ts: z.number(),
+  source: z.string(),
+  payload: z.record(z.string(), z.unknown()),
+});
+
+const accepted = { op: z.literal("accepted"), ref };
+
+const Accepted = z.discriminatedUnion("of", [
+  /** The message is on disk. */
+  z.object({
+    ...accepted,
+    of: z.literal("message"),
+    connection_id: z.string(),
+    entry_id: z.int(),
+    event_id: z.string(),
+    run_id: z.string(),
+  }),
+  z.object({
+    ...accepted,
+    of: z.literal("interrupt"),
+    connection_id: z.string(),
+    /** False: no turn was running. */
+    interrupted: z.boolean(),
+  }),
+  z.object({
+    ...accepted,
+    of: z.literal("approve"),
+    id: z.string(),
+    status: z.enum(APPROVAL_STATUSES),
+  }),
+]);
+
+export const WsServerOpSchema = z.discriminatedUnion("op", [
+  z.object({
+    op: z.literal("attached"),
+    connection_id: z.string(),
+    session_id: z.string(),
+    workspace: z.string(),
+    /** Of the session when the client joined. */
+    last_entry_id: z.int(),
+    /** Who says nothing for longer is detached. */
+    heartbeat_ms: z.int(),
+    ref,
+  }),
+  z.object({
+    op: z.literal("event"),
+    /** The attachment's session, also for events that ride on `kernel`. */
+    session_id: z.string(),
+    event: WsEventSchema,
+    /** Where the event is on the tape, if it is: what the client sends as `since_entry` when it comes back. */
+    entry_id: z.int().optional(),
+  }),
+  z.object({ op: z.literal("heartbeat"), ref }),
+  Accepted,
+  z.object({
+    op: z.literal("error"),
+    /** The op that failed, where it could be read. */
+    of: z.string().optional(),
+    code: z.string(),
+    message: z.string(),
+    fix: z.string(),
+    retryable: z.boolean(),
+    ref,
+  }),
+  z.object({
+    op: z.literal("detached"),
+    connection_id: z.string(),
+    session_id: z.string(),
+    reason: z.enum(["client_close", "timeout", "shutdown", "send_failed"]),
+    ref,
+  }),
+]);
+
+export type WsClientOp = z.infer<typeof WsClientOpSchema>;
+export type WsEvent = z.infer<typeof WsEventSchema>;
+export type WsServerOp = z.infer<typeof WsServerOpSchema>;

@@ -1,0 +1,189 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
+import { testKernelPlugin } from "@backplane/sdk/testing";
+import { afterEach, expect, test } from "vitest";
+import { logTo } from "../../../test/support/log-to.ts";
+import { eventually, isAlive } from "../../../test/support/processes.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { systemClock } from "../src/clock.ts";
+import { createPluginLoader, type PluginLoaderOptions } from "../src/plugin-loader.ts";
+
+const FIXTURES = join(import.meta.dirname, "fixtures/plugins");
+const afters: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const after of afters.splice(0).reverse()) await after();
+});
+
+function makeHome(): string {
+  const home = mkdtempSync(join(tmpdir(), "backplane-loader-"));
+  afters.push(() => rmSync(home, { recursive: true, force: true }));
+  return home;
+}
+
+function open(home: string, options: Partial<PluginLoaderOptions> = {}) {
+  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), ...options });
+  afters.push(() => loader.close());
+  return loader;
+}
+
+const valuesOf = (plugin: KernelPlugin) =>
+  Object.fromEntries(Object.entries(plugin).filter(([, value]) => typeof value !== "function"));
+const names = (entries: readonly PluginEntry[]) =>
+  entries.map(({ name, origin }) => `${origin} ${name}`).sort();
+
+test("the bundled plugins are those of this package's own dependencies that are on disk", async () => {
+  const { dependencies } = JSON.parse(readFileSync("packages/gateway/package.json", "utf8")) as {
+    dependencies: Record<string, string>;
+  };
+  const { entries, problems } = await open(makeHome()).discover();
+  const expected = Object.keys(dependencies).filter((name) => name.startsWith("@backplane/plugin-"));
+  const found = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
+  expect([...found].sort()).toEqual(expected.sort());
+  expect(entries.every(({ origin }) => origin === "bundled")).toBe(true);
+});
+
+verifies(
+  "plug.discovery",
+  "bundled, then installed packages with the entry group, then local overrides; one path for all of them",
+  async () => {
+    const home = makeHome();
+    const plugins = join(home, "plugins");
+    const missing = join(home, "not-there");
+    const copy = (name: string, to: string, category?: string) => {
+      cpSync(join(FIXTURES, name), to, { recursive: true });
+      const file = join(to, "package.json");
+      const manifest = JSON.parse(readFileSync(file, "utf8")) as { name: string; [key: string]: unknown };
+      manifest.version = "2.0.0";
+      if (category !== undefined) manifest["yaya.plugins.v1"] = { [name]: { category } };
+      writeFileSync(file, JSON.stringify(manifest));
+    };
+    const loader = open(home, { bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "door"), missing] });
+    expect(names((await loader.discover()).entries)).toEqual(["bundled door", "bundled shop"]);
+
+    mkdirSync(plugins, { recursive: true });
+    copy("door", join(plugins, "node_modules/fixture-door"));
+    copy("teller", join(plugins, "node_modules/@acme/teller"));
+    copy("grump", join(plugins, "node_modules/fixture-grump"), "gadget");
+    mkdirSync(join(plugins, "node_modules/left-alone"), { recursive: true });
+    writeFileSync(join(plugins, "node_modules/left-alone/package.json"), '{"name": "left-alone"}');
+    const installed = await loader.discover();
+    expect(names(installed.entries)).toEqual(["bundled shop", "installed door", "installed teller"]);
+    expect(installed.problems).toEqual([
+      { source: "fixture-grump", error: expect.stringContaining("the category of grump is none of") },
+    ]);
+
+    copy("shop", join(home, "my-shop"));
+    await loader.install(join(home, "my-shop"), { editable: true });
+    const { entries } = await loader.discover();
+    expect(entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`)).toEqual([
+      "installed teller 2.0.0",
+      "installed door 2.0.0",
+      "local shop 2.0.0",
+    ]);
+    // The same path for all: each loads, in either mode, from its entry alone.
+    for (const entry of entries) {
+      for (const mode of ["inline", "hosted"] as const) {
+        const loaded = await loader.load(entry, mode);
+        expect(loaded.plugin.name).toBe(entry.name);
+        await loaded.close();
+      }
+    }
+  },
+);
+
+test("every bundled plugin loads inline and hosted, and says the same of itself", async () => {
+  const loader = open(makeHome());
+  const { entries, problems } = await loader.discover();
+  expect(problems).toEqual([]);
+  for (const entry of entries) {
+    const said = [];
+    for (const mode of ["inline", "hosted"] as const) {
+      const loaded = await loader.load(entry, mode);
+      const { plugin } = loaded;
+      said.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
+      await loaded.close();
+    }
+    expect(JSON.parse(said[1]!)).toEqual(JSON.parse(said[0]!));
+  }
+});
+
+test("a state folder is the plugin's own and nobody else's", () => {
+  const home = makeHome();
+  const dir = open(home).stateDir("shop");
+  expect(dir).toBe(join(home, "plugins/state/shop"));
+  expect(statSync(dir).mode & 0o777).toBe(0o700);
+  expect(open(home).stateDir("shop")).toBe(dir);
+});
+
+test("discovery and a look at a source execute nothing", async () => {
+  const home = makeHome();
+  const trap = join(home, "trap");
+  const mark = join(home, "executed");
+  mkdirSync(trap);
+  writeFileSync(join(trap, "index.js"), `require("node:fs").writeFileSync(${JSON.stringify(mark)}, "");`);
+  writeFileSync(
+    join(trap, "package.json"),
+    JSON.stringify({ name: "trap", version: "1.0.0", "yaya.plugins.v1": { trap: { category: "skill" } } }),
+  );
+  const loader = open(home, { bundled_roots: [trap] });
+  expect((await loader.discover()).entries).toMatchObject([{ name: "trap", category: "skill" }]);
+  expect(await loader.inspect(trap)).toMatchObject([{ name: "trap", category: "skill", version: "1.0.0" }]);
+  expect(existsSync(mark)).toBe(false);
+  // The trap works: loading it is what executes it.
+  expect(
+    codeOf(await loader.load((await loader.discover()).entries[0]!, "hosted").catch((e: unknown) => e)),
+  ).toBe("plugin.invalid");
+  expect(existsSync(mark)).toBe(true);
+});
+
+test("a hosted plugin sees a clean environment and its own home, and ends with the loader", async () => {
+  const home = makeHome();
+  const dir = join(home, "mirror");
+  mkdirSync(dir);
+  writeFileSync(
+    join(dir, "plugin.mjs"),
+    `export const plugin = { name: "mirror", version: "1.0.0", category: "skill", subscriptions: () => [],
+      onEvent: (event, ctx) => ctx.emit("x.mirror.seen", { env: process.env, pid: process.pid, cwd: process.cwd() }, event) };`,
+  );
+  writeFileSync(
+    join(dir, "package.json"),
+    JSON.stringify({
+      name: "mirror",
+      version: "1.0.0",
+      "yaya.plugins.v1": { mirror: { category: "skill", module: "./plugin.mjs" } },
+    }),
+  );
+  process.env.BACKPLANE_TEST_SECRET = "hidden";
+  afters.push(() => {
+    delete process.env.BACKPLANE_TEST_SECRET;
+  });
+  const loader = open(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
+  const [entry] = (await loader.discover()).entries;
+  const { plugin } = await loader.load(entry!, "hosted");
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  await run.event("x.mirror.look", {});
+  const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };
+  expect(env).toEqual({
+    PATH: "/usr/local/bin:/usr/bin:/bin",
+    HOME: loader.stateDir("mirror"),
+    TMPDIR: loader.stateDir("mirror"),
+    LANG: "C.UTF-8",
+    HTTPS_PROXY: "http://proxy.acme",
+  });
+  expect(cwd).toBe(dir);
+  expect(isAlive(pid)).toBe(true);
+  await loader.close();
+  await eventually(() => !isAlive(pid), 5_000, "the hosted plugin ends");
+});

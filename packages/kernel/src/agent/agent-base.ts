@@ -1,0 +1,111 @@
+/** What the door needs of the agent half: the bus, the tapes and the tools of plugins. Made before the door. */
+import { KERNEL_SESSION } from "@backplane/contract";
+import { createBus } from "../bus/bus.ts";
+import type { Bus, KernelPort } from "../bus/bus-port.ts";
+import { cachedConfig } from "../config/cached-config.ts";
+import { createLiveConfig, type LiveConfig } from "../config/live-config.ts";
+import type { KernelDeps } from "../deps.ts";
+import { ModelCalls } from "../loop/call-model.ts";
+import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
+import { createPluginSystem } from "../plugins/plugin-system.ts";
+import type { InvocationRow, PluginLoader, SessionKey } from "../ports/index.ts";
+import { LiveSessions } from "../sessions/live-sessions.ts";
+import { createPersister, type Persister } from "../sessions/persister.ts";
+import { createSessions, type Sessions } from "../sessions/sessions.ts";
+import { type BindingSource, withKernelTools } from "../tools/bound-tools.ts";
+import { createTurnTape, type TurnTape } from "../tools/turn-tape.ts";
+import { ActiveModels, createProbe } from "./models.ts";
+import { tapeEvents } from "./tape-events.ts";
+
+export interface AgentBase {
+  bus: Bus;
+  port: KernelPort;
+  /** Read fresh at every call. */
+  live_config: LiveConfig;
+  /** For those who ask at every step. */
+  config: LiveConfig;
+  persister: Persister;
+  sessions: Sessions;
+  live: LiveSessions;
+  models: ModelCalls;
+  active: ActiveModels;
+  plugins: PluginSystem;
+  services: Map<string, KernelService>;
+  bindings: BindingSource;
+  turns: TurnTape;
+  /** Set by the loop, which is made after this. */
+  late: { ended(key: SessionKey, row: InvocationRow): void };
+}
+
+const NO_PLUGINS: PluginLoader = {
+  discover: async () => ({ entries: [], problems: [] }),
+  load: async () => Promise.reject(new Error("there are no plugins")),
+  inspect: async () => [],
+  install: async () => [],
+  remove: async () => {},
+  stateDir: () => "",
+};
+
+export function createAgentBase(deps: KernelDeps): AgentBase {
+  const { store, clock, ids, log } = deps;
+  const bus = createBus({ clock, ids, log, ...(deps.pause === undefined ? {} : { pause: deps.pause }) });
+  const port = bus.kernel();
+  const live_config = createLiveConfig(deps);
+  const config = cachedConfig(live_config, clock);
+  const live = new LiveSessions();
+  const losses = bus.kernel("session-persister");
+  const persister = createPersister({
+    store,
+    clock,
+    log,
+    lost: ({ key, source, error }) =>
+      void losses.tryPublish(
+        "plugin.error",
+        { name: source, error },
+        { session_id: KERNEL_SESSION, scope: key.scope },
+      ),
+  });
+  const models = new ModelCalls(port, clock);
+  const active = new ActiveModels(config);
+  const services = new Map<string, KernelService>();
+  const late: AgentBase["late"] = { ended() {} };
+  const plugins = createPluginSystem({
+    bus,
+    loader: deps.plugins ?? NO_PLUGINS,
+    config,
+    store,
+    clock,
+    ids,
+    log,
+    default_scope: { org_id: "org_local", project_id: "proj_default" },
+    services: () => services,
+    schemas: deps.schemas,
+    probe: createProbe(models, active, ids, clock),
+  });
+  tapeEvents(bus.kernel("tape"), live, persister);
+  config.onUpdated(({ key, prefix_match_hint }, org_id) => {
+    const sent = port.tryPublish(
+      "config.updated",
+      { key, prefix_match_hint },
+      { session_id: KERNEL_SESSION, scope: { org_id, project_id: null } },
+    );
+    if (sent === null)
+      log.error({ key }, "the kernel's session is full; a change of configuration was not told");
+  });
+  return {
+    bus,
+    port,
+    live_config,
+    config,
+    persister,
+    live,
+    models,
+    active,
+    plugins,
+    services,
+    sessions: createSessions({ store, clock, ids }),
+    bindings: withKernelTools(store.bindings, plugins.tools),
+    turns: createTurnTape({ store, persister, port, log, ended: (key, row) => late.ended(key, row) }),
+    late,
+  };
+}

@@ -1,0 +1,142 @@
+/** The agent half of the kernel, on top of the door: the loop and what clients ask of sessions. */
+import { type DiscoveredExport, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
+import { hearAnswers } from "../approval/on-bus.ts";
+import type { Kernel } from "../facade.ts";
+import type {
+  Adapters,
+  AgentChains,
+  AgentPlugins,
+  AgentProviders,
+  AgentRuns,
+  AgentSessions,
+  Fanout,
+} from "../facade-agent.ts";
+import { createFanout } from "../fanout/fanout.ts";
+import type { Door } from "../invoke/door.ts";
+import { Compactions } from "../loop/compaction.ts";
+import { Histories } from "../loop/history.ts";
+import { Loop } from "../loop/loop.ts";
+import { LoopSettings } from "../loop/settings.ts";
+import type { Caller } from "../ports/index.ts";
+import { subagentServices } from "../subagents/subagents.ts";
+import { createToolCatalog, type ToolCatalog } from "../tools/catalog.ts";
+import { startDispatcher } from "../tools/dispatch.ts";
+import type { AgentBase } from "./agent-base.ts";
+import { boundCompactor } from "./bound-compactor.ts";
+import { createAgentChains } from "./chains.ts";
+import { createAgentRuns } from "./runs.ts";
+import { createAgentSessions } from "./sessions.ts";
+
+export interface Agent {
+  sessions: AgentSessions;
+  chains: AgentChains;
+  runs: AgentRuns;
+  fanout: Fanout;
+  plugins: AgentPlugins;
+  providers: AgentProviders;
+  adapters: Adapters;
+  loop: Loop;
+  catalog: ToolCatalog;
+  start(): Promise<void>;
+  /** Ends the turns, so that nothing asks for tools any more. */
+  endTurns(): Promise<void>;
+  stop(): Promise<void>;
+  /** A fault of the kernel itself (plug.kernel-error). */
+  fault(source: string, error: unknown): void;
+}
+
+export interface AgentParts {
+  approvals: Kernel["approvals"];
+  discover(caller: Caller): Promise<DiscoveredExport[]>;
+}
+
+export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
+  const { deps } = door;
+  const { store, clock, ids, log } = deps;
+  const { port, persister, sessions, live, models, active, plugins, config } = base;
+  const histories = new Histories(sessions, persister);
+  const settings = new LoopSettings(config, store.sessions, deps.strategy);
+  const catalog = createToolCatalog({ tools: plugins.tools, clock, discover: parts.discover });
+  const compactions = new Compactions({
+    port,
+    models,
+    sessions,
+    persister,
+    histories,
+    ids,
+    log,
+    windowOf: (org_id, provider) => active.of(org_id, provider),
+    bound: boundCompactor(door),
+  });
+  const loop: Loop = new Loop({
+    port,
+    models,
+    persister,
+    sessions,
+    histories,
+    live,
+    catalog,
+    settings,
+    store,
+    ids,
+    clock,
+    log,
+    node_id: deps.node_id,
+    hasMemory: () =>
+      plugins.snapshot().some(({ category, status }) => category === "memory" && status === "loaded"),
+    activeModel: (org_id, provider) => active.of(org_id, provider),
+    makeRoom: (turn, provider) => compactions.makeRoom(turn, provider),
+    enter: (org_id) => plugins.prepare(org_id),
+    strategyProblem: (strategy) =>
+      plugins.strategies().some(({ strategy_id }) => strategy_id === strategy)
+        ? null
+        : `no loaded plugin is the strategy ${strategy}; see backplane plugin list`,
+  });
+  // A person said yes to a call whose turn a restart had ended: the conversation goes on from its result.
+  base.late.ended = (key, row) => {
+    if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
+  };
+  startDispatcher({ port, door, tools: plugins.tools, turnAt: (scope, id) => loop.turnAt(scope, id) });
+  hearAnswers(port, parts.approvals, log);
+  const services = subagentServices({ loop, sessions, persister, clock, random: deps.random });
+  for (const [name, service] of services) base.services.set(name, service);
+  const fanout = createFanout({ store, sessions, bus: base.bus, feed: persister, live, clock, ids, log });
+  const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };
+  return {
+    sessions: createAgentSessions({
+      store,
+      ids,
+      port,
+      persister,
+      sessions,
+      histories,
+      settings,
+      loop,
+      compactions,
+    }),
+    chains: createAgentChains({ clock, persister, sessions }),
+    runs: createAgentRuns({ store, port, sessions, loop }),
+    fanout,
+    plugins: plugins.facade,
+    providers: plugins.providers,
+    adapters: plugins.adapters,
+    loop,
+    catalog,
+    async start() {
+      await loop.recover();
+      await plugins.start();
+      port.tryPublish("kernel.ready", { version: deps.version ?? "0.0.0" }, everyone);
+    },
+    endTurns: () => loop.stop(),
+    async stop() {
+      await plugins.stop("shutdown");
+      fanout.close();
+      await persister.drain();
+      base.bus.close();
+    },
+    fault(source, error) {
+      const { message, code } = toBackplaneError(error);
+      port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
+    },
+  };
+}

@@ -1,0 +1,69 @@
+/** Chains as the edges see them, with their entries as VAI's blocks. */
+import { type Block, BackplaneError, type Chain } from "@backplane/contract";
+import { checkClientSessionId } from "../bus/session-ids.ts";
+import type { AgentChains } from "../facade-agent.ts";
+import type { Caller, Clock, SessionKey } from "../ports/index.ts";
+import { blockOf, entryOfBlock } from "../sessions/blocks.ts";
+import type { Persister } from "../sessions/persister.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import { sessionKey } from "./session-key.ts";
+import { requireTalker } from "./sessions.ts";
+
+export interface AgentChainDeps {
+  clock: Pick<Clock, "now">;
+  persister: Persister;
+  sessions: Sessions;
+}
+
+export function createAgentChains({ clock, persister, sessions }: AgentChainDeps): AgentChains {
+  return {
+    async create(caller, { from_chain_id, at, ...ref }) {
+      requireTalker(caller, "make chains");
+      const key = sessionKey(caller, ref);
+      await persister.drain();
+      const session = await sessions.get(key);
+      const from = from_chain_id ?? session.head_chain_id;
+      const source = await sessions.chain(key.scope, from);
+      if (source.session_id !== key.session_id || source.workspace !== key.workspace) {
+        throw new BackplaneError("chain.not_found", `Session ${key.session_id} has no chain ${from}.`);
+      }
+      return await sessions.fork(key.scope, from, at === undefined ? {} : { at });
+    },
+    get: (caller, id) => sessions.chain(caller.scope, id),
+    list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
+    async fork(caller, id, { at, child_id }) {
+      requireTalker(caller, "fork chains");
+      if (child_id !== undefined) checkClientSessionId(child_id);
+      await persister.drain();
+      return await sessions.fork(caller.scope, id, {
+        ...(at === undefined ? {} : { at }),
+        ...(child_id === undefined ? {} : { child_id }),
+      });
+    },
+    async blocks(caller, id, after_id, limit) {
+      const entries = await sessions.entries(caller.scope, id, after_id, limit);
+      return entries.flatMap((entry) => blockOf(entry) ?? []);
+    },
+    async addBlocks(caller, id, blocks) {
+      requireTalker(caller, "add blocks");
+      const key = keyOf(await sessions.chain(caller.scope, id));
+      checkClientSessionId(key.session_id);
+      const date = new Date(clock.now()).toISOString();
+      const entries = blocks.map((block) => entryOfBlock(block, date));
+      const { head_chain_id } = await sessions.get(key);
+      const { first_id } =
+        head_chain_id === id
+          ? await persister.append(
+              key,
+              entries.map((entry) => ({ entry, event: null })),
+            )
+          : await sessions.append(key, entries, id);
+      return blocks.map((block, n): Block => ({ ...block, entry_id: first_id + n }));
+    },
+    verify: (caller: Caller, id) => sessions.verify(caller.scope, id),
+  };
+}
+
+function keyOf({ org_id, project_id, workspace, session_id }: Chain): SessionKey {
+  return { scope: { org_id, project_id }, workspace, session_id };
+}

@@ -1,0 +1,66 @@
+/** Runs as the edges see them. A run is a turn: it goes through the loop, whoever asks. */
+import { BackplaneError, type Run } from "@backplane/contract";
+import { checkClientSessionId } from "../bus/session-ids.ts";
+import type { AgentRuns, RunTicket } from "../facade-agent.ts";
+import type { KernelPort } from "../bus/bus-port.ts";
+import type { Loop } from "../loop/loop.ts";
+import type { Caller, SessionKey, Store } from "../ports/index.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import { sessionKey } from "./session-key.ts";
+import { requireTalker } from "./sessions.ts";
+
+export interface AgentRunDeps {
+  store: Pick<Store, "runs">;
+  port: KernelPort;
+  sessions: Sessions;
+  loop: Loop;
+}
+
+export function createAgentRuns({ store, sessions, loop, port }: AgentRunDeps): AgentRuns {
+  async function get(caller: Caller, id: string): Promise<Run> {
+    const run = await store.runs.get(caller.scope, id);
+    if (run === null) throw new BackplaneError("run.not_found");
+    return run;
+  }
+
+  /** A run goes on from the head; a chain that is not it would leave the session behind. */
+  async function keyOf(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
+    if (!("chain_id" in body)) return sessionKey(caller, body);
+    const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
+    const key = { scope: { org_id, project_id }, workspace, session_id };
+    const { head_chain_id } = await sessions.get(key);
+    if (head_chain_id !== body.chain_id) {
+      throw new BackplaneError("chain.changed", `chain ${body.chain_id} is not the head of its session`, {
+        fix: `Run on ${head_chain_id}, or fork the chain into a session of its own.`,
+      });
+    }
+    return key;
+  }
+
+  return {
+    async start(caller, body): Promise<RunTicket> {
+      requireTalker(caller, "start runs");
+      const key = await keyOf(caller, body);
+      checkClientSessionId(key.session_id);
+      const { turn, entry_id } = await loop.accept({
+        key,
+        caller,
+        message: body.input,
+        trigger: "api",
+        ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
+      });
+      const { node_id: _node, ...run } = turn.run;
+      return { run, entry_id, settled: turn.settled };
+    },
+    get,
+    list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
+    async cancel(caller, id) {
+      requireTalker(caller, "cancel runs");
+      const run = await get(caller, id);
+      const turn = loop.turnOf(id);
+      if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");
+      await port.publish("user.interrupt", {}, turn.to);
+      return await turn.settled;
+    },
+  };
+}

@@ -1,0 +1,201 @@
+/** The agent host's half of the kernel's facade: sessions, runs, watchers, plugins, providers and adapters. */
+import type {
+  AdapterAnswer,
+  AdapterRoute,
+  Block,
+  BusEvent,
+  Chain,
+  Entry,
+  HealthReport,
+  Json,
+  JsonObject,
+  PluginCategory,
+  PluginEntry,
+  PluginOrigin,
+  PluginStatus,
+  Run,
+  Session,
+} from "@backplane/contract";
+import type { Caller, Page, PageOf } from "./ports/index.ts";
+
+/** Which session: its id, in this workspace of the caller's project. */
+export interface SessionRef {
+  session_id: string;
+  /** Default `default`. */
+  workspace?: string;
+}
+
+export interface UserMessage {
+  text: string;
+  attachments?: JsonObject[];
+}
+
+/** Both are on disk when this is answered. */
+export interface Accepted {
+  entry_id: number;
+  event_id: string;
+  run_id: string;
+}
+
+export interface RunTicket {
+  run: Run;
+  /** The message that asked for it, on the tape. */
+  entry_id: number;
+  /** Resolves with the ended run; never rejects. */
+  settled: Promise<Run>;
+}
+
+export interface AgentSessions {
+  create(
+    caller: Caller,
+    body: Partial<SessionRef> & { metadata?: JsonObject; strategy?: string },
+  ): Promise<Session>;
+  get(caller: Caller, ref: SessionRef): Promise<Session>;
+  list(caller: Caller, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
+  /** Merged; null removes a key. */
+  patch(caller: Caller, ref: SessionRef, metadata: JsonObject): Promise<Session>;
+  /** A child session that shows the parent's entries up to `at`. */
+  fork(caller: Caller, ref: SessionRef, options: { child_id?: string; at?: number }): Promise<Session>;
+  reset(caller: Caller, ref: SessionRef): Promise<Session>;
+  entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
+  /** Makes the session when it is not there. During a turn the message joins it at the next step. */
+  message(caller: Caller, ref: SessionRef, message: UserMessage): Promise<Accepted>;
+  /** Ends the turn; false when none runs. */
+  interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
+  compact(caller: Caller, ref: SessionRef): Promise<Chain>;
+  undoCompaction(caller: Caller, ref: SessionRef): Promise<Chain>;
+}
+
+export interface AgentChains {
+  /** A second chain of the session: empty, or forked from another. */
+  create(caller: Caller, body: SessionRef & { from_chain_id?: string; at?: number }): Promise<Chain>;
+  get(caller: Caller, id: string): Promise<Chain>;
+  list(caller: Caller, ref: SessionRef, page: Page): Promise<PageOf<Chain>>;
+  fork(caller: Caller, id: string, options: { at?: number; child_id?: string }): Promise<Chain>;
+  blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
+  addBlocks(caller: Caller, id: string, blocks: Block[]): Promise<Block[]>;
+  verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
+}
+
+export interface AgentRuns {
+  /** On the head of the session, or on `chain_id` when it is the head. */
+  start(
+    caller: Caller,
+    body: (SessionRef | { chain_id: string }) & { input: UserMessage; strategy?: string },
+  ): Promise<RunTicket>;
+  get(caller: Caller, id: string): Promise<Run>;
+  list(
+    caller: Caller,
+    filter: { session_id?: string; chain_id?: string; workspace?: string },
+    page: Page,
+  ): Promise<PageOf<Run>>;
+  /** Throws `run.ended`. */
+  cancel(caller: Caller, id: string): Promise<Run>;
+}
+
+/** What a watcher is sent. `frame` is the JSON text of the whole op, spelled once for all watchers. */
+export interface Watched {
+  event: BusEvent;
+  /** The entry that the event is on the tape, if it is one. */
+  entry_id: number | null;
+  frame: string;
+}
+
+export interface Attachment {
+  readonly connection_id: string;
+  readonly session: Session;
+  heartbeat(): void;
+  detach(reason?: "client_close" | "send_failed" | "shutdown"): void;
+}
+
+export interface Fanout {
+  /**
+   * Replays what comes after `since_entry` (null: nothing), says `session.replay.done`, then goes on live; each
+   * entry once and in order. `send` answers how many bytes wait at the client; too many end the connection. It may be
+   * called before the attachment is answered.
+   */
+  attach(
+    caller: Caller,
+    ref: SessionRef,
+    options: {
+      since_entry: number | null;
+      adapter_id: string;
+      /** The connection that this one takes the place of, where it is the same caller's and still there. */
+      replaces?: string;
+      send(watched: Watched): number;
+      /** Awaited in a replay while much waits at the client; resolves also when the client is gone. */
+      drained?(): Promise<void>;
+      /** The kernel ended it: timeout, shutdown or a client that is too slow. */
+      ended(reason: "timeout" | "shutdown" | "send_failed"): void;
+    },
+  ): Promise<Attachment>;
+  stats(): { sessions: number; connections: number };
+}
+
+export interface PluginRow {
+  name: string;
+  version: string;
+  category: PluginCategory;
+  origin: PluginOrigin;
+  source: string;
+  status: PluginStatus;
+  enabled: boolean;
+  /** `inline` or `hosted`. */
+  mode: "inline" | "hosted";
+  trusted: boolean;
+  error: string | null;
+  config_schema: JsonObject | null;
+  current_config: JsonObject;
+}
+
+export interface AgentPlugins {
+  list(caller: Caller): Promise<PluginRow[]>;
+  inspect(caller: Caller, source: string): Promise<PluginEntry[]>;
+  /** Hot: loads or unloads at once. */
+  setEnabled(caller: Caller, name: string, enabled: boolean): Promise<PluginRow>;
+  /** Admin only: runs inline from now on. */
+  setTrusted(caller: Caller, name: string, trusted: boolean): Promise<PluginRow>;
+  install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginRow[]>;
+  remove(caller: Caller, name: string): Promise<void>;
+  reload(caller: Caller, name: string): Promise<PluginRow>;
+  health(caller: Caller, timeout_ms: number): Promise<({ name: string } & HealthReport)[]>;
+}
+
+export interface ProviderRow {
+  id: string;
+  plugin: string;
+  label: string;
+  active: boolean;
+  /** Secrets are masked. */
+  config: JsonObject;
+  config_schema: JsonObject | null;
+}
+
+export interface AgentProviders {
+  list(caller: Caller, options: { show: boolean }): Promise<ProviderRow[]>;
+  create(
+    caller: Caller,
+    body: { id?: string; plugin: string; label?: string; config?: JsonObject },
+  ): Promise<ProviderRow>;
+  patch(caller: Caller, id: string, body: { label?: string; config?: JsonObject }): Promise<ProviderRow>;
+  remove(caller: Caller, id: string): Promise<void>;
+  setActive(caller: Caller, id: string): Promise<void>;
+  test(caller: Caller, id: string): Promise<{ ok: boolean; latency_ms: number; error?: string }>;
+}
+
+export interface AdapterMount extends AdapterRoute {
+  plugin: string;
+  /** With `/x/<plugin>` in front where it has to be. */
+  mounted: string;
+}
+
+export interface Adapters {
+  /** Changes when a plugin comes or goes. */
+  list(): readonly AdapterMount[];
+  find(method: string, path: string): { mount: AdapterMount; params: Record<string, string> } | null;
+  handle(
+    caller: Caller,
+    mount: AdapterMount,
+    request: { params: Record<string, string>; query: Record<string, string>; body: Json },
+  ): Promise<AdapterAnswer>;
+}

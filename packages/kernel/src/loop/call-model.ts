@@ -1,0 +1,168 @@
+/**
+ * One answer of the model: llm.call.request, deltas passed on as they come, one response. Retried a few times, and
+ * only before the first delta, because nobody wants to read the same words twice (llm.retry).
+ */
+import {
+  BackplaneError,
+  type BusEvent,
+  codeOf,
+  IdTable,
+  isRetryableFailure,
+  type JsonObject,
+  LLM_LIMITS,
+  type LlmErrorKind,
+  type LlmTool,
+  type TokenUsage,
+  type ToolCallRequest,
+  tokenUsage,
+} from "@backplane/contract";
+import type { KernelPort, KernelPublishOptions } from "../bus/bus-port.ts";
+import type { Clock } from "../ports/index.ts";
+
+export interface ModelRequest {
+  provider: string;
+  model: string;
+  messages: unknown[];
+  tools: LlmTool[];
+  params: JsonObject;
+}
+
+export interface ModelAnswer {
+  /** Of the request that was answered: the step that its tool calls belong to. */
+  step: string;
+  text: string;
+  tool_calls: ToolCallRequest[];
+  usage: TokenUsage;
+}
+
+export interface ModelCallOptions {
+  to: Pick<KernelPublishOptions, "session_id" | "scope">;
+  signal: AbortSignal;
+  timeout_ms: number;
+  retries?: number;
+  onDelta?(text: string): void;
+}
+
+interface Failure {
+  message: string;
+  retryable: boolean;
+  retry_after_ms: number;
+}
+
+export class ModelCalls {
+  readonly #port: KernelPort;
+  readonly #clock: Clock;
+  readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
+
+  constructor(port: KernelPort, clock: Clock) {
+    this.#port = port;
+    this.#clock = clock;
+    port.subscribe("llm.call.delta", ({ payload }) => {
+      if (payload.request_id !== undefined) this.#deltas.get(payload.request_id)?.(payload);
+    });
+  }
+
+  /** Throws llm.failed, or cancelled when the signal came. */
+  async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
+    const retries = options.retries ?? LLM_LIMITS.retries;
+    for (let attempt = 0; ; attempt++) {
+      const answer = await this.#once(request, attempt + 1, options);
+      if ("step" in answer) return answer;
+      if (!answer.retryable || attempt >= retries) {
+        throw new BackplaneError("llm.failed", `${request.provider}: ${answer.message}`);
+      }
+      await this.#pause(Math.max(answer.retry_after_ms, backoff(attempt)), options.signal);
+    }
+  }
+
+  async #once(
+    request: ModelRequest,
+    attempt: number,
+    options: ModelCallOptions,
+  ): Promise<ModelAnswer | Failure> {
+    const { to, signal, timeout_ms, onDelta } = options;
+    let started = false;
+    let step = "";
+    try {
+      const reply = await this.#port.request(
+        "llm.call.request",
+        {
+          ...request,
+          attempt,
+          messages: request.messages as { role: string }[],
+          tools: request.tools as unknown as JsonObject[],
+        },
+        {
+          ...to,
+          reply: ["llm.call.response", "llm.call.error"],
+          timeout_ms,
+          signal,
+          sent: ({ id }) => {
+            step = id;
+            this.#deltas.add(id, ({ content }) => {
+              started = true;
+              if (content !== undefined && content !== "") onDelta?.(content);
+            });
+          },
+        },
+      );
+      if (reply.kind === "llm.call.response") return answerOf(step, reply as BusEvent<"llm.call.response">);
+      return failureOf(reply as BusEvent<"llm.call.error">, started);
+    } catch (error) {
+      if (codeOf(error) !== "timeout" || signal.aborted) throw error;
+      return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
+    } finally {
+      this.#deltas.delete(step);
+    }
+  }
+
+  #pause(ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = this.#clock.after(ms, () => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      });
+      const stop = () => {
+        timer.stop();
+        reject(new BackplaneError("cancelled", "the turn was interrupted"));
+      };
+      signal.addEventListener("abort", stop, { once: true });
+      if (signal.aborted) stop();
+    });
+  }
+}
+
+function backoff(attempt: number): number {
+  return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);
+}
+
+function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): Failure {
+  const { error, kind, status_code, retry_after_s } = payload;
+  const failure = {
+    kind: (kind ?? "other") as LlmErrorKind,
+    ...(status_code === undefined ? {} : { status_code }),
+  };
+  const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
+  return { message: error, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
+}
+
+/** A vendor that wants an hour is not waited for: the turn fails and says so. */
+function retryMs(seconds: number | undefined): number {
+  return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
+}
+
+function answerOf(step: string, { payload }: BusEvent<"llm.call.response">): ModelAnswer {
+  const seen = new Set<string>();
+  const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
+    // Results are matched by id, and some models repeat theirs or give none.
+    const own = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
+    seen.add(own);
+    return { id: own, name, args: args as JsonObject };
+  });
+  return {
+    step,
+    text: payload.text ?? "",
+    tool_calls,
+    usage: tokenUsage(payload.usage as Partial<TokenUsage>),
+  };
+}

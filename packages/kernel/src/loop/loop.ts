@@ -1,0 +1,315 @@
+/**
+ * The agent loop. A session has one turn at a time; a message that comes meanwhile is on the tape at once and joins
+ * at the next step. A turn begins with its row and the user's message in one transaction and ends with its row and
+ * the answer in another, so that what was acknowledged is there after any crash.
+ */
+import {
+  BackplaneError,
+  type BusEvent,
+  codeOf,
+  IdTable,
+  type JsonObject,
+  type RunTrigger,
+  toBackplaneError,
+  tokenUsage,
+} from "@backplane/contract";
+import type { KernelPort } from "../bus/bus-port.ts";
+import type { Accepted, UserMessage } from "../facade-agent.ts";
+import type { Appended, Caller, Clock, Logger, RunRow, SessionKey, Scope, Store } from "../ports/index.ts";
+import { entryFor } from "../sessions/entry-for.ts";
+import type { LiveSessions } from "../sessions/live-sessions.ts";
+import type { Persister, TapeItem } from "../sessions/persister.ts";
+import { sessionName } from "../sessions/session-name.ts";
+import type { Sessions } from "../sessions/sessions.ts";
+import type { ToolCatalog } from "../tools/catalog.ts";
+import type { Histories } from "./history.ts";
+import type { LoopSettings } from "./settings.ts";
+import { finishTurn, recordAnswer, runFacts } from "./run-record.ts";
+import { type StepDeps, takeSteps, type TurnEnd } from "./steps.ts";
+import { type StopReason, Turn, type TurnLimits } from "./turn.ts";
+
+export interface TurnRequest {
+  key: SessionKey;
+  caller: Caller;
+  /** null: goes on from what the tape says. */
+  message: UserMessage | null;
+  trigger: RunTrigger;
+  strategy?: string;
+  parent_run_id?: string;
+  limits?: Partial<TurnLimits>;
+  /** Where an adapter has published the message already. */
+  event?: BusEvent<"user.message.received">;
+}
+
+export interface Begun extends Accepted {
+  turn: Turn;
+}
+
+export interface LoopDeps extends StepDeps {
+  port: KernelPort;
+  persister: Persister;
+  sessions: Sessions;
+  histories: Histories;
+  live: LiveSessions;
+  catalog: ToolCatalog;
+  settings: LoopSettings;
+  store: Pick<Store, "runs">;
+  ids: { next(noun: "run" | "event"): string };
+  clock: Clock;
+  log: Logger;
+  node_id: string;
+  /** Lets plugins take their seats in an org before its first turn. */
+  enter(org_id: string): Promise<void>;
+  /** Why a strategy cannot decide, or null. */
+  strategyProblem(strategy: string): string | null;
+}
+
+interface Place {
+  turn: Promise<Turn>;
+  leave(): void;
+  /** Set while the turn runs. */
+  running: Turn | null;
+}
+
+const MAX_STEERED = 100;
+
+export class Loop {
+  readonly #deps: LoopDeps;
+  readonly #places = new IdTable<Place>();
+  readonly #seen = new Set<string>();
+  #stopping = false;
+
+  constructor(deps: LoopDeps) {
+    this.#deps = deps;
+    const { port } = deps;
+    port.subscribe("user.message.received", (event) => this.#heard(event));
+    port.subscribe("user.interrupt", (event) => {
+      this.interrupt(deps.live.keyOf(event, event.session_id), "user");
+    });
+  }
+
+  /** Resolves when the message is on disk and its turn has begun, or when it has joined the one that runs. */
+  async accept(request: TurnRequest): Promise<Begun> {
+    if (this.#stopping) throw new BackplaneError("gateway_stopping");
+    const name = sessionName(request.key);
+    const place = this.#places.get(name);
+    if (place !== undefined) {
+      if (request.trigger !== "message") {
+        throw new BackplaneError("session.busy", "a turn of this session is running", {
+          details: { retry_after_ms: 1_000 },
+        });
+      }
+      const turn = await place.turn.catch(() => null);
+      if (turn !== null && !turn.closing) return await this.#join(turn, request);
+      await turn?.settled;
+      return await this.accept(request);
+    }
+    const leave = this.#deps.live.enter(request.key);
+    const begun = this.#begin(request);
+    const opened: Place = { turn: begun.then(({ turn }) => turn), leave, running: null };
+    // Whoever waits for it hears of a failure; nobody has to wait.
+    opened.turn.catch(() => {});
+    this.#places.add(name, opened);
+    try {
+      const { turn, ...ids } = await begun;
+      opened.running = turn;
+      void this.#carry(name, opened, turn);
+      return { ...ids, turn };
+    } catch (error) {
+      this.#places.delete(name);
+      leave();
+      throw error;
+    }
+  }
+
+  /** A call whose turn is gone has ended: the conversation goes on where it was left. */
+  resume(key: SessionKey, actor: string): void {
+    if (this.#stopping || this.#places.has(sessionName(key))) return;
+    const caller: Caller = { actor, scope: key.scope, role: "user", scopes: [], admin: false };
+    this.accept({ key, caller, message: null, trigger: "approval" }).catch((error: unknown) =>
+      this.#complain(key, "a conversation could not go on", error),
+    );
+  }
+
+  /** False: no turn runs there. */
+  interrupt(key: SessionKey, reason: StopReason): boolean {
+    const turn = this.turnAt(key.scope, key.session_id);
+    turn?.stop(reason);
+    return turn !== undefined;
+  }
+
+  turnAt(scope: Scope, session_id: string): Turn | undefined {
+    return this.#places.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+  }
+
+  /** The running turn of this run. */
+  turnOf(run_id: string): Turn | undefined {
+    for (const { running } of this.#places.values()) if (running?.run.id === run_id) return running;
+    return undefined;
+  }
+
+  get running(): number {
+    return this.#places.size;
+  }
+
+  /** Ends every turn; what they were doing is on the record. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    const turns = [...this.#places.values()].map(({ running, turn }) => running ?? turn.catch(() => null));
+    const all = (await Promise.all(turns)).filter((turn) => turn !== null);
+    for (const turn of all) turn.stop("shutdown");
+    await Promise.all(all.map((turn) => turn.settled));
+  }
+
+  /** Turns of a gateway that died: they end as what they are. */
+  async recover(limit = 1_000): Promise<number> {
+    const { store, node_id, clock, log } = this.#deps;
+    const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
+    for (const run of orphans) {
+      const error = { code: "loop.failed", message: "the gateway stopped in the middle of this turn" };
+      const { usage, iterations, output } = run;
+      const end = { usage, iterations, output, status: "failed" as const, error, ended_at: this.#now() };
+      await store.runs.end(run, run.id, end, null, runFacts(this.#deps, "run.failed", { ...run, ...end }));
+    }
+    if (orphans.length > 0) log.info({ runs: orphans.length }, "ended the turns of an earlier gateway");
+    return orphans.length;
+  }
+
+  /** A message that an adapter plugin published by itself. */
+  async #heard(event: BusEvent<"user.message.received">): Promise<void> {
+    if (this.#seen.delete(event.id)) return;
+    const { org_id, project_id, session_id, payload, source } = event;
+    const key = this.#deps.live.keyOf({ org_id, project_id }, session_id);
+    const caller: Caller = {
+      actor: `plugin:${source}`,
+      scope: key.scope,
+      role: "user",
+      scopes: [],
+      admin: false,
+    };
+    // Not awaited: the session's worker is never held by a turn (bus.fifo).
+    void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
+      (error: unknown) => this.#complain(key, "a message could not be taken", error),
+    );
+  }
+
+  async #begin(request: TurnRequest): Promise<Begun> {
+    const { key, caller, trigger } = request;
+    const { settings, catalog, store, persister } = this.#deps;
+    await this.#deps.enter(key.scope.org_id);
+    const rules = await settings.of(key, request.strategy);
+    const problem = this.#deps.strategyProblem(rules.strategy);
+    if (problem !== null) throw new BackplaneError("loop.failed", problem);
+    const run: RunRow = {
+      id: this.#deps.ids.next("run"),
+      ...key.scope,
+      workspace: key.workspace,
+      session_id: key.session_id,
+      chain_id: "",
+      parent_run_id: request.parent_run_id ?? null,
+      trigger,
+      status: "running",
+      strategy: rules.strategy,
+      input: request.message ?? { text: "" },
+      output: null,
+      error: null,
+      usage: tokenUsage(),
+      iterations: 0,
+      requested_by: caller.actor,
+      started_at: this.#now(),
+      ended_at: null,
+      node_id: this.#deps.node_id,
+    };
+    const { items, event_id, publish } = this.#userItems(request);
+    const facts = runFacts(this.#deps, "run.started", run);
+    const start = () => persister.ride(key, items, (tape) => store.runs.start(run, tape, facts));
+    const ids = (await start().catch(async (error: unknown) => {
+      if (codeOf(error) !== "session.not_found") throw error;
+      await this.#deps.sessions.open(key);
+      return await start();
+    }))!;
+    run.chain_id = ids.chain_id;
+    const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
+    const turn = new Turn(key, caller, run, limits);
+    [turn.history, turn.tools] = await Promise.all([this.#historyAt(key, ids), catalog.snapshot(caller)]);
+    publish();
+    return { entry_id: ids.last_id, event_id, run_id: run.id, turn };
+  }
+
+  /** As of the message just written; read anew when others have written in between. */
+  async #historyAt(key: SessionKey, { last_id, chain_id }: Appended) {
+    const { histories } = this.#deps;
+    const history = await histories.open(key);
+    if (history.last_id >= last_id && history.chain_id === chain_id) return history;
+    histories.forget(key);
+    return await histories.open(key);
+  }
+
+  async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
+    if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
+    const { items, event_id, publish } = this.#userItems(request);
+    const ids = await turn.join(this.#deps.persister.append(turn.key, items));
+    publish();
+    return { entry_id: ids.last_id, event_id, run_id: turn.run.id, turn };
+  }
+
+  #userItems({ key, message, event }: TurnRequest): {
+    items: TapeItem[];
+    event_id: string;
+    publish(): void;
+  } {
+    const itemOf = (of: BusEvent): TapeItem => ({ entry: entryFor(of)!.entry, event: of });
+    if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };
+    if (message === null) return { items: [], event_id: "", publish() {} };
+    const { text, attachments } = message;
+    const payload = { text, ...(attachments === undefined ? {} : { attachments }) };
+    const to = { session_id: key.session_id, scope: key.scope };
+    const told = this.#deps.port.prepare("user.message.received", payload, to);
+    const publish = () => {
+      this.#seen.add(told.event.id);
+      told.publish();
+    };
+    return { items: [itemOf(told.event)], event_id: told.event.id, publish };
+  }
+
+  async #carry(name: string, place: Place, turn: Turn): Promise<void> {
+    const { port, log } = this.#deps;
+    let end: TurnEnd | null = null;
+    let failure: BackplaneError | null = null;
+    try {
+      end = await takeSteps(this.#deps, turn);
+      // Who spoke after the model was last asked is answered in the same turn.
+      while (turn.steered && turn.stopped === null) {
+        await recordAnswer(this.#deps, turn, end);
+        end = await takeSteps(this.#deps, turn);
+      }
+    } catch (error) {
+      if (turn.stopped === null && codeOf(error) === undefined)
+        log.error({ err: error }, "a turn broke inside");
+      failure = toBackplaneError(error);
+    }
+    turn.closing = true;
+    const run = await finishTurn(this.#deps, turn, end, failure);
+    this.#places.delete(name);
+    place.leave();
+    if (end?.write != null && turn.stopped === null && this.#deps.hasMemory()) {
+      port.tryPublish("memory.write", { entry: end.write as unknown as JsonObject }, turn.to);
+    }
+    turn.end(run);
+  }
+
+  #complain(key: SessionKey, what: string, error: unknown): void {
+    const { message, code } = toBackplaneError(error);
+    this.#deps.log.warn({ err: error, session_id: key.session_id }, what);
+    const to = { session_id: key.session_id, scope: key.scope };
+    this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
+  }
+
+  #now(): string {
+    return new Date(this.#deps.clock.now()).toISOString();
+  }
+}
+
+function messageOf({ text, attachments }: BusEvent<"user.message.received">["payload"]): UserMessage {
+  return attachments === undefined ? { text } : { text, attachments: attachments as JsonObject[] };
+}

@@ -1,0 +1,210 @@
+/**
+ * The steps of a turn, in the order that is the kernel's contract with adapters (loop.order): decide, memory if
+ * asked for, model, tools, decide again. Everything that a step learns is on the tape or in `state`.
+ */
+import {
+  type AgentLoopState,
+  BackplaneError,
+  type BusEvent,
+  codeOf,
+  type Decision,
+  type Json,
+  type JsonObject,
+  LOOP_LIMITS,
+  type MemoryEntry,
+  type ToolCallRequest,
+} from "@backplane/contract";
+import type { KernelPort } from "../bus/bus-port.ts";
+import type { ModelAnswer, ModelCalls } from "./call-model.ts";
+import { decide } from "./decide.ts";
+import type { Turn } from "./turn.ts";
+
+export interface StepDeps {
+  port: KernelPort;
+  models: ModelCalls;
+  /** Whether any memory plugin listens. */
+  hasMemory(): boolean;
+  /** The model of this instance, or of the active one. */
+  activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
+  /** Before each model call; makes room in the context when it is nearly full. */
+  makeRoom(turn: Turn, provider: string): Promise<void>;
+}
+
+/** An approval may take as long as a timer holds; the door ends every call in its own time. */
+const TOOL_WAIT_MS = 2_000_000_000;
+
+export interface TurnEnd {
+  content: string;
+  /** Asked for and not run. */
+  tool_calls: ToolCallRequest[];
+  write: MemoryEntry | null;
+}
+
+export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
+  const state: AgentLoopState = {
+    session_id: turn.key.session_id,
+    run_id: turn.run.id,
+    iteration: 0,
+    phase: "start",
+    input: turn.run.input,
+    last_response: null,
+    tool_results: [],
+    memory: null,
+    has_memory: deps.hasMemory(),
+    history: 0,
+    tools: [...turn.tools.keys()].filter((name) => turn.allows(name)),
+  };
+  let answer: ModelAnswer | null = null;
+  for (;;) {
+    state.history = turn.history.messages().length;
+    const decision = await decide(deps.port, turn, state);
+    switch (decision.next) {
+      case "memory":
+        state.memory = await recall(deps, turn, decision);
+        state.phase = "memory";
+        break;
+      case "llm":
+        answer = await think(deps, turn, state, decision);
+        state.iteration = turn.iterations;
+        state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
+        state.tool_results = [];
+        state.phase = "llm";
+        break;
+      case "tool":
+        state.tool_results = await act(deps, turn, answer!);
+        state.phase = "tool";
+        break;
+      case "done": {
+        const left = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
+        return {
+          content: decision.content ?? answer?.text ?? "",
+          tool_calls: left,
+          write: decision.write ?? null,
+        };
+      }
+    }
+  }
+}
+
+async function recall(
+  { port, hasMemory }: StepDeps,
+  turn: Turn,
+  { query, k = 5 }: Extract<Decision, { next: "memory" }>,
+): Promise<MemoryEntry[]> {
+  if (!hasMemory()) return [];
+  try {
+    const reply = await port.request(
+      "memory.query",
+      { query, k },
+      { ...turn.to, reply: "memory.result", timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal },
+    );
+    return (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
+  } catch (error) {
+    // A memory that is slow or broken costs the turn its memories, not its life.
+    if (codeOf(error) === "timeout") return [];
+    throw error;
+  }
+}
+
+async function think(
+  deps: StepDeps,
+  turn: Turn,
+  state: AgentLoopState,
+  decision: Extract<Decision, { next: "llm" }>,
+): Promise<ModelAnswer> {
+  const { port, models } = deps;
+  if (turn.iterations >= turn.limits.iterations) {
+    throw new BackplaneError(
+      "loop.iterations",
+      `the turn made ${turn.iterations} model calls without an end`,
+    );
+  }
+  const named = decision.provider !== undefined && decision.model !== undefined;
+  const { org_id } = turn.key.scope;
+  const fallback = named ? null : await deps.activeModel(org_id, decision.provider ?? null);
+  const provider = decision.provider ?? fallback?.provider;
+  if (provider === undefined) {
+    throw new BackplaneError("llm.failed", "no provider instance is active", {
+      fix: "Choose one: backplane provider use ID.",
+    });
+  }
+  await deps.makeRoom(turn, provider);
+  turn.iterations++;
+  turn.partial = "";
+  await turn.hear();
+  const offered = decision.tools ?? state.tools;
+  const messages: { role: string; content: Json }[] = turn.history.messages() as never;
+  if (decision.system !== undefined && decision.system !== "") {
+    messages.unshift({ role: "system", content: decision.system });
+  }
+  const iteration = turn.iterations;
+  let carry = "";
+  const answer = await models.call(
+    {
+      provider,
+      model: decision.model ?? fallback?.model ?? "",
+      messages,
+      tools: offered.flatMap((name) => {
+        const tool = turn.allows(name) ? turn.tools.get(name) : undefined;
+        return tool === undefined
+          ? []
+          : [{ name, description: tool.description, parameters: tool.parameters }];
+      }),
+      params: decision.params ?? {},
+    },
+    {
+      to: turn.to,
+      signal: turn.signal,
+      timeout_ms: LOOP_LIMITS.model_ms,
+      onDelta(text) {
+        turn.partial += text;
+        carry += text;
+        // A session that is behind gets fewer and larger pieces.
+        if (port.tryPublish("assistant.message.delta", { content: carry, iteration }, turn.to) !== null)
+          carry = "";
+      },
+    },
+  );
+  if (carry !== "") await port.publish("assistant.message.delta", { content: carry, iteration }, turn.to);
+  turn.partial = answer.text;
+  turn.addUsage(answer.usage);
+  return answer;
+}
+
+/** All calls of one step at once, results in call order (loop.parallel-tools). */
+async function act(
+  { port }: StepDeps,
+  turn: Turn,
+  answer: ModelAnswer,
+): Promise<AgentLoopState["tool_results"]> {
+  const calls = answer.tool_calls.slice(0, LOOP_LIMITS.tools_per_step);
+  if (calls.length < answer.tool_calls.length) {
+    throw new BackplaneError(
+      "loop.failed",
+      `the model asked for ${answer.tool_calls.length} tools in one step`,
+    );
+  }
+  const replies = await Promise.all(calls.map((call) => callTool(port, turn, answer.step, call)));
+  turn.partial = "";
+  return replies.map(({ kind, payload }, n) => {
+    const { id, name } = calls[n]!;
+    if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
+    const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
+    return { id, name, ok, brief: String((envelope as JsonObject | undefined)?.brief ?? "") };
+  });
+}
+
+function callTool(port: KernelPort, turn: Turn, step: string, call: ToolCallRequest): Promise<BusEvent> {
+  const legacy = turn.tools.get(call.name)?.legacy === true;
+  return port.request(
+    "tool.call.request",
+    { ...call, step, ...(legacy ? {} : { schema_version: "v1" as const }) },
+    {
+      ...turn.to,
+      reply: ["tool.call.result", "tool.error"],
+      from: port.name,
+      timeout_ms: TOOL_WAIT_MS,
+      signal: turn.signal,
+    },
+  );
+}

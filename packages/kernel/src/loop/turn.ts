@@ -1,0 +1,102 @@
+/** One turn as the loop carries it: who asked for what, what it may do, and how it is told to stop. */
+import type { Run, TokenUsage } from "@backplane/contract";
+import { tokenUsage } from "@backplane/contract";
+import type { Caller, RunRow, SessionKey } from "../ports/index.ts";
+import type { OfferedTool } from "../tools/catalog.ts";
+import type { History } from "./history.ts";
+
+export type StopReason = "user" | "shutdown" | "wall";
+
+/** What a sub-agent's turn may do; the kernel enforces it (subagent.enforced). */
+export interface TurnLimits {
+  iterations: number;
+  /** Names; null allows all that the caller may use. */
+  tools: ReadonlySet<string> | null;
+}
+
+export class Turn {
+  readonly key: SessionKey;
+  readonly caller: Caller;
+  readonly run: RunRow;
+  readonly limits: TurnLimits;
+  readonly settled: Promise<Run>;
+  /** Every tool that exists for the caller; offered is what `limits` leaves of it. */
+  tools: ReadonlyMap<string, OfferedTool> = new Map();
+  history!: History;
+  usage: TokenUsage = tokenUsage();
+  iterations = 0;
+  /** The text of the answer that is being given. */
+  partial = "";
+  /** Calls outside the allow-list. */
+  forbidden: string[] = [];
+  /** A user spoke since the model was last asked. */
+  steered = false;
+  /** Messages that joined it. */
+  joined = 0;
+  /** The last step is taken: who speaks now speaks to the next turn. */
+  closing = false;
+  readonly #joining = new Set<Promise<unknown>>();
+  stopped: StopReason | null = null;
+  readonly #stop = new AbortController();
+  #resolve!: (run: Run) => void;
+
+  constructor(key: SessionKey, caller: Caller, run: RunRow, limits: TurnLimits) {
+    this.key = key;
+    this.caller = caller;
+    this.run = run;
+    this.limits = limits;
+    this.settled = new Promise((resolve) => {
+      this.#resolve = resolve;
+    });
+  }
+
+  get signal(): AbortSignal {
+    return this.#stop.signal;
+  }
+
+  get to(): { session_id: string; scope: SessionKey["scope"] } {
+    return { session_id: this.key.session_id, scope: this.key.scope };
+  }
+
+  stop(reason: StopReason): void {
+    if (this.stopped !== null) return;
+    this.stopped = reason;
+    this.#stop.abort();
+  }
+
+  allows(tool: string): boolean {
+    return this.limits.tools === null || this.limits.tools.has(tool);
+  }
+
+  addUsage(usage: TokenUsage): void {
+    const sum = (field: keyof TokenUsage) => this.usage[field] + usage[field];
+    this.usage = tokenUsage({
+      input_other: sum("input_other"),
+      input_cache_read: sum("input_cache_read"),
+      input_cache_creation: sum("input_cache_creation"),
+      output: sum("output"),
+    });
+  }
+
+  /** Counts at once, so that the turn cannot end between the message and its entry. */
+  async join<T>(writing: Promise<T>): Promise<T> {
+    this.joined++;
+    this.steered = true;
+    this.#joining.add(writing);
+    try {
+      return await writing;
+    } finally {
+      this.#joining.delete(writing);
+    }
+  }
+
+  /** Until all that was said is on the tape, or failed to get there; what comes after counts as new. */
+  async hear(): Promise<void> {
+    while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
+    this.steered = false;
+  }
+
+  end(run: Run): void {
+    this.#resolve(run);
+  }
+}

@@ -1,0 +1,42 @@
+/** In which order plugins are loaded: each after those that it requires, else as they were found. Pure. */
+export interface Node {
+  name: string;
+  requires: readonly string[];
+}
+
+export interface Order {
+  /** Without those in a circle. */
+  names: string[];
+  /** By name: the circle that the plugin is part of, as `a → b → a`. */
+  circles: Map<string, string>;
+}
+
+export function orderByRequires(nodes: readonly Node[]): Order {
+  const byName = new Map(nodes.map((node) => [node.name, node]));
+  const done = new Set<string>();
+  const path: string[] = [];
+  const circles = new Map<string, string>();
+  const names: string[] = [];
+
+  function visit(name: string): void {
+    const node = byName.get(name);
+    // What is not there is told when the plugin is loaded.
+    if (node === undefined || done.has(name)) return;
+    const start = path.indexOf(name);
+    if (start >= 0) {
+      const circle = path.slice(start);
+      for (const [at, member] of circle.entries()) {
+        circles.set(member, [...circle.slice(at), ...circle.slice(0, at), member].join(" → "));
+      }
+      return;
+    }
+    path.push(name);
+    for (const needed of node.requires) visit(needed);
+    path.pop();
+    done.add(name);
+    names.push(name);
+  }
+
+  for (const { name } of nodes) visit(name);
+  return { names: names.filter((name) => !circles.has(name)), circles };
+}

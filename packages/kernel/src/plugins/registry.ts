@@ -1,0 +1,301 @@
+/**
+ * Every plugin with its state.
+ *
+ *   unloaded ─► loaded ─► unloading ─► failed      so many failures in a row (plug.failures)
+ *                 │           └──────► unloaded    stop, remove;  disabled   the operator's word
+ *                 └─► failed ─► loaded             its process ended by itself and is started again
+ */
+import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
+import type { Announcer } from "./announcer.ts";
+import type { Instance, Mode } from "./instance.ts";
+import { chairOf, type Life } from "./life.ts";
+import { orderByRequires } from "./order.ts";
+import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import { PluginRecord } from "./record.ts";
+import type { Seats } from "./seats.ts";
+import { readSettings } from "./settings.ts";
+import { Supervisor } from "./supervisor.ts";
+import { describeThrown } from "./within.ts";
+
+export interface RegistryParts {
+  deps: PluginSystemDeps;
+  timeouts: PluginTimeouts;
+  /** Failures in a row that end a plugin. */
+  threshold: number;
+  seats: Seats;
+  life: Life;
+  announcer: Announcer;
+}
+
+export class Registry {
+  readonly #parts: RegistryParts;
+  readonly #supervisor: Supervisor;
+  readonly #records = new Map<string, PluginRecord>();
+  readonly #retiring = new Map<Instance, Promise<void>>();
+  #stopped = false;
+
+  constructor(parts: RegistryParts) {
+    this.#parts = parts;
+    this.#supervisor = new Supervisor({
+      ...parts,
+      revive: (record) => this.#revive(record),
+      fail: (record, error) => this.#fail(record, error),
+    });
+  }
+
+  list(): PluginRecord[] {
+    return [...this.#records.values()];
+  }
+
+  get(name: string): PluginRecord {
+    const record = this.#records.get(name);
+    if (record === undefined) throw new BackplaneError("plugin.not_found", `there is no plugin ${name}`);
+    return record;
+  }
+
+  /** Brings all modules up side by side, then loads them one after the other, requirements first. */
+  async boot(): Promise<void> {
+    await this.discover();
+    const up = new Map<string, Instance>();
+    await Promise.all(
+      this.list().map(async (record) => {
+        const instance = await this.#bringUp(record).catch((error: unknown) => this.#fail(record, error));
+        if (instance) up.set(record.name, instance);
+      }),
+    );
+    const found = this.list().flatMap(({ name }) => up.get(name) ?? []);
+    const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
+    const { names, circles } = orderByRequires(nodes);
+    for (const [name, circle] of circles) {
+      await this.#parts.life.discard(up.get(name)!);
+      this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${circle}`));
+    }
+    for (const name of names) {
+      const record = this.get(name);
+      await record
+        .queue(() => this.#admit(record, up.get(name)!))
+        .catch((error: unknown) => this.#fail(record, error));
+    }
+  }
+
+  /** Looks again at what is installed. Answers the records that are new. */
+  async discover(): Promise<PluginRecord[]> {
+    const { loader, log } = this.#parts.deps;
+    const { entries, problems } = await loader.discover();
+    for (const problem of problems) log.warn(problem, "a package says that it is a plugin and is none");
+    const added: PluginRecord[] = [];
+    for (const entry of entries) {
+      const known = this.#records.get(entry.name);
+      if (known === undefined) {
+        const record = new PluginRecord(entry);
+        this.#records.set(entry.name, record);
+        added.push(record);
+      } else if (known.instance === null) known.entry = entry;
+    }
+    return added;
+  }
+
+  /** Does nothing for one that is loaded, and only notes it for one that is disabled. Never throws. */
+  async load(record: PluginRecord): Promise<void> {
+    await record.queue(() => this.#load(record));
+  }
+
+  async unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
+    await record.queue(() => this.#unload(record, to));
+  }
+
+  /** Loads it anew; what runs ends in the old instance. Throws when the new one is no good: then the old goes on. */
+  async reload(record: PluginRecord): Promise<void> {
+    await record.queue(() => this.#reload(record));
+  }
+
+  /** Makes the plugin what its `enabled` says. */
+  async obey(record: PluginRecord): Promise<void> {
+    await record.queue(async () => {
+      record.settings = await this.#settings(record);
+      if (record.settings.enabled) await this.#load(record);
+      else await this.#unload(record, "disabled");
+    });
+  }
+
+  forget(record: PluginRecord): void {
+    this.#records.delete(record.name);
+  }
+
+  outcome(instance: Instance, failure: unknown): void {
+    this.#supervisor.outcome(this.#records.get(instance.name), instance, failure);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    const nodes = this.list().map(({ name, instance }) => ({
+      name,
+      requires: instance?.plugin.requires ?? [],
+    }));
+    for (const name of orderByRequires(nodes).names.toReversed()) {
+      const record = this.get(name);
+      await this.unload(record, record.settings.enabled ? "unloaded" : "disabled");
+    }
+    for (const instance of this.#retiring.keys()) instance.hurry();
+    await Promise.all(this.#retiring.values());
+  }
+
+  async #load(record: PluginRecord): Promise<void> {
+    if (record.instance !== null || this.#stopped) return;
+    record.restart?.stop();
+    try {
+      const instance = await this.#bringUp(record);
+      if (instance !== null) await this.#admit(record, instance);
+    } catch (error) {
+      this.#fail(record, error);
+    }
+  }
+
+  async #revive(record: PluginRecord): Promise<void> {
+    if (this.#stopped) return;
+    const instance = await this.#bringUp(record);
+    if (instance !== null) await this.#admit(record, instance, "restart");
+  }
+
+  /** Null: it is disabled. */
+  async #bringUp(record: PluginRecord): Promise<Instance | null> {
+    record.settings = await this.#settings(record);
+    if (!record.settings.enabled) {
+      record.status = "disabled";
+      return null;
+    }
+    return await this.#parts.life.bringUp(record.entry, this.#modeFor(record));
+  }
+
+  async #admit(record: PluginRecord, instance: Instance, how: "first" | "restart" = "first"): Promise<void> {
+    if (record.instance !== null) {
+      // Enabled by a write while the kernel was booting.
+      await this.#parts.life.discard(instance);
+      return;
+    }
+    await this.#checkRequires(record, instance);
+    const stillWanted = () => !this.#stopped;
+    await this.#parts.life.settleIn(instance, { old: null, api: record.api, stillWanted });
+    if (how === "first") record.failures = 0;
+    this.#seat(record, instance);
+    const { version, category } = instance.plugin;
+    if (how === "first")
+      this.#parts.announcer.tell("plugin.loaded", { name: record.name, version, category });
+    else this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version });
+    for (const other of this.#records.values()) {
+      if (other.blocked_by !== record.name) continue;
+      other.blocked_by = null;
+      void this.load(other);
+    }
+  }
+
+  async #reload(record: PluginRecord): Promise<void> {
+    const { life, seats, timeouts } = this.#parts;
+    const old = record.instance;
+    if (old === null || record.status !== "loaded") {
+      await this.discover();
+      await this.#load(record);
+      return;
+    }
+    try {
+      record.settings = await this.#settings(record);
+      const entry = (await this.#entryOf(record.name)) ?? record.entry;
+      const next = await life.bringUp(entry, this.#modeFor(record, entry));
+      if (!seats.fits(chairOf(next))) {
+        // Another category or other prefixes cannot share the seats, so the old one goes first.
+        await this.#unload(record, "unloaded");
+        record.entry = entry;
+        await this.#admit(record, next);
+        return;
+      }
+      await this.#checkRequires(record, next);
+      const stillWanted = () => record.instance === old && record.status === "loaded";
+      await life.settleIn(next, { old, api: entry.origin === "bundled" || record.settings.api, stillWanted });
+      record.entry = entry;
+      record.failures = 0;
+      this.#seat(record, next);
+      this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version: next.plugin.version });
+      const retired = life.retire(old, timeouts.retire_ms).finally(() => this.#retiring.delete(old));
+      this.#retiring.set(old, retired);
+    } catch (error) {
+      const { message, trace } = describeThrown(error);
+      if (record.instance === null) this.#fail(record, error);
+      else {
+        Object.assign(record, { error: `reload failed: ${message}`, trace });
+        this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+      }
+      throw new BackplaneError("plugin.invalid", `${record.name} could not be loaded anew: ${message}`, {
+        fix: "Correct the plugin and reload it; an earlier version that was running goes on.",
+        cause: error,
+      });
+    }
+  }
+
+  async #unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
+    const { life, seats, timeouts } = this.#parts;
+    record.restart?.stop();
+    record.blocked_by = null;
+    const { instance } = record;
+    if (instance !== null) {
+      record.status = "unloading";
+      life.takeOff(instance);
+      await life.retire(instance, timeouts.drain_ms);
+      record.instance = null;
+    }
+    seats.release(record.name);
+    // A stop does not wash a failure away.
+    if (to === "disabled" || record.status !== "failed") record.status = to;
+    if (instance !== null && !this.#stopped)
+      this.#parts.announcer.tell("plugin.removed", { name: record.name });
+  }
+
+  #seat(record: PluginRecord, instance: Instance): void {
+    record.instance = instance;
+    record.status = "loaded";
+    record.error = null;
+    record.trace = null;
+    record.blocked_by = null;
+    record.version = instance.plugin.version;
+    record.config_schema = instance.plugin.configSchema ?? null;
+    this.#supervisor.watch(record, instance);
+  }
+
+  #fail(record: PluginRecord, error: unknown): void {
+    const { seats, deps } = this.#parts;
+    const { message, trace } = describeThrown(error);
+    // A second life that came to nothing leaves the first alone.
+    if (record.instance === null) {
+      seats.release(record.name);
+      record.status = "failed";
+      Object.assign(record, { error: message, trace });
+    }
+    deps.log.error({ plugin: record.name, code: codeOf(error), trace }, "a plugin could not be loaded");
+    this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+  }
+
+  async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
+    for (const name of instance.plugin.requires ?? []) {
+      const needed = this.#records.get(name);
+      if (needed?.status === "loaded") continue;
+      await this.#parts.life.discard(instance);
+      record.blocked_by = name;
+      const why = needed === undefined ? "not installed" : needed.status;
+      throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
+        fix: `Install or repair ${name}.`,
+      });
+    }
+  }
+
+  #modeFor(record: PluginRecord, entry: PluginEntry = record.entry): Mode {
+    return entry.origin === "bundled" || record.settings.trusted ? "inline" : "hosted";
+  }
+
+  async #entryOf(name: string): Promise<PluginEntry | undefined> {
+    return (await this.#parts.deps.loader.discover()).entries.find((entry) => entry.name === name);
+  }
+
+  #settings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
+    const { config, default_scope } = this.#parts.deps;
+    return readSettings(config, default_scope.org_id, name);
+  }
+}

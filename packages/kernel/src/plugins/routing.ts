@@ -1,0 +1,50 @@
+/**
+ * Which of the events that a plugin subscribed to are meant for it (plug.extras): a model call goes to the plugin
+ * that owns the instance, a decision to the session's strategy, and a tool call never over the bus at all, since
+ * tools run through the one door.
+ */
+import { type BusEvent, LOOP_LIMITS } from "@backplane/contract";
+import type { InstanceOwners } from "../providers/owners.ts";
+import type { Instance } from "./instance.ts";
+
+/** A promise where the owner of a provider instance is being read anew. */
+export function isMeantFor(
+  instance: Instance,
+  event: BusEvent,
+  owners: InstanceOwners,
+): boolean | Promise<boolean> {
+  switch (instance.entry.category) {
+    case "tool":
+      return event.kind !== "tool.call.request";
+    case "strategy":
+      return event.kind !== "strategy.decide.request" || chosenStrategy(event) === strategyIdOf(instance);
+    case "llm-provider":
+      return event.kind !== "llm.call.request" || ownsProvider(instance, event, owners);
+    case "adapter":
+    case "memory":
+    case "skill":
+      return true;
+  }
+}
+
+export function strategyIdOf({ plugin }: Instance): string {
+  return plugin.strategyId ?? plugin.name;
+}
+
+function chosenStrategy({ payload }: BusEvent): string {
+  const { strategy, state } = payload as { strategy?: unknown; state?: { strategy?: unknown } };
+  const chosen = strategy ?? state?.strategy;
+  return typeof chosen === "string" ? chosen : LOOP_LIMITS.default_strategy;
+}
+
+function ownsProvider(
+  { name, plugin }: Instance,
+  event: BusEvent,
+  owners: InstanceOwners,
+): boolean | Promise<boolean> {
+  const { provider } = event.payload as { provider?: unknown };
+  if (typeof provider !== "string") return false;
+  const mine = (owner: string | null) => (owner === null ? provider === plugin.providerId : owner === name);
+  const owner = owners.of(event.org_id, provider);
+  return owner instanceof Promise ? owner.then(mine) : mine(owner);
+}

@@ -1,0 +1,37 @@
+/** Kernel services for plugins: who holds which grant, and on whose behalf a call is made. */
+import { BackplaneError, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
+import type { MintedCallers } from "./callers.ts";
+import type { PluginSystemDeps } from "./plugins-port.ts";
+import { readSettings, settingKey } from "./settings.ts";
+
+/** What bundled plugins hold without an operator's word; "" is everything. */
+const BUNDLED_GRANTS: Readonly<Record<string, string>> = { web: "", "agent-tool": "subagent." };
+
+export type ServiceDoor = (entry: PluginEntry, name: string, args: JsonObject, as?: string) => Promise<Json>;
+
+export function createServiceDoor(
+  deps: Pick<PluginSystemDeps, "config" | "default_scope" | "services">,
+  callers: MintedCallers,
+): ServiceDoor {
+  async function isGranted(entry: PluginEntry, name: string): Promise<boolean> {
+    if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_GRANTS, entry.name)) {
+      if (name.startsWith(BUNDLED_GRANTS[entry.name]!)) return true;
+    }
+    const { services } = await readSettings(deps.config, deps.default_scope.org_id, entry.name);
+    return services.some((one) => one === name || (one.endsWith(".*") && name.startsWith(one.slice(0, -1))));
+  }
+
+  return async (entry, name, args, as) => {
+    // Asked first, so that a plugin without a grant cannot find out which services there are.
+    if (!(await isGranted(entry, name))) {
+      throw new BackplaneError("policy.denied", `${entry.name} may not use the kernel service ${name}`, {
+        fix: `An admin can allow it: add "${name}" to ${settingKey(entry.name, "services")}.`,
+      });
+    }
+    const service = deps.services().get(name);
+    if (service === undefined) {
+      throw new BackplaneError("request.invalid", `there is no kernel service ${name}`);
+    }
+    return await service(args, callers.resolve(entry.name, as));
+  };
+}

@@ -1,0 +1,101 @@
+/**
+ * Counts what goes wrong (plug.failures). So many failures in a row end a plugin: `unloading` is entered in the step
+ * that sees the last of them, so rival failures find it and do nothing. A process that ends by itself is a failure
+ * like another, after which the plugin is started again, each time a little later.
+ */
+import type { Announcer } from "./announcer.ts";
+import type { Instance } from "./instance.ts";
+import type { Life } from "./life.ts";
+import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import type { PluginRecord } from "./record.ts";
+import type { Seats } from "./seats.ts";
+import { describeThrown } from "./within.ts";
+
+export interface SupervisorParts {
+  deps: Pick<PluginSystemDeps, "clock" | "log">;
+  timeouts: PluginTimeouts;
+  /** Failures in a row that end a plugin. */
+  threshold: number;
+  seats: Seats;
+  life: Life;
+  announcer: Announcer;
+  /** Brings a plugin whose process ended back; throws when it cannot. */
+  revive(record: PluginRecord): Promise<void>;
+  /** Notes that the plugin could not be loaded. */
+  fail(record: PluginRecord, error: unknown): void;
+}
+
+export class Supervisor {
+  readonly #parts: SupervisorParts;
+
+  constructor(parts: SupervisorParts) {
+    this.#parts = parts;
+  }
+
+  /** After each handled event: null, or what was thrown. What an earlier instance still does is no longer counted. */
+  outcome(record: PluginRecord | undefined, instance: Instance, failure: unknown): void {
+    if (record?.instance !== instance || record.status !== "loaded") return;
+    if (failure === null) record.failures = 0;
+    else if (++record.failures >= this.#parts.threshold) this.#breakDown(record, instance, failure);
+  }
+
+  /** Hears of the end of its process. */
+  watch(record: PluginRecord, instance: Instance): void {
+    instance.died.catch((error: unknown) => this.#exited(record, instance, error));
+  }
+
+  #breakDown(record: PluginRecord, instance: Instance, failure: unknown): void {
+    const { life, seats, threshold, announcer, deps } = this.#parts;
+    record.status = "unloading";
+    life.takeOff(instance);
+    const { message, trace } = describeThrown(failure);
+    Object.assign(record, { error: message, trace });
+    deps.log.error({ plugin: record.name, trace }, `a plugin failed ${threshold} times in a row`);
+    const end = record.queue(async () => {
+      await life.retire(instance, 0);
+      seats.release(record.name);
+      record.instance = null;
+      record.status = "failed";
+      announcer.tell("plugin.removed", { name: record.name });
+    });
+    end.catch((error: unknown) =>
+      deps.log.error({ err: error, plugin: record.name }, "unloading a plugin failed"),
+    );
+  }
+
+  #exited(record: PluginRecord, instance: Instance, error: unknown): void {
+    if (record.instance !== instance || record.status !== "loaded") return;
+    const { life, announcer, threshold } = this.#parts;
+    const { message, trace } = describeThrown(error);
+    announcer.tell("plugin.error", { name: record.name, error: message });
+    if (++record.failures >= threshold) {
+      this.#breakDown(record, instance, error);
+      return;
+    }
+    life.takeOff(instance);
+    record.instance = null;
+    record.status = "failed";
+    Object.assign(record, { error: `${message}; it is being started again`, trace });
+    void life.retire(instance, 0);
+    this.#restartLater(record);
+  }
+
+  #restartLater(record: PluginRecord): void {
+    const { deps, timeouts } = this.#parts;
+    const wait = timeouts.restart_ms * 2 ** (record.failures - 1);
+    record.restart = deps.clock.after(wait, () => void record.queue(() => this.#restart(record)));
+  }
+
+  /** Whatever happened to the plugin meanwhile has the last word. Never throws. */
+  async #restart(record: PluginRecord): Promise<void> {
+    if (record.instance !== null || record.status !== "failed") return;
+    const { threshold, announcer } = this.#parts;
+    try {
+      await this.#parts.revive(record);
+    } catch (error) {
+      this.#parts.fail(record, error);
+      if (++record.failures < threshold) this.#restartLater(record);
+      else announcer.tell("plugin.removed", { name: record.name });
+    }
+  }
+}

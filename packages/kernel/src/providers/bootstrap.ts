@@ -1,0 +1,63 @@
+/**
+ * The first instances of an org (llm.instances): one for each loaded provider plugin, with what was configured under
+ * `plugin.<ns>.*`. The marker is written last, so a crash in the middle runs it again; it never overwrites a key.
+ */
+import { type Json, pluginNamespace } from "@backplane/contract";
+import type { LiveConfig } from "../config/live-config.ts";
+import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
+import { isOwnField } from "../plugins/settings.ts";
+import type { Clock, Logger } from "../ports/index.ts";
+
+export const SEEDED_KEY = "_meta.providers_seeded_at";
+/** Needs no key and no network: the default while nothing else could answer. */
+const OFFLINE = "llm-echo";
+
+interface BootstrapDeps {
+  config: LiveConfig;
+  clock: Clock;
+  log: Logger;
+}
+
+/** False: there was no provider to set up, and it has to be asked again. */
+export async function bootstrapProviders(
+  deps: BootstrapDeps,
+  org_id: string,
+  loaded: readonly string[],
+): Promise<boolean> {
+  const { config, clock } = deps;
+  const plugins = loaded
+    .filter(isInstanceId)
+    .toSorted((a, b) => Number(b === OFFLINE) - Number(a === OFFLINE));
+  if (plugins.length === 0) return false;
+  if ((await config.get(org_id, SEEDED_KEY)) !== undefined) return true;
+  const withKey: string[] = [];
+  for (const plugin of plugins) {
+    const wanted = await instanceOf(config, org_id, plugin);
+    const there = await config.list(org_id, `providers.${plugin}.`);
+    const missing = [...wanted].filter(([key]) => !there.has(key));
+    if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
+    const key = there.get(`providers.${plugin}.api_key`) ?? wanted.get(`providers.${plugin}.api_key`);
+    if (typeof key === "string" && key !== "") withKey.push(plugin);
+  }
+  if ((await config.get(org_id, ACTIVE_KEY)) === undefined) {
+    await config.write(org_id, { set: { [ACTIVE_KEY]: withKey[0] ?? plugins[0]! } }, {});
+  }
+  const now = new Date(clock.now()).toISOString();
+  await config.write(org_id, { set: { [SEEDED_KEY]: now } }, {});
+  deps.log.info({ org_id, providers: plugins }, "provider instances were set up");
+  return true;
+}
+
+async function instanceOf(config: LiveConfig, org_id: string, plugin: string): Promise<Map<string, Json>> {
+  const to = `providers.${plugin}.`;
+  const from = `plugin.${pluginNamespace(plugin)}.`;
+  const rows = new Map<string, Json>([
+    [`${to}plugin`, plugin],
+    [`${to}label`, `${plugin} (default)`],
+  ]);
+  for (const [key, value] of await config.list(org_id, from)) {
+    const field = key.slice(from.length);
+    if (!isOwnField(field) && !rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
+  }
+  return rows;
+}

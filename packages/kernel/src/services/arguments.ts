@@ -1,0 +1,47 @@
+/** Arguments of services, checked one by one: what a plugin sends is not typed. */
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+
+export function text(args: JsonObject, name: string): string {
+  const value = args[name];
+  return typeof value === "string" ? value : refuse(name, "a text");
+}
+
+export function number(args: JsonObject, name: string): number {
+  const value = args[name];
+  return typeof value === "number" && Number.isInteger(value) ? value : refuse(name, "a whole number");
+}
+
+export function flag(args: JsonObject, name: string): boolean {
+  const value = args[name] ?? false;
+  return typeof value === "boolean" ? value : refuse(name, "true or false");
+}
+
+export function object(args: JsonObject, name: string): JsonObject {
+  const value = args[name];
+  return isObject(value) ? value : refuse(name, "an object");
+}
+
+export function list(args: JsonObject, name: string): JsonObject[] {
+  const value = args[name];
+  return Array.isArray(value) && value.every(isObject) ? value : refuse(name, "a list of objects");
+}
+
+/** Nothing when it was left out; null is left out too. */
+export function optional<N extends string, T>(
+  args: JsonObject,
+  name: N,
+  read: (args: JsonObject, name: string) => T,
+): { [K in N]?: T } {
+  const value = args[name];
+  if (value === undefined || value === null) return {};
+  return { [name]: read(args, name) } as { [K in N]?: T };
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function refuse(name: string, wanted: string): never {
+  const message = `${name} must be ${wanted}`;
+  throw new BackplaneError("request.invalid", message, { details: { issues: [{ path: name, message }] } });
+}

@@ -1,0 +1,88 @@
+/**
+ * Every tool that a turn may offer to its model: those of kernel plugins first, then bound exports of the scope. A
+ * turn takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at
+ * most: another node may have changed them.
+ */
+import type { DiscoveredExport, Json, JsonObject, LlmTool } from "@backplane/contract";
+import type { Caller, Clock, Scope } from "../ports/index.ts";
+import { kernelBindingId } from "./bound-tools.ts";
+import type { ToolTable } from "../plugins/plugins-port.ts";
+
+export interface OfferedTool extends LlmTool {
+  binding_id: string | null;
+  export_id: string;
+  legacy: boolean;
+}
+
+export interface ToolCatalog {
+  snapshot(caller: Caller): Promise<ReadonlyMap<string, OfferedTool>>;
+  /** After a change of bindings on this node. */
+  forget(): void;
+}
+
+export interface CatalogDeps {
+  tools: ToolTable;
+  clock: Pick<Clock, "monotonic">;
+  discover(caller: Caller): Promise<DiscoveredExport[]>;
+}
+
+const FRESH_MS = 1_000;
+const KEPT = 256;
+const ANYTHING: JsonObject = { type: "object", properties: {} };
+
+export function createToolCatalog({ tools, clock, discover }: CatalogDeps): ToolCatalog {
+  const known = new Map<string, { at: number; tools: Promise<ReadonlyMap<string, OfferedTool>> }>();
+  const forget = () => known.clear();
+  tools.onChanged(forget);
+
+  async function read(caller: Caller): Promise<ReadonlyMap<string, OfferedTool>> {
+    const offered = new Map<string, OfferedTool>();
+    for (const { spec, legacy } of tools.list()) {
+      const { name, description, parameters } = spec;
+      const binding_id = kernelBindingId(name);
+      offered.set(name, { name, description, parameters, binding_id, export_id: name, legacy });
+    }
+    for (const found of await discover(caller)) {
+      const { export_id, description, display_name, input_schema } = found;
+      // Rollout decides the binding at the call; a kernel tool of the same name stays in front.
+      if (offered.has(export_id)) continue;
+      offered.set(export_id, {
+        name: export_id,
+        description: description === "" ? display_name : description,
+        parameters: objectSchema(input_schema),
+        binding_id: null,
+        export_id,
+        legacy: false,
+      });
+    }
+    return offered;
+  }
+
+  return {
+    forget,
+    snapshot(caller) {
+      const key = keyOf(caller.scope, caller);
+      if (key === null) return read(caller);
+      const now = clock.monotonic();
+      const there = known.get(key);
+      if (there !== undefined && now - there.at < FRESH_MS) return there.tools;
+      const reading = read(caller);
+      known.delete(key);
+      known.set(key, { at: now, tools: reading });
+      if (known.size > KEPT) known.delete(known.keys().next().value as string);
+      reading.catch(() => known.delete(key));
+      return reading;
+    },
+  };
+}
+
+/** Null: a plugin's own token sees what its grant names, which is not worth keeping. */
+function keyOf({ org_id, project_id }: Scope, { role, delegation }: Caller): string | null {
+  return delegation === undefined ? `${org_id}\n${project_id}\n${role === "guest"}` : null;
+}
+
+/** Vendors want an object; a tool without a schema takes any. */
+function objectSchema(schema: Json | null): JsonObject {
+  const isObject = typeof schema === "object" && schema !== null && !Array.isArray(schema);
+  return isObject ? schema : ANYTHING;
+}

@@ -1,0 +1,99 @@
+/**
+ * The tool dispatcher (ktool.dispatch): one subscriber that turns tool.call.request into the one door. Its outcome is
+ * told by the door's own settlement, so a call that a crash cut off is told in the same way. It never holds the
+ * session's worker: it starts the call and returns.
+ */
+import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
+import type { KernelPort } from "../bus/bus-port.ts";
+import { stopCall } from "../invoke/cancel.ts";
+import type { Door } from "../invoke/door.ts";
+import { invoke } from "../invoke/invoke.ts";
+import type { Turn } from "../loop/turn.ts";
+import type { Scope } from "../ports/index.ts";
+import type { OfferedTool } from "./catalog.ts";
+import { refusalKind, toolError } from "./outcome.ts";
+import type { ToolTable } from "../plugins/plugins-port.ts";
+import type { TurnCall } from "./turn-tape.ts";
+
+type CallRequest = BusEvent<"tool.call.request">;
+
+export interface DispatcherDeps {
+  port: KernelPort;
+  door: Door;
+  tools: ToolTable;
+  turnAt(scope: Scope, session_id: string): Turn | undefined;
+}
+
+export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): () => void {
+  const { log } = door.deps;
+
+  async function dispatch(event: CallRequest, turn: Turn): Promise<void> {
+    const { name, args } = event.payload;
+    const call: TurnCall = { key: turn.key, request: event, brief: null };
+    const ids = { id: event.payload.id, request_id: event.id };
+    const tool = turn.tools.get(name);
+    if (tool === undefined) {
+      await door.turns.refuse(call, toolError(ids, "not_found", `there is no tool ${name}`));
+      return;
+    }
+    if (!turn.allows(name)) {
+      turn.forbidden.push(name);
+      await door.turns.refuse(call, toolError(ids, "rejected", `this agent may not use ${name}`));
+      return;
+    }
+    port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
+    call.brief = await briefOf(tool, event);
+    try {
+      const { chain_id, id: run_id } = turn.run;
+      const { session_id } = turn.key;
+      const which =
+        tool.binding_id === null ? { export_id: tool.export_id } : { binding_id: tool.binding_id };
+      const body = { ...which, input: args as never, session_id, chain_id, run_id };
+      const ticket = await invoke(door, { caller: turn.caller, body, turn: call });
+      stopWith(turn, ticket.id);
+      await ticket.settled;
+    } catch (error) {
+      const { code, message, details } = toBackplaneError(error);
+      // The door has written and told what it recorded as refused.
+      if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
+      await door.turns.refuse(call, toolError(ids, refusalKind(code) ?? "rejected", message));
+    }
+  }
+
+  /** A turn that ends takes its calls along. */
+  function stopWith(turn: Turn, invocation_id: string): void {
+    const live = door.live.get(invocation_id);
+    if (live === undefined) return;
+    const stop = () => {
+      if (turn.stopped !== "shutdown") stopCall(door, live, "user");
+    };
+    if (turn.signal.aborted) stop();
+    else turn.signal.addEventListener("abort", stop, { once: true });
+    live.onSettled(() => turn.signal.removeEventListener("abort", stop));
+  }
+
+  async function briefOf(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
+    const own = tools.get(tool.name);
+    if (own?.spec.requires_approval !== true) return null;
+    try {
+      return await own.brief(payload.args as never);
+    } catch (error) {
+      log.warn({ err: error, tool: tool.name }, "a tool could not word its approval");
+      return null;
+    }
+  }
+
+  return port.subscribe("tool.call.request", (event) => {
+    const turn = turnAt(event, event.session_id);
+    if (turn === undefined) {
+      log.warn({ session_id: event.session_id }, "a tool call outside of a turn was dropped");
+      return;
+    }
+    dispatch(event, turn).catch((error: unknown) => {
+      log.error({ err: error, code: codeOf(error) }, "a tool call could not be recorded");
+      const brief = toBackplaneError(error).message;
+      const ids = { id: event.payload.id, request_id: event.id };
+      port.tryPublish("tool.error", { ...ids, kind: "rejected", brief }, turn.to);
+    });
+  });
+}

@@ -1,0 +1,343 @@
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { entryFor } from "../../src/sessions/entry-for.ts";
+import { caller, keyOf, openFanout, scope, turn, until, upTo } from "./open-fanout.ts";
+
+test("a client gets the entries after the one it has, one replay.done, then live ones with their ids", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  for (const text of ["one", "two", "three"]) await rig.say(text);
+  const late = await rig.watch({ since: 2 });
+  const whole = await rig.watch({ since: 0 });
+  const cold = await rig.watch();
+  await until(() => [late, whole, cold].every((watcher) => watcher.replays().length === 1));
+  await rig.say("four");
+  await rig.idle();
+  expect([late.ids(), whole.ids(), cold.ids()]).toEqual([[3, 4, 5], upTo(5), [5]]);
+  expect([late, whole, cold].map((watcher) => watcher.replays())).toEqual([[2], [4], [0]]);
+  expect(whole.ops[0]).toMatchObject({
+    op: "event",
+    session_id: "s",
+    entry_id: 1,
+    event: {
+      kind: "session.replay.entry",
+      session_id: "kernel",
+      source: "kernel-session-context",
+      payload: { session_id: "s", entry_id: 1, kind: "anchor" },
+    },
+  });
+  const live = whole.ops.find(({ entry_id }) => entry_id === 5)!.event;
+  expect(live).toMatchObject({ kind: "user.message.received", session_id: "s", payload: { text: "four" } });
+  expect(Object.keys(live).sort()).toEqual(["id", "kind", "payload", "session_id", "source", "ts"]);
+});
+
+test("an event is spelled once, however many get it", async () => {
+  const rig = await openFanout();
+  const frames = new Set<string>();
+  const shown = new Set<object>();
+  for (let n = 0; n < 3; n++) {
+    await rig.fanout.attach(
+      caller,
+      { session_id: "s" },
+      {
+        since_entry: null,
+        adapter_id: "test",
+        send(watched) {
+          if (watched.entry_id !== null) {
+            frames.add(watched.frame);
+            shown.add(watched);
+          }
+          return 0;
+        },
+        ended: () => {},
+      },
+    );
+  }
+  await rig.say("hello");
+  expect([frames.size, shown.size]).toEqual([1, 1]);
+});
+
+test("what is written while a client replays comes once and in its place", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  for (let n = 0; n < 600; n++) await rig.say(String(n));
+  let pages = 0;
+  rig.beforePage = async () => {
+    if (++pages <= 5) for (let n = 0; n < 3; n++) await rig.say(`meanwhile ${pages}`);
+  };
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  await rig.say("after");
+  expect(watcher.ids()).toEqual(upTo((await rig.sessions.get(keyOf())).last_entry_id));
+});
+
+test("a feed that is late, doubled or out of order changes nothing of the order", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  rig.held = [];
+  for (const text of ["a", "b", "c"]) await rig.say(text);
+  const joined = await rig.watch({ since: 1 });
+  await until(() => joined.replays().length === 1);
+  const [a, b, c] = rig.held;
+  rig.held = null;
+  for (const tell of [c!, a!, c!, b!]) tell();
+  await rig.say("d");
+  await until(() => watcher.ids().length === 5);
+  expect([watcher.ids(), joined.ids()]).toEqual([upTo(5), upTo(5, 2)]);
+});
+
+test("a feed that is out of order while a client replays leaves nothing out", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  let pages = 0;
+  rig.beforePage = async () => {
+    if (++pages > 1) return;
+    rig.held = [];
+    for (const text of ["a", "b", "c"]) await rig.say(text);
+    const [a, b, c] = rig.held;
+    rig.held = null;
+    for (const tell of [a!, a!, c!, b!, b!]) tell();
+  };
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1 && watcher.ids().length > 3);
+  await rig.say("d");
+  expect([watcher.ids(), watcher.replays()]).toEqual([upTo(5), [1]]);
+});
+
+test("more than is kept while a client replays is read from the tape", async () => {
+  const rig = await openFanout({ buffered_bytes: 20_000 });
+  await rig.sessions.create(keyOf());
+  let pages = 0;
+  rig.beforePage = async () => {
+    if (++pages === 1) for (let n = 0; n < 40; n++) await rig.say("x".repeat(500));
+  };
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  expect([watcher.ids(), watcher.replays(), watcher.ended]).toEqual([upTo(41), [41], []]);
+});
+
+test("a client that replays while more of what is on no tape comes than is kept has to come again", async () => {
+  const rig = await openFanout({ buffered_bytes: 20_000 });
+  await rig.sessions.create(keyOf());
+  const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "x".repeat(500) };
+  rig.beforePage = async () => {
+    for (let n = 0; n < 40; n++)
+      await rig.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
+  };
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.ended.length > 0);
+  expect(watcher.ended).toEqual(["send_failed"]);
+});
+
+test("entries that were written past the feed are found on the tape: reset, compaction, undo", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  await rig.say("one");
+  const { head_chain_id: chain_id, last_entry_id } = await rig.sessions.get(keyOf());
+  await rig.sessions.compact(keyOf(), { summary: "so far", source: { chain_id, last_entry_id } });
+  await rig.publish(
+    "session.compaction.completed",
+    { target_session_id: "s", tokens_before: 2, tokens_after: 1 },
+    "kernel",
+  );
+  await until(() => watcher.ids().length === 3);
+  await rig.sessions.undo(keyOf(), "admin");
+  await rig.say("two");
+  await rig.sessions.reset(keyOf());
+  await rig.say("three");
+  await until(() => watcher.ids().length === 6);
+  expect(watcher.ids()).toEqual(upTo(6));
+  const again = await rig.watch({ since: 2 });
+  await until(() => again.replays().length === 1);
+  expect(again.ids()).toEqual(upTo(6, 3));
+  expect(watcher.replays()).toEqual([1]);
+});
+
+test("a fork shows what it inherited and goes on by itself", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  await rig.say("one");
+  const { head_chain_id } = await rig.sessions.get(keyOf());
+  await rig.sessions.fork(scope, head_chain_id, { child_id: "child" });
+  const child = await rig.watch({ session_id: "child", since: 0 });
+  const parent = await rig.watch({ since: 2 });
+  await until(() => child.replays().length === 1 && parent.replays().length === 1);
+  await rig.say("of the child", "child");
+  await rig.say("of the parent");
+  expect([child.ids(), parent.ids()]).toEqual([upTo(3), [3]]);
+  expect(child.ops.at(-1)!.event.payload).toEqual({ text: "of the child" });
+});
+
+test("a client that asks for more than there is gets what comes next", async () => {
+  const rig = await openFanout();
+  const watcher = await rig.watch({ since: 500 });
+  expect(watcher.last_entry_id).toBe(1);
+  await until(() => watcher.replays().length === 1);
+  await rig.say("one");
+  expect([watcher.ids(), watcher.replays()]).toEqual([[2], [0]]);
+});
+
+test("who joins in the middle of an answer ends with the same text", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  await rig.say("tell me");
+  const delta = (content: string) => rig.publish("assistant.message.delta", { content, iteration: 1 }, "s");
+  await delta("Once ");
+  await delta("upon ");
+  const first = await rig.watch({ since: 0 });
+  await until(() => first.replays().length === 1);
+  await delta("a ");
+  // The client reloads: nobody watches for a while.
+  first.detach();
+  await delta("time");
+  const second = await rig.watch({ since: 2 });
+  const cold = await rig.watch();
+  await until(() => second.replays().length === 1);
+  await delta(".");
+  for (const watcher of [second, cold]) expect(watcher.text()).toBe("Once upon a time.");
+  expect(first.text()).toBe("Once upon a ");
+  const caught = second.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(caught.event.payload).toEqual({ content: "Once upon a time", catch_up: true, iteration: 1 });
+  await rig.write("assistant.message.done", { content: "Once upon a time.", tool_calls: [] });
+  await rig.idle();
+  const third = await rig.watch({ since: 2 });
+  await until(() => third.replays().length === 1);
+  expect(third.text()).toBe("Once upon a time.");
+  expect(third.kinds()).not.toContain("assistant.message.delta");
+});
+
+test("an answer that is on the tape but not told of yet is not shown as unfinished", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  await rig.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
+  await rig.publish("assistant.message.delta", { content: "Hel" }, "s");
+  const early = await rig.watch({ since: 0 });
+  await until(() => early.replays().length === 1);
+  expect(early.text()).toBe("Hel");
+  rig.held = [];
+  const told = rig.bus
+    .kernel("loop")
+    .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
+  const { entry } = entryFor(told.event)!;
+  await rig.persister.append(keyOf(), [{ entry, event: told.event }]);
+  const late = await rig.watch({ since: 0 });
+  await until(() => late.replays().length === 1);
+  expect(late.text()).toBe("Hello");
+  for (const tell of rig.held) tell();
+  told.publish();
+  await rig.idle();
+  expect([early.text(), early.ids(), late.ids()]).toEqual(["Hello", upTo(3), upTo(3)]);
+});
+
+test("pieces that the bus delivers after the answer is on the tape are not shown", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  const hold = Promise.withResolvers<void>();
+  const slow = rig.plug("slow", "skill");
+  slow.subscribe("assistant.message.delta", () => hold.promise);
+  const port = rig.bus.kernel("loop");
+  for (const content of ["Hel", "lo"]) {
+    await port.publish("assistant.message.delta", { content }, { session_id: "s", scope });
+  }
+  await turn();
+  await rig.write("assistant.message.done", { content: "Hello", tool_calls: [] });
+  hold.resolve();
+  await rig.idle();
+  expect(watcher.text()).toBe("Hello");
+  const joined = await rig.watch({ since: 0 });
+  await until(() => joined.replays().length === 1);
+  expect(joined.text()).toBe("Hello");
+});
+
+test("the unfinished answer that is kept is bounded, and says so", async () => {
+  const rig = await openFanout({ partial_bytes: 10 });
+  for (let n = 0; n < 5; n++) await rig.publish("assistant.message.delta", { content: "four" }, "s");
+  const watcher = await rig.watch();
+  const caught = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(caught.event.payload).toEqual({ content: "fourfourfo", catch_up: true, truncated: true });
+});
+
+verifies(
+  "bus.scope",
+  "a client gets what is about its own session, in its own project, and nothing else",
+  async () => {
+    const rig = await openFanout();
+    const watcher = await rig.watch();
+    await rig.idle();
+    watcher.ops.length = 0;
+    const elsewhere = { ...scope, project_id: "proj_two" };
+    const abroad = { ...scope, org_id: "org_other" };
+    const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
+    for (const at of [scope, elsewhere, abroad]) {
+      for (const target_session_id of ["s", "other"]) {
+        await rig.publish("approval.request", { ...approval, target_session_id }, "kernel", at);
+      }
+      for (const session_id of ["s", "other"]) {
+        await rig.publish("assistant.message.delta", { content: "x" }, session_id, at);
+        await rig.publish("llm.call.delta", { content: "x" }, session_id, at);
+      }
+      await rig.publish("plugin.loaded", { name: "acme", version: "1", category: "tool" }, "kernel", at);
+      await rig.publish("config.updated", { key: "a.b", prefix_match_hint: "a." }, "kernel", at);
+    }
+    await rig.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null as never });
+    expect(watcher.kinds()).toEqual([
+      "approval.request",
+      "assistant.message.delta",
+      "plugin.loaded",
+      "kernel.ready",
+    ]);
+    expect(watcher.ops[0]!.event.payload.target_session_id).toBe("s");
+  },
+);
+
+test("an event of no tape that comes during a replay is not lost", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  let pages = 0;
+  rig.beforePage = async () => {
+    if (++pages > 1) return;
+    const approval = { id: "appr_1", tool_name: "bash", params: {}, brief: "run it" };
+    await rig.publish("approval.request", { ...approval, target_session_id: "s" }, "kernel");
+  };
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  expect(watcher.kinds().filter((kind) => kind === "approval.request")).toHaveLength(1);
+});
+
+test("a model call is shown as the tape keeps it, without all its messages", async () => {
+  const rig = await openFanout();
+  const watcher = await rig.watch();
+  const messages = [{ role: "user", content: "hello" }];
+  await rig.write("llm.call.request", { provider: "p", model: "m", messages, params: {} });
+  const { payload } = watcher.ops.find(({ event }) => event.kind === "llm.call.request")!.event;
+  expect(payload).toMatchObject({ provider: "p", messages_ref: { count: 1 } });
+  expect(payload.messages).toBeUndefined();
+});
+
+test("reserved ids are refused, and a guest makes no session", async () => {
+  const rig = await openFanout();
+  for (const session_id of ["kernel", "_bridge:web", "s::agent::1", ""]) {
+    await expect(rig.watch({ session_id })).rejects.toMatchObject({ code: "request.invalid" });
+  }
+  const guest = { ...caller, admin: false, scopes: ["sessions:read"] as const, role: "guest" as const };
+  await expect(rig.watch({ caller: guest })).rejects.toMatchObject({ code: "session.not_found" });
+  expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+  await rig.watch();
+  expect((await rig.watch({ caller: guest })).last_entry_id).toBe(1);
+  expect(rig.fanout.stats()).toEqual({ sessions: 1, connections: 2 });
+});
+
+test("the same id in another workspace is another session", async () => {
+  const rig = await openFanout();
+  const here = await rig.watch({ since: 0 });
+  const there = await rig.watch({ since: 0, workspace: "/else" });
+  await until(() => there.replays().length === 1);
+  await rig.say("hello");
+  expect([here.ids(), there.ids()]).toEqual([[1, 2], [1]]);
+});

@@ -1,0 +1,127 @@
+import type { KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { admin, until, user } from "../support/house.ts";
+import { openTalk } from "./talk.ts";
+
+const ran: string[] = [];
+const deploy: KernelTool = {
+  name: "deploy",
+  description: "Deploys.",
+  parameters: { type: "object", properties: { to: { type: "string" } }, required: ["to"] },
+  requires_approval: true,
+  run({ to }) {
+    ran.push(String(to));
+    return toolOk("deployed");
+  },
+};
+const HOUR = 3_600_000;
+
+verifies("loop.history", "a conversation goes on after a restart as if nothing had been", async () => {
+  const first = await openTalk();
+  await first.say('/tool add {"a": 2, "b": 3}');
+  const tape = await first.tape();
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await second.tape()).toEqual(tape);
+  await second.say("and now?");
+  const asked = second.events.find(({ kind }) => kind === "llm.call.request")!;
+  const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+  expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
+});
+
+verifies(
+  "approval.durable",
+  "a question with a long time is a row: it survives, is answered elsewhere, and is checked again",
+  async () => {
+    ran.length = 0;
+    const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+    const first = await openTalk(long);
+    const { run_id } = await first.kernel.sessions.message(
+      user,
+      { session_id: "s1" },
+      { text: '/tool deploy {"to": "prod"}' },
+    );
+    await until(
+      async () =>
+        (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
+    );
+    await first.crash();
+
+    const second = await openTalk({ ...long, file: first.file });
+    const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+    expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
+      status: "failed",
+      error: { code: "loop.failed" },
+    });
+    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+    await until(async () => (await second.tape()).some(({ kind }) => kind === "tool_result"));
+    expect(ran).toEqual(["prod"]);
+    const result = (await second.tape()).find(({ kind }) => kind === "tool_result");
+    expect(result?.payload).toMatchObject({ ok: true, envelope: { brief: "deployed" } });
+    // The conversation goes on from the result, though the turn that asked is gone.
+    await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
+    expect((await second.tape()).at(-1)?.payload.content).toContain("deployed");
+  },
+);
+
+verifies(
+  "approval.durable",
+  "what was approved is not what would run: another version is refused",
+  async () => {
+    ran.length = 0;
+    const long = { host: { approval_timeout_ms: HOUR } };
+    const first = await openTalk({ ...long, tools: [deploy] });
+    await first.kernel.sessions.message(user, { session_id: "s1" }, { text: '/tool deploy {"to": "prod"}' });
+    await until(
+      async () =>
+        (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
+    );
+    await first.crash();
+    const second = await openTalk({
+      ...long,
+      tools: [{ ...deploy, description: "Deploys and deletes." }],
+      file: first.file,
+    });
+    const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+    await until(
+      async () => (await second.kernel.invocations.get(user, items[0]!.invocation_id)).status === "failed",
+    );
+    expect(await second.kernel.invocations.get(user, items[0]!.invocation_id)).toMatchObject({
+      error: { code: "approval.changed" },
+    });
+    expect(ran).toEqual([]);
+  },
+);
+
+verifies(
+  "approval.shutdown",
+  "at an orderly stop short questions end within a second, long ones stay",
+  async () => {
+    for (const [timeout_ms, status] of [
+      [30_000, "cancelled"],
+      [HOUR, "pending"],
+    ] as const) {
+      ran.length = 0;
+      const talk = await openTalk({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
+      await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: '/tool deploy {"to": "prod"}' });
+      await until(
+        async () =>
+          (await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
+      );
+      const from = performance.now();
+      await talk.kernel.stop(5_000);
+      expect(performance.now() - from).toBeLessThan(10_000);
+      const { items } = await talk.kernel.approvals.list(user, {}, { limit: 5 });
+      expect(items).toMatchObject([{ status }]);
+      const gone = talk.events
+        .filter(({ kind }) => kind === "approval.cancelled")
+        .map(({ payload }) => payload.reason);
+      expect(gone).toEqual(status === "cancelled" ? ["shutdown"] : []);
+      expect(ran).toEqual([]);
+    }
+  },
+);

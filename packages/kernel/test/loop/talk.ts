@@ -1,0 +1,70 @@
+/** A house with the bundled offline provider and strategy, a few tools, and what one needs to talk to it. */
+import type { BusEvent, Entry, KernelPlugin, KernelTool, Run } from "@backplane/contract";
+import { plugin as echo } from "@backplane/plugin-llm-echo";
+import { plugin as react } from "@backplane/plugin-strategy-react";
+import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
+import { type House, type HouseOptions, openHouse, user } from "../support/house.ts";
+
+export const addTool: KernelTool = {
+  name: "add",
+  description: "Adds two numbers.",
+  parameters: {
+    type: "object",
+    properties: { a: { type: "number" }, b: { type: "number" } },
+    required: ["a", "b"],
+    additionalProperties: false,
+  },
+  effect_class: "read_only",
+  run: ({ a, b }) => toolOk(String(Number(a) + Number(b))),
+};
+
+export function toolPlugin(name: string, ...tools: KernelTool[]): KernelPlugin {
+  return defineKernelPlugin({
+    name,
+    version: "1.0.0",
+    category: "tool",
+    subscriptions: () => [],
+    async onLoad(ctx) {
+      for (const tool of tools) await ctx.registerTool(tool);
+    },
+  });
+}
+
+export interface Talk extends House {
+  /** Says something and waits for the end of the turn. */
+  say(text: string, session_id?: string): Promise<Run>;
+  tape(session_id?: string): Promise<Entry[]>;
+  events: BusEvent[];
+}
+
+export async function openTalk(
+  options: HouseOptions & { file?: string; tools?: KernelTool[] } = {},
+): Promise<Talk> {
+  const { tools = [addTool], plugins = [], ...rest } = options;
+  const events: BusEvent[] = [];
+  const spy: KernelPlugin = {
+    name: "spy",
+    version: "1.0.0",
+    category: "adapter",
+    subscriptions: () => ["*"],
+    onEvent: (event) => void events.push(event),
+  };
+  const house = await openHouse({
+    ...rest,
+    plugins: [echo, react, toolPlugin("numbers", ...tools), spy, ...plugins],
+  });
+  const ref = (session_id: string) => ({ session_id });
+  return {
+    ...house,
+    events,
+    async say(text, session_id = "s1") {
+      const { run_id } = await house.kernel.sessions.message(user, ref(session_id), { text });
+      for (;;) {
+        const run = await house.kernel.runs.get(user, run_id);
+        if (run.status !== "running") return run;
+        await new Promise((resolve) => setTimeout(resolve, 2));
+      }
+    },
+    tape: (session_id = "s1") => house.kernel.sessions.entries(user, ref(session_id), 0, 10_000),
+  };
+}

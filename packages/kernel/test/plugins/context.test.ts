@@ -1,0 +1,133 @@
+import type { PluginContext } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { codeOfRejected, keepContext, openPlugins, plugin, scope, settle } from "./open-plugins.ts";
+
+const llm = (name: string, onLoad: (ctx: PluginContext) => void) => () =>
+  plugin(name, "llm-provider", { onLoad });
+
+verifies(
+  "plug.context",
+  "emit, a scoped logger, config, the providers view and a state directory",
+  async () => {
+    const skill = keepContext();
+    const one = keepContext();
+    const house = await openPlugins((loader) => {
+      loader.add(() => plugin("my-skill", "skill", skill));
+      loader.add(llm("llm-one", one.onLoad));
+      loader.add(llm("llm-two", () => {}));
+    });
+    const { ctx } = skill;
+    expect(ctx.name).toBe("my-skill");
+    expect(ctx.stateDir).toBe("/data/plugins/my-skill");
+
+    // Id, time, source, org and project are the kernel's.
+    const { id } = await ctx.emit("x.my-skill.done", { n: 1 }, { session_id: "s1" });
+    await settle(house.bus);
+    expect(house.seen.find((event) => event.id === id)).toMatchObject({
+      kind: "x.my-skill.done",
+      source: "my-skill",
+      session_id: "s1",
+      ...scope,
+      payload: { n: 1 },
+    });
+
+    ctx.log.warn({ plugin: "someone-else", n: 2 }, "careful");
+    expect(house.logged.at(-1)).toEqual({
+      level: "warn",
+      fields: { plugin: "my-skill", n: 2 },
+      message: "careful",
+    });
+
+    // Its own keys alone, without the prefix, secrets in the clear, fresh at every call.
+    await house.set({
+      "plugin.my_skill.tone": "loud",
+      "plugin.my_skill.deep.api_key": "sk-secret-1234",
+      "plugin.my_skill_two.tone": "x",
+    });
+    expect(await ctx.config()).toEqual({ tone: "loud", "deep.api_key": "sk-secret-1234" });
+    await house.set({ "plugin.my_skill.tone": "soft" });
+    expect(await ctx.config()).toMatchObject({ tone: "soft" });
+
+    await house.set({
+      provider: "prod",
+      "providers.prod.plugin": "llm-one",
+      "providers.prod.label": "Prod",
+      "providers.prod.api_key": "sk-secret-1234",
+      "providers.prod.model": "m1",
+      "providers.other.plugin": "llm-two",
+      "providers.other.api_key": "sk-secret-5678",
+    });
+    const prod = { id: "prod", plugin: "llm-one", label: "Prod" };
+    const clear = { ...prod, config: { api_key: "sk-secret-1234", model: "m1" } };
+    const masked = { ...prod, config: { api_key: "****1234", model: "m1" } };
+    expect(await one.ctx.providers.getInstance("prod")).toEqual(clear);
+    expect(await ctx.providers.getInstance("prod")).toEqual(masked);
+    expect(await one.ctx.providers.instancesForPlugin("llm-one")).toContainEqual(clear);
+    expect((await one.ctx.providers.listInstances()).map((row) => [row.id, row.config.api_key])).toEqual([
+      ["llm-one", undefined],
+      ["llm-two", undefined],
+      ["other", "****5678"],
+      ["prod", "sk-secret-1234"],
+    ]);
+    expect(await ctx.providers.activeId()).toBe("prod");
+    expect(await ctx.providers.getInstance("absent")).toBeNull();
+  },
+);
+
+verifies(
+  "bus.reserved",
+  "through its context a plugin publishes only what its category may, where it may",
+  async () => {
+    const kept = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
+    const house = await openPlugins((loader) => {
+      loader.add(() => plugin("an-adapter", "adapter", kept.adapter));
+      loader.add(() => plugin("a-skill", "skill", kept.skill));
+      loader.add(() => plugin("a-tool", "tool", kept.tool));
+    });
+    const emit = (who: keyof typeof kept, kind: string, payload: object, session_id = "s1") =>
+      codeOfRejected(kept[who].ctx.emit(kind, payload as never, { session_id }));
+    const answer = { id: "a", response: "approve" };
+    const open = "nothing was thrown";
+    expect(await emit("adapter", "user.message.received", { text: "hi" })).toBe(open);
+    expect(await emit("adapter", "approval.response", answer, "kernel")).toBe(open);
+    expect(await emit("adapter", "approval.response", answer)).toBe("policy.denied");
+    expect(await emit("adapter", "config.updated", { key: "k", prefix_match_hint: "" }, "kernel")).toBe(
+      "policy.denied",
+    );
+    expect(await emit("adapter", "user.message.received", { text: "hi" }, "kernel")).toBe("policy.denied");
+    expect(await emit("skill", "approval.response", answer, "kernel")).toBe("policy.denied");
+    expect(await emit("skill", "user.message.received", { text: "hi" })).toBe(open);
+    expect(
+      await emit("skill", "plugin.loaded", { name: "x", version: "1", category: "tool" }, "kernel"),
+    ).toBe("policy.denied");
+    expect(await emit("tool", "llm.call.response", { usage: {} })).toBe("policy.denied");
+    expect(await emit("tool", "x.a-skill.kind", {})).toBe("policy.denied");
+    expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-skill")).toBe("policy.denied");
+    expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-tool:1")).toBe(open);
+    expect(await emit("tool", "x.a-tool.kind", {}, "kernel")).toBe("policy.denied");
+    await settle(house.bus);
+    expect(new Set(house.seen.map(({ source }) => source))).toEqual(
+      new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
+    );
+    // Spawning sub-agents and testing providers are services that need a grant.
+    expect(await codeOfRejected(kept.skill.ctx.service("subagent.spawn", {}))).toBe("policy.denied");
+    expect(await codeOfRejected(kept.adapter.ctx.service("providers.test", {}))).toBe("policy.denied");
+  },
+);
+
+test("the context of a plugin that was unloaded refuses everything", async () => {
+  const kept = keepContext();
+  const house = await openPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
+  await house.system.stop("x");
+  const { ctx } = kept;
+  const tool = { name: "t", description: "", parameters: { type: "object" }, run: () => ({}) as never };
+  for (const work of [
+    ctx.emit("x.gone.a", {}, { session_id: "s" }),
+    ctx.config(),
+    ctx.registerTool(tool),
+    ctx.service("a", {}),
+  ]) {
+    expect(await codeOfRejected(work)).toBe("cancelled");
+  }
+});

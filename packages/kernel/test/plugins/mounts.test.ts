@@ -1,0 +1,65 @@
+import type { AdapterRoute } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { findMount, mountRoute } from "../../src/plugins/mounts.ts";
+
+const route = (path: string, method: AdapterRoute["method"] = "GET"): AdapterRoute => ({
+  method,
+  path,
+  summary: "s",
+  scope: "admin",
+});
+
+test.each([
+  ["/things", false, "/x/acme/things"],
+  ["/", false, "/x/acme"],
+  ["/api/things", false, "/x/acme/api/things"],
+  ["/api/things", true, "/api/things"],
+  ["/apis", true, "/x/acme/apis"],
+  ["/things/{id}", true, "/x/acme/things/{id}"],
+])("%s with /api allowed: %s is mounted at %s", (path, api, mounted) => {
+  expect(mountRoute("acme", route(path), api).mount.mounted).toBe(mounted);
+});
+
+test.each([
+  "",
+  "things",
+  "/a/../b",
+  "/a//b",
+  "/a/",
+  "/%2e%2e/b",
+  "/a/{x}/{x}",
+  "/a b",
+  "/{}",
+  "/a{b}",
+  "/./a",
+  "/...",
+])("the path %j is not mounted", (path) => {
+  expect(() => mountRoute("acme", route(path), true)).toThrow(
+    expect.objectContaining({ code: "plugin.invalid" }),
+  );
+});
+
+test("the most literal route wins, parameters are decoded, and nothing else matches", () => {
+  const mounts = ["/api/config/{key}", "/api/{kind}/active", "/api/config/active", "/api/config"]
+    .map((path) => mountRoute("web", route(path), true))
+    .toSorted((a, b) => b.literal - a.literal);
+  const find = (path: string, method = "GET") => {
+    const found = findMount(mounts, method, path);
+    return found === null ? null : [found.mount.path, found.params];
+  };
+  expect(find("/api/config")).toEqual(["/api/config", {}]);
+  expect(find("/api/config/active")).toEqual(["/api/config/active", {}]);
+  expect(find("/api/config/a.b%2Fc%20d")).toEqual(["/api/config/{key}", { key: "a.b/c d" }]);
+  expect(find("/api/llm/active")).toEqual(["/api/{kind}/active", { kind: "llm" }]);
+  for (const path of [
+    "/api/config/",
+    "/api/config//",
+    "/api/config/%E0%A4%A",
+    "/api",
+    "/api/config/a/b",
+    "api/config",
+  ]) {
+    expect(find(path)).toBeNull();
+  }
+  expect(find("/api/config", "POST")).toBeNull();
+});

@@ -1,0 +1,109 @@
+import type { BusEvent, KernelPlugin, PluginCategory } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openPlugins, plugin, settle } from "./open-plugins.ts";
+
+function listeners(...plugins: [string, PluginCategory, string[], Partial<KernelPlugin>?][]) {
+  const heard: string[] = [];
+  return {
+    heard,
+    makers: plugins.map(
+      ([name, category, kinds, more = {}]) =>
+        () =>
+          plugin(name, category, {
+            subscriptions: () => kinds,
+            onEvent: (event: BusEvent) => void heard.push(`${name} ${event.kind}`),
+            ...more,
+          }),
+    ),
+  };
+}
+
+test("a model call goes to the plugin that owns the instance, also right after its owner changed", async () => {
+  const { heard, makers } = listeners(
+    ["llm-one", "llm-provider", ["llm.call.request"]],
+    ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
+    ["watcher", "adapter", ["llm.call.request"]],
+  );
+  const house = await openPlugins((loader) => {
+    for (const make of makers) loader.add(make);
+  });
+  const ask = async (provider: string, org_id = "org_local") => {
+    heard.length = 0;
+    const where = { org_id, project_id: "proj_default" };
+    await house.publish("llm.call.request", { provider, model: "m", messages: [], params: {} }, "s1", where);
+    await settle(house.bus);
+    return heard.filter((one) => !one.startsWith("watcher"));
+  };
+  await house.set({ "providers.prod.plugin": "llm-one" });
+  expect(await ask("prod")).toEqual(["llm-one llm.call.request"]);
+  expect(heard).toContain("watcher llm.call.request");
+  await house.set({ "providers.prod.plugin": "llm-two" });
+  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
+  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
+  expect(await ask("two")).toEqual(["llm-two llm.call.request"]);
+  expect(await ask("absent")).toEqual([]);
+  // An instance that has the id of another plugin's provider_id belongs to the plugin that it names.
+  await house.set({ "providers.two.plugin": "llm-one" });
+  expect(await ask("two")).toEqual(["llm-one llm.call.request"]);
+  // Instances are per org.
+  house.system.enter("org_acme");
+  expect(await ask("prod", "org_acme")).toEqual([]);
+  await house.set({ "providers.prod.plugin": "llm-one" }, "org_acme");
+  expect(await ask("prod", "org_acme")).toEqual(["llm-one llm.call.request"]);
+  expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
+});
+
+verifies(
+  "plug.extras",
+  "a decision goes to the strategy that the session chose, by default react",
+  async () => {
+    const { heard, makers } = listeners(
+      ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
+      ["plan-first", "strategy", ["strategy.*", "user.*"]],
+    );
+    const house = await openPlugins((loader) => {
+      for (const make of makers) loader.add(make);
+    });
+    expect(house.system.strategies()).toEqual([
+      { strategy_id: "react", plugin: "strategy-react" },
+      { strategy_id: "plan-first", plugin: "plan-first" },
+    ]);
+    await house.publish("strategy.decide.request", { state: {} });
+    await house.publish("strategy.decide.request", { state: {}, strategy: "plan-first" });
+    await house.publish("strategy.decide.request", { state: { strategy: "plan-first" } });
+    await house.publish("strategy.decide.request", { state: {}, strategy: "absent" });
+    await house.publish("user.message.received", { text: "hi" });
+    await settle(house.bus);
+    expect(heard).toEqual([
+      "strategy-react strategy.decide.request",
+      "plan-first strategy.decide.request",
+      "plan-first strategy.decide.request",
+      "plan-first user.message.received",
+    ]);
+  },
+);
+
+test("tool calls never reach a tool over the bus; memory and skills get what they subscribed to", async () => {
+  const { heard, makers } = listeners(
+    ["a-tool", "tool", ["*"]],
+    ["a-memory", "memory", ["memory.query", "memory.write"]],
+    ["a-skill", "skill", ["tool.call.request"]],
+  );
+  const house = await openPlugins((loader) => {
+    for (const make of makers) loader.add(make);
+  });
+  await settle(house.bus);
+  heard.length = 0;
+  await house.publish("tool.call.request", { id: "c", name: "t", args: {} });
+  await house.publish("memory.query", { query: "q", k: 1 });
+  await house.publish("memory.write", { entry: {} });
+  await settle(house.bus);
+  expect(heard.toSorted()).toEqual([
+    "a-memory memory.query",
+    "a-memory memory.write",
+    "a-skill tool.call.request",
+    "a-tool memory.query",
+    "a-tool memory.write",
+  ]);
+});

@@ -1,0 +1,262 @@
+import type { BusEvent, KernelTool, PluginContext, ToolReturn } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import {
+  call,
+  codeOfRejected,
+  keepContext,
+  openPlugins,
+  plugin,
+  scope,
+  settle,
+  until,
+} from "./open-plugins.ts";
+
+const parameters = { type: "object", properties: { text: { type: "string" } } };
+const ok = (text: string): ToolReturn => ({ ok: true, brief: text, display: { kind: "text", text } });
+const tool = (name: string, more: Partial<KernelTool> = {}): KernelTool => ({
+  name,
+  description: `Does ${name}.`,
+  parameters,
+  run: ({ text }) => ok(text as string),
+  ...more,
+});
+const toolPlugin =
+  (name: string, ...tools: KernelTool[]) =>
+  () =>
+    plugin(name, "tool", {
+      onLoad: async (ctx) => {
+        for (const one of tools) await ctx.registerTool(one);
+      },
+    });
+
+test("a typed tool is in the table with its spec, runs, and gives its headline", async () => {
+  const echo = tool("echo", {
+    requires_approval: true,
+    timeout_ms: 500,
+    approvalBrief: ({ text }) => `echo ${text as string} `.repeat(20),
+  });
+  const crash = tool("crash", {
+    run: () => {
+      throw new TypeError("oops");
+    },
+    approvalBrief: () => Promise.reject(new Error("no headline")),
+  });
+  const house = await openPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
+  expect(house.system.tools.list().map(({ spec }) => spec.name)).toEqual(["crash", "echo"]);
+  const found = house.system.tools.get("echo")!;
+  expect(found).toMatchObject({
+    spec: { name: "echo", description: "Does echo.", parameters, requires_approval: true, timeout_ms: 500 },
+    plugin: "tools",
+    version: "1.0.0",
+    mode: "inline",
+    legacy: false,
+  });
+  expect(await found.run({ text: "hi" }, call())).toEqual(ok("hi"));
+  expect(await found.brief({ text: "hi" })).toHaveLength(80);
+  await expect(house.system.tools.get("crash")!.run({}, call())).rejects.toThrow(new TypeError("oops"));
+  expect(await house.system.tools.get("crash")!.brief({})).toBeNull();
+  expect(house.system.tools.get("absent")).toBeNull();
+  expect(house.status("tools")).toBe("loaded");
+});
+
+test.each([
+  [{ ok: true, brief: "b" }, "a display block"],
+  [{ ok: true, display: { kind: "text", text: "t" } }, "a brief"],
+  [{ brief: "b", display: { kind: "text", text: "t" } }, "ok"],
+  [{ ok: false, kind: "odd", brief: "b", display: { kind: "text", text: "t" } }, "one of the error kinds"],
+  [{ ok: true, brief: "b", display: { kind: "html", html: "<b>" } }, "a display block"],
+  [undefined, "a result object"],
+])("an answer %j that is no ToolReturn is refused", async (answer, what) => {
+  const house = await openPlugins((loader) =>
+    loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
+  );
+  await expect(house.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
+    code: "malformed_response",
+    message: `tool bad answered without ${what}`,
+  });
+});
+
+test("registerTool takes good names and object schemas, from plugins of category tool, once", async () => {
+  const kept = keepContext();
+  const skill = keepContext();
+  let changes = 0;
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("tools", "tool", kept));
+    loader.add(() => plugin("a-skill", "skill", skill));
+  });
+  house.system.tools.onChanged(() => changes++);
+  await kept.ctx.registerTool(tool("late"));
+  expect(house.system.tools.get("late")?.plugin).toBe("tools");
+  expect(changes).toBe(1);
+  for (const bad of [
+    tool("late"),
+    tool("no spaces"),
+    tool("x".repeat(65)),
+    tool("a", { parameters: { type: "string" } }),
+    tool("a", { parameters: [] as never }),
+    tool("a", { description: undefined as never }),
+    tool("a", { run: undefined as never }),
+    tool("a", { timeout_ms: 0 }),
+  ]) {
+    expect(await codeOfRejected(kept.ctx.registerTool(bad))).toMatch(/^(plugin|request)\.invalid$/);
+  }
+  expect(await codeOfRejected(skill.ctx.registerTool(tool("mine")))).toBe("policy.denied");
+  expect(house.system.tools.list()).toHaveLength(1);
+});
+
+verifies(
+  "plug.extras",
+  "ids and tools of each category have one owner; the later one fails with the reason",
+  async () => {
+    const legacy = (name: string, toolName: string) => () =>
+      plugin(name, "tool", { toolName, onEvent: () => {} });
+    const house = await openPlugins(
+      (loader) => {
+        loader.add(toolPlugin("first", tool("shared")));
+        loader.add(toolPlugin("second", tool("own"), tool("shared")));
+        loader.add(() =>
+          plugin("old-one", "tool", { toolName: "old", jsonSchema: parameters, onEvent: () => {} }),
+        );
+        loader.add(legacy("old-two", "old"));
+        loader.add(() => plugin("strategy-react", "strategy", { strategyId: "react" }));
+        loader.add(() => plugin("strategy-two", "strategy", { strategyId: "react" }));
+        loader.add(() => plugin("llm-a", "llm-provider", { providerId: "openai" }));
+        loader.add(() => plugin("llm-b", "llm-provider", { providerId: "openai" }));
+        loader.add(() => plugin("web-a", "adapter", { adapterId: "web" }));
+        loader.add(() => plugin("web-b", "adapter", { adapterId: "web" }));
+        loader.add(() => plugin("short", "memory", { memory: "short-term" }));
+        loader.add(() => plugin("long-dashed-name", "memory", { memory: "long-term" }));
+        loader.add(() => plugin("needy", "skill", { requires: ["absent"] }));
+      },
+      { start: false },
+    );
+    await house.set({ "plugin.long_dashed_name.enabled": false });
+    await house.system.start();
+    const failed = house.system.snapshot().filter(({ status }) => status === "failed");
+    expect(Object.fromEntries(failed.map(({ name, error }) => [name, error]))).toEqual({
+      second: "the tool name shared is taken by first",
+      "old-two": "the tool name old is taken by old-one",
+      "strategy-two": "the strategy_id react is taken by strategy-react",
+      "llm-b": "the provider_id openai is taken by llm-a",
+      "web-b": "the adapter_id web is taken by web-a",
+      needy: "it requires absent, which is not installed",
+    });
+    expect(house.status("long-dashed-name")).toBe("disabled");
+    expect(house.status("short")).toBe("loaded");
+    // Nothing of a plugin that failed stays behind.
+    expect(house.system.tools.list().map(({ spec, plugin: owner }) => `${spec.name} of ${owner}`)).toEqual([
+      "old of old-one",
+      "shared of first",
+    ]);
+    expect(house.system.tools.get("old")).toMatchObject({ legacy: true, spec: { parameters } });
+  },
+);
+
+test("of two plugins that are loaded at the same time with one tool name the first to be ready has it", async () => {
+  const gate = Promise.withResolvers<void>();
+  let registered = false;
+  const house = await openPlugins(
+    (loader) => {
+      loader.add(() =>
+        plugin("slow-tools", "tool", {
+          onLoad: async (ctx) => {
+            await ctx.registerTool(tool("t"));
+            registered = true;
+            await gate.promise;
+          },
+        }),
+      );
+      loader.add(toolPlugin("quick-tools", tool("t")));
+    },
+    { start: false },
+  );
+  await house.set({ "plugin.slow_tools.enabled": false, "plugin.quick_tools.enabled": false });
+  await house.system.start();
+  await house.set({ "plugin.slow_tools.enabled": true });
+  await until(() => registered);
+  await house.set({ "plugin.quick_tools.enabled": true });
+  await until(() => house.status("quick-tools") === "loaded");
+  gate.resolve();
+  await until(() => house.status("slow-tools") === "failed");
+  expect(house.system.snapshot()[0]?.error).toBe("the tool name t is taken by quick-tools");
+  expect(house.system.tools.get("t")?.plugin).toBe("quick-tools");
+});
+
+test("a typed tool is used in place of a legacy one of the same name, with a warning, and gives it back", async () => {
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("tool-old", "tool", { toolName: "bash", onEvent: () => {} }));
+    loader.add(toolPlugin("tool-new", tool("bash")), { origin: "installed" });
+  });
+  expect(house.system.tools.get("bash")).toMatchObject({ plugin: "tool-new", legacy: false });
+  const warned = house.logged.filter(({ level, fields }) => level === "warn" && "tool" in fields);
+  expect(warned.map(({ fields }) => fields)).toEqual([
+    { tool: "bash", typed: "tool-new", legacy: "tool-old" },
+  ]);
+  await house.set({ "plugin.tool_new.enabled": false });
+  await until(() => house.status("tool-new") === "disabled");
+  expect(house.system.tools.get("bash")).toMatchObject({ plugin: "tool-old", legacy: true });
+});
+
+test("a legacy tool answers the event that it is handed; its result is taken and not published", async () => {
+  const asked: BusEvent[] = [];
+  const answers: Record<string, object> = {
+    text: { ok: true, value: "x".repeat(200) },
+    data: { ok: true, value: { n: 1 } },
+    none: { ok: true },
+    error: { ok: false, error: "no such file" },
+    envelope: { ok: true, envelope: ok("enveloped") },
+  };
+  const onEvent = async (event: BusEvent, ctx: PluginContext) => {
+    if (event.kind !== "tool.call.request") return;
+    asked.push(event);
+    const { id, args } = event.payload as { id: string; args: { want: string } };
+    const emit = (payload: object) =>
+      ctx.emit("tool.call.result", { id, ...payload } as never, { session_id: event.session_id });
+    await emit({ ok: true, value: "stray", request_id: "evt_other" });
+    if (args.want === "throw") throw new Error("legacy crash");
+    if (args.want !== "silence") await emit({ ...answers[args.want], request_id: event.id });
+  };
+  const house = await openPlugins((loader) =>
+    loader.add(() => plugin("old", "tool", { toolName: "old", onEvent })),
+  );
+  const old = house.system.tools.get("old")!;
+  const ask = (want: string, more = {}) => old.run({ want }, call(more));
+  expect(await ask("text")).toEqual({
+    ok: true,
+    brief: `${"x".repeat(79)}…`,
+    display: { kind: "text", text: "x".repeat(200) },
+  });
+  expect(asked[0]).toMatchObject({
+    session_id: "s1",
+    source: "kernel",
+    ...scope,
+    payload: { id: "call_1", name: "old" },
+  });
+  expect(await ask("data")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: { n: 1 } } });
+  expect(await ask("none")).toEqual({ ok: true, brief: "old", display: { kind: "json", data: null } });
+  const failed = {
+    ok: false,
+    kind: "internal",
+    brief: "no such file",
+    display: { kind: "text", text: "no such file" },
+  };
+  expect(await ask("error")).toEqual(failed);
+  expect(await ask("envelope")).toEqual(ok("enveloped"));
+  await expect(ask("throw")).rejects.toThrow("legacy crash");
+  expect(house.system.snapshot()[0]?.failures).toBe(1);
+  await settle(house.bus);
+  expect(house.seen.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
+    name: "old",
+    error: "legacy crash",
+  });
+  const stop = new AbortController();
+  const silent = ask("silence", { signal: stop.signal, session_id: null });
+  await until(() => asked.length === 7);
+  expect(asked[6]?.session_id).toBe("_bridge:old");
+  stop.abort();
+  expect(await codeOfRejected(silent)).toBe("cancelled");
+  await settle(house.bus);
+  expect(house.seen.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
+  expect(house.logged.filter(({ message }) => message.includes("no call waits for"))).toHaveLength(7);
+});

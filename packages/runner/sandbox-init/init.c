@@ -1,0 +1,261 @@
+/*
+ * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
+ *   l<resource>=<value>   s<scratch folder>   e<NAME=value>   a<argument>
+ * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME` and `remove NAME` ("ok", "no ERRNO");
+ * at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the socket ends, so does everything in here.
+ * It cannot be read or traced from inside, and holds no privilege that the plugin has not.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "sandbox-init.h"
+
+#define MAX_ORDER (4u << 20)
+#define MAX_WORDS 8192
+#define MAX_DEPTH 64
+
+static char *arguments[MAX_WORDS], *environment[MAX_WORDS];
+static struct { int resource; rlim_t value; } limits[16];
+static int argument_count, variable_count, limit_count;
+static const char *scratch;
+
+static void say(const char *line) {
+  size_t length = strlen(line), done = 0;
+  while (done < length) {
+    ssize_t n = write(CONTROL_FD, line + done, length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) _exit(126);
+    done += (size_t)n;
+  }
+}
+
+static void read_whole(int fd, void *into, size_t length) {
+  for (size_t done = 0; done < length;) {
+    ssize_t n = read(fd, (char *)into + done, length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) _exit(126);
+    done += (size_t)n;
+  }
+}
+
+static void add_limit(const char *text) {
+  char *value;
+  long resource = strtol(text, &value, 10);
+  if (*value != '=' || limit_count == (int)(sizeof limits / sizeof *limits)) _exit(126);
+  limits[limit_count].resource = (int)resource;
+  limits[limit_count++].value = (rlim_t)strtoull(value + 1, NULL, 10);
+}
+
+static void read_order(void) {
+  uint32_t length;
+  read_whole(CONTROL_FD, &length, sizeof length);
+  if (length == 0 || length > MAX_ORDER) _exit(126);
+  char *order = malloc(length);
+  if (order == NULL) _exit(126);
+  read_whole(CONTROL_FD, order, length);
+  if (order[length - 1] != '\0') _exit(126);
+  for (char *at = order; at < order + length; at += strlen(at) + 1) {
+    if (argument_count == MAX_WORDS - 1 || variable_count == MAX_WORDS - 1) _exit(126);
+    if (*at == 'a') arguments[argument_count++] = at + 1;
+    else if (*at == 'e') environment[variable_count++] = at + 1;
+    else if (*at == 's') scratch = at + 1;
+    else if (*at == 'l') add_limit(at + 1);
+    else _exit(126);
+  }
+  if (argument_count == 0) _exit(126);
+}
+
+static void drop_capabilities(void) {
+  struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
+  struct __user_cap_data_struct none[2];
+  memset(none, 0, sizeof none);
+  for (int cap = 0; cap <= 63; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
+  prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  if (syscall(SYS_capset, &header, none) < 0) give_up("capset");
+}
+
+static void install_filter(void) {
+  static struct sock_filter program[1024];
+  size_t done = 0;
+  for (;;) {
+    ssize_t n = read(FILTER_FD, (char *)program + done, sizeof program - done);
+    if (n < 0) give_up("filter");
+    if (n == 0) break;
+    done += (size_t)n;
+  }
+  close(FILTER_FD);
+  if (done == 0 || done % sizeof *program != 0) {
+    errno = EINVAL;
+    give_up("filter");
+  }
+  struct sock_fprog filter = {(unsigned short)(done / sizeof *program), program};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up("no_new_privs");
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0) give_up("seccomp");
+}
+
+__attribute__((noreturn)) static void become_plugin(int failure) {
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, NULL);
+  setsid();
+  for (int i = 0; i < limit_count; i++) {
+    struct rlimit limit = {limits[i].value, limits[i].value};
+    if (setrlimit(limits[i].resource, &limit) < 0) goto failed;
+  }
+  for (int fd = 0; fd < 3; fd++) {
+    if (dup2(PLUGIN_STDIN_FD + fd, fd) < 0) goto failed;
+  }
+  if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) goto failed;
+  execve(arguments[0], arguments, environment);
+failed:
+  if (write(failure, &errno, sizeof errno) < 0) _exit(126);
+  _exit(127);
+}
+
+/* Same rights as the plugin, so a tree that changes under our hands can mislead us to nothing of anyone else's. */
+static int remove_tree(int parent, const char *name, int depth) {
+  if (unlinkat(parent, name, 0) == 0) return 0;
+  if (errno != EISDIR && errno != EPERM) return -1;
+  fchmodat(parent, name, 0700, 0);
+  int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0 || depth == MAX_DEPTH) {
+    if (fd >= 0) close(fd);
+    errno = depth == MAX_DEPTH ? ELOOP : errno;
+    return -1;
+  }
+  DIR *folder = fdopendir(fd);
+  if (folder == NULL) return close(fd), -1;
+  int failed = 0;
+  for (struct dirent *entry; failed == 0 && (entry = readdir(folder)) != NULL;) {
+    if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0) continue;
+    failed = remove_tree(fd, entry->d_name, depth + 1);
+  }
+  closedir(folder);
+  return failed == 0 ? unlinkat(parent, name, AT_REMOVEDIR) : -1;
+}
+
+static void answer(int result) {
+  char line[32];
+  snprintf(line, sizeof line, "no %d\n", errno);
+  say(result == 0 ? "ok\n" : line);
+}
+
+static void obey(char *line) {
+  char *name = strchr(line, ' ');
+  if (name == NULL || scratch == NULL || strchr(name, '/') != NULL || name[1] == '.' || name[1] == '\0') {
+    errno = EINVAL;
+    answer(-1);
+    return;
+  }
+  *name++ = '\0';
+  int folder = open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  errno = folder < 0 ? errno : EINVAL;
+  if (folder >= 0 && strcmp(line, "make") == 0) answer(mkdirat(folder, name, 0700));
+  else if (folder >= 0 && strcmp(line, "remove") == 0) answer(remove_tree(folder, name, 0));
+  else answer(-1);
+  if (folder >= 0) close(folder);
+}
+
+/* False: the gateway is gone. */
+static int listen_to_gateway(void) {
+  static char buffer[512];
+  static size_t used;
+  ssize_t n = read(CONTROL_FD, buffer + used, sizeof buffer - 1 - used);
+  if (n <= 0) return n < 0 && errno == EINTR;
+  used += (size_t)n;
+  for (char *end; (end = memchr(buffer, '\n', used)) != NULL;) {
+    *end = '\0';
+    obey(buffer);
+    used -= (size_t)(end + 1 - buffer);
+    memmove(buffer, end + 1, used);
+  }
+  return used < sizeof buffer - 1;
+}
+
+static int scratch_is_full(void) {
+  struct statvfs room;
+  if (scratch == NULL || statvfs(scratch, &room) < 0) return 0;
+  return room.f_bavail == 0 || (room.f_files > 0 && room.f_ffree == 0);
+}
+
+__attribute__((noreturn)) static void report(int status) {
+  struct rusage used;
+  char line[128];
+  int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  getrusage(RUSAGE_CHILDREN, &used);
+  long cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000L +
+                (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000L;
+  snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss, scratch_is_full());
+  say(line);
+  /* The kernel ends whoever is left in the namespace. */
+  _exit(signal != 0 ? 128 + signal : code);
+}
+
+static void supervise(pid_t plugin, int signals) {
+  struct pollfd watched[2] = {{CONTROL_FD, POLLIN, 0}, {signals, POLLIN, 0}};
+  struct signalfd_siginfo ignored;
+  for (;;) {
+    if (poll(watched, 2, -1) < 0 && errno != EINTR) _exit(126);
+    if (watched[1].revents != 0) {
+      if (read(signals, &ignored, sizeof ignored) < 0 && errno != EAGAIN) _exit(126);
+      int status;
+      for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (pid == plugin) report(status);
+      }
+    }
+    if (watched[0].revents != 0 && !listen_to_gateway()) _exit(126);
+  }
+}
+
+int run_init(void) {
+  int failure[2], error = 0;
+  sigset_t child;
+  char line[32];
+
+  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  syscall(SYS_close_range, PLUGIN_STDERR_FD + 1, ~0U, 0);
+  read_order();
+  drop_capabilities();
+  install_filter();
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  sigprocmask(SIG_BLOCK, &child, NULL);
+  int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals < 0 || pipe2(failure, O_CLOEXEC) < 0) give_up("signalfd");
+  pid_t plugin = fork();
+  if (plugin < 0) give_up("fork");
+  if (plugin == 0) become_plugin(failure[1]);
+  close(failure[1]);
+  /* The plugin alone holds its pipes, so that their end means its end. */
+  syscall(SYS_close_range, PLUGIN_STDIN_FD, PLUGIN_STDERR_FD, 0);
+  if (read(failure[0], &error, sizeof error) == (ssize_t)sizeof error) {
+    snprintf(line, sizeof line, "failed %d\n", error);
+    say(line);
+    return 127;
+  }
+  close(failure[0]);
+  say("started\n");
+  supervise(plugin, signals);
+  return 126;
+}

@@ -1,0 +1,35 @@
+/*
+ * sandbox-init has two halves. `stage` runs outside, as root: it enters the slot's cgroups, makes closed paths
+ * reachable in a mount namespace of its own, becomes the slot's user and executes bwrap. `init` is PID 1 of the
+ * sandbox: it takes the last privileges away, starts the plugin, reaps, and reports how it ended. (`probe` is a
+ * plugin for the gateway's own trial.)
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "sandbox-init.h"
+
+void give_up(const char *what) {
+  fprintf(stderr, "sandbox-init: %s: %s\n", what, strerror(errno));
+  exit(125);
+}
+
+/* Shows to the gateway what the kernel says of a process in the sandbox. */
+static int run_probe(void) {
+  char text[4096];
+  int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text);
+  return n > 0 && write(STDOUT_FILENO, text, (size_t)n) == n ? 0 : 1;
+}
+
+int main(int argc, char **argv) {
+  if (argc >= 2 && strcmp(argv[1], "stage") == 0) return run_stage(argc - 2, argv + 2);
+  if (argc == 2 && strcmp(argv[1], "init") == 0) return run_init();
+  if (argc == 2 && strcmp(argv[1], "probe") == 0) return run_probe();
+  fputs("sandbox-init is started by Backplane\n", stderr);
+  return 125;
+}

@@ -1,0 +1,19 @@
+/* What the two halves of sandbox-init share. */
+#ifndef SANDBOX_INIT_H
+#define SANDBOX_INIT_H
+
+/* The gateway's end of a socket pair: the order goes in, the report comes out, its end means "die". */
+#define CONTROL_FD 3
+/* The system-call filter as bytes. */
+#define FILTER_FD 4
+/* The plugin's own 0, 1 and 2. Ours stay ours: bwrap keeps them open, and what it says there is no plugin's word. */
+#define PLUGIN_STDIN_FD 5
+#define PLUGIN_STDERR_FD 7
+
+int run_stage(int argc, char **argv);
+int run_init(void);
+
+/* Says why on stderr and ends with 125, which the gateway reads as "the sandbox could not be made". */
+__attribute__((noreturn)) void give_up(const char *what);
+
+#endif

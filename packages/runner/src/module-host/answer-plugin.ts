@@ -1,0 +1,129 @@
+/**
+ * What a hosted plugin asks of its context, answered by the context that the kernel made. The process is not
+ * trusted: every parameter is looked at, and no trace of ours goes back.
+ */
+import {
+  type JsonObject,
+  type KernelTool,
+  type KernelToolCall,
+  type KernelToolSpec,
+  type ModuleContextMethods,
+  type PluginLogLevel,
+  THROWN_ERROR,
+  thrownToValue,
+} from "@backplane/contract";
+import { RpcError } from "@backplane/wire";
+import type { LiveContexts } from "./live-contexts.ts";
+import type { SeenSecrets } from "./seen-secrets.ts";
+
+export interface PluginQuestions {
+  contexts: LiveContexts;
+  secrets: SeenSecrets;
+  /** Tool calls that run now, by the number that the process knows them by. */
+  calls: ReadonlyMap<number, KernelToolCall>;
+  /** The stand-in for a tool that lives in the process. */
+  standInTool: (id: number, spec: KernelToolSpec, brief: boolean) => KernelTool;
+}
+
+type Params = Record<string, unknown>;
+type Handlers = Record<keyof ModuleContextMethods, (params: Params) => unknown>;
+
+const METHOD_NOT_FOUND = -32601;
+const INVALID_PARAMS = -32602;
+const LEVELS = ["debug", "info", "warn", "error"];
+
+export function answerPlugin(parts: PluginQuestions): (method: string, params: unknown) => Promise<unknown> {
+  const handlers = createHandlers(parts);
+  return async (method, params) => {
+    if (!Object.hasOwn(handlers, method))
+      throw new RpcError(METHOD_NOT_FOUND, `There is no method ${method}.`);
+    if (!isObject(params))
+      throw new RpcError(INVALID_PARAMS, `The parameters of ${method} must be an object.`);
+    try {
+      return await handlers[method as keyof Handlers](params);
+    } catch (error) {
+      if (typeof (error as { rpcCode?: unknown } | null)?.rpcCode === "number") throw error;
+      const value = thrownToValue(error, "without trace");
+      throw new RpcError(THROWN_ERROR, value.message, value as unknown as JsonObject);
+    }
+  };
+}
+
+function createHandlers({ contexts, secrets, calls, standInTool }: PluginQuestions): Handlers {
+  const ctx = (params: Params) => contexts.find(params.ctx);
+  return {
+    emit: (params) =>
+      ctx(params).emit(text(params, "kind"), object(params, "payload") as never, {
+        session_id: text(params, "session_id"),
+        ...(params.as === undefined ? {} : { as: text(params, "as") }),
+      }),
+    log(params) {
+      const level = text(params, "level");
+      if (!LEVELS.includes(level)) throw invalid("level");
+      ctx(params).log[level as PluginLogLevel](object(params, "fields"), text(params, "message"));
+    },
+    config: async (params) => secrets.ofConfig(await ctx(params).config()),
+    "providers.list": async (params) => secrets.ofInstances(await ctx(params).providers.listInstances()),
+    "providers.for_plugin": async (params) =>
+      secrets.ofInstances(await ctx(params).providers.instancesForPlugin(text(params, "plugin"))),
+    "providers.get": async (params) => {
+      const instance = await ctx(params).providers.getInstance(text(params, "id"));
+      if (instance !== null) secrets.ofInstances([instance]);
+      return instance;
+    },
+    "providers.active": (params) => ctx(params).providers.activeId(),
+    registerTool(params) {
+      const { tool } = params;
+      if (typeof tool !== "number") throw invalid("tool");
+      return ctx(params).registerTool(
+        standInTool(tool, specOf(object(params, "spec")), params.brief === true),
+      );
+    },
+    service: (params) =>
+      ctx(params).service(
+        text(params, "name"),
+        object(params, "args"),
+        params.as === undefined ? undefined : text(params, "as"),
+      ),
+    progress(params) {
+      const event = object(params, "event");
+      text(event, "type");
+      // A call that has ended has nobody left to tell.
+      calls.get(params.call_id as number)?.progress(event as JsonObject & { type: string });
+    },
+  };
+}
+
+function specOf(value: JsonObject): KernelToolSpec {
+  const spec: KernelToolSpec = {
+    name: text(value, "name"),
+    description: text(value, "description"),
+    parameters: object(value, "parameters"),
+  };
+  if (value.requires_approval !== undefined) spec.requires_approval = value.requires_approval === true;
+  if (typeof value.timeout_ms === "number") spec.timeout_ms = value.timeout_ms;
+  if (typeof value.effect_class === "string") {
+    spec.effect_class = value.effect_class as NonNullable<KernelToolSpec["effect_class"]>;
+  }
+  return spec;
+}
+
+function text(params: Params, name: string): string {
+  const value = params[name];
+  if (typeof value !== "string") throw invalid(name);
+  return value;
+}
+
+function object(params: Params, name: string): JsonObject {
+  const value = params[name];
+  if (!isObject(value)) throw invalid(name);
+  return value as JsonObject;
+}
+
+function invalid(name: string): RpcError {
+  return new RpcError(INVALID_PARAMS, `The parameter ${name} has the wrong type.`);
+}
+
+function isObject(value: unknown): value is Params {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

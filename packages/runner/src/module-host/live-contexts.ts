@@ -1,0 +1,70 @@
+/**
+ * The contexts that the kernel handed to a hosted plugin, by number. A plugin may keep an event's context and use it
+ * after the event, so they are not dropped with it: the least recently used go first, and never one whose call still
+ * runs. A context that is gone is refused; another one would be another org's.
+ */
+import { BackplaneError, type ContextRef, type PluginContext } from "@backplane/contract";
+
+interface Entry {
+  ctx: PluginContext;
+  running: number;
+}
+
+export class LiveContexts {
+  readonly #capacity: number;
+  readonly #entries = new Map<number, Entry>();
+  readonly #ids = new WeakMap<PluginContext, number>();
+  #next = 1;
+
+  constructor(capacity: number) {
+    this.#capacity = capacity;
+  }
+
+  get size(): number {
+    return this.#entries.size;
+  }
+
+  /** Kept at least until `release`. */
+  hold(ctx: PluginContext): ContextRef {
+    let id = this.#ids.get(ctx);
+    if (id === undefined || !this.#entries.has(id)) {
+      id = this.#next++;
+      this.#ids.set(ctx, id);
+      this.#entries.set(id, { ctx, running: 0 });
+    }
+    this.#touch(id).running++;
+    this.#evict();
+    return { id, name: ctx.name, state_dir: ctx.stateDir };
+  }
+
+  release(id: number): void {
+    const entry = this.#entries.get(id);
+    if (entry === undefined) return;
+    entry.running--;
+    this.#evict();
+  }
+
+  find(id: unknown): PluginContext {
+    if (typeof id === "number" && this.#entries.has(id)) return this.#touch(id).ctx;
+    throw new BackplaneError(
+      "request.precondition",
+      "This context is no longer kept: too many newer ones were used since. Use the context of a later event.",
+    );
+  }
+
+  #touch(id: number): Entry {
+    const entry = this.#entries.get(id)!;
+    this.#entries.delete(id);
+    this.#entries.set(id, entry);
+    return entry;
+  }
+
+  #evict(): void {
+    if (this.#entries.size <= this.#capacity) return;
+    for (const [id, entry] of this.#entries) {
+      if (entry.running > 0) continue;
+      this.#entries.delete(id);
+      if (this.#entries.size <= this.#capacity) return;
+    }
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * Starts one process in a sandbox and is the only way to end it. Spawned from the main thread: the kernel ties the
+ * child's life to the thread. bwrap gets no environment at all (its own would be the sandbox's /proc/1/environ, and
+ * a plugin's LD_PRELOAD would act outside), and no descriptor but the six it needs.
+ */
+import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { closeSync, openSync, readFileSync } from "node:fs";
+import type { Duplex, Readable } from "node:stream";
+import { BackplaneError } from "@backplane/contract";
+import { commandLine, type Stage } from "./bubblewrap-arguments.ts";
+import { ControlChannel, type Start } from "./control-channel.ts";
+import type { SandboxPlan } from "./plan.ts";
+
+export interface Bubblewrap {
+  program: string;
+  /** The system-call filter as a file. */
+  filter: string;
+}
+
+export interface Spawned {
+  /** Its three streams are the plugin's; its pid is the outer process, which ends after the sandbox. */
+  child: ChildProcessWithoutNullStreams;
+  pid: number;
+  control: ControlChannel;
+  start: Promise<Start>;
+  /** What bwrap and sandbox-init had to say, for the case that there was no start. */
+  words(): string;
+  kill(): void;
+}
+
+const FD = { control: 3, filter: 4, stdin: 5, stdout: 6, stderr: 7 } as const;
+const OUTER_GRACE_MS = 500;
+const MAX_WORDS = 4_096;
+
+export function spawnConfined(plan: SandboxPlan, tools: Bubblewrap, stage: Stage | null): Spawned {
+  const [program, ...args] = commandLine(plan, tools.program, stage) as [string, ...string[]];
+  // A fresh description per spawn: a shared one would share its offset.
+  const filter = openSync(tools.filter, "r");
+  let child: ChildProcess;
+  try {
+    child = spawn(program, args, {
+      cwd: "/",
+      env: {},
+      detached: true,
+      shell: false,
+      stdio: ["ignore", "ignore", "pipe", "pipe", filter, "pipe", "pipe", "pipe"],
+    });
+  } finally {
+    closeSync(filter);
+  }
+  // Taken before anything else, so that no event of a failed spawn goes unheard.
+  child.on("error", () => {});
+  if (child.pid === undefined) {
+    throw new BackplaneError("sandbox.unavailable", `${program} could not be started.`);
+  }
+  const outer = child.pid;
+  for (const stream of child.stdio) stream?.on("error", () => {});
+  let words = "";
+  child.stderr!.on("data", (chunk: Buffer) => {
+    if (words.length < MAX_WORDS) words += chunk.toString("utf8");
+  });
+  const control = new ControlChannel(stdio(child, FD.control));
+  control.order(plan);
+  return {
+    child: withStreams(child),
+    pid: outer,
+    control,
+    start: control.started,
+    words: () => words.trim(),
+    kill: () => killBoth(child, outer, control),
+  };
+}
+
+/** The inner process first, and with it the whole namespace; the outer one follows by itself, or is made to. */
+function killBoth(child: ChildProcess, outer: number, control: ControlChannel): void {
+  if (child.exitCode !== null || child.signalCode !== null) return;
+  const inner = childrenOf(outer);
+  for (const pid of inner) send(pid);
+  control.close();
+  if (inner.length === 0) {
+    send(-outer);
+    return;
+  }
+  const late = setTimeout(() => send(-outer), OUTER_GRACE_MS);
+  child.once("exit", () => clearTimeout(late));
+}
+
+function childrenOf(pid: number): number[] {
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    return text
+      .split(" ")
+      .map(Number)
+      .filter((child) => child > 0);
+  } catch {
+    return [];
+  }
+}
+
+function send(pid: number): void {
+  try {
+    process.kill(pid, "SIGKILL");
+  } catch {
+    // It is gone already.
+  }
+}
+
+/** The rest of the runner knows a child by stdin, stdout and stderr; here these are other descriptors. */
+function withStreams(child: ChildProcess): ChildProcessWithoutNullStreams {
+  const [stdin, stdout, stderr] = [FD.stdin, FD.stdout, FD.stderr].map((fd) => stdio(child, fd));
+  return Object.assign(child, { stdin, stdout, stderr }) as unknown as ChildProcessWithoutNullStreams;
+}
+
+function stdio(child: ChildProcess, fd: number): Duplex {
+  return (child.stdio as unknown as (Duplex & Readable)[])[fd]!;
+}

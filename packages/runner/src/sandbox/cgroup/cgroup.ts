@@ -1,0 +1,38 @@
+/**
+ * What a slot's cgroup offers, whichever version the host has. It is made ahead of time and used by one process
+ * tree after the other; counters only grow, so a reader compares with what it saw before.
+ */
+import type { SandboxLimits } from "../limits.ts";
+
+export interface CgroupCounters {
+  /** Processes killed because memory ran out. */
+  oom: number;
+  /** Forks that were refused. */
+  pids: number;
+}
+
+export interface SlotCgroup {
+  /** cgroup.procs files; whoever writes 0 to each is inside with all its children. */
+  join: readonly string[];
+  counters(): Promise<CgroupCounters>;
+  remove(): Promise<void>;
+}
+
+export interface Cgroups {
+  version: "v1" | "v2";
+  /** What is bounded, e.g. memory, pids, cpu. */
+  controllers: readonly string[];
+  /** Every folder that is ours, so that something can remove them after a sudden death. */
+  folders: readonly string[];
+  make(name: string, limits: SandboxLimits): Promise<SlotCgroup>;
+  close(): Promise<void>;
+}
+
+/** "name value" lines, as cgroup files have them. */
+export function readCounter(text: string, name: string): number {
+  for (const line of text.split("\n")) {
+    const [key, value] = line.split(" ");
+    if (key === name) return Number(value);
+  }
+  return 0;
+}

@@ -1,0 +1,84 @@
+/** Finds the cgroup trees of this machine and the gateway's place in them. Both versions occur, also side by side. */
+import { readFile } from "node:fs/promises";
+import { join, relative } from "node:path";
+import type { Cgroups } from "./cgroup.ts";
+import { type ControllerV1, openCgroupsV1 } from "./v1.ts";
+import { openCgroupsV2 } from "./v2.ts";
+
+export interface CgroupMount {
+  version: 1 | 2;
+  /** Which part of the tree is seen at `mount`. */
+  root: string;
+  mount: string;
+  controllers: readonly string[];
+}
+
+export type OpenedCgroups = { cgroups: Cgroups; reason: string } | { cgroups: null; reason: string };
+
+/** `name` must be unique among the gateways of this machine. */
+export async function openCgroups(name: string): Promise<OpenedCgroups> {
+  if (process.getuid?.() !== 0) {
+    return {
+      cgroups: null,
+      reason: "only root can make cgroups; resource limits of each process hold instead",
+    };
+  }
+  try {
+    const mounts = cgroupMounts(await readFile("/proc/self/mountinfo", "utf8"));
+    const own = ownCgroups(await readFile("/proc/self/cgroup", "utf8"));
+    const v2 = mounts.find(({ version }) => version === 2);
+    const inV2 = v2 === undefined ? null : placeOf(v2, own.get("") ?? "/");
+    if (v2 !== undefined && inV2 !== null) {
+      const cgroups = await openCgroupsV2(v2.mount, inV2, name);
+      if (cgroups !== null) return { cgroups, reason: describe(cgroups) };
+    }
+    const parents: Partial<Record<ControllerV1, string>> = {};
+    for (const controller of ["memory", "pids", "cpu"] as const) {
+      const mount = mounts.find(
+        ({ version, controllers }) => version === 1 && controllers.includes(controller),
+      );
+      const place = mount === undefined ? null : placeOf(mount, own.get(controller) ?? "/");
+      if (place !== null) parents[controller] = place;
+    }
+    if (parents.memory === undefined || parents.pids === undefined) {
+      return { cgroups: null, reason: "this machine hands down no memory and pids controller" };
+    }
+    const cgroups = await openCgroupsV1(parents, name);
+    return { cgroups, reason: describe(cgroups) };
+  } catch (error) {
+    return { cgroups: null, reason: `cgroups cannot be made here: ${(error as Error).message}` };
+  }
+}
+
+export function cgroupMounts(mountinfo: string): CgroupMount[] {
+  const found: CgroupMount[] = [];
+  for (const line of mountinfo.split("\n")) {
+    const [before = "", after = ""] = line.split(" - ");
+    const [, , , root = "", mount = ""] = before.split(" ");
+    const [type, , options = ""] = after.split(" ");
+    if (type === "cgroup2") found.push({ version: 2, root, mount, controllers: [] });
+    if (type === "cgroup") found.push({ version: 1, root, mount, controllers: options.split(",") });
+  }
+  return found;
+}
+
+/** Controller → the path of this process; the empty name is version 2. */
+export function ownCgroups(text: string): Map<string, string> {
+  const own = new Map<string, string>();
+  for (const line of text.split("\n")) {
+    const [, controllers, ...path] = line.split(":");
+    if (controllers === undefined) continue;
+    for (const controller of controllers.split(",")) own.set(controller, path.join(":"));
+  }
+  return own;
+}
+
+/** Null: the gateway's own cgroup is not in the part that is mounted. */
+function placeOf({ root, mount }: CgroupMount, path: string): string | null {
+  const inside = relative(root, path);
+  return inside.startsWith("..") ? null : join(mount, inside);
+}
+
+function describe({ version, controllers }: Cgroups): string {
+  return `cgroup ${version}: ${controllers.join(", ")}`;
+}

@@ -1,0 +1,99 @@
+/**
+ * sandbox-init as a program of this machine: compiled from its few C files when it is not there yet, kept under
+ * the digest of its source, and checked against the checksum noted at its birth before it is ever started.
+ */
+import { execFile } from "node:child_process";
+import { createHash, randomUUID } from "node:crypto";
+import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { BackplaneError } from "@backplane/contract";
+
+const SOURCES = fileURLToPath(new URL("../../sandbox-init/", import.meta.url));
+/** Static: there is no library of the host in a sandbox that it could depend on. */
+const FLAGS = ["-static", "-O2", "-s", "-Wall", "-Wextra"];
+const COMPILERS = ["/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang", "/usr/bin/musl-gcc"];
+const BUILD_MS = 60_000;
+
+export interface InitProgram {
+  file: string;
+  sha256: string;
+}
+
+export async function findOrBuildInit(
+  cache: string,
+  compilers: readonly string[] = COMPILERS,
+): Promise<InitProgram> {
+  const sources = (await readdir(SOURCES)).filter((name) => /\.[ch]$/.test(name)).sort();
+  const hash = createHash("sha256").update(`${process.arch} ${FLAGS.join(" ")}\n`);
+  for (const name of sources) hash.update(`${name}\n`).update(await readFile(join(SOURCES, name)));
+  const file = join(cache, `sandbox-init-${hash.digest("hex").slice(0, 32)}`);
+  const known = await readFile(`${file}.sha256`, "utf8").catch(() => null);
+  if (known !== null && (await checksum(file)) === known) return { file, sha256: known };
+  return await build(file, cache, sources, compilers);
+}
+
+/** Under a name of its own first: two gateways may build at once, and one may be killed. */
+async function build(
+  file: string,
+  cache: string,
+  sources: readonly string[],
+  compilers: readonly string[],
+): Promise<InitProgram> {
+  await mkdir(cache, { recursive: true, mode: 0o700 });
+  const draft = `${file}.${randomUUID()}`;
+  try {
+    await compile(draft, sources, compilers);
+    await chmod(draft, 0o555);
+    const sha256 = (await checksum(draft))!;
+    await writeFile(`${draft}.sha256`, sha256, { mode: 0o444 });
+    await rename(draft, file);
+    await rename(`${draft}.sha256`, `${file}.sha256`);
+    return { file, sha256 };
+  } finally {
+    await rm(draft, { force: true });
+    await rm(`${draft}.sha256`, { force: true });
+  }
+}
+
+async function compile(
+  target: string,
+  sources: readonly string[],
+  compilers: readonly string[],
+): Promise<void> {
+  const files = sources.filter((name) => name.endsWith(".c")).map((name) => join(SOURCES, name));
+  for (const compiler of compilers) {
+    const failed = await runCompiler(compiler, [...FLAGS, "-o", target, ...files]);
+    if (failed === null) return;
+    if (failed.missing) continue;
+    throw new BackplaneError("sandbox.unavailable", `sandbox-init cannot be compiled: ${failed.words}`, {
+      fix: "Install a C compiler with a static C library: apt-get install -y gcc libc6-dev",
+    });
+  }
+  throw new BackplaneError(
+    "sandbox.unavailable",
+    `The sandbox needs its small start program to be compiled once, and there is no C compiler (${compilers.join(", ")}).`,
+    { fix: "Install one and start the gateway again: apt-get install -y gcc libc6-dev" },
+  );
+}
+
+function runCompiler(
+  compiler: string,
+  args: readonly string[],
+): Promise<{ missing: boolean; words: string } | null> {
+  const options = { timeout: BUILD_MS, env: { PATH: "/usr/bin:/bin" }, cwd: "/" };
+  return new Promise((resolve) => {
+    execFile(compiler, args, options, (error, _stdout, stderr) => {
+      if (error === null) resolve(null);
+      else {
+        const words = stderr.trim().split("\n").slice(-1)[0] || error.message;
+        resolve({ missing: error.code === "ENOENT", words: words.slice(0, 300) });
+      }
+    });
+  });
+}
+
+async function checksum(file: string): Promise<string | null> {
+  const bytes = await readFile(file).catch(() => null);
+  return bytes === null ? null : createHash("sha256").update(bytes).digest("hex");
+}

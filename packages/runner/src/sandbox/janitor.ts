@@ -1,0 +1,50 @@
+/**
+ * Removes the cgroups of a gateway that was killed: one /bin/sh in a session of its own that waits for the end of
+ * its input, which comes however the gateway ends. Cgroups are emptied by then, as every sandbox dies with us.
+ */
+import { type ChildProcess, spawn } from "node:child_process";
+
+const SCRIPT = `trap '' INT TERM HUP QUIT PIPE
+while read -r folder; do set -- "$@" "$folder"; done
+tries=0
+while [ "$tries" -lt 50 ]; do
+  left=no
+  for folder; do
+    [ -d "$folder" ] || continue
+    for slot in "$folder"/*/; do rmdir "$slot" 2>/dev/null; done
+    rmdir "$folder" 2>/dev/null || left=yes
+  done
+  [ "$left" = no ] && exit 0
+  tries=$((tries + 1))
+  sleep 0.1
+done
+exit 1`;
+
+export interface Janitor {
+  close(): Promise<void>;
+}
+
+/** `folders`: each holds one level of folders, and only empty ones are ever removed. */
+export function startJanitor(folders: readonly string[]): Janitor {
+  const shell: ChildProcess = spawn("/bin/sh", ["-c", SCRIPT], {
+    detached: true,
+    cwd: "/",
+    env: { PATH: "/usr/bin:/bin" },
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  const gone = new Promise<void>((resolve) => {
+    shell.once("exit", () => resolve());
+    shell.once("error", () => resolve());
+  });
+  shell.stdin!.on("error", () => {});
+  for (const folder of folders) shell.stdin!.write(`${folder}\n`);
+  shell.unref();
+  (shell.stdin as unknown as { unref?: () => void }).unref?.();
+  return {
+    close: async () => {
+      shell.ref();
+      shell.stdin!.end();
+      await gone;
+    },
+  };
+}

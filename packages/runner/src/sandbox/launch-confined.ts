@@ -1,0 +1,95 @@
+/** One process through the parts of a sandbox: slot, plan, spawn, start; and at its end the cause and the slot back. */
+import { stat } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import { type Spawned, spawnConfined } from "./bubblewrap.ts";
+import type { Stage } from "./bubblewrap-arguments.ts";
+import { causeOfDeath, type Death } from "./cause-of-death.ts";
+import { missing, type SandboxParts } from "./make-sandbox.ts";
+import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
+
+export interface Confined {
+  /** Its streams are the plugin's own; its pid is the outer process, which ends after the sandbox. */
+  child: Spawned["child"];
+  pid: number;
+  /** Makes, removes a folder of scratch; false: it could not, and the process is not to be used again. */
+  makeScratch(name: string): Promise<boolean>;
+  removeScratch(name: string): Promise<boolean>;
+  kill(why?: "timeout"): void;
+  /** After the last process in there is gone and the slot is free again. */
+  death: Promise<Death>;
+}
+
+export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets">;
+
+/** For a machine that is out of breath; a usual start takes milliseconds. */
+const START_MS = 15_000;
+
+export async function launchConfined(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
+  const assets = await stat(join(request.folder, "assets")).catch(() => null);
+  const slot = await made.slots.take();
+  let spawned: Spawned;
+  try {
+    const has_assets = assets?.isDirectory() ?? false;
+    const planned = plan({ ...request, slot: slot.index, has_assets }, made.host);
+    spawned = spawnConfined(planned, made.tools, stageOf(made, planned, slot.cgroup?.join ?? []));
+  } catch (error) {
+    await made.slots.release(slot);
+    throw error;
+  }
+  const { child, control } = spawned;
+  let timed_out = false;
+  const death = new Promise<void>((resolve) => child.once("close", () => resolve())).then(async () => {
+    const counted = await made.slots.release(slot);
+    const exit = { code: child.exitCode, signal: child.signalCode };
+    const cpu_bounded = request.lifetime === "call";
+    return causeOfDeath({ report: control.ended, exit, counted, cpu_bounded, timed_out }, made.host.limits);
+  });
+  const late = setTimeout(spawned.kill, START_MS);
+  const start = await spawned.start;
+  clearTimeout(late);
+  if (!start.started) {
+    spawned.kill();
+    child.stdout.resume();
+    child.stderr.resume();
+    await death;
+    throw failedStart(start.errno, spawned.words());
+  }
+  return {
+    child,
+    pid: spawned.pid,
+    makeScratch: async (name) => (await control.ask("make", name)) === 0,
+    removeScratch: async (name) => (await control.ask("remove", name)) === 0,
+    kill: (why) => {
+      timed_out ||= why === "timeout";
+      spawned.kill();
+    },
+    death,
+  };
+}
+
+function stageOf(made: SandboxParts, { uid }: SandboxPlan, join: readonly string[]): Stage | null {
+  if (uid === null || made.stage_folder === null) return null;
+  return { uid, folder: made.stage_folder, init: made.init, join };
+}
+
+/** From what bwrap says to what a person can do. */
+function failedStart(errno: number | null, words: string): BackplaneError {
+  if (errno !== null) {
+    return new BackplaneError(
+      "launch_failed",
+      `The program could not be started in the sandbox (errno ${errno}).`,
+      {
+        details: { errno },
+      },
+    );
+  }
+  const last = words.split("\n").at(-1) || "it said nothing";
+  const userns = /user namespace|uid map|Creating new namespace|No permissions to create/i.test(words);
+  return missing(
+    `bubblewrap could not make a sandbox: ${last.slice(0, 300)}`,
+    userns
+      ? "Allow unprivileged user namespaces: sysctl -w kernel.unprivileged_userns_clone=1 user.max_user_namespaces=15000, and on Ubuntu kernel.apparmor_restrict_unprivileged_userns=0"
+      : "In a container, give it a /proc without masks and the right to make user namespaces.",
+  );
+}

@@ -1,0 +1,127 @@
+/** Gathers what a sandbox is made of on this machine, one check after the other; throws with the fix at the first gap. */
+import { execFile } from "node:child_process";
+import { randomUUID } from "node:crypto";
+import { existsSync } from "node:fs";
+import { mkdir, realpath } from "node:fs/promises";
+import { BackplaneError } from "@backplane/contract";
+import type { Logger } from "@backplane/kernel/ports";
+import type { Bubblewrap } from "./bubblewrap.ts";
+import { openCgroups } from "./cgroup/open-cgroups.ts";
+import { findOrBuildInit } from "./init-program.ts";
+import { startJanitor } from "./janitor.ts";
+import { keepFile } from "./keep-file.ts";
+import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
+import { INSIDE, type SandboxHost } from "./plan.ts";
+import { readSystem, writeOwnFiles } from "./read-host.ts";
+import { filteredArch, systemCallFilter } from "./seccomp/filter.ts";
+import { SlotTable } from "./slot-table.ts";
+import type { SandboxCheck } from "./status.ts";
+
+export interface SandboxOptions {
+  /** A folder of our own for sandbox-init and a few small files. */
+  cache_dir: string;
+  node: string;
+  path: readonly string[];
+  limits?: Partial<SandboxLimits>;
+  log: Logger;
+  bwrap?: readonly string[];
+  compilers?: readonly string[];
+}
+
+export interface SandboxParts {
+  host: SandboxHost;
+  tools: Bubblewrap;
+  init: string;
+  stage_folder: string | null;
+  slots: SlotTable;
+}
+
+const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
+/** Any folder that exists everywhere; it is covered only in the mount namespace of each process. */
+const STAGE_FOLDERS = ["/mnt", "/media", "/srv", "/tmp"];
+/** Outside of what systems give to people, services and containers, and below 65,536 for small user namespaces. */
+const FIRST_UID = 59_000;
+
+export async function makeSandbox(
+  options: SandboxOptions,
+  checks: SandboxCheck[],
+  closers: (() => Promise<void>)[],
+): Promise<SandboxParts> {
+  const arch = filteredArch(process.arch);
+  if (process.platform !== "linux" || arch === null) {
+    throw missing(
+      `the sandbox exists for Linux on x64 and arm64, and this is ${process.platform} ${process.arch}`,
+      "Run the gateway on Linux, for instance in a virtual machine.",
+    );
+  }
+  checks.push({ name: "system", ok: true, message: `Linux ${arch}` });
+  const bwrap = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
+  if (bwrap === undefined) throw missing("bubblewrap is not installed", "apt-get install -y bubblewrap");
+  checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
+  const { cache_dir } = options;
+  await mkdir(cache_dir, { recursive: true, mode: 0o700 });
+  const init = await findOrBuildInit(cache_dir, options.compilers);
+  const filter = await keepFile(cache_dir, "filter", systemCallFilter(arch));
+  checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
+
+  const root = process.getuid?.() === 0;
+  checks.push({
+    name: "users",
+    ok: root,
+    message: root
+      ? `one user per process from ${FIRST_UID} on`
+      : "every plugin runs as the gateway's own user",
+    ...(root ? {} : { fix: "Run the gateway as root to give each plugin a user of its own." }),
+  });
+  const { cgroups, reason } = await openCgroups(`backplane-${process.pid}-${randomUUID().slice(0, 8)}`);
+  checks.push({
+    name: "cgroups",
+    ok: cgroups !== null,
+    message: cgroups === null ? `no cgroups: ${reason}` : reason,
+    ...(cgroups === null ? { fix: "Run the gateway as root with a writable cgroup tree." } : {}),
+  });
+  const limits = { ...DEFAULT_SANDBOX_LIMITS, ...options.limits };
+  if (cgroups !== null) {
+    const janitor = startJanitor(cgroups.folders);
+    closers.push(
+      () => janitor.close(),
+      () => cgroups.close(),
+    );
+  }
+  const slots = new SlotTable(cgroups, limits);
+  closers.push(() => slots.close());
+  return {
+    tools: { program: bwrap, filter },
+    init: init.file,
+    stage_folder: root ? stageFolder() : null,
+    slots,
+    host: {
+      ...(await readSystem()),
+      files: [...(await writeOwnFiles(cache_dir)), { source: init.file, target: INSIDE.init }],
+      node: await realpath(options.node),
+      path: options.path,
+      limits,
+      first_uid: root ? FIRST_UID : null,
+      cgroup: cgroups !== null,
+    },
+  };
+}
+
+function stageFolder(): string {
+  const folder = STAGE_FOLDERS.find((path) => existsSync(path));
+  if (folder === undefined) throw missing(`none of ${STAGE_FOLDERS.join(", ")} exists`, "mkdir /mnt");
+  return folder;
+}
+
+function versionOf(bwrap: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    execFile(bwrap, ["--version"], { env: {}, cwd: "/" }, (error, stdout) => {
+      if (error === null) resolve(stdout.trim());
+      else reject(missing(`${bwrap} does not start`, "apt-get install --reinstall -y bubblewrap"));
+    });
+  });
+}
+
+export function missing(message: string, fix: string): BackplaneError {
+  return new BackplaneError("sandbox.unavailable", message, { fix });
+}

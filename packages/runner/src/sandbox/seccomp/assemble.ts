@@ -1,0 +1,40 @@
+/** A tiny assembler for classic BPF as seccomp reads it: named jump targets in, `struct sock_filter[]` bytes out. */
+
+export interface Instruction {
+  code: number;
+  k: number;
+  /** Names of the targets; absent = the next instruction. */
+  when?: string;
+  otherwise?: string;
+  /** This instruction's own name. */
+  label?: string;
+}
+
+/** Load a 32-bit word of `struct seccomp_data`, return, and the jumps and the mask that a filter needs. */
+export const BPF = { load: 0x20, ret: 0x06, jeq: 0x15, jgt: 0x25, jge: 0x35, jset: 0x45 } as const;
+
+const INSTRUCTION_BYTES = 8;
+const MAX_JUMP = 255;
+
+export function assemble(program: readonly Instruction[]): Buffer {
+  const places = new Map<string, number>();
+  program.forEach(({ label }, at) => {
+    if (label !== undefined) places.set(label, at);
+  });
+  const bytes = Buffer.alloc(program.length * INSTRUCTION_BYTES);
+  program.forEach((instruction, at) => {
+    const jump = (target: string | undefined) => {
+      if (target === undefined) return 0;
+      const distance = (places.get(target) ?? -1) - at - 1;
+      if (distance < 0 || distance > MAX_JUMP)
+        throw new Error(`a filter cannot jump from ${at} to ${target}`);
+      return distance;
+    };
+    const offset = at * INSTRUCTION_BYTES;
+    bytes.writeUInt16LE(instruction.code, offset);
+    bytes.writeUInt8(jump(instruction.when), offset + 2);
+    bytes.writeUInt8(jump(instruction.otherwise), offset + 3);
+    bytes.writeUInt32LE(instruction.k >>> 0, offset + 4);
+  });
+  return bytes;
+}

@@ -1,0 +1,56 @@
+import { expect, test } from "vitest";
+import { commandLine } from "../../src/sandbox/bubblewrap-arguments.ts";
+import type { SandboxPlan } from "../../src/sandbox/plan.ts";
+
+const PLAN: SandboxPlan = {
+  uid: 59_007,
+  mounts: [
+    { source: "/usr", target: "/usr", writable: false, system: true },
+    { source: "/root/store/abc", target: "/plugin", writable: false, system: false },
+    { source: "/srv/data", target: "/srv/data", writable: true, system: false },
+  ],
+  links: [{ path: "/bin", target: "usr/bin" }],
+  hidden: ["/plugin/assets"],
+  scratch: { target: "/sandbox/scratch", bytes: 1024, files: 16 },
+  network: "none",
+  env: { SECRET: "of the plugin" },
+  cwd: "/plugin",
+  command: ["/usr/bin/python3", "main.py"],
+  limits: [],
+};
+const STAGE = { uid: 59_007, folder: "/mnt", init: "/cache/init", join: ["/cg/cgroup.procs"] };
+
+test("as root, bwrap runs only behind the stage, as the slot's user, in the slot's cgroup", () => {
+  const line = commandLine(PLAN, "/usr/bin/bwrap", STAGE);
+  const stage = line.slice(0, line.indexOf("--"));
+  expect(stage).toEqual([
+    ...["/cache/init", "stage", "59007", "59007", "/mnt"],
+    ...["cgroup", "/cg/cgroup.procs"],
+    ...["bind", "/root/store/abc", "1", "bind", "/srv/data", "2"],
+    ...["scratch", "scratch", "mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007"],
+  ]);
+  const text = line.slice(line.indexOf("--") + 1).join(" ");
+  expect(text.startsWith("/usr/bin/bwrap ")).toBe(true);
+  expect(text).toContain("--ro-bind /mnt/1 /plugin --bind /mnt/2 /srv/data");
+  expect(text).toContain("--bind /mnt/scratch /sandbox/scratch");
+  expect(text).not.toContain("/root/store");
+});
+
+test("an ordinary gateway starts bwrap itself, with scratch as a tmpfs of its own", () => {
+  const text = commandLine({ ...PLAN, uid: null }, "/usr/bin/bwrap", null).join(" ");
+  expect(text.startsWith("/usr/bin/bwrap --as-pid-1 ")).toBe(true);
+  expect(text).toContain("--ro-bind /root/store/abc /plugin");
+  expect(text).toContain("--perms 0700 --size 1024 --tmpfs /sandbox/scratch");
+});
+
+test("every namespace is new, everything is read-only at the end, and nothing of the plugin's is in argv", () => {
+  for (const line of [commandLine(PLAN, "bwrap", STAGE), commandLine(PLAN, "bwrap", null)]) {
+    for (const kind of ["user", "pid", "net", "ipc", "uts"]) expect(line).toContain(`--unshare-${kind}`);
+    for (const flag of ["--die-with-parent", "--new-session", "--cap-drop"]) expect(line).toContain(flag);
+    const text = line.join(" ");
+    expect(text).toContain("--tmpfs /plugin/assets --remount-ro /plugin/assets");
+    expect(text.endsWith("--remount-ro / --chdir /plugin -- /sandbox/init init")).toBe(true);
+    expect(text).not.toContain("of the plugin");
+    expect(text).not.toContain("main.py");
+  }
+});

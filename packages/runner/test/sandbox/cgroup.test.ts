@@ -1,0 +1,66 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { cgroupMounts, openCgroups, ownCgroups } from "../../src/sandbox/cgroup/open-cgroups.ts";
+import { openCgroupsV2 } from "../../src/sandbox/cgroup/v2.ts";
+import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
+import { emptyFolder } from "./open-test-sandbox.ts";
+
+test("both versions are found, also side by side", () => {
+  const text = [
+    "30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755",
+    "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory",
+    "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+    "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate",
+  ].join("\n");
+  expect(cgroupMounts(text)).toEqual([
+    { version: 1, root: "/docker/abc", mount: "/sys/fs/cgroup/memory", controllers: ["rw", "memory"] },
+    { version: 1, root: "/", mount: "/sys/fs/cgroup/cpu,cpuacct", controllers: ["rw", "cpu", "cpuacct"] },
+    { version: 2, root: "/", mount: "/sys/fs/cgroup/unified", controllers: [] },
+  ]);
+  const own = ownCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
+  expect([own.get("memory"), own.get("cpuacct"), own.get("")]).toEqual([
+    "/a/b",
+    "/",
+    "/system.slice/x:y.service",
+  ]);
+});
+
+/** A folder that looks like a cgroup; what the kernel would do by itself is done by the test. */
+function looksLikeCgroup(folder: string, offered: string, handed: string): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "cgroup.controllers"), offered);
+  writeFileSync(join(folder, "cgroup.subtree_control"), handed);
+}
+
+test("version 2: without a parent that hands memory and pids down there are no cgroups", async () => {
+  const mount = emptyFolder();
+  looksLikeCgroup(mount, "cpu io", "cpu");
+  looksLikeCgroup(join(mount, "a"), "memory", "");
+  expect(await openCgroupsV2(mount, join(mount, "a"), "ours")).toBeNull();
+  expect(existsSync(join(mount, "a/ours"))).toBe(false);
+});
+
+test("the kernel of this machine takes the limits and tells what it counted", async () => {
+  const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
+  // Not root, or no controllers: then that is what is said, and resource limits hold instead.
+  if (cgroups === null) {
+    expect(reason).toMatch(/root|cgroup|controller/);
+    return;
+  }
+  expect(cgroups.controllers).toEqual(expect.arrayContaining(["memory", "pids"]));
+  const slot = await cgroups.make("slot-0", DEFAULT_SANDBOX_LIMITS);
+  expect(await slot.counters()).toEqual({ oom: 0, pids: 0 });
+  const memory = slot.join
+    .map((file) => join(file, ".."))
+    .map((folder) =>
+      ["memory.limit_in_bytes", "memory.max"]
+        .map((name) => join(folder, name))
+        .find((file) => existsSync(file)),
+    );
+  const file = memory.find((found) => found !== undefined)!;
+  expect(Number(readFileSync(file, "utf8"))).toBe(DEFAULT_SANDBOX_LIMITS.memory_bytes);
+  await slot.remove();
+  await cgroups.close();
+  for (const folder of cgroups.folders) expect(existsSync(folder)).toBe(false);
+});

@@ -1,0 +1,41 @@
+import { execFileSync } from "node:child_process";
+import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
+import { emptyFolder } from "./open-test-sandbox.ts";
+
+test("it is compiled once, kept under its source's digest, and compiled again when its bytes are not its own", async () => {
+  const cache = join(emptyFolder(), "cache");
+  const first = await findOrBuildInit(cache);
+  const born = statSync(first.file).mtimeMs;
+  expect(readdirSync(cache).sort()).toHaveLength(2);
+  expect(execFileSync("/usr/bin/sha256sum", [first.file], { encoding: "utf8" })).toContain(first.sha256);
+  expect(statSync(cache).mode & 0o777).toBe(0o700);
+
+  expect(await findOrBuildInit(cache, [])).toEqual(first);
+  expect(statSync(first.file).mtimeMs).toBe(born);
+
+  chmodSync(first.file, 0o755);
+  writeFileSync(first.file, "#!/bin/sh\necho not ours\n");
+  expect((await findOrBuildInit(cache)).sha256).toBe(first.sha256);
+  expect(readFileSync(first.file).subarray(1, 4).toString()).toBe("ELF");
+});
+
+test("without a compiler the fix is named", async () => {
+  const refused = findOrBuildInit(emptyFolder(), ["/nonexistent/cc"]);
+  await expect(refused).rejects.toMatchObject({
+    code: "sandbox.unavailable",
+    message: expect.stringContaining("there is no C compiler"),
+    fix: expect.stringContaining("apt-get install -y gcc"),
+  });
+});
+
+test("a compiler that fails is quoted, and nothing half-made is left", async () => {
+  const cache = emptyFolder();
+  await expect(findOrBuildInit(cache, ["/bin/false"])).rejects.toMatchObject({
+    code: "sandbox.unavailable",
+    message: expect.stringContaining("cannot be compiled"),
+  });
+  expect(readdirSync(cache)).toEqual([]);
+});

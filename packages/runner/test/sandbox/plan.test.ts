@@ -1,0 +1,159 @@
+import type { Grant } from "@backplane/contract";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
+import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+
+const HOST: SandboxHost = {
+  system: ["/usr", "/etc/alternatives", "/etc/ld.so.cache"],
+  links: [{ path: "/bin", target: "usr/bin" }],
+  files: [{ source: "/cache/passwd", target: "/etc/passwd" }],
+  node: "/home/of/the/gateway/node",
+  path: ["/usr/local/bin", "/usr/bin", "/bin"],
+  limits: DEFAULT_SANDBOX_LIMITS,
+  first_uid: 59_000,
+  cgroup: true,
+};
+
+function ask(change: Partial<SandboxRequest> = {}): SandboxRequest {
+  return {
+    grant: noGrant(),
+    lifetime: "call",
+    slot: 3,
+    folder: "/store/abc",
+    has_assets: true,
+    program: { kind: "system", file: "/usr/bin/python3", args: ["main.py"] },
+    env: {},
+    ...change,
+  };
+}
+
+const segment = fc.stringMatching(/^[a-z0-9]{1,8}$/);
+const folder = fc.array(segment, { minLength: 1, maxLength: 3 }).map((parts) => `/data/${parts.join("/")}`);
+const grants: fc.Arbitrary<Grant> = fc.record({
+  class: fc.constantFrom("worker", "isolated"),
+  network: fc.constant("none"),
+  allowed_domains: fc.array(fc.domain()),
+  filesystem: fc.constantFrom("none", "scratch", "assets_ro"),
+  mounts: fc.array(fc.record({ source: folder, target: folder, writable: fc.boolean() }), { maxLength: 4 }),
+  gateway_api_scopes: fc.constant([]),
+  secret_slots: fc.array(fc.string()),
+  capabilities: fc.array(fc.string()),
+  tools: fc.constant(null),
+});
+const requests = fc.record({
+  grant: grants,
+  lifetime: fc.constantFrom("call" as const, "pooled" as const),
+  slot: fc.nat(500),
+  env: fc.dictionary(fc.stringMatching(/^[A-Z_]{1,12}$/), fc.string()),
+  kind: fc.constantFrom("node" as const, "system" as const, "package" as const),
+});
+
+test("nothing of the host appears that neither the system nor the grant names", () => {
+  fc.assert(
+    fc.property(requests, ({ kind, ...change }) => {
+      const file = kind === "package" ? "/store/abc/bin/run" : "/usr/bin/run";
+      const request = ask({ ...change, program: { kind, file, args: [] } });
+      const made = plan(request, HOST);
+      const allowed = new Set([
+        ...HOST.system,
+        "/cache/passwd",
+        "/store/abc",
+        ...(kind === "node" ? [HOST.node] : []),
+        ...request.grant.mounts.map(({ source }) => source),
+      ]);
+      for (const mount of made.mounts) expect(allowed).toContain(mount.source);
+      expect(made.network).toBe("none");
+    }),
+  );
+});
+
+test("nothing can be written but scratch and the mounts that the grant calls writable", () => {
+  fc.assert(
+    fc.property(requests, ({ kind: _, ...change }) => {
+      const request = ask(change);
+      const made = plan(request, HOST);
+      const writable = made.mounts.filter((mount) => mount.writable);
+      expect(writable.map(({ source, target }) => [source, target])).toEqual(
+        request.grant.mounts.filter((mount) => mount.writable).map(({ source, target }) => [source, target]),
+      );
+      expect(made.scratch === null).toBe(request.grant.filesystem !== "scratch");
+    }),
+  );
+});
+
+test("the environment is the manifest's, with five names that it cannot choose", () => {
+  fc.assert(
+    fc.property(requests, ({ kind: _, ...change }) => {
+      const { env } = plan(ask(change), HOST);
+      const { LANG = "C.UTF-8", ...own } = change.env;
+      const home = change.grant.filesystem === "scratch" ? "/sandbox/scratch" : "/nonexistent";
+      const set = { PATH: "/usr/local/bin:/usr/bin:/bin", HOME: home, TMPDIR: home, LANG };
+      expect(env).toEqual({ ...own, ...set });
+    }),
+  );
+});
+
+test("each slot has its own user, none of them root; an ordinary gateway stays itself", () => {
+  fc.assert(
+    fc.property(fc.nat(500), fc.nat(500), (a, b) => {
+      const first = plan(ask({ slot: a }), HOST).uid!;
+      expect(first).toBeGreaterThan(0);
+      expect(first === plan(ask({ slot: b }), HOST).uid).toBe(a === b);
+      expect(plan(ask({ slot: a }), { ...HOST, first_uid: null }).uid).toBeNull();
+    }),
+  );
+});
+
+test("programs are named as they are inside", () => {
+  const command = (program: SandboxRequest["program"]) => plan(ask({ program }), HOST).command;
+  expect(command({ kind: "node", file: HOST.node, args: ["a.mjs"] })).toEqual(["/sandbox/node", "a.mjs"]);
+  expect(command({ kind: "package", file: "/store/abc/bin/x", args: [] })).toEqual(["/plugin/bin/x"]);
+  expect(command({ kind: "system", file: "/usr/bin/env", args: ["x"] })).toEqual(["/usr/bin/env", "x"]);
+  expect(() => command({ kind: "package", file: "/store/abd", args: [] })).toThrow("outside the package");
+});
+
+test("assets are hidden from a grant that has no files", () => {
+  const hidden = (filesystem: Grant["filesystem"], has_assets = true) =>
+    plan(ask({ grant: noGrant({ filesystem }), has_assets }), HOST).hidden;
+  expect(hidden("none")).toEqual(["/plugin/assets"]);
+  expect(hidden("none", false)).toEqual([]);
+  expect(hidden("assets_ro")).toEqual([]);
+  expect(hidden("scratch")).toEqual([]);
+});
+
+test("the network is not given away while there is no proxy for it", () => {
+  expect(() => plan(ask({ grant: noGrant({ network: "egress" }) }), HOST)).toThrow(
+    expect.objectContaining({ code: "sandbox.unavailable" }),
+  );
+});
+
+test.each([
+  ["/data/x", "/usr/lib"],
+  ["/data/x", "/etc"],
+  ["/data/x", "/"],
+  ["/data/x", "/sandbox/scratch/x"],
+  ["/data/x", "/plugin"],
+  ["/data/x", "/data/../etc"],
+  ["/data/x", "relative"],
+  ["/data/x/", "/data"],
+  ["/data/x\0/y", "/data"],
+  ["/", "/data"],
+  ["/proc/1/root", "/data"],
+  ["/dev", "/data"],
+])("a mount of %j at %j is refused", (source, target) => {
+  const grant = noGrant({ mounts: [{ source, target, writable: false }] });
+  expect(() => plan(ask({ grant }), HOST)).toThrow(expect.objectContaining({ code: "launch_failed" }));
+});
+
+test("a pooled process has no end of CPU time, and memory is bounded once", () => {
+  const limits = (change: Partial<SandboxRequest>, host = HOST) =>
+    new Map(plan(ask(change), host).limits.map(({ resource, value }) => [resource, value]));
+  const [CPU, DATA, CORE] = [0, 2, 4] as const;
+  expect(limits({ lifetime: "call" }).get(CPU)).toBe(DEFAULT_SANDBOX_LIMITS.cpu_seconds);
+  expect(limits({ lifetime: "pooled" }).has(CPU)).toBe(false);
+  expect(limits({}).has(DATA)).toBe(false);
+  expect(limits({}, { ...HOST, cgroup: false }).get(DATA)).toBe(DEFAULT_SANDBOX_LIMITS.memory_bytes);
+  expect(limits({}).get(CORE)).toBe(0);
+});

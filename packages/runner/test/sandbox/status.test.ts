@@ -1,0 +1,50 @@
+import { expect, test } from "vitest";
+import { readProbe, statusOf } from "../../src/sandbox/status.ts";
+
+const GOOD = {
+  Uid: "1000\t1000\t1000\t1000",
+  CapPrm: "0000000000000000",
+  CapEff: "0000000000000000",
+  CapBnd: "0000000000000000",
+  NoNewPrivs: "1",
+  Seccomp: "2",
+};
+const text = (fields: Record<string, string>) =>
+  Object.entries(fields)
+    .map(([name, value]) => `${name}:\t${value}\n`)
+    .join("");
+
+test("a trial counts only when the kernel says everything that was promised", () => {
+  expect(readProbe(text(GOOD), 1000)).toBeNull();
+  const bad: [keyof typeof GOOD, string][] = [
+    ["Uid", "1000\t0\t1000\t1000"],
+    ["CapPrm", "0000000000000001"],
+    ["CapEff", "000001ffffffffff"],
+    ["CapBnd", "000001ffffffffff"],
+    ["NoNewPrivs", "0"],
+    ["Seccomp", "0"],
+  ];
+  for (const [name, value] of bad) expect(readProbe(text({ ...GOOD, [name]: value }), 1000)).toContain(name);
+  for (const [name] of bad) {
+    const { [name]: _, ...rest } = GOOD;
+    expect(readProbe(text(rest as Record<string, string>), 1000)).toContain(`${name} absent`);
+  }
+  expect(readProbe("", 1000)).not.toBeNull();
+});
+
+test("what matters closes the sandbox, what only strengthens it is told", () => {
+  const ok = { name: "bubblewrap", ok: true, message: "bubblewrap 1" };
+  expect(statusOf([])).toMatchObject({ available: false });
+  expect(statusOf([ok, { name: "trial", ok: false, message: "no", fix: "do" }])).toMatchObject({
+    available: false,
+    reason: "no",
+    fix: "do",
+  });
+  expect(statusOf([ok, { name: "cgroups", ok: false, message: "no cgroups", fix: "be root" }])).toMatchObject(
+    {
+      available: true,
+      reason: "bubblewrap 1; no cgroups",
+      fix: "be root",
+    },
+  );
+});

@@ -1,0 +1,56 @@
+/** From a module's path to the plugin that it exports, and to everything of that plugin that is a value. */
+import { pathToFileURL } from "node:url";
+import {
+  BackplaneError,
+  type Json,
+  type KernelPlugin,
+  kernelPluginProblem,
+  PLUGIN_METHODS,
+  type PluginDescription,
+} from "@backplane/contract";
+
+/** The values of the ABI, spelled out: whatever else a plugin object carries stays with it. */
+const FIELDS = [
+  "name",
+  "version",
+  "category",
+  "requires",
+  "prefixes",
+  "configSchema",
+  "toolName",
+  "jsonSchema",
+  "description",
+  "requiresApproval",
+  "providerId",
+  "strategyId",
+  "adapterId",
+  "memory",
+  "routes",
+] as const;
+
+/** What the import throws goes on as it is, with its author's trace. */
+export async function loadModule(module: string, name: string): Promise<KernelPlugin> {
+  const exports = (await import(pathToFileURL(module).href)) as { plugin?: unknown; default?: unknown };
+  // A CommonJS module's exports may be found under `default` alone.
+  const plugin = exports.plugin ?? (exports.default as { plugin?: unknown } | undefined)?.plugin;
+  if (plugin === undefined) {
+    throw new BackplaneError("plugin.invalid", `The module of ${name} exports no \`plugin\`.`);
+  }
+  const problem = kernelPluginProblem(plugin);
+  if (problem !== null) {
+    throw new BackplaneError("plugin.invalid", `The plugin ${name} is not valid: ${problem}.`);
+  }
+  return plugin as KernelPlugin;
+}
+
+export function describePlugin(plugin: KernelPlugin): PluginDescription {
+  const fields: Record<string, Json | undefined> = {};
+  for (const field of FIELDS) {
+    if (plugin[field] !== undefined) fields[field] = plugin[field] as unknown as Json;
+  }
+  return {
+    fields: fields as unknown as PluginDescription["fields"],
+    subscriptions: [...plugin.subscriptions()],
+    methods: PLUGIN_METHODS.filter((method) => typeof plugin[method] === "function"),
+  };
+}

@@ -1,0 +1,77 @@
+/**
+ * A PluginContext on the far side of the pipe. It names the context that the kernel handed out, so what a plugin
+ * does with an event's context lands in that event's org and project, however late it does it.
+ */
+import type {
+  ContextRef,
+  JsonObject,
+  KernelTool,
+  KernelToolSpec,
+  PluginContext,
+  PluginLogLevel,
+} from "@backplane/contract";
+import type { GatewayLink } from "./gateway-link.ts";
+
+/** Tools that this process has registered, by the number that the gateway calls them with. */
+export type ToolTable = Map<number, KernelTool>;
+
+export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTable): PluginContext {
+  const ctx = ref.id;
+  const log = (level: PluginLogLevel) => (fields: Record<string, unknown>, message: string) =>
+    link.tell("log", { ctx, level, fields: logFields(fields), message: String(message) });
+  return {
+    name: ref.name,
+    stateDir: ref.state_dir,
+    log: { debug: log("debug"), info: log("info"), warn: log("warn"), error: log("error") },
+    providers: {
+      listInstances: () => link.ask("providers.list", { ctx }),
+      instancesForPlugin: (plugin) => link.ask("providers.for_plugin", { ctx, plugin }),
+      getInstance: (id) => link.ask("providers.get", { ctx, id }),
+      activeId: () => link.ask("providers.active", { ctx }),
+    },
+    emit: (kind, payload, { session_id, as }) =>
+      link.ask("emit", {
+        ctx,
+        kind,
+        payload: payload as unknown as JsonObject,
+        session_id,
+        ...(as === undefined ? {} : { as }),
+      }),
+    config: () => link.ask("config", { ctx }),
+    async registerTool(tool) {
+      const id = tools.size + 1;
+      // Before it is announced: the gateway may call it before we hear that it was taken.
+      tools.set(id, tool);
+      const brief = typeof tool.approvalBrief === "function";
+      await link.ask("registerTool", { ctx, tool: id, spec: specOf(tool), brief });
+    },
+    service: (name, args, as) =>
+      link.ask("service", as === undefined ? { ctx, name, args } : { ctx, name, args, as }),
+  };
+}
+
+/** Named one by one: a tool may be an instance of a class, whose values a spread would miss. */
+function specOf(tool: KernelTool): KernelToolSpec {
+  const { description, effect_class, name, parameters, requires_approval, timeout_ms } = tool;
+  return {
+    name,
+    description,
+    parameters,
+    ...(requires_approval !== undefined && { requires_approval }),
+    ...(effect_class !== undefined && { effect_class }),
+    ...(timeout_ms !== undefined && { timeout_ms }),
+  };
+}
+
+/** Errors have no enumerable fields and cycles have no JSON; a log line must survive both. */
+function logFields(fields: Record<string, unknown>): JsonObject {
+  try {
+    return JSON.parse(
+      JSON.stringify(fields ?? {}, (_key, value: unknown) =>
+        value instanceof Error ? { name: value.name, message: value.message, stack: value.stack } : value,
+      ),
+    ) as JsonObject;
+  } catch {
+    return { fields: "not JSON" };
+  }
+}

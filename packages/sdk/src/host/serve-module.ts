@@ -1,0 +1,109 @@
+/**
+ * Answers the gateway's calls with the plugin's methods. Whatever the plugin throws goes back as a value with its
+ * own trace; only a call that the plugin does not have is the protocol's error.
+ */
+import {
+  BackplaneError,
+  type ContextRef,
+  type HostedToolCall,
+  type JsonObject,
+  type KernelPlugin,
+  type KernelTool,
+  type KernelToolCall,
+  type ModuleHostMethods,
+  THROWN_ERROR,
+  thrownToValue,
+} from "@backplane/contract";
+import { RpcError, RpcPeer, type Transport } from "@backplane/wire";
+import { gatewayLink } from "./gateway-link.ts";
+import { describePlugin, loadModule } from "./load-module.ts";
+import { remoteContext, type ToolTable } from "./remote-context.ts";
+
+export interface ModuleService {
+  transport: Transport;
+  frame_bytes: number | undefined;
+  /** The gateway has closed the pipe. */
+  ended: () => void;
+}
+
+type Handlers = {
+  [M in keyof ModuleHostMethods]: (params: ModuleHostMethods[M][0]) => Promise<ModuleHostMethods[M][1]>;
+};
+
+const METHOD_NOT_FOUND = -32601;
+
+export function serveModule({ transport, frame_bytes, ended }: ModuleService): void {
+  const handlers = createHandlers(() => peer);
+  const peer = new RpcPeer({
+    transport,
+    ...(frame_bytes === undefined ? {} : { limits: { frame_bytes } }),
+    async handle(method, params) {
+      if (!Object.hasOwn(handlers, method)) throw new RpcError(METHOD_NOT_FOUND, `no method ${method}`);
+      try {
+        return await handlers[method as keyof Handlers](params as never);
+      } catch (error) {
+        const value = thrownToValue(error, "with trace");
+        throw new RpcError(THROWN_ERROR, value.message, value as unknown as JsonObject);
+      }
+    },
+    onFailure: ended,
+  });
+}
+
+function createHandlers(peer: () => RpcPeer): Handlers {
+  const link = gatewayLink(peer);
+  const tools: ToolTable = new Map();
+  const running = new Map<number, AbortController>();
+  let loaded: KernelPlugin | null = null;
+
+  const plugin = (): KernelPlugin => {
+    if (loaded === null) throw new BackplaneError("internal", "No plugin has been loaded yet.");
+    return loaded;
+  };
+  const context = (ref: ContextRef) => remoteContext(ref, link, tools);
+  const toolOf = (id: number): KernelTool => {
+    const tool = tools.get(id);
+    if (tool === undefined) throw new BackplaneError("internal", `There is no tool ${id} in this process.`);
+    return tool;
+  };
+
+  return {
+    async load({ module, name }) {
+      loaded = await loadModule(module, name);
+      return null;
+    },
+    describe: async () => describePlugin(plugin()),
+    async onLoad({ ctx }) {
+      await plugin().onLoad?.(context(ctx));
+      return null;
+    },
+    async event({ event, ctx }) {
+      await plugin().onEvent?.(event, context(ctx));
+      return null;
+    },
+    async unload({ ctx }) {
+      await plugin().onUnload?.(context(ctx));
+      return null;
+    },
+    health: async ({ ctx }) => await plugin().healthCheck!(context(ctx)),
+    request: async ({ request, ctx }) => await plugin().onRequest!(request, context(ctx)),
+    brief: async ({ tool, args }) => await toolOf(tool).approvalBrief!(args),
+    async tool({ tool, args, call }) {
+      const abort = new AbortController();
+      running.set(call.call_id, abort);
+      try {
+        return await toolOf(tool).run(args, hostedCall(call, abort.signal));
+      } finally {
+        running.delete(call.call_id);
+      }
+    },
+    async cancel({ call_id }) {
+      running.get(call_id)?.abort(new Error("The call was cancelled."));
+      return null;
+    },
+  };
+
+  function hostedCall({ call_id, ...call }: HostedToolCall, signal: AbortSignal): KernelToolCall {
+    return { ...call, signal, progress: (event) => link.tell("progress", { call_id, event }) };
+  }
+}

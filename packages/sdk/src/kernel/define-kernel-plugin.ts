@@ -1,0 +1,14 @@
+/** Says at import what is wrong with a plugin, so that its author learns it before any gateway does. */
+import { BackplaneError, type KernelPlugin, kernelPluginProblem } from "@backplane/contract";
+
+/** A misspelled method would never be called; the compiler finds it here. */
+type NothingElse<P> = { [K in Exclude<keyof P, keyof KernelPlugin>]: never };
+
+/** `export const plugin = defineKernelPlugin({ name, version, category, subscriptions: () => [], … })`. */
+export function defineKernelPlugin<const P extends KernelPlugin>(plugin: P & NothingElse<P>): P {
+  const problem = kernelPluginProblem(plugin);
+  if (problem === null) return plugin;
+  const name = (plugin as { name?: unknown } | null)?.name;
+  const which = typeof name === "string" && name !== "" ? ` ${name.slice(0, 80)}` : "";
+  throw new BackplaneError("plugin.invalid", `The kernel plugin${which} is not valid: ${problem}.`);
+}

@@ -1,0 +1,53 @@
+/** What a kernel plugin's author imports. Zod-free and light: it is loaded with every plugin. */
+export {
+  type AdapterAnswer,
+  type AdapterRequest,
+  type AdapterRoute,
+  type AgentLoopState,
+  BackplaneError,
+  type BusEvent,
+  type BusPayload,
+  type ChatMessage,
+  codeOf,
+  type Decision,
+  type DisplayBlock,
+  type GenerateRequest,
+  type HealthReport,
+  type HealthStatus,
+  type Json,
+  type JsonObject,
+  KERNEL_SESSION,
+  type KernelPlugin,
+  type KernelTool,
+  type KernelToolCall,
+  type KernelToolSpec,
+  type LlmErrorKind,
+  type LlmFailure,
+  type LlmPart,
+  type LlmProvider,
+  type LlmTool,
+  type MemoryEntry,
+  type PluginCategory,
+  type PluginContext,
+  type PluginLog,
+  type ProviderInstance,
+  type ProvidersView,
+  pluginNamespace,
+  type StopSignal,
+  TOOL_ERROR_KINDS,
+  type TokenUsage,
+  type ToolCallRequest,
+  type ToolError,
+  type ToolErrorKind,
+  type ToolOk,
+  type ToolReturn,
+  tokenUsage,
+} from "@backplane/contract";
+export type { FromSchema, JsonSchema } from "../json-schema.ts";
+export { defineKernelPlugin } from "./define-kernel-plugin.ts";
+export { type KernelToolDefinition, kernelTool, openaiFunction } from "./kernel-tool.ts";
+export { type ContentPiece, contentPieces, textOf } from "./llm-content.ts";
+export { brokenStream, classifyFailure, LlmCallError } from "./llm-failure.ts";
+export { type InstanceHealth, type LlmProviderOptions, llmProviderPlugin } from "./llm-provider.ts";
+export { abortable, untorn } from "./llm-stream.ts";
+export { jsonBlock, markdownBlock, textBlock, toolError, toolOk } from "./tool-return.ts";

@@ -1,0 +1,122 @@
+/**
+ * What a stream adds up to: text, whole tool calls, usage and how it ended. Vendors' fragments of a call's arguments
+ * become an object here or nowhere; a call is never run with arguments that the model did not finish.
+ */
+import { type LlmPart, type TokenUsage, tokenUsage, type ToolCallRequest } from "@backplane/contract";
+import { LlmCallError } from "./llm-failure.ts";
+
+type RawUsage = Partial<Omit<TokenUsage, "input" | "total">>;
+
+export interface LlmAnswer {
+  text: string;
+  tool_calls: ToolCallRequest[];
+  usage: TokenUsage;
+  stop_reason?: string;
+  model?: string;
+}
+
+interface CallDraft {
+  id?: string;
+  name: string;
+  args: string;
+}
+
+export class AnswerDraft {
+  readonly #calls = new Map<number, CallDraft>();
+  readonly #text: string[] = [];
+  #usage: RawUsage = {};
+  #reason: string | undefined;
+  #model: string | undefined;
+
+  add(part: LlmPart): void {
+    switch (part.type) {
+      case "content":
+        this.#text.push(part.text);
+        break;
+      case "tool_call":
+        this.#addCall(part);
+        break;
+      case "usage":
+        // A later count of the same kind replaces the earlier: vendors send running totals.
+        this.#usage = { ...this.#usage, ...part.usage };
+        break;
+      case "stop":
+        this.#reason = part.reason ?? this.#reason;
+        this.#model = part.model ?? this.#model;
+        break;
+      case "thinking":
+        break;
+    }
+  }
+
+  /**
+   * `taken` are the call ids of the conversation so far: some servers count from zero in every answer. `fallback`
+   * begins the ids of calls that came without one.
+   */
+  finish(taken: ReadonlySet<string>, fallback: string): LlmAnswer {
+    const used = new Set(taken);
+    const tool_calls = [...this.#calls.entries()]
+      .toSorted(([a], [b]) => a - b)
+      .map(([index, draft]) => ({ id: newId(draft.id, `${fallback}_${index}`, used), ...wholeCall(draft) }));
+    const text = this.#text.join("");
+    if (text === "" && tool_calls.length === 0) {
+      const why = this.#reason === undefined ? "" : ` It stopped with "${this.#reason}".`;
+      throw new LlmCallError({
+        kind: "empty",
+        message: `The model gave neither text nor a tool call.${why}`,
+      });
+    }
+    return {
+      text,
+      tool_calls,
+      usage: tokenUsage(this.#usage),
+      ...(this.#reason === undefined ? {} : { stop_reason: this.#reason }),
+      ...(this.#model === undefined ? {} : { model: this.#model }),
+    };
+  }
+
+  #addCall({ index, id, name, args }: Extract<LlmPart, { type: "tool_call" }>): void {
+    let draft = this.#calls.get(index);
+    if (draft === undefined) {
+      draft = { name: "", args: "" };
+      this.#calls.set(index, draft);
+    }
+    if (id !== undefined && id !== "") draft.id ??= id;
+    if (name !== undefined && draft.name === "") draft.name = name;
+    if (args !== undefined) draft.args += args;
+  }
+}
+
+function newId(given: string | undefined, fallback: string, used: Set<string>): string {
+  const wanted = given ?? fallback;
+  let id = wanted;
+  for (let n = 2; used.has(id); n++) id = `${wanted}_${n}`;
+  used.add(id);
+  return id;
+}
+
+function wholeCall({ name, args }: CallDraft): Pick<ToolCallRequest, "name" | "args"> {
+  if (name === "") {
+    throw new LlmCallError({ kind: "other", message: "The model called a tool without naming it." });
+  }
+  if (args.trim() === "") return { name, args: {} };
+  let value: unknown;
+  try {
+    value = JSON.parse(args);
+  } catch (cause) {
+    throw new BrokenArguments(name, cause);
+  }
+  if (value === null) return { name, args: {} };
+  if (typeof value !== "object" || Array.isArray(value)) throw new BrokenArguments(name);
+  return { name, args: value as ToolCallRequest["args"] };
+}
+
+/** Worth another try although its kind is not: the next answer is a new throw of the dice. */
+class BrokenArguments extends LlmCallError {
+  readonly retryable = true;
+
+  constructor(name: string, cause?: unknown) {
+    const message = `The model called ${name} with arguments that are no JSON object.`;
+    super({ kind: "other", message }, { cause });
+  }
+}

@@ -1,0 +1,86 @@
+/**
+ * Parts on their way to the bus. One event is under way at a time; what arrives meanwhile is joined to what waits, so
+ * a slow bus gets fewer and larger deltas, in order, and a stuck one holds the stream instead of filling memory.
+ */
+import type { JsonObject, LlmPart, PluginContext } from "@backplane/contract";
+
+type DeltaPart = Extract<LlmPart, { type: "content" | "thinking" | "tool_call" }>;
+
+const WAITING_CHARS = 256 * 1024;
+
+export class Deltas {
+  readonly #emit: PluginContext["emit"];
+  readonly #session_id: string;
+  readonly #request_id: string;
+  #waiting: DeltaPart[] = [];
+  #chars = 0;
+  #sending: Promise<void> | null = null;
+  #failure: { error: unknown } | null = null;
+
+  constructor(ctx: PluginContext, session_id: string, request_id: string) {
+    this.#emit = (kind, payload, options) => ctx.emit(kind, payload, options);
+    this.#session_id = session_id;
+    this.#request_id = request_id;
+  }
+
+  /** Waits only when too much waits already. */
+  async push(part: DeltaPart): Promise<void> {
+    if (this.#failure !== null) throw this.#failure.error;
+    const last = this.#waiting.at(-1);
+    const joined = last === undefined ? null : join(last, part);
+    if (joined === null) this.#waiting.push(part);
+    else this.#waiting[this.#waiting.length - 1] = joined;
+    this.#chars += sizeOf(part);
+    this.#sending ??= this.#send();
+    if (this.#chars > WAITING_CHARS) await this.drain();
+  }
+
+  /** Everything pushed so far has its place on the bus, or this throws why not. */
+  async drain(): Promise<void> {
+    while (this.#sending !== null) await this.#sending;
+    if (this.#failure !== null) throw this.#failure.error;
+  }
+
+  /** Forgets what waits: nobody wants to read on after an interrupt. */
+  discard(): void {
+    this.#waiting = [];
+    this.#chars = 0;
+  }
+
+  async #send(): Promise<void> {
+    // `push` has to see this promise before anything in here can end it.
+    await Promise.resolve();
+    try {
+      for (let part = this.#waiting.shift(); part !== undefined; part = this.#waiting.shift()) {
+        this.#chars -= sizeOf(part);
+        const payload = { ...payloadOf(part), request_id: this.#request_id };
+        await this.#emit("llm.call.delta", payload, { session_id: this.#session_id });
+      }
+    } catch (error) {
+      this.#failure = { error };
+      this.discard();
+    } finally {
+      this.#sending = null;
+    }
+  }
+}
+
+function join(last: DeltaPart, next: DeltaPart): DeltaPart | null {
+  if (last.type === "tool_call" || next.type === "tool_call") {
+    if (last.type !== "tool_call" || next.type !== "tool_call" || last.index !== next.index) return null;
+    const args = last.args === undefined ? next.args : last.args + (next.args ?? "");
+    return { ...next, ...last, ...(args === undefined ? {} : { args }) };
+  }
+  return last.type === next.type ? { type: last.type, text: last.text + next.text } : null;
+}
+
+function payloadOf(part: DeltaPart): { content?: string; thinking?: string; tool_call_partial?: JsonObject } {
+  if (part.type === "content") return { content: part.text };
+  if (part.type === "thinking") return { thinking: part.text };
+  const { type: _, ...tool_call_partial } = part;
+  return { tool_call_partial };
+}
+
+function sizeOf(part: DeltaPart): number {
+  return part.type === "tool_call" ? (part.args?.length ?? 0) : part.text.length;
+}

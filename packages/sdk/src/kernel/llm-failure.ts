@@ -1,0 +1,115 @@
+/**
+ * Why a model call failed, as a value (llm.provider). Whatever a vendor's SDK throws becomes an `LlmFailure`, told by
+ * its shape and never by its class, because the SDK is loaded lazily. No message leaves here with a secret in it.
+ */
+import { isSecretConfigKey, type Json, type LlmFailure } from "@backplane/contract";
+
+const MESSAGE_LENGTH = 2_000;
+/** Shorter values are no secrets, and hiding them would garble every message. */
+const SECRET_LENGTH = 4;
+const CONNECTION_CODES =
+  /^(ECONN|ENOTFOUND|EAI_|EPIPE|EHOST|ENET|UND_ERR_(SOCKET|CONNECT|CLOSED|ABORTED)|CERT_|ERR_TLS)/;
+const TIMEOUT_CODES = /^(ETIMEDOUT|UND_ERR_(HEADERS|BODY|CONNECT)_TIMEOUT)/;
+
+/** What a provider throws when it knows the kind itself. */
+export class LlmCallError extends Error {
+  readonly failure: LlmFailure;
+
+  constructor(failure: LlmFailure, options?: { cause?: unknown }) {
+    super(failure.message, options);
+    this.name = "LlmCallError";
+    this.failure = failure;
+  }
+}
+
+/** The stream ended before the model had: half an answer is never taken for a whole one. */
+export function brokenStream(cause?: unknown): LlmCallError {
+  return new LlmCallError(
+    { kind: "connection", message: "The model's answer broke off before its end." },
+    { cause },
+  );
+}
+
+export function classifyFailure(error: unknown): LlmFailure {
+  const thrown = fieldsOf(error);
+  if (isFailure(thrown.failure)) return thrown.failure;
+  const message = messageOf(error);
+  if (typeof thrown.status === "number") {
+    const retry_after_s = retryAfter(thrown.headers);
+    const code = typeof thrown.code === "string" && !message.includes(thrown.code) ? ` (${thrown.code})` : "";
+    return {
+      kind: "status",
+      message: message + code,
+      status_code: thrown.status,
+      ...(retry_after_s === undefined ? {} : { retry_after_s }),
+    };
+  }
+  return { kind: connectionKind(error) ?? "other", message };
+}
+
+/** Replaces every secret of the instance's configuration, and passwords inside addresses. */
+export function redact(message: string, config: Readonly<Record<string, Json>>): string {
+  let clean = message;
+  for (const secret of secretsIn(config)) clean = clean.replaceAll(secret, "****");
+  return clean.replaceAll(/\/\/[^/@\s]+@/g, "//****@").slice(0, MESSAGE_LENGTH);
+}
+
+/** Longest first, so that no secret is left half visible by a shorter one inside it. */
+function secretsIn(config: Readonly<Record<string, Json>>): string[] {
+  const found: string[] = [];
+  const visit = (key: string, value: Json, secret: boolean): void => {
+    const hidden = secret || isSecretConfigKey(key);
+    if (typeof value === "object" && value !== null) {
+      for (const [name, inner] of Object.entries(value)) visit(name, inner, hidden);
+    } else if (hidden && typeof value === "string" && value.length >= SECRET_LENGTH) {
+      found.push(value, encodeURIComponent(value));
+    }
+  };
+  for (const [key, value] of Object.entries(config)) visit(key, value, false);
+  return found.toSorted((a, b) => b.length - a.length);
+}
+
+/** Looks along the causes: SDKs wrap what the socket said. */
+function connectionKind(error: unknown): "connection" | "timeout" | null {
+  let kind: "connection" | "timeout" | null = null;
+  for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
+    const { name, code, cause, constructor: made } = fieldsOf(at);
+    const names = `${String(name)} ${typeof made === "function" ? made.name : ""}`;
+    if (/Timeout/.test(names) || (typeof code === "string" && TIMEOUT_CODES.test(code))) return "timeout";
+    if (/APIConnectionError/.test(names) || (typeof code === "string" && CONNECTION_CODES.test(code))) {
+      kind = "connection";
+    }
+    // What the platform's own HTTP client says of a socket that closed under a body.
+    if (made === TypeError && /^(terminated|fetch failed)$/.test(messageOf(at))) kind = "connection";
+    at = cause;
+  }
+  return kind;
+}
+
+/** `Retry-After` is seconds or a date; `retry-after-ms` is finer where a vendor sends it. */
+function retryAfter(headers: unknown): number | undefined {
+  const get = fieldsOf(headers).get;
+  if (typeof get !== "function") return undefined;
+  const read = (name: string): string | null => (headers as Headers).get(name);
+  const ms = Number.parseFloat(read("retry-after-ms") ?? "");
+  if (ms >= 0) return ms / 1_000;
+  const text = read("retry-after");
+  if (text === null) return undefined;
+  const seconds = /^\s*\d+(\.\d+)?\s*$/.test(text) ? Number(text) : (Date.parse(text) - Date.now()) / 1_000;
+  return Number.isFinite(seconds) ? Math.max(0, seconds) : undefined;
+}
+
+function isFailure(value: unknown): value is LlmFailure {
+  const { kind, message } = fieldsOf(value);
+  return typeof kind === "string" && typeof message === "string";
+}
+
+function fieldsOf(value: unknown): Record<string, unknown> {
+  return (typeof value === "object" && value !== null ? value : {}) as Record<string, unknown>;
+}
+
+function messageOf(error: unknown): string {
+  const { message } = fieldsOf(error);
+  if (typeof message === "string" && message !== "") return message;
+  return typeof error === "string" && error !== "" ? error : "The provider failed and gave no reason.";
+}

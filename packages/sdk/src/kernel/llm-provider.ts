@@ -1,0 +1,178 @@
+/**
+ * A vendor as a kernel plugin (llm.provider, llm.instances). One plugin owns many configured instances, in many orgs;
+ * each has its own provider, built at its first call and anew only when its own configuration changed. A running call
+ * keeps the provider that it began with.
+ */
+import {
+  type BusEvent,
+  canonicalJson,
+  type HealthReport,
+  type HealthStatus,
+  type JsonObject,
+  type KernelPlugin,
+  type LlmFailure,
+  type LlmProvider,
+  type PluginContext,
+  type ProviderInstance,
+} from "@backplane/contract";
+import { LlmCallError } from "./llm-failure.ts";
+import { INTERRUPTED, runCall } from "./llm-run-call.ts";
+
+export interface LlmProviderOptions {
+  /** Kebab-case; what `providers.<id>.plugin` says. */
+  name: string;
+  version: string;
+  /** JSON Schema of an instance's fields. `model` and `timeout_s` are also read here. */
+  configSchema: JsonObject;
+  /** Must neither wait nor connect. */
+  create(instance: ProviderInstance): LlmProvider;
+  /** What an error of the vendor's SDK means; left out, its shape is looked at (`classifyFailure`). */
+  classify?: (error: unknown) => LlmFailure;
+  /** Whether an instance could be called, told without the network. Left out: it could. */
+  healthCheck?(instance: ProviderInstance): InstanceHealth;
+}
+
+export interface InstanceHealth {
+  status: HealthStatus;
+  message?: string;
+}
+
+export function llmProviderPlugin(options: LlmProviderOptions): KernelPlugin {
+  const { name, version, configSchema, classify } = options;
+  const instances = new Instances(options);
+  const calls = new Calls();
+  return {
+    name,
+    version,
+    category: "llm-provider",
+    providerId: name,
+    configSchema,
+    subscriptions: () => ["llm.call.request", "user.interrupt", "config.updated"],
+    onEvent(event, ctx) {
+      if (isKind(event, "llm.call.request")) {
+        return calls.run(event, async (controller) => {
+          const instance = await instances.find(event.payload.provider, ctx);
+          if (instance === null) return;
+          const provider = () => instances.provider(event.org_id, instance);
+          await runCall({ event, ctx, instance, provider, controller, ...(classify ? { classify } : {}) });
+        });
+      }
+      if (event.kind === "user.interrupt") calls.interrupt(event);
+      else if (isKind(event, "config.updated")) return instances.reload(event, ctx);
+    },
+    onUnload: () => calls.end(name),
+    healthCheck: (ctx) => checkInstances(options, ctx),
+  };
+}
+
+/** What has been built, by org and instance id. */
+class Instances {
+  readonly #options: LlmProviderOptions;
+  readonly #built = new Map<string, { config: string; provider: LlmProvider }>();
+
+  constructor(options: LlmProviderOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Null for an instance of another plugin: that one answers. The plugin's own name, where no instance has it, means
+   * the plugin with what `plugin.<ns>.*` says, as it was before there were instances.
+   */
+  async find(id: string, ctx: PluginContext): Promise<ProviderInstance | null> {
+    const { name } = this.#options;
+    const instance = await ctx.providers.getInstance(id);
+    if (instance === null && id === name)
+      return { id, plugin: name, label: name, config: await ctx.config() };
+    return instance?.plugin === name ? instance : null;
+  }
+
+  /** Compares with the configuration just read, so a write that is not announced yet counts already. */
+  provider(org_id: string, instance: ProviderInstance): LlmProvider {
+    const key = keyOf(org_id, instance.id);
+    const config = canonicalJson(instance.config);
+    const built = this.#built.get(key);
+    if (built?.config === config) return built.provider;
+    const provider = this.#options.create(instance);
+    this.#built.set(key, { config, provider });
+    return provider;
+  }
+
+  /** Lets go of what changed or is gone; the next call builds it. Nothing is closed: a call may still use it. */
+  async reload(event: BusEvent<"config.updated">, ctx: PluginContext): Promise<void> {
+    const [root, id, ...field] = event.payload.key.split(".");
+    if (root !== "providers" || id === undefined || field.length === 0) return;
+    const key = keyOf(event.org_id, id);
+    if (!this.#built.has(key)) return;
+    const instance = await this.find(id, ctx);
+    const built = this.#built.get(key);
+    if (instance === null || built?.config !== canonicalJson(instance.config)) this.#built.delete(key);
+  }
+}
+
+/** The calls under way, by session, so that an interrupt or an unload reaches them. */
+class Calls {
+  readonly #running = new Map<string, Set<AbortController>>();
+  readonly #ends = new Set<Promise<void>>();
+
+  /** Registers before anything is waited for: the interrupt may be the very next event. */
+  async run(event: BusEvent, work: (controller: AbortController) => Promise<void>): Promise<void> {
+    const session = sessionOf(event);
+    const controller = new AbortController();
+    const running = this.#running.get(session) ?? new Set();
+    this.#running.set(session, running.add(controller));
+    const end = work(controller).finally(() => {
+      running.delete(controller);
+      if (running.size === 0 && this.#running.get(session) === running) this.#running.delete(session);
+      this.#ends.delete(end);
+    });
+    this.#ends.add(end);
+    await end;
+  }
+
+  interrupt(event: BusEvent): void {
+    for (const controller of this.#running.get(sessionOf(event)) ?? []) controller.abort(INTERRUPTED);
+  }
+
+  /** Each call says that it was cut off, so that nobody waits for an answer that cannot come. */
+  async end(name: string): Promise<void> {
+    const reason = new LlmCallError({ kind: "connection", message: `The plugin ${name} was unloaded.` });
+    for (const running of this.#running.values()) {
+      for (const controller of running) controller.abort(reason);
+    }
+    await Promise.allSettled(this.#ends);
+  }
+}
+
+async function checkInstances(options: LlmProviderOptions, ctx: PluginContext): Promise<HealthReport> {
+  const instances = await ctx.providers.instancesForPlugin(options.name);
+  const details = instances.map((instance) => ({
+    name: instance.id,
+    ...(options.healthCheck?.(instance) ?? { status: "ok" as const }),
+  }));
+  const bad = details.filter(({ status }) => status !== "ok");
+  if (bad.length === 0) {
+    return {
+      status: "ok",
+      summary: `${details.length} instance${details.length === 1 ? "" : "s"} ready`,
+      details,
+    };
+  }
+  const status = bad.some((one) => one.status === "failed") ? "failed" : "degraded";
+  return {
+    status,
+    summary: bad.map((one) => `${one.name}: ${one.message ?? one.status}`).join("; "),
+    details,
+  };
+}
+
+function isKind<K extends string>(event: BusEvent, kind: K): event is BusEvent<K> {
+  return event.kind === kind;
+}
+
+function keyOf(org_id: string, id: string): string {
+  return `${org_id} ${id}`;
+}
+
+function sessionOf({ org_id, project_id, session_id }: BusEvent): string {
+  return JSON.stringify([org_id, project_id, session_id]);
+}

@@ -1,0 +1,217 @@
+/**
+ * One model call, from llm.call.request to its end: deltas while it streams, then exactly one llm.call.response or
+ * llm.call.error, all with the request's id. A call that the user interrupted ends without either.
+ */
+import {
+  type BusEvent,
+  type ChatMessage,
+  isRetryableFailure,
+  type JsonObject,
+  LOOP_LIMITS,
+  type LlmFailure,
+  type LlmPart,
+  type LlmProvider,
+  type LlmTool,
+  type PluginContext,
+  type ProviderInstance,
+} from "@backplane/contract";
+import { type LlmAnswer, AnswerDraft } from "./llm-answer.ts";
+import { Deltas } from "./llm-deltas.ts";
+import { classifyFailure, LlmCallError, redact } from "./llm-failure.ts";
+import { splitMessages } from "./llm-history.ts";
+
+const DEFAULT_TIMEOUT_S = 600;
+
+/** The reason of an abort that nobody waits to hear of. */
+export const INTERRUPTED = "interrupted";
+
+export interface LlmCall {
+  event: BusEvent<"llm.call.request">;
+  ctx: PluginContext;
+  instance: ProviderInstance;
+  /** Makes the provider, or gives the one that is there. */
+  provider(): LlmProvider;
+  classify?: (error: unknown) => LlmFailure;
+  controller: AbortController;
+}
+
+export async function runCall(call: LlmCall): Promise<void> {
+  const { ctx, event, controller } = call;
+  const deltas = new Deltas(ctx, event.session_id, event.id);
+  const interrupted = () => controller.signal.aborted && controller.signal.reason === INTERRUPTED;
+  controller.signal.addEventListener("abort", () => {
+    if (interrupted()) deltas.discard();
+  });
+  let outcome: { answer: LlmAnswer } | { error: unknown };
+  try {
+    const answer = await streamAnswer(call, deltas);
+    await deltas.drain();
+    outcome = { answer };
+  } catch (error) {
+    // Deltas that are still on their way come before the end, whatever it is.
+    await deltas.drain().catch(() => undefined);
+    outcome = { error };
+  }
+  if (interrupted()) return;
+  const [request_id, session_id] = [event.id, event.session_id];
+  if ("answer" in outcome) {
+    const { answer } = outcome;
+    const tool_calls = answer.tool_calls.map((one) => ({ ...one }));
+    const payload = { ...answer, tool_calls, usage: { ...answer.usage }, request_id };
+    await ctx.emit("llm.call.response", payload, { session_id });
+  } else {
+    const { message: error, ...failure } = await explain(call, outcome.error);
+    await ctx.emit("llm.call.error", { error, ...failure, request_id }, { session_id });
+  }
+}
+
+async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
+  const { event, instance, controller } = call;
+  const { signal } = controller;
+  const { payload } = event;
+  const messages = payload.messages as unknown as ChatMessage[];
+  const draft = new AnswerDraft();
+  const parts = call
+    .provider()
+    .generate({
+      model: payload.model || text(instance.config.model),
+      ...splitMessages(messages),
+      tools: (payload.tools ?? []).map(toTool),
+      params: payload.params as JsonObject,
+      signal,
+    })
+    [Symbol.asyncIterator]();
+  const patience = new Patience(controller, instance.config.timeout_s);
+  try {
+    for (;;) {
+      const step = await patience.wait(parts);
+      if (step.done === true) break;
+      draft.add(step.value);
+      if (isShown(step.value)) await deltas.push(step.value);
+    }
+  } finally {
+    patience.end();
+    // Not waited for: a stream that is stuck would hold up the interrupt.
+    if (signal.aborted) void Promise.resolve(parts.return?.()).catch(() => undefined);
+  }
+  return draft.finish(callIds(messages), `call_${event.id}`);
+}
+
+/**
+ * Waits for each part, but no longer than the instance's `timeout_s`, than the loop waits for the whole answer, and
+ * than until the abort.
+ */
+class Patience {
+  readonly #controller: AbortController;
+  readonly #timer: NodeJS.Timeout;
+  readonly #total: NodeJS.Timeout;
+  #waiting = false;
+
+  constructor(controller: AbortController, timeout_s: unknown) {
+    const seconds = typeof timeout_s === "number" && timeout_s > 0 ? timeout_s : DEFAULT_TIMEOUT_S;
+    const stop = (message: string) => controller.abort(new LlmCallError({ kind: "timeout", message }));
+    this.#controller = controller;
+    this.#timer = setTimeout(() => {
+      // While the bus is what is slow, the vendor is not to blame.
+      if (this.#waiting) stop(`Nothing came from the model for ${seconds} s.`);
+    }, seconds * 1_000);
+    this.#total = setTimeout(() => stop("The model's answer took too long."), LOOP_LIMITS.model_ms);
+  }
+
+  wait(parts: AsyncIterator<LlmPart>): Promise<IteratorResult<LlmPart>> {
+    const { signal } = this.#controller;
+    this.#timer.refresh();
+    this.#waiting = true;
+    return new Promise<IteratorResult<LlmPart>>((resolve, reject) => {
+      const stop = () => reject(signal.reason as Error);
+      if (signal.aborted) {
+        stop();
+        return;
+      }
+      signal.addEventListener("abort", stop, { once: true });
+      const settle = () => {
+        this.#waiting = false;
+        signal.removeEventListener("abort", stop);
+      };
+      parts.next().then(
+        (step) => {
+          settle();
+          resolve(step);
+        },
+        (error: unknown) => {
+          settle();
+          reject(error as Error);
+        },
+      );
+    });
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    clearTimeout(this.#total);
+  }
+}
+
+async function explain(call: LlmCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
+  const { config } = call.instance;
+  const found = failureOf(error, call.classify);
+  const failure = { ...found, message: redact(found.message, config) };
+  const worth = wantsRetry(error) || isRetryableFailure(failure);
+  return { ...failure, retryable: worth && (await mayRetry(call, failure)) };
+}
+
+function failureOf(error: unknown, classify: LlmCall["classify"]): LlmFailure {
+  const known = typeof error === "object" && error !== null && "failure" in error;
+  if (known || classify === undefined) return classifyFailure(error);
+  try {
+    return classify(error);
+  } catch {
+    return classifyFailure(error);
+  }
+}
+
+/** The provider's own verdict; one that throws has none. */
+async function mayRetry(call: LlmCall, failure: LlmFailure): Promise<boolean> {
+  const { attempt } = call.event.payload as { attempt?: unknown };
+  try {
+    const verdict = await call
+      .provider()
+      .onRetryableError?.(failure, typeof attempt === "number" ? attempt : 1);
+    return verdict ?? true;
+  } catch {
+    return true;
+  }
+}
+
+function wantsRetry(error: unknown): boolean {
+  return typeof error === "object" && error !== null && (error as { retryable?: unknown }).retryable === true;
+}
+
+function isShown(part: LlmPart): part is Extract<LlmPart, { type: "content" | "thinking" | "tool_call" }> {
+  if (part.type === "tool_call") return true;
+  return (part.type === "content" || part.type === "thinking") && part.text !== "";
+}
+
+function toTool(tool: Record<string, unknown>): LlmTool {
+  const { parameters } = tool;
+  return {
+    name: text(tool.name),
+    description: text(tool.description),
+    parameters:
+      typeof parameters === "object" && parameters !== null
+        ? (parameters as JsonObject)
+        : { type: "object", properties: {} },
+  };
+}
+
+function callIds(messages: readonly ChatMessage[]): Set<string> {
+  const ids = new Set<string>();
+  for (const message of messages) {
+    if (message.role === "assistant") for (const { id } of message.tool_calls ?? []) ids.add(id);
+  }
+  return ids;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,44 @@
+/** What a kernel tool returns: a brief for logs and status panes, and a block for whoever shows the result. */
+import {
+  type DisplayBlock,
+  type Json,
+  TOOL_BRIEF_LENGTH,
+  type ToolError,
+  type ToolErrorKind,
+  type ToolOk,
+} from "@backplane/contract";
+
+/** A text is its own display, and its first line the brief. */
+export function toolOk(result: string | { brief: string; display: string | DisplayBlock }): ToolOk {
+  if (typeof result === "string") return { ok: true, brief: toBrief(result), display: textBlock(result) };
+  return { ok: true, brief: toBrief(result.brief), display: toBlock(result.display) };
+}
+
+/** Without a display the whole brief is shown, however long it is. */
+export function toolError(kind: ToolErrorKind, brief: string, display?: string | DisplayBlock): ToolError {
+  return { ok: false, kind, brief: toBrief(brief), display: toBlock(display ?? brief) };
+}
+
+export function textBlock(text: string): DisplayBlock {
+  return { kind: "text", text };
+}
+
+export function markdownBlock(markdown: string): DisplayBlock {
+  return { kind: "markdown", markdown };
+}
+
+export function jsonBlock(data: Json): DisplayBlock {
+  return { kind: "json", data };
+}
+
+function toBlock(display: string | DisplayBlock): DisplayBlock {
+  return typeof display === "string" ? textBlock(display) : display;
+}
+
+/** One line of at most 80 characters, cut with an ellipsis and never through a surrogate pair. */
+export function toBrief(text: string): string {
+  const line = text.trim().split(/\r?\n/, 1)[0]!;
+  if (line.length <= TOOL_BRIEF_LENGTH) return line;
+  const cut = line.slice(0, TOOL_BRIEF_LENGTH - 1);
+  return `${/[\uD800-\uDBFF]$/.test(cut) ? cut.slice(0, -1) : cut}…`;
+}

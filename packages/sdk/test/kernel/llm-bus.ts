@@ -1,0 +1,115 @@
+/** A bus of one plugin: events in, what it emitted out, checked against the catalog; two orgs, and as slow as asked. */
+import type {
+  BusEvent,
+  JsonObject,
+  KernelPlugin,
+  PluginContext,
+  ProviderInstance,
+} from "@backplane/contract";
+import { BUS_PAYLOADS } from "@backplane/contract/schema";
+
+export interface Emitted {
+  kind: string;
+  org_id: string;
+  session_id: string;
+  payload: Record<string, unknown>;
+}
+
+export interface SendOptions {
+  org_id?: string;
+  session_id?: string;
+}
+
+export class LlmBus {
+  readonly emitted: Emitted[] = [];
+  readonly instances: Record<string, ProviderInstance[]> = { org_a: [], org_b: [] };
+  /** Runs before each event gets its place. */
+  slow: () => Promise<void> = async () => {};
+  readonly #plugin: KernelPlugin;
+  readonly #watchers = new Set<() => void>();
+  #ids = 0;
+
+  constructor(plugin: KernelPlugin, instances: ProviderInstance[] = []) {
+    this.#plugin = plugin;
+    this.instances.org_a = instances;
+  }
+
+  /** Starts the handler; the promise is its end. */
+  send(kind: string, payload: JsonObject, options: SendOptions = {}): { id: string; handled: Promise<void> } {
+    const { org_id = "org_a", session_id = "s1" } = options;
+    const id = `evt_${++this.#ids}`;
+    const event = { id, kind, session_id, ts: 0, source: "kernel", org_id, project_id: "proj", payload };
+    const handled = Promise.resolve(this.#plugin.onEvent?.(event as BusEvent, this.context(org_id)));
+    return { id, handled };
+  }
+
+  ask(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions) {
+    const request = {
+      provider: "main",
+      model: "m1",
+      messages: [{ role: "user", content: "hi" }],
+      params: {},
+      ...payload,
+    };
+    return this.send("llm.call.request", request as JsonObject, options);
+  }
+
+  /** Asks, waits for the end and gives it. */
+  async end(payload: Partial<Record<string, unknown>> = {}, options?: SendOptions): Promise<Emitted> {
+    const { id, handled } = this.ask(payload, options);
+    await handled;
+    const ends = this.of(id).filter((event) => event.kind !== "llm.call.delta");
+    if (ends.length !== 1) throw new Error(`${ends.length} ends`);
+    return ends[0]!;
+  }
+
+  of(request_id: string): Emitted[] {
+    return this.emitted.filter((event) => event.payload.request_id === request_id);
+  }
+
+  async until(holds: () => boolean): Promise<void> {
+    while (!holds()) await new Promise<void>((resolve) => this.#watchers.add(resolve));
+  }
+
+  /** Deltas, in order, without their request_id. */
+  deltas(): Record<string, unknown>[] {
+    return this.emitted
+      .filter((event) => event.kind === "llm.call.delta")
+      .map(({ payload }) => {
+        const { request_id: _, ...rest } = payload;
+        return rest;
+      });
+  }
+
+  context(org_id = "org_a"): PluginContext {
+    const log = () => undefined;
+    const all = () => structuredClone(this.instances[org_id] ?? []);
+    return {
+      name: this.#plugin.name,
+      stateDir: "/nowhere",
+      log: { debug: log, info: log, warn: log, error: log },
+      providers: {
+        listInstances: async () => all(),
+        instancesForPlugin: async (plugin) => all().filter((one) => one.plugin === plugin),
+        getInstance: async (id) => all().find((one) => one.id === id) ?? null,
+        activeId: async () => null,
+      },
+      emit: async (kind, payload, { session_id }) => {
+        await this.slow();
+        const value = JSON.parse(JSON.stringify(payload)) as Record<string, unknown>;
+        BUS_PAYLOADS[kind as keyof typeof BUS_PAYLOADS].parse(value);
+        this.emitted.push({ kind, org_id, session_id, payload: value });
+        for (const tell of this.#watchers) tell();
+        this.#watchers.clear();
+        return { id: `out_${this.emitted.length}` };
+      },
+      config: async () => ({}),
+      registerTool: async () => undefined,
+      service: async () => null,
+    };
+  }
+}
+
+export function instanceOf(plugin: string, config: JsonObject = {}, id = "main"): ProviderInstance {
+  return { id, plugin, label: id, config };
+}

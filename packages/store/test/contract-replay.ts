@@ -1,0 +1,91 @@
+/** A session read as one stream of ids, whatever chains its entries are on; and its metadata. */
+import type { SessionKey } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { brief, freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import type { Subject } from "./subject.ts";
+
+export function replayCases(subject: () => Subject): void {
+  const sessions = () => subject().store.sessions;
+  const replayed = async (key: SessionKey, after = 0, limit = 1_000) => {
+    const found: string[] = [];
+    let at = after;
+    for (;;) {
+      const page = await sessions().replay(key, at, limit);
+      found.push(...page.map(brief));
+      if (page.length < limit) return found;
+      at = page.at(-1)!.id;
+    }
+  };
+
+  test("a replay shows every entry of every chain once, in order, from any id and in any pages", async () => {
+    const key = freshKey();
+    const { scope } = key;
+    const old = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+    await sessions().append(key, [message("a"), message("b")]);
+    const side = await sessions().fork({ scope, chain_id: old, at: 2 }, newChain(), null, {});
+    await sessions().append(key, [message("side")], side.id);
+    await sessions().append(key, [message("c")]);
+    const made = await sessions().compact(
+      key,
+      { chain_id: old, last_entry_id: 5 },
+      newChain(),
+      [summary, message("c")],
+      {},
+    );
+    await sessions().append(key, [message("side too")], side.id);
+    await sessions().moveHead(key, made!.id, old, {});
+    await sessions().append(key, [message("d")]);
+    await sessions().reset(key, old, newChain(), [start], {});
+    await sessions().append(key, [message("e")]);
+    const all = ["1 session/start", "2 a", "3 b", "4 side", "5 c", "6 summary", "7 c"].concat([
+      "8 side too",
+      "9 d",
+      "10 session/start",
+      "11 e",
+    ]);
+    for (const limit of [1, 2, 3, 11, 1_000]) {
+      for (let after = 0; after <= 12; after++) {
+        expect(await replayed(key, after, limit)).toEqual(all.slice(after));
+      }
+    }
+
+    // What the child inherits is what its chain shows: 4 and 6 to 8 are on chains beside it.
+    const child = { ...key, session_id: "child" };
+    const at = 9;
+    const forked = await sessions().fork({ scope, chain_id: old, at }, newChain(), newSession(child), {});
+    expect(await replayed(child)).toEqual(["1 session/start", "2 a", "3 b", "5 c", "9 d"]);
+    await sessions().append(child, [message("x"), message("y")]);
+    await sessions().reset(child, forked.id, newChain(), [start], {});
+    await sessions().append(child, [message("z")]);
+    const inherited = ["1 session/start", "2 a", "3 b", "5 c", "9 d", "10 x", "11 y"].concat([
+      "12 session/start",
+      "13 z",
+    ]);
+    for (const limit of [1, 2, 4, 5, 6, 1_000]) expect(await replayed(child, 0, limit)).toEqual(inherited);
+    expect(await replayed(child, 3, 2)).toEqual(inherited.slice(3));
+    expect(await replayed(child, 9, 2)).toEqual(inherited.slice(5));
+    expect(await replayed(key)).toEqual(all);
+
+    for (const other of [{ ...key, workspace: "/other" }, freshKey()]) {
+      await expect(sessions().replay(other, 0, 9)).rejects.toMatchObject({ code: "session.not_found" });
+    }
+  });
+
+  test("metadata is set key by key, null removes a key, and two writers lose nothing", async () => {
+    const key = freshKey();
+    const made = await sessions().create(newSession(key), newChain(), [start], {});
+    expect(await sessions().patch(key, { colour: "red", deep: { a: null } })).toEqual({
+      ...made,
+      metadata: { title: "t", colour: "red", deep: { a: null } },
+    });
+    const odd = JSON.parse('{"__proto__":{"x":1},"colour":null,"gone":null}') as Record<string, never>;
+    await sessions().patch(key, odd);
+    const { metadata } = (await sessions().get(key))!;
+    expect(JSON.stringify(metadata)).toBe('{"title":"t","deep":{"a":null},"__proto__":{"x":1}}');
+    await Promise.all(Array.from({ length: 20 }, (_, n) => sessions().patch(key, { [`k${n}`]: n })));
+    expect(Object.keys((await sessions().get(key))!.metadata)).toHaveLength(23);
+    await expect(sessions().patch({ ...key, workspace: "/other" }, { a: 1 })).rejects.toMatchObject({
+      code: "session.not_found",
+    });
+  });
+}

@@ -1,0 +1,211 @@
+/** Runs, and invocations that write to the tape: row, entries and events in one transaction or not at all. */
+import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { brief, freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
+import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
+
+export function runCases(store: () => Store): void {
+  const talk = async (over: Partial<SessionKey> = {}) => {
+    const key = { ...freshKey(), ...over };
+    const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
+    return { key, scope: key.scope, head: head_chain_id };
+  };
+  const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
+  const told = async ({ scope }: SessionKey) =>
+    (await store().outbox.read(0, 100, scope)).map((event) => event.subject.id);
+  const facts = ({ scope }: SessionKey, name: string) => ({ events: [sampleEvent(name, { scope })] });
+
+  test("a run begins with its entries on the head and ends once, with the answer's entry", async () => {
+    const { key, scope, head } = await talk();
+    const run = sampleRun(key, { chain_id: "ch_unknown" });
+    const begun = await store().runs.start(run, tape(key, "hello", "more"), facts(key, "started"));
+    expect(begun).toEqual({ chain_id: head, first_id: 2, last_id: 3 });
+    const { node_id: _, ...shown } = { ...run, chain_id: head };
+    expect(await store().runs.get(scope, run.id)).toEqual(shown);
+    const ends = await Promise.all(
+      Array.from({ length: 5 }, (_, n) =>
+        store().runs.end(
+          scope,
+          run.id,
+          sampleEnd({ iterations: n }),
+          tape(key, `a${n}`, `b${n}`),
+          facts(key, `e${n}`),
+        ),
+      ),
+    );
+    const winner = ends.findIndex((end) => end !== null);
+    expect(ends.filter((end) => end !== null)).toEqual([{ chain_id: head, first_id: 4, last_id: 5 }]);
+    expect(await store().runs.get(scope, run.id)).toEqual({
+      ...shown,
+      ...sampleEnd({ iterations: winner }),
+      output: { content: "done", entry_id: 5 },
+    });
+    expect(await tapeOf(key)).toEqual(["2 hello", "3 more", `4 a${winner}`, `5 b${winner}`]);
+    expect(await told(key)).toEqual(["started", `e${winner}`]);
+    expect(await store().sessions.verify(scope, head)).toBeNull();
+  });
+
+  test("a run that ends without an answer writes none, and says so with an empty range", async () => {
+    const { key, scope, head } = await talk();
+    const run = sampleRun(key);
+    await store().runs.start(run, tape(key, "hello"), {});
+    const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
+    const ended = await store().runs.end(scope, run.id, failed, null, facts(key, "failed"));
+    expect(ended?.chain_id).toBe(head);
+    expect(ended!.last_id).toBeLessThan(ended!.first_id);
+    expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
+    expect(await tapeOf(key)).toEqual(["2 hello"]);
+
+    // A last word on the tape is no output.
+    const other = sampleRun(key);
+    await store().runs.start(other, tape(key, "again"), {});
+    await store().runs.end(scope, other.id, failed, tape(key, "gave up"), {});
+    expect(await store().runs.get(scope, other.id)).toMatchObject({ status: "failed", output: null });
+    expect(await tapeOf(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
+  });
+
+  test("a run of a session that is not there, or of a stranger, writes nothing", async () => {
+    const { key, scope } = await talk();
+    const missing = { ...key, session_id: "missing" };
+    const run = sampleRun(missing);
+    const refused = { code: "session.not_found" };
+    await expect(store().runs.start(run, tape(missing, "x"), facts(key, "no"))).rejects.toMatchObject(
+      refused,
+    );
+    expect(await store().runs.get(scope, run.id)).toBeNull();
+
+    const real = sampleRun(key);
+    await store().runs.start(real, tape(key, "hello"), {});
+    await expect(
+      store().runs.end(scope, real.id, sampleEnd(), tape(missing, "x"), facts(key, "no")),
+    ).rejects.toMatchObject(refused);
+    for (const stranger of [{ ...scope, project_id: "proj_other" }, freshKey().scope]) {
+      expect(await store().runs.get(stranger, real.id)).toBeNull();
+      expect(await store().runs.end(stranger, real.id, sampleEnd(), tape(key, "x"), {})).toBeNull();
+    }
+    expect(await store().runs.get({ ...scope, project_id: null }, real.id)).toMatchObject({
+      status: "running",
+      output: null,
+      ended_at: null,
+    });
+    // Its own id is taken: the entries that were written before it was seen are gone too.
+    await expect(store().runs.start(real, tape(key, "twice"), {})).rejects.toThrow();
+    expect(await tapeOf(key)).toEqual(["2 hello"]);
+    expect(await told(key)).toEqual([]);
+    expect(await store().sessions.append(key, [message("next")])).toMatchObject({ first_id: 3 });
+  });
+
+  test("runs are listed by scope and filter, newest first", async () => {
+    const { key, scope, head } = await talk();
+    const elsewhere = (await talk({ scope, workspace: "/other" })).key;
+    const project = (await talk({ scope: { ...scope, project_id: "proj_other" } })).key;
+    const rows: RunRow[] = [];
+    for (const one of [key, elsewhere, project, key, key]) {
+      const run = sampleRun(one);
+      await store().runs.start(run, tape(one, "x"), {});
+      rows.push(run);
+      if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
+    }
+    const listed = async (where: typeof scope, filter: Parameters<Store["runs"]["list"]>[1]) => {
+      const found: number[] = [];
+      let after: string | undefined;
+      do {
+        const page = await store().runs.list(where, filter, {
+          limit: 2,
+          ...(after === undefined ? {} : { after }),
+        });
+        found.push(...page.items.map((item) => rows.findIndex((row) => row.id === item.id)));
+        after = page.next ?? undefined;
+      } while (after !== undefined);
+      return found;
+    };
+    expect(await listed(scope, {})).toEqual([4, 3, 1, 0]);
+    expect(await listed({ ...scope, project_id: null }, {})).toEqual([4, 3, 2, 1, 0]);
+    expect(await listed({ ...scope, project_id: null }, { session_id: "s" })).toEqual([4, 3, 2, 1, 0]);
+    expect(await listed(scope, { session_id: "s", workspace: "/w" })).toEqual([4, 3, 0]);
+    expect(await listed(scope, { workspace: "/other" })).toEqual([1]);
+    expect(await listed(scope, { chain_id: head })).toEqual([3, 0]);
+    expect(await listed(freshKey().scope, { chain_id: head })).toEqual([]);
+    const [item] = (await store().runs.list(scope, {}, { limit: 1 })).items;
+    expect(Object.keys(item!)).not.toContain("node_id");
+  });
+
+  test("running rows of a dead node are taken over once", async () => {
+    const { key, scope } = await talk();
+    const dead = ids.next("node");
+    const [one, two] = [ids.next("node"), ids.next("node")];
+    const runs = Array.from({ length: 4 }, () => sampleRun(key, { node_id: dead }));
+    for (const run of runs) await store().runs.start(run, tape(key, "x"), {});
+    await store().runs.end(scope, runs[3]!.id, sampleEnd(), tape(key, "y"), {});
+    const claims = await Promise.all(
+      [one, two].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
+    );
+    const again = await store().runs.claimOrphans(one, Date.now(), 1_000);
+    const mine = (claimed: RunRow[]) => claimed.filter((run) => run.org_id === scope.org_id);
+    // In a home of one process the second node takes everything from the first, and the first takes it back.
+    const last = new Map([...claims, again].flatMap(mine).map((run) => [run.id, run.node_id]));
+    expect([...last.keys()].sort()).toEqual(
+      runs
+        .slice(0, 3)
+        .map((run) => run.id)
+        .sort(),
+    );
+    for (const node of last.values()) expect([one, two]).toContain(node);
+    const [first] = [...claims, again].flatMap(mine);
+    expect(first).toMatchObject({ status: "running", input: { text: "hello" } });
+  });
+
+  test("an invocation opens and settles together with its entries", async () => {
+    const { key, scope, head } = await talk();
+    const turn = { workspace: "/w", tool_call_id: "call_1", entry_meta: { step: 1 } };
+    const row = sampleInvocation({ ...scope, session_id: "s", turn });
+    expect(
+      await store().invocations.open(row, { tape: tape(key, "call"), facts: facts(key, "open") }),
+    ).toEqual({ chain_id: head, first_id: 2, last_id: 2 });
+    expect((await store().invocations.get(scope, row.id))?.turn).toEqual(turn);
+    const [listed] = (await store().invocations.list(scope, {}, { limit: 1 })).items;
+    expect(Object.keys(listed!)).not.toContain("turn");
+    const settle = (fence: number, n: number) =>
+      store().invocations.settleWithTape(
+        row.id,
+        fence,
+        sampleSettlement({ result: { n } }),
+        facts(key, `settled ${n}`),
+        tape(key, `result ${n}`),
+      );
+    expect(await settle(2, 9)).toBeNull();
+    const wins = await Promise.all(Array.from({ length: 5 }, (_, n) => settle(1, n)));
+    const winner = wins.findIndex((win) => win !== null);
+    expect(wins.filter((win) => win !== null)).toEqual([{ chain_id: head, first_id: 3, last_id: 3 }]);
+    expect(await store().invocations.get(scope, row.id)).toMatchObject({
+      status: "succeeded",
+      result: { n: winner },
+    });
+    expect(await tapeOf(key)).toEqual(["2 call", `3 result ${winner}`]);
+    expect(await told(key)).toEqual(["open", `settled ${winner}`]);
+    expect(await store().invocations.open(sampleInvocation(scope), { facts: {} })).toBeNull();
+  });
+
+  test("an invocation whose session is not there is neither opened nor settled", async () => {
+    const { key, scope } = await talk();
+    const missing = tape({ ...key, workspace: "/nowhere" }, "x");
+    const refused = { code: "session.not_found" };
+    const row = sampleInvocation(scope);
+    const good = sampleInvocation(scope);
+    // Neighbours in the same batch stay.
+    const [bad, fine] = await Promise.allSettled([
+      store().invocations.open(row, { tape: missing, facts: facts(key, "no") }),
+      store().invocations.open(good, { tape: tape(key, "call"), facts: {} }),
+    ]);
+    expect(bad).toMatchObject({ status: "rejected", reason: refused });
+    expect(fine).toMatchObject({ status: "fulfilled", value: { first_id: 2 } });
+    expect(await store().invocations.get(scope, row.id)).toBeNull();
+    await expect(
+      store().invocations.settleWithTape(good.id, 1, sampleSettlement(), facts(key, "no"), missing),
+    ).rejects.toMatchObject(refused);
+    expect((await store().invocations.get(scope, good.id))?.status).toBe("running");
+    expect(await told(key)).toEqual([]);
+    expect(await store().invocations.settle(good.id, 1, sampleSettlement(), {})).toBe(true);
+  });
+}

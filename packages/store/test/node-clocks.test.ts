@@ -1,0 +1,128 @@
+/** Nodes that share a PostgreSQL go by its clock: theirs may be an hour apart (leases, jobs, orphans, keys). */
+import { openPostgresStore } from "@backplane/store";
+import type { Store } from "@backplane/kernel/ports";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { freshKey, newChain, newSession, start } from "./contract-sessions.ts";
+import { sampleRun, tape } from "./sample-runs.ts";
+import { ids, sampleInvocation, sampleJob } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+const HOUR = 3_600_000;
+const TTL = 60_000;
+
+interface Node {
+  id: string;
+  store: Store;
+  now(): number;
+}
+
+let server: TestPostgres;
+let direct: pg.Client;
+let slow: Node;
+let fast: Node;
+
+beforeAll(async () => {
+  server = await startPostgres();
+  const [one, two] = await Promise.all([
+    openPostgresStore({ url: server.url }),
+    openPostgresStore({ url: server.url }),
+  ]);
+  slow = { id: ids.next("node"), store: one, now: () => Date.now() - HOUR / 2 };
+  fast = { id: ids.next("node"), store: two, now: () => Date.now() + HOUR / 2 };
+  direct = new pg.Client({ connectionString: server.url });
+  await direct.connect();
+});
+
+afterAll(async () => {
+  await direct?.end();
+  await slow?.store.close();
+  await fast?.store.close();
+  await server?.stop();
+});
+
+const take = (node: Node, name: string) => node.store.leases.acquire(name, node.id, node.now(), TTL);
+
+test("a lease is kept and taken by the same clock, whichever node asks", async () => {
+  for (const [holder, other] of [
+    [slow, fast],
+    [fast, slow],
+  ] as const) {
+    const name = ids.next("request");
+    expect(await take(holder, name)).toBe(1);
+    expect(await take(other, name)).toBeNull();
+    expect(await holder.store.leases.renew([name], holder.id, holder.now(), TTL)).toBe(1);
+    await direct.query("update leases set expires_at = expires_at - $2 where name = $1", [name, TTL + 1_000]);
+    expect(await holder.store.leases.renew([name], holder.id, holder.now(), TTL)).toBe(0);
+    expect(await take(other, name)).toBe(2);
+  }
+});
+
+verifies("bind.concurrency", "clocks an hour apart let nobody hold one slot too many", async () => {
+  const name = ids.next("request");
+  const slot = (node: Node) => node.store.leases.acquireSlot(name, 2, node.id, node.now(), TTL);
+  expect(await slot(slow)).not.toBeNull();
+  expect(await slot(fast)).not.toBeNull();
+  expect([await slot(slow), await slot(fast)]).toEqual([null, null]);
+});
+
+test("a job is due at once for both, leased to one, and comes back when it should", async () => {
+  for (const [maker, other] of [
+    [slow, fast],
+    [fast, slow],
+  ] as const) {
+    const queue = ids.next("request");
+    const claim = (node: Node) => node.store.jobs.claim(queue, node.id, node.now(), TTL, 9);
+    await maker.store.jobs.enqueue([sampleJob({ queue })], maker.now());
+    const [job] = await claim(other);
+    expect(job).toMatchObject({ attempt: 1 });
+    expect(await claim(maker)).toEqual([]);
+    expect(await other.store.jobs.extend(job!.id, job!.fence, other.now(), TTL)).toBe(true);
+    expect(await claim(maker)).toEqual([]);
+    await other.store.jobs.fail(job!.id, job!.fence, "refused", other.now(), TTL);
+    expect(await claim(maker)).toEqual([]);
+    const [lane] = await maker.store.jobs.lanes(queue, maker.now());
+    expect(lane!.due_in).toBeGreaterThan(TTL / 2);
+    expect(lane!.due_in).toBeLessThanOrEqual(TTL);
+    await direct.query("update jobs set due_at = due_at - $2 where queue = $1", [queue, TTL]);
+    expect(await claim(maker)).toMatchObject([{ attempt: 2 }]);
+  }
+});
+
+test("the calls and turns of a living node are its own", async () => {
+  const scope = freshOrg();
+  const key = freshKey();
+  for (const [holder, other] of [
+    [slow, fast],
+    [fast, slow],
+  ] as const) {
+    await take(holder, `node/${holder.id}`);
+    const row = sampleInvocation({ ...scope, node_id: holder.id });
+    await holder.store.invocations.open(row, { facts: {} });
+    const orphans = async () =>
+      (await other.store.invocations.claimOrphans(other.id, other.now(), 100)).map(({ id }) => id);
+    expect(await orphans()).not.toContain(row.id);
+    await holder.store.leases.release(`node/${holder.id}`, holder.id);
+    expect(await orphans()).toContain(row.id);
+  }
+  await take(slow, `node/${slow.id}`);
+  await slow.store.sessions.create(newSession(key), newChain(), [start], {});
+  const run = sampleRun(key, { node_id: slow.id });
+  await slow.store.runs.start(run, tape(key, "hello"), {});
+  expect(await fast.store.runs.claimOrphans(fast.id, fast.now(), 100)).toEqual([]);
+});
+
+test("an idempotency key in use is not free for the other node", async () => {
+  const scope = freshOrg();
+  expect(await slow.store.idempotency.begin(scope, "k", "d", slow.now(), TTL)).toEqual({ state: "new" });
+  expect(await fast.store.idempotency.begin(scope, "k", "d", fast.now(), TTL)).toEqual({
+    state: "in_progress",
+  });
+  await slow.store.idempotency.finish(scope, "k", 200, "{}", slow.now());
+  expect(await fast.store.idempotency.sweep(fast.now() + 30 * HOUR)).toBe(0);
+  expect(await fast.store.idempotency.find(scope, "k", "d", fast.now(), TTL)).toMatchObject({
+    state: "done",
+  });
+});

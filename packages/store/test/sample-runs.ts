@@ -1,0 +1,51 @@
+/** Realistic runs and entries, without vitest: programs of the fault tests load this. */
+import type { NewEntry, RunEnd, RunRow, SessionKey, TapeWrite } from "@backplane/kernel/ports";
+import { ids, NOW } from "./samples.ts";
+
+export function tape(key: SessionKey, ...contents: string[]): TapeWrite {
+  return { key, entries: contents.map(said) };
+}
+
+export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
+  return {
+    id: ids.next("run"),
+    ...key.scope,
+    workspace: key.workspace,
+    session_id: key.session_id,
+    chain_id: "",
+    parent_run_id: null,
+    trigger: "message",
+    status: "running",
+    strategy: "react",
+    input: { text: "hello" },
+    output: null,
+    error: null,
+    usage: usage(0),
+    iterations: 0,
+    requested_by: "admin",
+    started_at: NOW,
+    ended_at: null,
+    node_id: "node_a",
+    ...over,
+  };
+}
+
+export function sampleEnd(over: Partial<RunEnd> = {}): RunEnd {
+  return {
+    status: "completed",
+    output: { content: "done", entry_id: 0 },
+    error: null,
+    usage: usage(7),
+    iterations: 2,
+    ended_at: NOW,
+    ...over,
+  };
+}
+
+function usage(n: number): RunRow["usage"] {
+  return { input_other: n, input_cache_read: 0, input_cache_creation: 0, output: n, input: n, total: 2 * n };
+}
+
+function said(content: string): NewEntry {
+  return { kind: "message", payload: { role: "user", content }, meta: {}, date: NOW };
+}

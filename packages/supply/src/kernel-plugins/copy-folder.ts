@@ -1,0 +1,60 @@
+/**
+ * Copies a plugin's folder as it stands, its node_modules included. Self-contained or refused: a link that leads out
+ * of it, a device or a socket would make the copy depend on what is not there.
+ */
+import { constants } from "node:fs";
+import { copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";
+import { dirname, join, relative, sep } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+
+interface FolderLimits {
+  files: number;
+  bytes: number;
+}
+
+const FOLDER_LIMITS: FolderLimits = { files: 50_000, bytes: 512 * 1024 * 1024 };
+
+const LEFT_OUT = new Set([".git", ".hg", ".svn"]);
+
+/** `into` must not be there yet. */
+export async function copyFolder(from: string, into: string, limits = FOLDER_LIMITS): Promise<void> {
+  const root = await realpath(from);
+  const left = { ...limits };
+  const walk = async (path: string): Promise<void> => {
+    await mkdir(join(into, path), { mode: 0o755 });
+    for (const name of await readdir(join(root, path))) {
+      if (LEFT_OUT.has(name)) continue;
+      const inner = join(path, name);
+      const source = join(root, inner);
+      const info = await lstat(source);
+      if (--left.files < 0) throw refused(`it has more than ${limits.files} files`);
+      if (info.isDirectory()) await walk(inner);
+      else if (info.isSymbolicLink()) await copyLink(root, inner, into);
+      else if (!info.isFile()) throw refused(`${inner} is neither a file nor a folder`);
+      else {
+        left.bytes -= info.size;
+        if (left.bytes < 0) throw refused(`it is larger than ${limits.bytes} bytes`);
+        await copyFile(source, join(into, inner), constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
+      }
+    }
+  };
+  await walk("");
+}
+
+/** Written anew from where it really leads, so that it leads to the copy and not back to the original. */
+async function copyLink(root: string, path: string, into: string): Promise<void> {
+  let target: string;
+  try {
+    target = await realpath(join(root, path));
+  } catch {
+    throw refused(`the link ${path} leads nowhere`);
+  }
+  if (!target.startsWith(root + sep)) throw refused(`the link ${path} leads out of the folder`);
+  await symlink(relative(dirname(join(root, path)), target), join(into, path));
+}
+
+function refused(why: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", `The folder cannot be copied: ${why}.`, {
+    fix: "Make the folder self-contained, or link it with --editable.",
+  });
+}

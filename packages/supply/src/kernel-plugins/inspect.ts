@@ -1,0 +1,104 @@
+/** What a source holds, read in a temporary folder; nothing of it is executed. */
+import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, posix } from "node:path";
+import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane/contract";
+import { type InstallSource, isPackageName } from "./install-source.ts";
+import { NPM_FLAGS, type Npm } from "./npm-command.ts";
+import { readArchive } from "./read-archive.ts";
+import { type Locate, type PackageReading, readManifest, readPackage } from "./read-package.ts";
+
+export interface Inspected {
+  package_name: string;
+  entries: PluginEntry[];
+}
+
+export interface InspectParts {
+  npm: Npm;
+  plugins_dir: string;
+  conditions: readonly string[];
+}
+
+export type PathKind = "folder" | "archive";
+
+export async function inspectSource(source: InstallSource, parts: InspectParts): Promise<Inspected> {
+  if (source.kind === "npm") {
+    return await inTemporary(async (dir) => {
+      await parts.npm.run(["pack", ...NPM_FLAGS, "--pack-destination", dir, "--", source.spec], dir);
+      const [archive] = (await readdir(dir)).filter((name) => name.endsWith(".tgz"));
+      if (archive === undefined) throw failed(`npm packed nothing for ${source.spec}.`);
+      return await inspectArchive(join(dir, archive), parts);
+    });
+  }
+  if ((await pathKind(source.path)) === "archive") {
+    return await inspectArchive(source.path, parts);
+  }
+  const { conditions } = parts;
+  const reading = await readPackage(source.path, { origin: "local", source: source.path, conditions });
+  return mustHoldPlugins(source.path, reading);
+}
+
+export async function pathKind(path: string): Promise<PathKind> {
+  const info = await stat(path).catch(() => null);
+  if (info?.isDirectory()) return "folder";
+  if (info?.isFile() && /\.(?:tgz|tar\.gz)$/.test(path)) return "archive";
+  const what = info === null ? "There is nothing" : "There is neither a folder nor an archive (.tgz)";
+  throw new BackplaneError("plugin.source_invalid", `${what} at ${path}.`);
+}
+
+/** Throws `plugin.invalid` with the first reason. */
+export function mustHoldPlugins(what: string, reading: PackageReading | null): Inspected {
+  const problem =
+    reading === null
+      ? "it has no package.json"
+      : reading.declares
+        ? reading.problems[0]
+        : `its package.json has no ${PLUGIN_ENTRY_GROUP}`;
+  if (problem !== undefined) {
+    throw new BackplaneError("plugin.invalid", `${what} is not a kernel plugin: ${problem}.`);
+  }
+  return { package_name: reading!.package_name ?? "", entries: reading!.entries };
+}
+
+async function inspectArchive(
+  archive: string,
+  { conditions, plugins_dir }: InspectParts,
+): Promise<Inspected> {
+  const { files, manifest } = await readArchive(archive);
+  if (manifest === null) return mustHoldPlugins("The package", null);
+  const name = nameOf(manifest);
+  if (name === null) throw new BackplaneError("plugin.invalid", "The package has no name.");
+  const dir = join(plugins_dir, "node_modules", name);
+  const locate: Locate = async (path) => {
+    const inside = posix.normalize(path);
+    if (files.has(inside)) return { file: join(dir, inside) };
+    return { problem: `its module ${path} is not in the archive` };
+  };
+  return mustHoldPlugins(
+    "The package",
+    await readManifest(manifest, dir, locate, { origin: "installed", conditions }),
+  );
+}
+
+/** Also what npm would refuse: the name becomes a path. */
+function nameOf(manifest: string): string | null {
+  try {
+    const { name } = JSON.parse(manifest) as { name?: unknown };
+    return typeof name === "string" && isPackageName(name) ? name : null;
+  } catch {
+    return null;
+  }
+}
+
+async function inTemporary<T>(work: (dir: string) => Promise<T>): Promise<T> {
+  const dir = await mkdtemp(join(tmpdir(), "backplane-inspect-"));
+  try {
+    return await work(dir);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+}
+
+function failed(message: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", message);
+}

@@ -1,0 +1,145 @@
+/** Puts a source where `discover` finds it, and takes it away again. Each function happens whole or not at all. */
+import { createHash, randomBytes } from "node:crypto";
+import { copyFile, mkdir, readdir, readFile, rename, rm } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError, type PluginEntry } from "@backplane/contract";
+import { copyFolder } from "./copy-folder.ts";
+import { inspectSource, type InspectParts, mustHoldPlugins, pathKind } from "./inspect.ts";
+import type { InstallSource } from "./install-source.ts";
+import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
+import { NPM_FLAGS } from "./npm-command.ts";
+import type { NpmTree } from "./npm-tree.ts";
+import { readPackage } from "./read-package.ts";
+
+export interface InstallParts extends InspectParts {
+  tree: NpmTree;
+  /** What is there already, of these two origins. */
+  present(): Promise<PluginEntry[]>;
+}
+
+const NPM_INSTALL = [
+  ...NPM_FLAGS,
+  "--save-exact",
+  "--omit=dev",
+  "--no-bin-links",
+  "--install-strategy=hoisted",
+];
+const COPIES = "local";
+
+export async function installSource(
+  source: InstallSource,
+  editable: boolean,
+  parts: InstallParts,
+): Promise<PluginEntry[]> {
+  if (source.kind === "path" && (await pathKind(source.path)) === "folder") {
+    return await installFolder(source.path, editable, parts);
+  }
+  if (editable) {
+    throw new BackplaneError("plugin.source_invalid", "Only a local folder can be installed as editable.");
+  }
+  return await installPackage(source, parts);
+}
+
+async function installPackage(source: InstallSource, parts: InstallParts): Promise<PluginEntry[]> {
+  // An archive says its name only inside.
+  const name = source.kind === "npm" ? source.name : (await inspectSource(source, parts)).package_name;
+  const read = async (dir: string) => {
+    const reading = await readPackage(dir, {
+      origin: "installed",
+      source: name,
+      conditions: parts.conditions,
+    });
+    return mustHoldPlugins(name, reading).entries;
+  };
+  await parts.tree.change(async (staging) => {
+    const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
+    await parts.npm.run(["install", ...NPM_INSTALL, "--prefix", staging, "--", spec], staging);
+    await mustBeFree(await read(join(staging, "node_modules", name)), parts);
+  });
+  return await read(join(parts.plugins_dir, "node_modules", name));
+}
+
+/** A copy beside node_modules, so that a later install does not miss the original. */
+async function keepArchive(path: string, staging: string): Promise<string> {
+  const digest = createHash("sha256")
+    .update(await readFile(path))
+    .digest("hex")
+    .slice(0, 16);
+  await mkdir(join(staging, "archives"), { recursive: true });
+  await copyFile(path, join(staging, "archives", `${digest}.tgz`));
+  return `./archives/${digest}.tgz`;
+}
+
+async function installFolder(path: string, editable: boolean, parts: InstallParts): Promise<PluginEntry[]> {
+  const { conditions, plugins_dir } = parts;
+  const { entries, package_name } = await inspectSource({ kind: "path", path }, parts);
+  await mustBeFree(entries, parts);
+  const { folders, problem } = await readLocalList(plugins_dir);
+  if (problem !== null) throw new BackplaneError("plugin.install_failed", `local.json: ${problem}.`);
+  const others = folders.filter((folder) => (folder.from ?? folderPath(plugins_dir, folder)) !== path);
+  if (editable) {
+    await writeLocalList(plugins_dir, [...others, { path, editable: true }]);
+    return entries;
+  }
+  const copy = join(COPIES, `${entries[0]!.name}-${randomBytes(4).toString("hex")}`);
+  const dir = join(plugins_dir, copy);
+  const draft = `${dir}.new`;
+  await mkdir(join(plugins_dir, COPIES), { recursive: true, mode: 0o700 });
+  try {
+    await copyFolder(path, draft);
+    await rename(draft, dir);
+    const reading = await readPackage(dir, { origin: "local", source: path, conditions });
+    const copied = mustHoldPlugins(package_name || path, reading).entries;
+    await writeLocalList(plugins_dir, [...others, { path: copy, editable: false, from: path }]);
+    return copied;
+  } catch (error) {
+    for (const left of [draft, dir]) await rm(left, { recursive: true, force: true });
+    throw error;
+  }
+}
+
+/** Two packages with the same plugin would leave it to chance which one runs. */
+async function mustBeFree(entries: readonly PluginEntry[], parts: InstallParts): Promise<void> {
+  const present = await parts.present();
+  for (const { name, origin, source } of entries) {
+    const other = present.find((one) => one.name === name && one.origin === origin && one.source !== source);
+    if (other === undefined) continue;
+    throw new BackplaneError("plugin.install_failed", `${name} is a plugin of ${other.source} already.`, {
+      fix: `Remove it first: backplane plugin remove ${name}`,
+    });
+  }
+}
+
+/** All plugins of its package go with it; what they stored stays. */
+export async function removeEntry(entry: PluginEntry, parts: InstallParts): Promise<void> {
+  const { npm, plugins_dir, tree } = parts;
+  if (entry.origin === "bundled") {
+    throw new BackplaneError("plugin.bundled", `${entry.name} is bundled and cannot be removed.`, {
+      fix: `Disable it instead: backplane plugin disable ${entry.name}`,
+    });
+  }
+  if (entry.origin === "installed") {
+    await tree.change(async (staging) => {
+      await npm.run(["uninstall", ...NPM_FLAGS, "--prefix", staging, "--", entry.source], staging);
+    });
+    return;
+  }
+  const { folders } = await readLocalList(plugins_dir);
+  const gone = folders.filter((folder) => folderPath(plugins_dir, folder) === entry.dir);
+  await writeLocalList(
+    plugins_dir,
+    folders.filter((folder) => !gone.includes(folder)),
+  );
+  for (const folder of gone) if (!folder.editable) await rm(entry.dir, { recursive: true, force: true });
+}
+
+/** Copies that a later one has replaced. Only while no plugin runs. */
+export async function sweepCopies(plugins_dir: string): Promise<void> {
+  const { folders, problem } = await readLocalList(plugins_dir);
+  if (problem !== null) return;
+  const kept = new Set(folders.map((folder) => folderPath(plugins_dir, folder)));
+  for (const name of await readdir(join(plugins_dir, COPIES)).catch(() => [])) {
+    const dir = join(plugins_dir, COPIES, name);
+    if (!kept.has(dir)) await rm(dir, { recursive: true, force: true });
+  }
+}

@@ -1,0 +1,63 @@
+/** `local.json`: folders that the operator named, linked (editable) or copied. Written whole, or not at all. */
+import { open, readFile, rename } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
+
+export interface LocalFolder {
+  /** Absolute when it is linked, else relative to the plugins folder. */
+  path: string;
+  editable: boolean;
+  /** Where a copy came from. */
+  from?: string;
+}
+
+export interface LocalList {
+  folders: LocalFolder[];
+  /** Why the file could not be read, if it could not. */
+  problem: string | null;
+}
+
+const FILE = "local.json";
+
+export async function readLocalList(plugins_dir: string): Promise<LocalList> {
+  let text: string;
+  try {
+    text = await readFile(join(plugins_dir, FILE), "utf8");
+  } catch (error) {
+    const missing = (error as NodeJS.ErrnoException).code === "ENOENT";
+    return { folders: [], problem: missing ? null : `it cannot be read (${(error as Error).message})` };
+  }
+  try {
+    const { folders } = JSON.parse(text) as { folders?: unknown };
+    if (Array.isArray(folders) && folders.every(isFolder)) return { folders, problem: null };
+  } catch {
+    // Told below.
+  }
+  return { folders: [], problem: `it is not {"folders": [{"path", "editable"}]}; repair or remove it` };
+}
+
+export async function writeLocalList(plugins_dir: string, folders: readonly LocalFolder[]): Promise<void> {
+  const file = join(plugins_dir, FILE);
+  const draft = `${file}.new`;
+  const handle = await open(draft, "w", 0o600);
+  try {
+    await handle.writeFile(`${JSON.stringify({ folders }, null, 2)}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(draft, file);
+}
+
+export function folderPath(plugins_dir: string, { path }: LocalFolder): string {
+  return isAbsolute(path) ? path : join(plugins_dir, path);
+}
+
+function isFolder(value: unknown): value is LocalFolder {
+  const folder = value as { path?: unknown; editable?: unknown; from?: unknown } | null;
+  return (
+    typeof folder === "object" &&
+    typeof folder?.path === "string" &&
+    typeof folder.editable === "boolean" &&
+    (folder.from === undefined || typeof folder.from === "string")
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * Runs npm: the one that belongs to this Node, else the one on PATH. No shell, no scripts of packages, and of our
+ * environment only what npm needs to reach its registry.
+ */
+import { spawn } from "node:child_process";
+import { access, realpath } from "node:fs/promises";
+import { delimiter, dirname, join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+
+export interface Npm {
+  /** Its stdout; throws `plugin.install_failed` with npm's own words. */
+  run(args: readonly string[], cwd: string): Promise<string>;
+}
+
+export interface NpmOptions {
+  node?: string;
+  env?: Readonly<Record<string, string | undefined>>;
+  timeout_ms?: number;
+}
+
+const TIMEOUT_MS = 300_000;
+const MAX_OUTPUT = 1024 * 1024;
+const KEPT_ENV =
+  /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO|ALL)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;
+
+/** After the subcommand: what no user's configuration may change. */
+export const NPM_FLAGS = [
+  "--ignore-scripts",
+  "--no-audit",
+  "--no-fund",
+  "--no-update-notifier",
+  "--no-progress",
+  "--allow-git=none",
+  "--global=false",
+  "--loglevel=error",
+] as const;
+
+export function createNpm(options: NpmOptions = {}): Npm {
+  const node = options.node ?? process.execPath;
+  const env = options.env ?? process.env;
+  const clean: Record<string, string> = { PATH: [dirname(node), env.PATH ?? ""].join(delimiter) };
+  for (const [key, value] of Object.entries(env)) {
+    if (value !== undefined && KEPT_ENV.test(key)) clean[key] = value;
+  }
+  return {
+    async run(args, cwd) {
+      const [program, ...before] = await findNpm(node, env.PATH ?? "");
+      return await runOnce(program!, [...before, ...args], cwd, clean, options.timeout_ms ?? TIMEOUT_MS);
+    },
+  };
+}
+
+async function findNpm(node: string, path: string): Promise<string[]> {
+  const home = dirname(await realpath(node));
+  const own = [
+    join(home, "..", "lib", "node_modules", "npm", "bin", "npm-cli.js"),
+    join(home, "node_modules", "npm", "bin", "npm-cli.js"),
+  ];
+  for (const file of own) if (await exists(file)) return [node, file];
+  for (const folder of path.split(delimiter)) {
+    if (folder === "" || !(await exists(join(folder, "npm")))) continue;
+    const file = await realpath(join(folder, "npm"));
+    return file.endsWith(".js") ? [node, file] : [file];
+  }
+  throw new BackplaneError("plugin.install_failed", "There is no npm beside this Node or on the PATH.", {
+    fix: "Install npm (it comes with Node from nodejs.org), or install the plugin from a local folder.",
+  });
+}
+
+async function exists(file: string): Promise<boolean> {
+  return await access(file).then(
+    () => true,
+    () => false,
+  );
+}
+
+function runOnce(
+  program: string,
+  args: readonly string[],
+  cwd: string,
+  env: Record<string, string>,
+  timeout_ms: number,
+): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, {
+      cwd,
+      env,
+      shell: false,
+      detached: true,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const out = collect(child.stdout);
+    const err = collect(child.stderr);
+    let late = false;
+    const timer = setTimeout(() => {
+      late = true;
+      if (child.pid !== undefined) killGroup(child.pid);
+    }, timeout_ms);
+    child.once("error", (error) => {
+      clearTimeout(timer);
+      reject(failed(`npm could not be started: ${error.message}`));
+    });
+    child.once("close", (code) => {
+      clearTimeout(timer);
+      if (code === 0) return resolve(out());
+      reject(
+        failed(
+          late ? `npm did not finish within ${timeout_ms} ms.` : `npm failed: ${wordsOf(err() || out())}`,
+        ),
+      );
+    });
+  });
+}
+
+function collect(stream: NodeJS.ReadableStream): () => string {
+  let text = "";
+  stream.setEncoding("utf8").on("data", (chunk: string) => {
+    if (text.length < MAX_OUTPUT) text += chunk;
+  });
+  return () => text;
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, "SIGKILL");
+  } catch {
+    // It ended by itself.
+  }
+}
+
+/** npm's error lines without its prefix, its codes and the place of its log file. */
+function wordsOf(text: string): string {
+  const lines = text
+    .split("\n")
+    .map((line) => line.replace(/^npm (?:error|ERR!) ?/, "").trim())
+    .filter(
+      (line) => line !== "" && !/^(?:code|errno|syscall|path|A complete log of this run|\d{4}-)/.test(line),
+    );
+  const words = lines.slice(0, 4).join(" ");
+  return words === "" ? "it gave no reason" : words.slice(0, 500);
+}
+
+function failed(message: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", message);
+}

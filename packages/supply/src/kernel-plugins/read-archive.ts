@@ -1,0 +1,70 @@
+/**
+ * package.json and the file names of a packed npm package, without unpacking it. As npm does, the first folder of
+ * every path is left out. Nothing is written; what is read is bounded.
+ */
+import { createReadStream } from "node:fs";
+import { posix } from "node:path";
+import { pipeline } from "node:stream/promises";
+import { createGunzip } from "node:zlib";
+import { BackplaneError } from "@backplane/contract";
+import { extract } from "tar-stream";
+
+export interface ArchiveReading {
+  manifest: string | null;
+  files: ReadonlySet<string>;
+}
+
+const MAX_FILES = 100_000;
+const MAX_BYTES = 1024 * 1024 * 1024;
+const MAX_MANIFEST_BYTES = 1024 * 1024;
+
+export async function readArchive(file: string): Promise<ArchiveReading> {
+  const files = new Set<string>();
+  let manifest: string | null = null;
+  const entries = extract();
+  const reading = (async () => {
+    for await (const entry of entries) {
+      const { name, size, type } = entry.header;
+      const path = posix.normalize(name).split("/").slice(1).join("/");
+      if (type === "file" || type === "contiguous-file") files.add(path);
+      if (files.size > MAX_FILES) throw unreadable(`it has more than ${MAX_FILES} files`);
+      if (path === "package.json" && size <= MAX_MANIFEST_BYTES) manifest = await textOf(entry as never);
+      else entry.resume();
+    }
+  })();
+  const fed = pipeline(
+    createReadStream(file),
+    createGunzip(),
+    bounded,
+    entries as unknown as NodeJS.WritableStream,
+  );
+  const [fedWell, readWell] = await Promise.allSettled([fed, reading]);
+  for (const side of [readWell, fedWell]) {
+    if (side.status === "rejected") throw asUnreadable(side.reason);
+  }
+  return { manifest, files };
+}
+
+async function* bounded(chunks: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
+  let left = MAX_BYTES;
+  for await (const chunk of chunks) {
+    left -= chunk.length;
+    if (left < 0) throw unreadable(`it unpacks to more than ${MAX_BYTES} bytes`);
+    yield chunk;
+  }
+}
+
+async function textOf(chunks: AsyncIterable<Buffer>): Promise<string> {
+  const parts: Buffer[] = [];
+  for await (const chunk of chunks) parts.push(chunk);
+  return Buffer.concat(parts).toString("utf8");
+}
+
+function asUnreadable(error: unknown): BackplaneError {
+  const known = error as BackplaneError;
+  return known.code === "plugin.install_failed" ? known : unreadable((error as Error).message);
+}
+
+function unreadable(why: string): BackplaneError {
+  return new BackplaneError("plugin.install_failed", `The archive cannot be read: ${why}.`);
+}

@@ -1,0 +1,117 @@
+/** The plugins of one package as its package.json describes them, read without executing anything (plug.trust). */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  isPluginName,
+  PLUGIN_CATEGORIES,
+  PLUGIN_ENTRY_GROUP,
+  type PluginCategory,
+  type PluginEntry,
+  type PluginOrigin,
+} from "@backplane/contract";
+import { entryOf, fileInside, type PackageJson } from "./resolve-module.ts";
+
+export interface PackageReading {
+  /** Its own name, where it has one. */
+  package_name: string | null;
+  entries: PluginEntry[];
+  problems: string[];
+  /** False: it does not even say that it holds plugins. */
+  declares: boolean;
+}
+
+export interface ReadOptions {
+  origin: PluginOrigin;
+  /** Left out: the package's own name. */
+  source?: string;
+  conditions: readonly string[];
+}
+
+/** Where a path of the package lies on disk, or why it does not. */
+export type Locate = (path: string) => Promise<{ file: string } | { problem: string }>;
+
+const MAX_MANIFEST_BYTES = 1024 * 1024;
+const MAX_PLUGINS = 64;
+
+/** null when there is no package.json. */
+export async function readPackage(dir: string, options: ReadOptions): Promise<PackageReading | null> {
+  let text: string;
+  try {
+    text = await readFile(join(dir, "package.json"), "utf8");
+  } catch {
+    return null;
+  }
+  return await readManifest(text, dir, (path) => fileInside(dir, path), options);
+}
+
+export async function readManifest(
+  text: string,
+  dir: string,
+  locate: Locate,
+  options: ReadOptions,
+): Promise<PackageReading> {
+  const reading: PackageReading = { package_name: null, entries: [], problems: [], declares: true };
+  const manifest = parse(text);
+  if (manifest === null) return { ...reading, problems: ["its package.json is no JSON object"] };
+  if (typeof manifest.name === "string") reading.package_name = manifest.name;
+  const group = manifest[PLUGIN_ENTRY_GROUP];
+  if (group === undefined) return { ...reading, declares: false };
+  if (!isObject(group) || Object.keys(group).length === 0) {
+    return { ...reading, problems: [`${PLUGIN_ENTRY_GROUP} in its package.json names no plugin`] };
+  }
+  if (Object.keys(group).length > MAX_PLUGINS) {
+    return { ...reading, problems: [`its package.json names more than ${MAX_PLUGINS} plugins`] };
+  }
+  for (const [name, about] of Object.entries(group)) {
+    const found = await readEntry({ dir, locate, manifest, ...options }, name, about);
+    if (typeof found === "string") reading.problems.push(found);
+    else reading.entries.push(found);
+  }
+  return reading;
+}
+
+async function readEntry(
+  parts: ReadOptions & { dir: string; locate: Locate; manifest: PackageJson },
+  name: string,
+  about: unknown,
+): Promise<PluginEntry | string> {
+  const { conditions, dir, locate, manifest, origin, source } = parts;
+  if (!isPluginName(name)) {
+    return `the plugin name ${JSON.stringify(name.slice(0, 80))} is not kebab-case of at most 64 characters`;
+  }
+  if (!isObject(about)) return `${name} is described by no object; write {"category": "…"}`;
+  const { category, module } = about;
+  if (!(PLUGIN_CATEGORIES as readonly unknown[]).includes(category)) {
+    return `the category of ${name} is none of ${PLUGIN_CATEGORIES.join(", ")}`;
+  }
+  if (typeof manifest.version !== "string" || manifest.version === "")
+    return "its package.json has no version";
+  if (module !== undefined && typeof module !== "string") return `the module of ${name} is no path`;
+  const path = module ?? entryOf(manifest, conditions);
+  if (path === null) return `its package.json exports nothing as "."`;
+  const found = await locate(path);
+  if ("problem" in found) return found.problem;
+  return {
+    name,
+    version: manifest.version,
+    category: category as PluginCategory,
+    origin,
+    source: source ?? (typeof manifest.name === "string" ? manifest.name : dir),
+    dir,
+    module: found.file,
+  };
+}
+
+function parse(text: string): PackageJson | null {
+  if (text.length > MAX_MANIFEST_BYTES) return null;
+  try {
+    const value: unknown = JSON.parse(text);
+    return isObject(value) ? value : null;
+  } catch {
+    return null;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

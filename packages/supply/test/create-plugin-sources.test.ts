@@ -1,0 +1,320 @@
+import {
+  chmodSync,
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { codeOf } from "@backplane/contract";
+import { pack as createPack } from "tar-stream";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createPluginSources, type PluginSourcesOptions } from "../src/index.ts";
+import { createNpm, type Npm } from "../src/kernel-plugins/npm-command.ts";
+import { type Registry, startRegistry } from "./npm-registry.ts";
+
+let registry: Registry;
+let root: string;
+let npm: Npm;
+let mark: string;
+let plugins: string;
+
+beforeAll(async () => {
+  registry = await startRegistry();
+});
+afterAll(() => registry.close());
+beforeEach(() => {
+  root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-sources-")));
+  mark = join(root, "a-script-ran");
+  plugins = join(root, "home/plugins");
+  // What a user may have set: none of it lets a script run.
+  npm = createNpm({
+    env: {
+      PATH: process.env.PATH,
+      HOME: root,
+      npm_config_registry: registry.url,
+      npm_config_cache: join(root, "cache"),
+      npm_config_ignore_scripts: "false",
+    },
+  });
+});
+afterEach(() => rmSync(root, { recursive: true, force: true }));
+
+const open = (options: Partial<PluginSourcesOptions> = {}) =>
+  createPluginSources({ home_plugins_dir: plugins, bundled_roots: [], npm, ...options });
+const codeOfRejection = (work: Promise<unknown>) =>
+  work.then(
+    () => "resolved",
+    (error: unknown) => codeOf(error) ?? error,
+  );
+const found = async (sources = open()) =>
+  (await sources.discover()).entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`);
+
+interface Package {
+  name: string;
+  version?: string;
+  plugins?: Record<string, unknown>;
+  more?: object;
+  files?: Record<string, string>;
+}
+
+/** A package whose every script leaves a mark, and whose module does too. */
+function makePackage({ name, version = "1.0.0", plugins: group, more, files = {} }: Package): string {
+  const dir = mkdtempSync(join(root, "package-"));
+  const script = `node -e "require('node:fs').appendFileSync('${mark}', process.env.npm_lifecycle_event)"`;
+  const steps = ["preinstall", "install", "postinstall", "prepare", "prepack", "postpack", "preuninstall"];
+  const manifest = {
+    name,
+    version,
+    scripts: Object.fromEntries(steps.map((step) => [step, script])),
+    main: "index.js",
+    ...(group === undefined ? {} : { "yaya.plugins.v1": group }),
+    ...more,
+  };
+  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
+  writeFileSync(
+    join(dir, "index.js"),
+    `require("node:fs").appendFileSync(${JSON.stringify(mark)}, "import");`,
+  );
+  for (const [path, text] of Object.entries(files)) writeFileSync(join(dir, path), text);
+  return dir;
+}
+
+/** As `npm pack` does it, which takes a second; one test uses the real one. */
+async function pack(dir: string): Promise<string> {
+  const archive = createPack();
+  for (const name of readdirSync(dir)) {
+    archive.entry({ name: `package/${name}` }, readFileSync(join(dir, name)));
+  }
+  archive.finalize();
+  const parts: Uint8Array[] = [];
+  for await (const part of archive as unknown as AsyncIterable<Uint8Array>) parts.push(part);
+  const file = join(dir, "packed.tgz");
+  writeFileSync(file, gzipSync(Buffer.concat(parts)));
+  return file;
+}
+
+async function npmPack(dir: string): Promise<string> {
+  await npm.run(["pack", "--ignore-scripts", "--pack-destination", dir], dir);
+  return join(dir, readdirSync(dir).find((name) => name.endsWith(".tgz"))!);
+}
+
+async function publish(about: Package): Promise<void> {
+  const dir = makePackage(about);
+  const manifest = JSON.parse(readFileSync(join(dir, "package.json"), "utf8")) as object;
+  registry.publish(about.name, about.version ?? "1.0.0", readFileSync(await pack(dir)), manifest);
+}
+
+const TOOL = { category: "tool" };
+
+verifies(
+  ["plug.install", "plug.trust"],
+  "from the registry by name: looked at, installed, upgraded and removed without a line of it being run",
+  async () => {
+    await publish({ name: "helper-lib" });
+    const more = { dependencies: { "helper-lib": "1.0.0" } };
+    await publish({ name: "@acme/bash", plugins: { bash: TOOL }, more });
+    await publish({ name: "@acme/bash", version: "1.1.0", plugins: { bash: TOOL }, more });
+    const sources = open();
+    // The confirmation: name, category and version of what would come, and nothing has changed.
+    const about = { name: "bash", category: "tool", origin: "installed", source: "@acme/bash" };
+    expect(await sources.inspect("@acme/bash@1.0.0")).toMatchObject([{ ...about, version: "1.0.0" }]);
+    expect(existsSync(plugins)).toBe(false);
+
+    const [entry] = await sources.install("@acme/bash@1.0.0", { editable: false });
+    const dir = join(plugins, "node_modules/@acme/bash");
+    expect(entry).toEqual({ ...about, version: "1.0.0", dir, module: join(dir, "index.js") });
+    expect(existsSync(join(plugins, "node_modules/helper-lib/index.js"))).toBe(true);
+    expect(await found()).toEqual(["installed bash 1.0.0"]);
+
+    await sources.install("@acme/bash", { editable: false });
+    expect(await found(sources)).toEqual(["installed bash 1.1.0"]);
+    // The module is at the same path, whichever version is there.
+    expect((await sources.discover()).entries[0]!.module).toBe(entry!.module);
+
+    await sources.remove("bash");
+    expect(await found()).toEqual([]);
+    expect(existsSync(join(plugins, "node_modules/helper-lib"))).toBe(false);
+    expect(existsSync(mark)).toBe(false);
+  },
+  120_000,
+);
+
+test("the scripts of the fixtures do run when npm is allowed to", async () => {
+  const dir = makePackage({ name: "marks", plugins: { marks: TOOL } });
+  await npm.run(["install", "--offline", "--no-audit", "--no-fund"], dir);
+  expect(readFileSync(mark, "utf8")).toContain("postinstall");
+});
+
+verifies(
+  "plug.install",
+  "from an archive and from a folder, copied or linked; a bundled plugin is not removed",
+  async () => {
+    const archive = await npmPack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
+    const folder = makePackage({ name: "copied", plugins: { copied: { category: "skill" } } });
+    const linked = makePackage({
+      name: "linked",
+      plugins: { linked: { category: "memory", module: "index.js" } },
+    });
+    const bundled = makePackage({ name: "comes-along", plugins: { "comes-along": { category: "adapter" } } });
+    const sources = open({ bundled_roots: [bundled, join(root, "left-out")] });
+    registry.requests.length = 0;
+    expect(await sources.inspect(archive)).toMatchObject([{ name: "packed", category: "tool" }]);
+    expect(await sources.inspect(folder)).toMatchObject([
+      { name: "copied", category: "skill", source: folder },
+    ]);
+    await sources.install(archive, { editable: false });
+    const [copy] = await sources.install(folder, { editable: false });
+    await sources.install(linked, { editable: true });
+    expect(copy).toMatchObject({ origin: "local", source: folder });
+    expect(copy!.dir.startsWith(join(plugins, "local"))).toBe(true);
+    expect(await found(sources)).toEqual([
+      "bundled comes-along 1.0.0",
+      "installed packed 1.0.0",
+      "local copied 1.0.0",
+      "local linked 1.0.0",
+    ]);
+    // The copy stands by itself; the link shows what is there now.
+    rmSync(archive);
+    rmSync(folder, { recursive: true });
+    const manifest = readFileSync(join(linked, "package.json"), "utf8");
+    writeFileSync(join(linked, "package.json"), manifest.replace("1.0.0", "2.0.0"));
+    expect(await found()).toEqual(["installed packed 1.0.0", "local copied 1.0.0", "local linked 2.0.0"]);
+    // A second package beside the first, whose archive is gone.
+    const second = await pack(makePackage({ name: "second", plugins: { second: TOOL } }));
+    await sources.install(second, { editable: false });
+    for (const name of ["packed", "copied", "linked", "second"]) await sources.remove(name);
+    expect(await found(sources)).toEqual(["bundled comes-along 1.0.0"]);
+    expect([existsSync(copy!.dir), existsSync(linked)]).toEqual([false, true]);
+    expect(await codeOfRejection(sources.remove("comes-along"))).toBe("plugin.bundled");
+    expect(await codeOfRejection(sources.remove("nobody"))).toBe("plugin.not_found");
+    expect(registry.requests).toEqual([]);
+    expect(existsSync(mark)).toBe(false);
+  },
+  120_000,
+);
+
+test("what is no plugin is refused, and what was there before stays", async () => {
+  await publish({ name: "hidden", plugins: { hidden: TOOL } });
+  await publish({ name: "kept", plugins: { kept: TOOL }, more: { dependencies: { hidden: "1.0.0" } } });
+  await publish({ name: "no-plugin" });
+  await publish({
+    name: "needs-more",
+    plugins: { "needs-more": TOOL },
+    more: { dependencies: { gone: "9.9.9" } },
+  });
+  await publish({ name: "rival", plugins: { kept: TOOL } });
+  const sources = open();
+  await sources.install("kept", { editable: false });
+  const before = realpathSync(join(plugins, "node_modules"));
+  const cases: [string, string][] = [
+    ["no-plugin", "plugin.invalid"],
+    ["needs-more", "plugin.install_failed"],
+    ["rival", "plugin.install_failed"],
+    ["not-published", "plugin.install_failed"],
+    ["-g", "plugin.source_invalid"],
+    [join(root, "nothing-here"), "plugin.source_invalid"],
+  ];
+  for (const [source, code] of cases) {
+    expect([source, await codeOfRejection(sources.install(source, { editable: false }))]).toEqual([
+      source,
+      code,
+    ]);
+  }
+  expect(await codeOfRejection(sources.install("kept", { editable: true }))).toBe("plugin.source_invalid");
+  expect(realpathSync(join(plugins, "node_modules"))).toBe(before);
+  expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
+  expect(await found(sources)).toEqual(["installed kept 1.0.0"]);
+  // What only came along with another package is named and not used: nobody agreed to it.
+  expect((await sources.discover()).problems).toEqual([
+    { source: "hidden", error: "it is only here for another package; install it by its name" },
+  ]);
+  expect(existsSync(mark)).toBe(false);
+}, 120_000);
+
+test("a folder is copied only when nothing leads out of it", async () => {
+  const sources = open();
+  const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
+  mkdirSync(join(folder, "lib"));
+  symlinkSync(join(folder, "index.js"), join(folder, "lib/again.js"));
+  mkdirSync(join(folder, ".git"));
+  const [entry] = await sources.install(folder, { editable: false });
+  expect(realpathSync(join(entry!.dir, "lib/again.js"))).toBe(join(realpathSync(entry!.dir), "index.js"));
+  expect(existsSync(join(entry!.dir, ".git"))).toBe(false);
+
+  for (const target of ["/etc/passwd", "../../..", "nowhere"]) {
+    const bad = makePackage({ name: "outer", plugins: { outer: TOOL } });
+    symlinkSync(target, join(bad, "way-out"));
+    expect(await codeOfRejection(sources.install(bad, { editable: false }))).toBe("plugin.install_failed");
+  }
+  expect(await found(sources)).toEqual(["local inner 1.0.0"]);
+  expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
+  // Installed again, it replaces itself; the old copy goes at the next start.
+  await sources.install(folder, { editable: false });
+  expect(await found(open())).toEqual(["local inner 1.0.0"]);
+  expect(readdirSync(join(plugins, "local"))).toHaveLength(1);
+});
+
+test("an install that is cut off leaves the last one in use, and its rest goes at the next start", async () => {
+  const archive = await pack(makePackage({ name: "kept", plugins: { kept: TOOL } }));
+  await open().install(archive, { editable: false });
+  const link = join(plugins, "node_modules");
+  expect(lstatSync(link).isSymbolicLink()).toBe(true);
+  const other = await pack(makePackage({ name: "other", plugins: { other: TOOL } }));
+  const dies: Npm = {
+    async run(args, cwd) {
+      await npm.run(args, cwd);
+      throw new Error("the power went");
+    },
+  };
+  expect(await codeOfRejection(open({ npm: dies }).install(other, { editable: false }))).toBeInstanceOf(
+    Error,
+  );
+  mkdirSync(join(plugins, "npm/half-a-generation/node_modules"), { recursive: true });
+  expect(await found()).toEqual(["installed kept 1.0.0"]);
+  expect(readdirSync(join(plugins, "npm"))).toHaveLength(1);
+});
+
+test("packages that were put there by hand survive an install", async () => {
+  const dir = join(plugins, "node_modules/by-hand");
+  mkdirSync(dir, { recursive: true });
+  const manifest = { name: "by-hand", version: "3.0.0", "yaya.plugins.v1": { "by-hand": TOOL } };
+  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
+  writeFileSync(join(dir, "index.js"), "");
+  const sources = open();
+  expect(await found(sources)).toEqual(["installed by-hand 3.0.0"]);
+  const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
+  await sources.install(archive, { editable: false });
+  expect(await found(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
+});
+
+test("a broken local.json is a problem, not the end, and is not written over", async () => {
+  mkdirSync(plugins, { recursive: true });
+  writeFileSync(join(plugins, "local.json"), "{");
+  const sources = open();
+  expect(await sources.discover()).toMatchObject({ entries: [], problems: [{ source: "local.json" }] });
+  const folder = makePackage({ name: "inner", plugins: { inner: TOOL } });
+  expect(await codeOfRejection(sources.install(folder, { editable: true }))).toBe("plugin.install_failed");
+  expect(readFileSync(join(plugins, "local.json"), "utf8")).toBe("{");
+});
+
+test("without npm the message says how to get one", async () => {
+  const bin = join(root, "bin");
+  mkdirSync(bin);
+  writeFileSync(join(bin, "node"), "#!/bin/sh\n");
+  chmodSync(join(bin, "node"), 0o755);
+  const none = createNpm({ node: join(bin, "node"), env: { PATH: bin } });
+  const error = await open({ npm: none })
+    .inspect("some-plugin")
+    .catch((thrown: unknown) => thrown as Error & { fix: string });
+  expect(error).toMatchObject({ code: "plugin.install_failed", fix: expect.stringContaining("Install npm") });
+});

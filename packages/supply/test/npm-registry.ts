@@ -1,0 +1,59 @@
+/** The two answers of an npm registry that an install needs, on this machine. */
+import { createHash } from "node:crypto";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface Registry {
+  url: string;
+  /** Offers a packed archive; the newest is `latest`. */
+  publish(name: string, version: string, archive: Buffer, manifest: object): void;
+  requests: string[];
+  close(): Promise<void>;
+}
+
+export async function startRegistry(): Promise<Registry> {
+  const packages = new Map<string, Map<string, { archive: Buffer; manifest: object }>>();
+  const requests: string[] = [];
+  const server = createServer((request, response) => {
+    const path = decodeURIComponent(request.url ?? "");
+    requests.push(path);
+    const [, name = "", version] = /^\/(.+?)(?:\/-\/(.+)\.tgz)?$/.exec(path) ?? [];
+    const versions = packages.get(name);
+    const archive = version === undefined ? undefined : versions?.get(version)?.archive;
+    if (archive !== undefined) return void response.end(archive);
+    if (versions === undefined || version !== undefined) return void response.writeHead(404).end("{}");
+    const known = [...versions].map(([number, { archive: bytes, manifest }]) => [
+      number,
+      {
+        ...manifest,
+        name,
+        version: number,
+        dist: {
+          tarball: `${url}/${name}/-/${number}.tgz`,
+          integrity: `sha512-${createHash("sha512").update(bytes).digest("base64")}`,
+        },
+      },
+    ]);
+    const body = {
+      name,
+      "dist-tags": { latest: [...versions.keys()].at(-1) },
+      versions: Object.fromEntries(known),
+    };
+    response.setHeader("content-type", "application/json").end(JSON.stringify(body));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    url,
+    requests,
+    publish(name, version, archive, manifest) {
+      const versions = packages.get(name) ?? new Map();
+      packages.set(name, versions.set(version, { archive, manifest }));
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.closeAllConnections();
+        server.close(() => resolve());
+      }),
+  };
+}

@@ -1,0 +1,68 @@
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { codeOf } from "@backplane/contract";
+import { pack } from "tar-stream";
+import { afterAll, expect, test } from "vitest";
+import { createPluginSources } from "../src/index.ts";
+import { readArchive } from "../src/kernel-plugins/read-archive.ts";
+
+const dir = mkdtempSync(join(tmpdir(), "backplane-archive-"));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+async function archiveOf(files: Record<string, string>): Promise<string> {
+  const archive = pack();
+  for (const [name, text] of Object.entries(files)) archive.entry({ name }, text);
+  archive.entry({ name: "package/link.js", type: "symlink", linkname: "/etc/passwd" });
+  archive.finalize();
+  const parts: Uint8Array[] = [];
+  for await (const part of archive as unknown as AsyncIterable<Uint8Array>) parts.push(part);
+  const file = join(dir, `${Math.random()}.tgz`);
+  writeFileSync(file, gzipSync(Buffer.concat(parts)));
+  return file;
+}
+
+const manifest = (more: object) =>
+  JSON.stringify({
+    name: "probe",
+    version: "1.0.0",
+    "yaya.plugins.v1": { probe: { category: "tool" } },
+    ...more,
+  });
+
+test("package.json and the names of plain files are read, whatever the first folder is called", async () => {
+  const { files, manifest: text } = await readArchive(
+    await archiveOf({ "probe-1/package.json": "{}", "probe-1/lib/a.js": "a", "probe-1/./b.js": "b" }),
+  );
+  expect(text).toBe("{}");
+  expect([...files].sort()).toEqual(["b.js", "lib/a.js", "package.json"]);
+});
+
+test.each([
+  ["a module that is not there", { main: "none.js" }, "plugin.invalid"],
+  ["a module that is a link", { main: "link.js" }, "plugin.invalid"],
+  ["a module outside", { main: "../../index.js" }, "plugin.invalid"],
+  ["a name that is a path", { name: "../../etc" }, "plugin.invalid"],
+  ["no name", { name: undefined }, "plugin.invalid"],
+  ["nothing wrong", {}, "resolved"],
+])("an archive with %s", async (_what, more, outcome) => {
+  const file = await archiveOf({ "package/package.json": manifest(more), "package/index.js": "" });
+  const sources = createPluginSources({ home_plugins_dir: join(dir, "plugins"), bundled_roots: [] });
+  const code = await sources.inspect(file).then(
+    ([entry]) =>
+      entry!.module === join(dir, "plugins/node_modules/probe/index.js") ? "resolved" : entry!.module,
+    (error: unknown) => codeOf(error),
+  );
+  expect(code).toBe(outcome);
+});
+
+test.each([
+  ["no gzip", Buffer.from("plain text")],
+  ["cut off", gzipSync(Buffer.alloc(4_096, 1)).subarray(0, 20)],
+  ["no tar", gzipSync(Buffer.alloc(4_096, 1))],
+])("an archive that is %s is refused", async (_what, bytes) => {
+  const file = join(dir, `${Math.random()}.tgz`);
+  writeFileSync(file, bytes);
+  expect(codeOf(await readArchive(file).catch((error: unknown) => error))).toBe("plugin.install_failed");
+});

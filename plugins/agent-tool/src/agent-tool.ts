@@ -1,0 +1,100 @@
+/** The `agent` tool: one approved call is one sub-agent, from its fork to its last word. */
+import {
+  codeOf,
+  type KernelTool,
+  kernelTool,
+  markdownBlock,
+  type PluginContext,
+  type ToolErrorKind,
+  type ToolReturn,
+  toolError,
+  toolOk,
+} from "@backplane/sdk/kernel";
+import { announceFor } from "./announce.ts";
+import { type ChildEnd, startChild, waitForChild } from "./child.ts";
+
+/** Longer than any child may run, so that the child's own limit is the one that is met. */
+const TIMEOUT_MS = 330_000;
+
+const PARAMETERS = {
+  type: "object",
+  properties: {
+    goal: {
+      type: "string",
+      minLength: 1,
+      maxLength: 16_384,
+      pattern: "\\S",
+      description: "What to do, and what to answer with. It is all that the sub-agent is told.",
+    },
+    tools: {
+      type: "array",
+      items: { type: "string", minLength: 1, maxLength: 64 },
+      maxItems: 128,
+      description: "The only tools it may call. Left out: those that you have.",
+    },
+    strategy: { type: "string", minLength: 1, maxLength: 64, description: "Left out: the default one." },
+    max_steps: { type: "integer", minimum: 1, maximum: 20, description: "Model calls at most." },
+    max_wall_seconds: { type: "integer", minimum: 1, maximum: 300, description: "Seconds at most." },
+  },
+  required: ["goal"],
+  additionalProperties: false,
+} as const;
+
+export function agentTool(ctx: PluginContext): KernelTool {
+  return kernelTool({
+    name: "agent",
+    description:
+      "Starts a sub-agent on a copy of this conversation, waits for it and returns its answer. Use it for a " +
+      "separate piece of work whose steps you do not need to see.",
+    parameters: PARAMETERS,
+    requires_approval: true,
+    effect_class: "unknown",
+    timeout_ms: TIMEOUT_MS,
+    approvalBrief: ({ goal }) => `spawn agent: ${goal.replaceAll(/\s+/g, " ").trim()}`,
+    async run(args, call) {
+      const announce = announceFor(ctx, call);
+      try {
+        const child = await startChild(ctx, args, call);
+        await announce.started(child, args);
+        let end: ChildEnd;
+        try {
+          end = await waitForChild(ctx, child.child_id, call);
+        } catch (error) {
+          // Whoever saw it start is told that it ended.
+          const reason = codeOf(error) ?? "lost";
+          await announce.ended(child, args, { status: "failed", reason, forbidden_tool_hits: [] });
+          throw error;
+        }
+        await announce.ended(child, args, end);
+        return resultOf(end);
+      } catch (error) {
+        return toolError(kindOf(codeOf(error)), (error as Error).message);
+      }
+    },
+  });
+}
+
+function resultOf(end: ChildEnd): ToolReturn {
+  const refused = end.forbidden_tool_hits;
+  const note = refused.length === 0 ? "" : `\n\n(Refused, as not in \`tools\`: ${refused.join(", ")}.)`;
+  if (end.status === "completed") {
+    const steps = `${end.steps_used} ${end.steps_used === 1 ? "step" : "steps"}`;
+    const text = end.final_text.trim() === "" ? "The sub-agent ended without an answer." : end.final_text;
+    return toolOk({ brief: `agent: done in ${steps}`, display: markdownBlock(`${text}${note}`) });
+  }
+  const [kind, brief] = FAILURES[end.reason] ?? ["internal", `agent: failed (${end.reason})`];
+  return toolError(kind, brief, `${brief}${note}`);
+}
+
+const FAILURES: Readonly<Record<string, readonly [ToolErrorKind, string]>> = {
+  timeout: ["timeout", "agent: ran out of its time"],
+  cancelled: ["internal", "agent: cancelled"],
+  rejected: ["rejected", "agent: refused"],
+};
+
+/** A refusal of the kernel (too deep, not allowed) is an answer for the model; a fault is not its doing. */
+function kindOf(code: string | undefined): ToolErrorKind {
+  if (code === undefined || code === "store.unavailable" || code === "internal") return "internal";
+  if (code === "timeout") return "timeout";
+  return code === "input.invalid" || code === "request.invalid" ? "validation" : "rejected";
+}

@@ -1,0 +1,48 @@
+/**
+ * The plugin's own events, on its own session so that they never stand in a conversation's queue. They belong to the
+ * org and project of the call. They tell and decide nothing: one that cannot be published fails no agent.
+ */
+import type { KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
+import type { AgentArgs, Child, ChildEnd } from "./child.ts";
+
+const SESSION = "_bridge:agent-tool";
+
+export interface Announce {
+  started(child: Child, args: AgentArgs): Promise<void>;
+  ended(child: Child, args: AgentArgs, end: ChildEnd): Promise<void>;
+}
+
+export function announceFor(ctx: PluginContext, call: KernelToolCall): Announce {
+  const emit = async (kind: string, payload: Record<string, unknown>): Promise<void> => {
+    try {
+      await ctx.emit(kind, payload, { session_id: SESSION, as: call.as });
+    } catch (error) {
+      ctx.log.warn(
+        { kind, reason: (error as Error).message },
+        "an event about a sub-agent was not published",
+      );
+    }
+  };
+  return {
+    started: ({ parent_id, child_id, strategy }, { goal, tools = null }) =>
+      emit("x.agent.subagent.started", { parent_id, child_id, goal, strategy, tools }),
+    async ended({ child_id }, { tools }, end) {
+      const attempted = end.forbidden_tool_hits;
+      if (tools !== undefined && attempted.length > 0) {
+        await emit("x.agent.allowlist.narrowed", { child_id, attempted, allowed: tools });
+      }
+      if (end.status === "completed") {
+        const { final_text, steps_used, forbidden_tool_hits } = end;
+        await emit("x.agent.subagent.completed", { child_id, final_text, steps_used, forbidden_tool_hits });
+      } else {
+        await emit("x.agent.subagent.failed", { child_id, ...failure(end.reason) });
+      }
+    },
+  };
+}
+
+/** Readers know two reasons. A child that ended of something else counts as cancelled and says in `detail` of what. */
+function failure(reason: string): { reason: "timeout" | "cancelled"; detail?: string } {
+  if (reason === "timeout" || reason === "cancelled") return { reason };
+  return { reason: "cancelled", detail: reason };
+}

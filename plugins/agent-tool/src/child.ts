@@ -1,0 +1,76 @@
+/** The kernel's two services as this plugin uses them. Id, fork, limits and the allow-list are the kernel's. */
+import type { Json, JsonObject, KernelToolCall, PluginContext } from "@backplane/sdk/kernel";
+
+export interface AgentArgs {
+  goal: string;
+  tools?: string[];
+  strategy?: string;
+  max_steps?: number;
+  max_wall_seconds?: number;
+}
+
+export interface Child {
+  child_id: string;
+  parent_id: string;
+  strategy: string;
+}
+
+export type ChildEnd =
+  | { status: "completed"; final_text: string; steps_used: number; forbidden_tool_hits: string[] }
+  | { status: "failed"; reason: string; forbidden_tool_hits: string[] };
+
+/** Resolves when the child session is forked and its first message is on its tape. */
+export async function startChild(ctx: PluginContext, args: AgentArgs, call: KernelToolCall): Promise<Child> {
+  const request: JsonObject = { goal: args.goal, tool_call_id: call.id };
+  if (args.tools !== undefined) request.tools = args.tools;
+  if (args.strategy !== undefined) request.strategy = args.strategy;
+  if (args.max_steps !== undefined) request.max_steps = args.max_steps;
+  if (args.max_wall_seconds !== undefined) request.max_wall_seconds = args.max_wall_seconds;
+  const started = objectOf(await ctx.service("subagent.start", request, call.as));
+  const child_id = textOf(started.child_id);
+  if (child_id === null) throw new Error("the kernel started a sub-agent without telling its id");
+  return {
+    child_id,
+    parent_id: textOf(started.parent_id) ?? call.session_id ?? "",
+    strategy: textOf(started.strategy) ?? args.strategy ?? "react",
+  };
+}
+
+/** Until the child ends, or the call is stopped: then the kernel ends the child with it, and nobody waits for that. */
+export function waitForChild(ctx: PluginContext, child_id: string, call: KernelToolCall): Promise<ChildEnd> {
+  return new Promise((resolve, reject) => {
+    const stop = () => resolve({ status: "failed", reason: "cancelled", forbidden_tool_hits: [] });
+    if (call.signal.aborted) {
+      stop();
+      return;
+    }
+    call.signal.addEventListener("abort", stop, { once: true });
+    ctx
+      .service("subagent.wait", { child_id }, call.as)
+      .then((answer) => resolve(endOf(answer)), reject)
+      .finally(() => call.signal.removeEventListener("abort", stop));
+  });
+}
+
+function endOf(answer: Json): ChildEnd {
+  const { status, final_text, steps_used, reason, forbidden_tool_hits } = objectOf(answer);
+  const hits = Array.isArray(forbidden_tool_hits) ? forbidden_tool_hits : [];
+  const forbidden = hits.filter((hit): hit is string => typeof hit === "string");
+  if (status !== "completed") {
+    return { status: "failed", reason: textOf(reason) ?? "unknown", forbidden_tool_hits: forbidden };
+  }
+  return {
+    status,
+    final_text: textOf(final_text) ?? "",
+    steps_used: typeof steps_used === "number" ? steps_used : 0,
+    forbidden_tool_hits: forbidden,
+  };
+}
+
+function objectOf(value: Json): JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
+}
+
+function textOf(value: Json | undefined): string | null {
+  return typeof value === "string" && value !== "" ? value : null;
+}

@@ -1,0 +1,12 @@
+/** Sub-agents as one tool (subagent.tool). The plugin holds the grant for `subagent.*` and nothing else. */
+import { defineKernelPlugin } from "@backplane/sdk/kernel";
+import { agentTool } from "./agent-tool.ts";
+
+export const plugin = defineKernelPlugin({
+  name: "agent-tool",
+  version: "0.1.0",
+  category: "tool",
+  prefixes: ["agent"],
+  subscriptions: () => [],
+  onLoad: (ctx) => ctx.registerTool(agentTool(ctx)),
+});

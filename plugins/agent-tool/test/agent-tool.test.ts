@@ -1,0 +1,235 @@
+import { BackplaneError, type Json, type JsonObject, type KernelToolCall } from "@backplane/contract";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { expect, test } from "vitest";
+import { type Script, scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { plugin } from "../src/plugin.ts";
+
+const CHILD = "sess_1::agent::0a1b2c3d";
+const done = {
+  status: "completed",
+  child_id: CHILD,
+  final_text: "42",
+  steps_used: 3,
+  forbidden_tool_hits: [] as string[],
+};
+
+interface Asked {
+  name: string;
+  args: JsonObject;
+  as: string | undefined;
+}
+
+/** The kernel's half: `start` and `wait` answer with these, or throw them. */
+async function load(wait: Json | Error | Promise<Json>, start: Json | Error = { child_id: CHILD }) {
+  const asked: Asked[] = [];
+  const service: Script["service"] = async (name, args, as) => {
+    asked.push({ name, args, as });
+    const answer = name === "subagent.start" ? start : await wait;
+    if (answer instanceof Error) throw answer;
+    return answer;
+  };
+  const ctx = scriptedContext({ name: "agent-tool", service });
+  await plugin.onLoad!(ctx);
+  const tool = ctx.tools[0]!;
+  const stop = new AbortController();
+  const call: KernelToolCall = {
+    id: "call_1",
+    invocation_id: "inv_1",
+    session_id: "sess_1",
+    deadline_at: "2026-05-01T00:05:30.000Z",
+    signal: stop.signal,
+    as: "as_1",
+    progress: () => undefined,
+  };
+  const run = (args: JsonObject) => tool.run(args, call);
+  return { ctx, tool, asked, run, stop };
+}
+
+test("the tool asks for approval on every spawn and says what it spawns in 80 characters", async () => {
+  const { tool, ctx } = await load(done);
+  expect(ctx.tools).toHaveLength(1);
+  expect(tool).toMatchObject({
+    name: "agent",
+    requires_approval: true,
+    effect_class: "unknown",
+    timeout_ms: 330_000,
+  });
+  expect(await tool.approvalBrief!({ goal: " sort\n the  mail " })).toBe("spawn agent: sort the mail");
+  const long = await tool.approvalBrief!({ goal: "x".repeat(500) });
+  expect(long).toHaveLength(80);
+  expect(plugin.prefixes).toEqual(["agent"]);
+});
+
+test("its parameters take what the limits allow and nothing else", async () => {
+  const { tool } = await load(done);
+  const accepts = new Ajv2020({ strict: false }).compile(tool.parameters);
+  const good: JsonObject[] = [
+    { goal: "x" },
+    { goal: "x".repeat(16_384), tools: [], strategy: "react", max_steps: 20, max_wall_seconds: 300 },
+  ];
+  const bad: JsonObject[] = [
+    {},
+    { goal: "" },
+    { goal: " \n" },
+    { goal: "x".repeat(16_385) },
+    { goal: "x", tools: "all" },
+    { goal: "x", max_steps: 0 },
+    { goal: "x", max_steps: 21 },
+    { goal: "x", max_wall_seconds: 301 },
+    { goal: "x", max_wall_seconds: 1.5 },
+    { goal: "x", session_id: "sess_2" },
+  ];
+  expect(good.map((args) => accepts(args))).toEqual(good.map(() => true));
+  expect(bad.map((args) => accepts(args))).toEqual(bad.map(() => false));
+});
+
+test("a child that completes is announced from fork to end, on the plugin's session and for the caller", async () => {
+  const { ctx, asked, run } = await load(done);
+  const args = {
+    goal: "sum it up",
+    tools: ["read_file"],
+    strategy: "react",
+    max_steps: 5,
+    max_wall_seconds: 60,
+  };
+  expect(await run(args)).toEqual({
+    ok: true,
+    brief: "agent: done in 3 steps",
+    display: { kind: "markdown", markdown: "42" },
+  });
+  expect(asked).toEqual([
+    { name: "subagent.start", args: { ...args, tool_call_id: "call_1" }, as: "as_1" },
+    { name: "subagent.wait", args: { child_id: CHILD }, as: "as_1" },
+  ]);
+  const place = { session_id: "_bridge:agent-tool", as: "as_1" };
+  expect(ctx.emitted).toEqual([
+    {
+      kind: "x.agent.subagent.started",
+      payload: {
+        parent_id: "sess_1",
+        child_id: CHILD,
+        goal: "sum it up",
+        strategy: "react",
+        tools: ["read_file"],
+      },
+      ...place,
+    },
+    {
+      kind: "x.agent.subagent.completed",
+      payload: { child_id: CHILD, final_text: "42", steps_used: 3, forbidden_tool_hits: [] },
+      ...place,
+    },
+  ]);
+});
+
+test("what is left out is the kernel's to choose", async () => {
+  const { ctx, asked, run } = await load(
+    { ...done, final_text: "", steps_used: 1 },
+    {
+      child_id: CHILD,
+      strategy: "planner",
+    },
+  );
+  expect(await run({ goal: "g" })).toMatchObject({
+    brief: "agent: done in 1 step",
+    display: { markdown: "The sub-agent ended without an answer." },
+  });
+  expect(asked[0]!.args).toEqual({ goal: "g", tool_call_id: "call_1" });
+  expect(ctx.emitted[0]!.payload).toMatchObject({ strategy: "planner", tools: null });
+});
+
+test("started is published before anyone waits for the end", async () => {
+  const { promise, resolve } = Promise.withResolvers<Json>();
+  const { ctx, asked, run } = await load(promise);
+  const running = run({ goal: "g" });
+  await expect.poll(() => asked.length).toBe(2);
+  expect(ctx.emitted.map(({ kind }) => kind)).toEqual(["x.agent.subagent.started"]);
+  resolve(done);
+  await running;
+  expect(ctx.emitted).toHaveLength(2);
+});
+
+test("calls outside the allow-list are told once, to watchers and to the model", async () => {
+  const { ctx, run } = await load({ ...done, forbidden_tool_hits: ["rm", "curl"] });
+  const result = await run({ goal: "g", tools: ["read_file"] });
+  expect(result.display).toEqual({
+    kind: "markdown",
+    markdown: "42\n\n(Refused, as not in `tools`: rm, curl.)",
+  });
+  const narrowed = ctx.emitted.filter(({ kind }) => kind === "x.agent.allowlist.narrowed");
+  expect(narrowed.map(({ payload }) => payload)).toEqual([
+    { child_id: CHILD, attempted: ["rm", "curl"], allowed: ["read_file"] },
+  ]);
+  const all = await load({ ...done, forbidden_tool_hits: ["rm"] });
+  await all.run({ goal: "g" });
+  expect(all.ctx.emitted.map(({ kind }) => kind)).not.toContain("x.agent.allowlist.narrowed");
+});
+
+test.each([
+  ["timeout", "timeout", { reason: "timeout" }],
+  ["cancelled", "internal", { reason: "cancelled" }],
+  ["rejected", "rejected", { reason: "cancelled", detail: "rejected" }],
+  ["llm.failed", "internal", { reason: "cancelled", detail: "llm.failed" }],
+])("a child that ends of %s is an error of kind %s", async (reason, kind, told) => {
+  const { ctx, run } = await load({ status: "failed", child_id: CHILD, reason, forbidden_tool_hits: [] });
+  expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind });
+  expect(ctx.emitted.at(-1)).toMatchObject({
+    kind: "x.agent.subagent.failed",
+    payload: { child_id: CHILD, ...told },
+  });
+});
+
+test("a spawn that the kernel refuses has no child and no event", async () => {
+  const kinds = [
+    [new BackplaneError("policy.denied", "A sub-agent may not be deeper than 5."), "rejected"],
+    [new BackplaneError("request.invalid", "There is no strategy x."), "validation"],
+    [new BackplaneError("store.unavailable"), "internal"],
+    [new Error("boom"), "internal"],
+  ] as const;
+  for (const [refusal, kind] of kinds) {
+    const { ctx, asked, run } = await load(done, refusal);
+    expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind, brief: refusal.message });
+    expect(asked).toHaveLength(1);
+    expect(ctx.emitted).toEqual([]);
+  }
+});
+
+test("stopping the call ends it at once, also before the child is there", async () => {
+  const never = new Promise<Json>(() => undefined);
+  for (const early of [true, false]) {
+    const { ctx, asked, run, stop } = await load(never);
+    const running = run({ goal: "g" });
+    if (!early) await expect.poll(() => asked.length).toBe(2);
+    stop.abort();
+    expect(await running).toMatchObject({ ok: false, kind: "internal", brief: "agent: cancelled" });
+    expect(ctx.emitted.map(({ kind, payload }) => [kind, payload.reason])).toEqual([
+      ["x.agent.subagent.started", undefined],
+      ["x.agent.subagent.failed", "cancelled"],
+    ]);
+  }
+});
+
+test("a wait that breaks still tells that the child ended", async () => {
+  const { ctx, run } = await load(new BackplaneError("store.unavailable"));
+  expect(await run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  expect(ctx.emitted.at(-1)).toMatchObject({
+    kind: "x.agent.subagent.failed",
+    payload: { reason: "cancelled", detail: "store.unavailable" },
+  });
+});
+
+test("an event that cannot be published fails nothing", async () => {
+  const { ctx, run } = await load(done);
+  ctx.emit = async () => {
+    throw new Error("the queue is full");
+  };
+  expect(await run({ goal: "g" })).toMatchObject({ ok: true });
+  expect(ctx.logged.map(({ level }) => level)).toEqual(["warn", "warn"]);
+});
+
+test("an answer that is none is an error, not a crash", async () => {
+  const lost = await load(done, {});
+  expect(await lost.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+  const odd = await load(null);
+  expect(await odd.run({ goal: "g" })).toMatchObject({ ok: false, kind: "internal" });
+});

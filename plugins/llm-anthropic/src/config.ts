@@ -1,0 +1,79 @@
+/** An instance's fields. They come as an operator typed them, so each is read with its default. */
+import type { Json, JsonObject, ProviderInstance } from "@backplane/sdk/kernel";
+
+const VENDOR_URL = "https://api.anthropic.com";
+/** The API wants a limit in every request. */
+const MAX_TOKENS = 8_192;
+
+export interface AnthropicConfig {
+  api_key: string;
+  base_url: string;
+  max_tokens: number;
+  temperature: number | null;
+  /** Tokens the model may think; 0 is off. */
+  thinking_budget: number;
+  cache: boolean;
+  timeout_s: number;
+}
+
+export const configSchema: JsonObject = {
+  type: "object",
+  title: "Anthropic",
+  properties: {
+    api_key: { type: "string", title: "API key" },
+    base_url: { type: "string", format: "uri", title: "Base URL", default: VENDOR_URL },
+    model: { type: "string", title: "Model" },
+    max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1, default: MAX_TOKENS },
+    temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 1 },
+    thinking_budget: {
+      type: "integer",
+      title: "Thinking budget",
+      description: "Tokens the model may think before it answers a message, at least 1024; 0 turns it off.",
+      minimum: 0,
+      default: 0,
+    },
+    cache: {
+      type: "boolean",
+      title: "Prompt caching",
+      description: "Marks system prompt, tools and conversation for the vendor's cache.",
+      default: true,
+    },
+    timeout_s: {
+      type: "number",
+      title: "Timeout in seconds",
+      description: "How long to wait for the next piece of an answer.",
+      exclusiveMinimum: 0,
+      default: 600,
+    },
+  },
+  required: ["model"],
+};
+
+export function readConfig({ config }: ProviderInstance): AnthropicConfig {
+  return {
+    api_key: text(config.api_key) ?? "",
+    base_url: text(config.base_url) ?? VENDOR_URL,
+    max_tokens: positive(config.max_tokens) || MAX_TOKENS,
+    temperature: positive(config.temperature),
+    thinking_budget: positive(config.thinking_budget) ?? 0,
+    cache: config.cache !== false,
+    timeout_s: positive(config.timeout_s) || 600,
+  };
+}
+
+/** Whether calls go to Anthropic itself, which wants a key. */
+export function isVendor(base_url: string): boolean {
+  try {
+    return /(^|\.)api\.anthropic\.com$/.test(new URL(base_url).hostname);
+  } catch {
+    return false;
+  }
+}
+
+function text(value: Json | undefined): string | null {
+  return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
+}
+
+function positive(value: Json | undefined): number | null {
+  return typeof value === "number" && value >= 0 ? value : null;
+}

@@ -1,0 +1,78 @@
+/**
+ * The conversation as the Messages API demands it: user and assistant in turn, the user first, all results of a step
+ * in the one user turn after it and before anything else there, and no empty text.
+ */
+import type { Anthropic } from "@anthropic-ai/sdk";
+import { contentPieces, type GenerateRequest, textOf } from "@backplane/sdk/kernel";
+
+type Message = GenerateRequest["history"][number];
+type Block = Anthropic.ContentBlockParam;
+
+/** The blocks of text, image and tool result are alike in that they can be marked for the cache. */
+type UserBlock = Anthropic.TextBlockParam | Anthropic.ImageBlockParam | Anthropic.ToolResultBlockParam;
+
+type Turn = { role: "user"; content: UserBlock[] } | { role: "assistant"; content: Block[] };
+
+export function toTurns(history: readonly Message[]): Turn[] {
+  const turns: Turn[] = [];
+  for (const message of history) {
+    const turn = toTurn(message);
+    if (turn.content.length === 0) continue;
+    const last = turns.at(-1);
+    if (last?.role === "user" && turn.role === "user") last.content.push(...turn.content);
+    else if (last?.role === "assistant" && turn.role === "assistant") last.content.push(...turn.content);
+    else turns.push(turn);
+  }
+  if (turns[0]?.role !== "user") {
+    turns.unshift({ role: "user", content: [{ type: "text", text: "(The conversation goes on.)" }] });
+  }
+  return turns;
+}
+
+/** Marks the end of the last user turn: what is before it is read from the cache at the next call. */
+export function markLastTurn(turns: readonly Turn[]): void {
+  const last = turns.findLast((turn) => turn.role === "user")?.content.at(-1);
+  if (last !== undefined) last.cache_control = { type: "ephemeral" };
+}
+
+function toTurn(message: Message): Turn {
+  switch (message.role) {
+    case "user":
+      return { role: "user", content: blocksOf(message.content, message.attachments) };
+    case "tool":
+      return {
+        role: "user",
+        content: [
+          {
+            type: "tool_result",
+            tool_use_id: vendorId(message.tool_call_id),
+            content: blocksOf(message.content),
+            ...(message.is_error === true ? { is_error: true } : {}),
+          },
+        ],
+      };
+    case "assistant": {
+      const text = textOf(message.content).trimEnd();
+      const calls = (message.tool_calls ?? []).map(
+        ({ id, name, args }): Block => ({ type: "tool_use", id: vendorId(id), name, input: args }),
+      );
+      return { role: "assistant", content: text === "" ? calls : [{ type: "text", text }, ...calls] };
+    }
+  }
+}
+
+function blocksOf(...content: Parameters<typeof contentPieces>) {
+  return contentPieces(...content).flatMap(
+    (piece): (Anthropic.TextBlockParam | Anthropic.ImageBlockParam)[] => {
+      if (piece.type === "text") return piece.text.trim() === "" ? [] : [{ type: "text", text: piece.text }];
+      const { url, media_type, data } = piece;
+      if (data === undefined) return [{ type: "image", source: { type: "url", url } }];
+      return [{ type: "image", source: { type: "base64", data, media_type: media_type as "image/png" } }];
+    },
+  );
+}
+
+/** Ids of another vendor's calls, when a conversation changed its model, may have signs that this one refuses. */
+function vendorId(id: string): string {
+  return id.replaceAll(/[^a-zA-Z0-9_-]/g, "_");
+}

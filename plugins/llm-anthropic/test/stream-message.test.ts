@@ -1,0 +1,275 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { plugin } from "../src/plugin.ts";
+import { block, event, ping, start, stop, text, toolUse } from "./wire.ts";
+
+let vendor: Vendor;
+let bus: LlmBus;
+let url: string;
+
+beforeEach(async () => {
+  vendor = new Vendor();
+  url = await vendor.start();
+  bus = new LlmBus(plugin, [withConfig({})]);
+});
+afterEach(() => vendor.stop());
+
+function withConfig(config: Record<string, string | number | boolean>) {
+  return instanceOf("llm-anthropic", {
+    api_key: "sk-ant-key",
+    base_url: url,
+    model: "claude-test",
+    ...config,
+  });
+}
+
+const EPHEMERAL = { cache_control: { type: "ephemeral" } };
+const tools = [
+  { name: "now", description: "Time", parameters: { type: "object", properties: {} } },
+  { name: "add", description: "Adds", parameters: { type: "object", properties: { a: { type: "number" } } } },
+];
+
+verifies(
+  "llm.provider",
+  "text, thoughts, split tool input and cached usage arrive whole, whatever the byte boundaries",
+  async () => {
+    const stream =
+      start({
+        input_tokens: 12,
+        cache_creation_input_tokens: 30,
+        cache_read_input_tokens: 400,
+        output_tokens: 1,
+      }) +
+      ping +
+      block(
+        0,
+        { type: "thinking", thinking: "", signature: "" },
+        { type: "thinking_delta", thinking: "let me " },
+        { type: "thinking_delta", thinking: "see" },
+        { type: "signature_delta", signature: "abc" },
+      ) +
+      text(1, "Zwölf ", "🙂") +
+      toolUse(2, "toolu_a", "add", "", '{"a"', ": 1", "2}") +
+      toolUse(3, "toolu_b", "now") +
+      stop("tool_use", 42);
+    for (const bytes of [1, 7, 512]) {
+      vendor.answer = sse(stream, { bytes });
+      const { payload } = await bus.end({ model: "", tools });
+      expect(payload).toMatchObject({
+        text: "Zwölf 🙂",
+        tool_calls: [
+          { id: "toolu_a", name: "add", args: { a: 12 } },
+          { id: "toolu_b", name: "now", args: {} },
+        ],
+        usage: {
+          input_other: 12,
+          input_cache_read: 400,
+          input_cache_creation: 30,
+          output: 42,
+          input: 442,
+          total: 484,
+        },
+        stop_reason: "tool_use",
+        model: "claude-test-2026",
+      });
+    }
+    expect(vendor.requests).toHaveLength(3);
+    expect(vendor.requests[0]).toMatchObject({
+      path: "/v1/messages",
+      headers: { authorization: "Bearer sk-ant-key" },
+      body: { model: "claude-test", stream: true, max_tokens: 8192 },
+    });
+    const thoughts = bus.deltas().filter((delta) => "thinking" in delta);
+    expect(thoughts.map(({ thinking }) => thinking).join("")).toBe("let me see".repeat(3));
+  },
+);
+
+const messages = [
+  { role: "system", content: "Be short." },
+  { role: "user", content: "look", attachments: [{ media_type: "image/jpeg", data: "AAAA" }] },
+  {
+    role: "assistant",
+    content: "Two at once. ",
+    tool_calls: [
+      { id: "c.1", name: "add", args: { a: 1 } },
+      { id: "c2", name: "now", args: {} },
+    ],
+  },
+  { role: "tool", tool_call_id: "c.1", content: "2" },
+  { role: "tool", tool_call_id: "c2", content: [{ type: "text", text: "no clock" }], is_error: true },
+  { role: "user", content: "and?" },
+];
+
+test("results of a step go out in one user turn, and system, tools and the last turn are cached", async () => {
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  await bus.end({ messages, tools, params: { temperature: 0.2, max_tokens: 77, stream: false } });
+  expect(vendor.body).toEqual({
+    model: "m1",
+    stream: true,
+    max_tokens: 77,
+    temperature: 0.2,
+    system: [{ type: "text", text: "Be short.", ...EPHEMERAL }],
+    tools: [
+      { name: "now", description: "Time", input_schema: tools[0]!.parameters },
+      { name: "add", description: "Adds", input_schema: tools[1]!.parameters, ...EPHEMERAL },
+    ],
+    messages: [
+      {
+        role: "user",
+        content: [
+          { type: "text", text: "look" },
+          { type: "image", source: { type: "base64", media_type: "image/jpeg", data: "AAAA" } },
+        ],
+      },
+      {
+        role: "assistant",
+        content: [
+          { type: "text", text: "Two at once." },
+          { type: "tool_use", id: "c_1", name: "add", input: { a: 1 } },
+          { type: "tool_use", id: "c2", name: "now", input: {} },
+        ],
+      },
+      {
+        role: "user",
+        content: [
+          { type: "tool_result", tool_use_id: "c_1", content: [{ type: "text", text: "2" }] },
+          {
+            type: "tool_result",
+            tool_use_id: "c2",
+            content: [{ type: "text", text: "no clock" }],
+            is_error: true,
+          },
+          { type: "text", text: "and?", ...EPHEMERAL },
+        ],
+      },
+    ],
+  });
+});
+
+test("cache: false marks nothing", async () => {
+  bus.instances.org_a = [withConfig({ cache: false })];
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  await bus.end({ messages, tools });
+  expect(JSON.stringify(vendor.body)).not.toContain("cache_control");
+});
+
+test("a thinking budget is sent with a message and left out between a call and its answer", async () => {
+  bus.instances.org_a = [withConfig({ thinking_budget: 9_000, temperature: 0.3 })];
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  await bus.end({ messages });
+  expect(vendor.body).toMatchObject({
+    thinking: { type: "enabled", budget_tokens: 9_000 },
+    max_tokens: 10_024,
+  });
+  expect(vendor.body.temperature).toBeUndefined();
+  await bus.end({ messages: messages.slice(0, -1) });
+  expect(vendor.body).toMatchObject({ max_tokens: 8_192, temperature: 0.3 });
+  expect(vendor.body.thinking).toBeUndefined();
+});
+
+test("a conversation that begins with the assistant still begins with the user there", async () => {
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  await bus.end({
+    messages: [
+      { role: "assistant", content: "Hello." },
+      { role: "user", content: "hi" },
+    ],
+  });
+  const roles = (vendor.body.messages as { role: string }[]).map(({ role }) => role);
+  expect(roles).toEqual(["user", "assistant", "user"]);
+});
+
+verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
+  const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
+  const cases: [number, object, Record<string, string>, object][] = [
+    [400, error("invalid_request_error"), {}, { retryable: false }],
+    [401, error("authentication_error", "invalid x-api-key sk-ant-key"), {}, { retryable: false }],
+    [429, error("rate_limit_error"), { "retry-after": "11" }, { retryable: true, retry_after_s: 11 }],
+    [500, error("api_error"), {}, { retryable: true }],
+    [529, error("overloaded_error"), {}, { retryable: true }],
+  ];
+  for (const [status_code, body, headers, expected] of cases) {
+    vendor.answer = json(status_code, body, headers);
+    const before = vendor.requests.length;
+    const end = await bus.end();
+    expect(end.kind).toBe("llm.call.error");
+    expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
+    expect(end.payload.error).not.toContain("sk-ant-key");
+    expect(vendor.requests.length - before).toBe(1);
+  }
+});
+
+verifies(
+  "llm.provider",
+  "refused, cut and torn connections are typed as such, before and after a delta",
+  async () => {
+    const half = start() + text(0, "half");
+    const overloaded = event("error", { error: { type: "overloaded_error", message: "Overloaded" } });
+    const cases: [ReturnType<typeof sse>, object][] = [
+      [sse("", { after: "cut" }), { kind: "connection" }],
+      [sse(half, { after: "cut" }), { kind: "connection" }],
+      [sse(half), { kind: "connection" }],
+      [sse(`${half}event: message_delta\ndata: {"ty\n\n`), { kind: "connection" }],
+      [sse(start() + overloaded), { kind: "status", status_code: 529 }],
+      [sse(half + overloaded), { kind: "status", status_code: 529 }],
+      [sse(start() + stop("end_turn", 0)), { kind: "empty" }],
+    ];
+    for (const [answer, expected] of cases) {
+      vendor.answer = answer;
+      const end = await bus.end();
+      expect(end.kind).toBe("llm.call.error");
+      expect(end.payload).toMatchObject({ retryable: true, ...expected });
+    }
+    await vendor.stop();
+    expect((await bus.end()).payload).toMatchObject({ kind: "connection", retryable: true });
+    vendor = new Vendor();
+    await vendor.start();
+  },
+);
+
+verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
+  bus.instances.org_a = [withConfig({ timeout_s: 0.1 })];
+  for (const answer of [() => undefined, sse(start() + text(0, "and"), { after: "hang" })]) {
+    vendor.answer = answer;
+    expect((await bus.end()).payload).toMatchObject({ kind: "timeout", retryable: true });
+    await vendor.requests.at(-1)?.closed;
+  }
+});
+
+test("an interrupt closes the connection", async () => {
+  vendor.answer = sse(start() + text(0, "slowly"), { after: "hang" });
+  const call = bus.ask();
+  await bus.until(() => bus.emitted.length > 0);
+  await bus.send("user.interrupt", {}).handled;
+  await call.handled;
+  await vendor.requests[0]?.closed;
+  expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
+});
+
+test("a key of the environment goes to no instance", async () => {
+  process.env.ANTHROPIC_API_KEY = "sk-of-the-gateway";
+  process.env.ANTHROPIC_AUTH_TOKEN = "token-of-the-gateway";
+  try {
+    vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+    bus.instances.org_a = [instanceOf("llm-anthropic", { base_url: url })];
+    expect((await bus.end()).kind).toBe("llm.call.response");
+    expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
+  } finally {
+    delete process.env.ANTHROPIC_API_KEY;
+    delete process.env.ANTHROPIC_AUTH_TOKEN;
+  }
+});
+
+test("without a key the vendor is not asked, and health says what is missing", async () => {
+  bus.instances.org_a = [instanceOf("llm-anthropic", { model: "claude-test" })];
+  const { payload } = await bus.end();
+  expect(payload).toMatchObject({ kind: "other", retryable: false });
+  expect(payload.error).toContain("providers.main.api_key");
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+  bus.instances.org_a = [withConfig({})];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
+  bus.instances.org_a = [instanceOf("llm-anthropic", { api_key: "k", base_url: "not an address" })];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+});

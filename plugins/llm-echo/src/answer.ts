@@ -1,0 +1,177 @@
+/**
+ * What the offline model answers. It keeps nothing between calls: where it is in a script is how many results came
+ * since the last user message. Only scripted errors are counted, by conversation, since a retry looks like the try.
+ */
+import {
+  type GenerateRequest,
+  LlmCallError,
+  type LlmPart,
+  type StopSignal,
+  textOf,
+} from "@backplane/sdk/kernel";
+import { HELP, readScript, type Script, type ScriptedError, type Step } from "./script.ts";
+
+type Message = GenerateRequest["history"][number];
+
+const PIECES = 16;
+const SHORTEST_PIECE = 6;
+/** Conversations whose scripted errors are counted at one time. */
+const COUNTED = 1_000;
+
+export class ScriptedErrors {
+  readonly #failed = new Map<string, number>();
+
+  /** The error that is due, or null once each has come as often as it was asked for. */
+  next(conversation: string, errors: readonly ScriptedError[]): ScriptedError | null {
+    let seen = this.#failed.get(conversation) ?? 0;
+    const at = seen;
+    for (const error of errors) {
+      if (seen < error.times) {
+        this.#count(conversation, at + 1);
+        return error;
+      }
+      seen -= error.times;
+    }
+    this.#failed.delete(conversation);
+    return null;
+  }
+
+  #count(conversation: string, failed: number): void {
+    this.#failed.delete(conversation);
+    this.#failed.set(conversation, failed);
+    if (this.#failed.size > COUNTED) this.#failed.delete(this.#failed.keys().next().value!);
+  }
+}
+
+export async function* answer(
+  request: GenerateRequest,
+  errors: ScriptedErrors,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const last = request.history.findLastIndex((message) => message.role === "user");
+  const user = request.history[last];
+  const text = user === undefined ? "" : textOf(user.content);
+  const script = readScript(text);
+  if (script === null) {
+    yield* speak(`echo: ${text}`, 0, request.signal);
+    yield* ending(request, `echo: ${text}`, null);
+    return;
+  }
+  const results = request.history.slice(last + 1).filter((message) => message.role === "tool");
+  const step = stepAfter(script, results.length);
+  const failing = step === undefined ? [] : step.errors;
+  const error = failing.length === 0 ? null : errors.next(conversationOf(request.history), failing);
+  if (error !== null) {
+    yield { type: "usage", usage: { input_other: inputTokens(request, script) } };
+    if (error.failure.kind === "empty") return;
+    throw new LlmCallError(error.failure);
+  }
+  yield* perform(script, step, request);
+}
+
+async function* perform(
+  script: Script,
+  step: Step | undefined,
+  request: GenerateRequest,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const { slow_ms, problems } = script;
+  const tools = problems.length > 0 ? [] : (step?.tools ?? []);
+  const said =
+    problems.length > 0
+      ? `I cannot follow this script: ${problems.join("; ")}.\n${HELP}`
+      : (step?.say ?? []).join("\n");
+  for (const thought of step?.think ?? []) yield* speak(thought, slow_ms, request.signal, "thinking");
+  const text = said === "" && tools.length === 0 ? summary(request.history) : said;
+  yield* speak(text, slow_ms, request.signal);
+  for (const [index, { name, args }] of tools.entries()) {
+    const json = JSON.stringify(args);
+    const half = Math.ceil(json.length / 2);
+    // Without an id: the kernel's side gives one that no other call of the session has.
+    yield { type: "tool_call", index, name, args: json.slice(0, half) };
+    yield { type: "tool_call", index, args: json.slice(half) };
+  }
+  yield* ending(request, text + JSON.stringify(tools), script, tools.length > 0 ? "tool_calls" : "stop");
+}
+
+/** The first step whose calls are not all answered; undefined after the last. */
+function stepAfter(script: Script, results: number): Step | undefined {
+  let left = results;
+  return script.steps.find((step) => {
+    const open = step.tools.length === 0 || left < step.tools.length;
+    left -= step.tools.length;
+    return open;
+  });
+}
+
+function summary(history: readonly Message[]): string {
+  const last = history.findLastIndex((message) => message.role === "user");
+  const names = new Map<string, string>();
+  const lines: string[] = [];
+  for (const message of history.slice(last + 1)) {
+    if (message.role === "assistant") {
+      for (const { id, name } of message.tool_calls ?? []) names.set(id, name);
+    } else if (message.role === "tool") {
+      const failed = message.is_error === true ? " (failed)" : "";
+      lines.push(`- ${names.get(message.tool_call_id) ?? "tool"}${failed}: ${textOf(message.content)}`);
+    }
+  }
+  return lines.length === 0 ? "Done." : `Tool results:\n${lines.join("\n")}`;
+}
+
+async function* speak(
+  text: string,
+  slow_ms: number,
+  signal: StopSignal,
+  type: "content" | "thinking" = "content",
+): AsyncGenerator<LlmPart, void, undefined> {
+  const length = Math.max(SHORTEST_PIECE, Math.ceil(text.length / PIECES));
+  // Cut by characters, never inside one.
+  for (const [piece] of text.matchAll(new RegExp(`[\\s\\S]{1,${length}}`, "gu"))) {
+    if (signal.aborted) return;
+    yield { type, text: piece };
+    if (slow_ms > 0) await pause(slow_ms, signal);
+  }
+}
+
+function* ending(
+  request: GenerateRequest,
+  said: string,
+  script: Script | null,
+  reason = "stop",
+): Generator<LlmPart> {
+  yield { type: "usage", usage: { input_other: inputTokens(request, script), output: tokens(said.length) } };
+  yield { type: "stop", reason, model: request.model };
+}
+
+function inputTokens({ system, history, tools }: GenerateRequest, script: Script | null): number {
+  if (script !== null && script.input_tokens !== null) return script.input_tokens;
+  let chars = system.length;
+  for (const { name, description, parameters } of tools) {
+    chars += name.length + description.length + JSON.stringify(parameters).length;
+  }
+  for (const message of history) {
+    chars += textOf(message.content).length;
+    if (message.role === "assistant" && message.tool_calls)
+      chars += JSON.stringify(message.tool_calls).length;
+  }
+  return tokens(chars);
+}
+
+function tokens(chars: number): number {
+  return Math.ceil(chars / 4);
+}
+
+function conversationOf(history: readonly Message[]): string {
+  return history.map((message) => `${message.role}:${textOf(message.content)}`).join("\n");
+}
+
+function pause(ms: number, signal: StopSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, ms);
+    signal.addEventListener("abort", end, { once: true });
+  });
+}

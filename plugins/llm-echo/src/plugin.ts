@@ -1,0 +1,22 @@
+/**
+ * The offline model: no key, no network. It echoes, or follows the script in the user's message (script.ts), so that
+ * the whole loop, its tools, approvals and errors can be driven by hand or by a test.
+ */
+import { llmProviderPlugin } from "@backplane/sdk/kernel";
+import { answer, ScriptedErrors } from "./answer.ts";
+
+export const plugin = llmProviderPlugin({
+  name: "llm-echo",
+  version: "0.1.0",
+  configSchema: {
+    type: "object",
+    title: "Echo (offline)",
+    properties: {
+      model: { type: "string", title: "Model", description: "Any name; answers carry it.", default: "echo" },
+    },
+  },
+  create() {
+    const errors = new ScriptedErrors();
+    return { generate: (request) => answer(request, errors) };
+  },
+});

@@ -1,0 +1,153 @@
+/**
+ * The words a user can say to the offline model, one per line:
+ *
+ *   /tool NAME {json}       calls a tool; several lines of one step are parallel calls
+ *   /then                   begins the next step, taken when the results are there
+ *   /say TEXT               answers TEXT; beside tools it is said before them
+ *   /think TEXT             thinks aloud
+ *   /slow MS                waits between pieces of the answer
+ *   /usage N                reports N input tokens
+ *   /error KIND [times N]   fails: connection, timeout, empty, other, or status CODE [retry-after S];
+ *                           N times and then goes on, or else always
+ *   /help                   lists all this
+ *
+ * Lines without a directive are remarks. A text without any directive is no script: it is echoed.
+ */
+import type { JsonObject, LlmErrorKind, LlmFailure } from "@backplane/sdk/kernel";
+
+interface ToolStep {
+  name: string;
+  args: JsonObject;
+}
+
+export interface ScriptedError {
+  failure: LlmFailure;
+  times: number;
+}
+
+export interface Step {
+  tools: ToolStep[];
+  say: string[];
+  think: string[];
+  errors: ScriptedError[];
+}
+
+export interface Script {
+  /** Each but the last calls tools. */
+  steps: Step[];
+  slow_ms: number;
+  input_tokens: number | null;
+  /** What could not be read; then nothing else is done. */
+  problems: string[];
+}
+
+export const HELP = [
+  "This is the offline model. It echoes what you write, or follows a script, one directive per line:",
+  '/tool NAME {"json": "args"} - call a tool; several lines are parallel calls',
+  "/then - the next step, taken when the results are there",
+  "/say TEXT, /think TEXT, /slow MS, /usage N",
+  "/error connection|timeout|empty|other|status CODE [retry-after S] [times N]",
+].join("\n");
+
+const DIRECTIVE = /^\/(tool|then|say|think|slow|usage|error|help)(?:\s+(.*))?$/;
+const MAX_SLOW_MS = 60_000;
+
+/** Null when the text is no script. */
+export function readScript(text: string): Script | null {
+  const lines = text.split(/\r?\n/).map((line) => line.trim());
+  if (!lines.some((line) => DIRECTIVE.test(line))) return null;
+  const script: Script = { steps: [newStep()], slow_ms: 0, input_tokens: null, problems: [] };
+  for (const line of lines) {
+    if (!line.startsWith("/")) continue;
+    const [, word, rest = ""] = DIRECTIVE.exec(line) ?? [];
+    if (word === undefined) script.problems.push(`${line.split(/\s/)[0]} is no directive`);
+    else read(script, word, rest.trim());
+  }
+  return script;
+}
+
+function read(script: Script, word: string, rest: string): void {
+  const step = script.steps.at(-1)!;
+  switch (word) {
+    case "tool":
+      readTool(script, step, rest);
+      break;
+    case "then":
+      // An answer without tools ends a turn, so a step without tools goes on in the next.
+      if (step.tools.length > 0) script.steps.push(newStep());
+      break;
+    case "say":
+      step.say.push(rest);
+      break;
+    case "think":
+      step.think.push(rest);
+      break;
+    case "help":
+      step.say.push(HELP);
+      break;
+    case "slow":
+      script.slow_ms = Math.min(readNumber(script, "/slow", rest), MAX_SLOW_MS);
+      break;
+    case "usage":
+      script.input_tokens = Math.floor(readNumber(script, "/usage", rest));
+      break;
+    default:
+      readError(script, step, rest);
+  }
+}
+
+function readTool(script: Script, step: Step, rest: string): void {
+  const [, name, json = ""] = /^(\S+)\s*(.*)$/.exec(rest) ?? [];
+  if (name === undefined) {
+    script.problems.push("/tool needs a name");
+    return;
+  }
+  try {
+    const args: unknown = json === "" ? {} : JSON.parse(json);
+    if (typeof args === "object" && args !== null && !Array.isArray(args)) {
+      step.tools.push({ name, args: args as JsonObject });
+      return;
+    }
+  } catch {
+    // Said below, with the other case.
+  }
+  script.problems.push(`the arguments of /tool ${name} are no JSON object`);
+}
+
+const FAILURES: Record<LlmErrorKind, string> = {
+  connection: "The scripted connection failed.",
+  timeout: "The scripted call timed out.",
+  status: "The scripted server refused.",
+  empty: "The scripted answer is empty.",
+  other: "The scripted call failed.",
+};
+const ERROR =
+  /^(connection|timeout|empty|other|status\s+(\d{3})(?:\s+retry-after\s+([\d.]+))?)(?:\s+times\s+(\d+))?$/;
+
+function readError(script: Script, step: Step, rest: string): void {
+  const [, what, status, after, times] = ERROR.exec(rest) ?? [];
+  if (what === undefined) {
+    script.problems.push(`/error ${rest} is not understood`);
+    return;
+  }
+  const kind = what.split(/\s/)[0] as LlmErrorKind;
+  step.errors.push({
+    failure: {
+      kind,
+      message: status === undefined ? FAILURES[kind] : `${status} ${FAILURES[kind]}`,
+      ...(status === undefined ? {} : { status_code: Number(status) }),
+      ...(after === undefined ? {} : { retry_after_s: Number(after) }),
+    },
+    times: times === undefined ? Number.POSITIVE_INFINITY : Number(times),
+  });
+}
+
+function readNumber(script: Script, word: string, rest: string): number {
+  if (/^\d+(\.\d+)?$/.test(rest)) return Number(rest);
+  script.problems.push(`${word} needs a number`);
+  return 0;
+}
+
+function newStep(): Step {
+  return { tools: [], say: [], think: [], errors: [] };
+}

@@ -1,0 +1,156 @@
+import type { ChatMessage, ToolCallRequest } from "@backplane/contract";
+import { expect, test, vi } from "vitest";
+import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { plugin } from "../src/plugin.ts";
+
+function newBus(): LlmBus {
+  return new LlmBus(plugin, [instanceOf("llm-echo")]);
+}
+
+/** Runs the loop as the kernel would: every call is answered with `NAME=ARGS` until the model calls none. */
+async function converse(bus: LlmBus, text: string) {
+  const messages: ChatMessage[] = [{ role: "user", content: text }];
+  const steps: string[][] = [];
+  for (let turn = 0; turn < 10; turn++) {
+    const { kind, payload } = await bus.end({ messages });
+    if (kind !== "llm.call.response") throw new Error(String(payload.error));
+    const tool_calls = payload.tool_calls as ToolCallRequest[];
+    if (tool_calls.length === 0) return { steps, text: payload.text as string };
+    steps.push(tool_calls.map(({ name, args }) => `${name}=${JSON.stringify(args)}`));
+    messages.push({ role: "assistant", content: payload.text as string, tool_calls });
+    for (const { id, name, args } of tool_calls) {
+      messages.push({ role: "tool", tool_call_id: id, content: `${name}=${JSON.stringify(args)}` });
+    }
+  }
+  throw new Error("the script did not end");
+}
+
+test("plain text comes back in several deltas, with usage", async () => {
+  const bus = newBus();
+  const { payload } = await bus.end({ messages: [{ role: "user", content: "hello there, 🙂 world" }] });
+  expect(payload.text).toBe("echo: hello there, 🙂 world");
+  expect(payload.stop_reason).toBe("stop");
+  const deltas = bus.deltas().map(({ content }) => content);
+  expect(deltas.join("")).toBe(payload.text);
+  expect(payload.usage).toMatchObject({ input_other: 6, output: 7, total: 13 });
+});
+
+test("a stream that the loop follows piece by piece is more than one delta", async () => {
+  const bus = newBus();
+  await bus.end({ messages: [{ role: "user", content: "/slow 1\n/say one two three four five six" }] });
+  expect(bus.deltas().length).toBeGreaterThan(3);
+});
+
+test("a script calls tools in parallel and in steps, then sums up", async () => {
+  const script = [
+    "Please do this:",
+    "/say Working on it.",
+    '/tool read {"path": "a b"}',
+    "/tool now",
+    "/then",
+    '/tool write {"path": "c"}',
+  ];
+  const result = await converse(newBus(), script.join("\n"));
+  expect(result.steps).toEqual([['read={"path":"a b"}', "now={}"], ['write={"path":"c"}']]);
+  expect(result.text).toBe(
+    'Tool results:\n- read: read={"path":"a b"}\n- now: now={}\n- write: write={"path":"c"}',
+  );
+});
+
+test("a last step without tools is the answer", async () => {
+  const result = await converse(newBus(), "/tool now\n/then\n/say all done");
+  expect(result).toEqual({ steps: [["now={}"]], text: "all done" });
+});
+
+test("only the last user message is followed, from its start", async () => {
+  const bus = newBus();
+  const messages = [
+    { role: "user", content: "/tool now" },
+    { role: "assistant", content: "", tool_calls: [{ id: "c1", name: "now", args: {} }] },
+    { role: "tool", tool_call_id: "c1", content: "12:00" },
+    { role: "assistant", content: "Tool results" },
+    { role: "user", content: "/tool later" },
+  ];
+  const { payload } = await bus.end({ messages });
+  expect(payload.tool_calls).toMatchObject([{ name: "later" }]);
+});
+
+test("thoughts and input tokens are as told", async () => {
+  const bus = newBus();
+  const { payload } = await bus.end({
+    messages: [{ role: "user", content: "/think hm\n/usage 90000\n/say hi" }],
+  });
+  expect(bus.deltas()[0]).toEqual({ thinking: "hm" });
+  expect(payload).toMatchObject({ text: "hi", usage: { input: 90_000 } });
+});
+
+test("errors come as often as told, then the script goes on, and again the next time", async () => {
+  const bus = newBus();
+  const messages = [
+    { role: "user", content: "/error status 429 retry-after 0.5 times 2\n/error empty times 1\n/say ok" },
+  ];
+  for (let round = 0; round < 2; round++) {
+    const ends: unknown[] = [];
+    for (let n = 0; n < 4; n++) {
+      const { kind, payload } = await bus.end({ messages });
+      ends.push(
+        kind === "llm.call.response"
+          ? payload.text
+          : [payload.kind, payload.status_code, payload.retry_after_s],
+      );
+    }
+    expect(ends).toEqual([["status", 429, 0.5], ["status", 429, 0.5], ["empty", undefined, undefined], "ok"]);
+  }
+});
+
+test("an error without a count comes every time", async () => {
+  const bus = newBus();
+  for (const kind of ["connection", "timeout", "other", "empty"]) {
+    for (let n = 0; n < 3; n++) {
+      const { payload } = await bus.end({ messages: [{ role: "user", content: `/error ${kind}` }] });
+      expect(payload).toMatchObject({ kind, retryable: kind !== "other" });
+    }
+  }
+});
+
+test("an error of a later step waits for that step", async () => {
+  await expect(converse(newBus(), "/tool now\n/then\n/error status 500\n/say x")).rejects.toThrow("500");
+});
+
+test("a script that cannot be read is answered with why and how", async () => {
+  for (const bad of [
+    "/tool",
+    "/tool x {oops",
+    "/tool x [1]",
+    "/error nonsense",
+    "/say a\n/dance",
+    "/slow fast",
+  ]) {
+    const { steps, text } = await converse(newBus(), bad);
+    expect(steps).toEqual([]);
+    expect(text).toMatch(/^I cannot follow this script: .+/);
+    expect(text).toContain("/tool NAME");
+  }
+  expect((await converse(newBus(), "/etc/passwd is a path")).text).toBe("echo: /etc/passwd is a path");
+});
+
+test("a slow answer ends at once when interrupted, and leaves no timer", async () => {
+  const bus = newBus();
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const call = bus.ask({
+      messages: [{ role: "user", content: "/slow 60000\n/say a long and slow answer" }],
+    });
+    await bus.until(() => bus.emitted.length > 0);
+    await bus.send("user.interrupt", {}).handled;
+    await call.handled;
+    expect(bus.emitted).toHaveLength(1);
+    expect(vi.getTimerCount()).toBe(0);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("health is ok without anything to configure", async () => {
+  expect(await plugin.healthCheck?.(newBus().context())).toMatchObject({ status: "ok" });
+});

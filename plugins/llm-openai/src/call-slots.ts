@@ -1,0 +1,78 @@
+/**
+ * Which tool call a fragment belongs to. OpenAI numbers calls and sends the id once; compatible servers leave out
+ * the number or the id, number every call 0, repeat the name, or send each call whole.
+ */
+import type { LlmPart } from "@backplane/sdk/kernel";
+
+export interface CallFragment {
+  index?: number | null;
+  id?: string | null;
+  /** Arguments come as text; some servers send the object itself. */
+  function?: { name?: string | null; arguments?: unknown } | null;
+}
+
+interface Slot {
+  slot: number;
+  index: number | null;
+  id: string | null;
+  name: string | null;
+  args: string;
+}
+
+export class CallSlots {
+  readonly #slots: Slot[] = [];
+
+  place(fragment: CallFragment): Extract<LlmPart, { type: "tool_call" }> {
+    const id = fragment.id || null;
+    const name = fragment.function?.name || null;
+    const args = argumentText(fragment.function?.arguments);
+    const slot = this.#find(fragment.index ?? null, id, name, args) ?? this.#open(fragment.index ?? null);
+    const [newId, newName] = [slot.id === null ? id : null, slot.name === null ? name : null];
+    slot.id ??= id;
+    slot.name ??= name;
+    slot.args += args;
+    return {
+      type: "tool_call",
+      index: slot.slot,
+      ...(newId === null ? {} : { id: newId }),
+      ...(newName === null ? {} : { name: newName }),
+      ...(args === "" ? {} : { args }),
+    };
+  }
+
+  #find(index: number | null, id: string | null, name: string | null, args: string): Slot | undefined {
+    if (id !== null) {
+      const known = this.#slots.find((slot) => slot.id === id);
+      if (known !== undefined) return known;
+    }
+    const last = this.#slots.findLast((slot) => index === null || slot.index === index);
+    if (last === undefined) return undefined;
+    if (id !== null && last.id !== null) return undefined;
+    // A second whole call in the same place: named again, after arguments that were complete.
+    if (name !== null && last.name !== null && (args.startsWith("{") || last.name !== name)) {
+      return last.args === "" && last.name === name ? last : isWhole(last.args) ? undefined : last;
+    }
+    return last;
+  }
+
+  #open(index: number | null): Slot {
+    const slot = { slot: this.#slots.length, index, id: null, name: null, args: "" };
+    this.#slots.push(slot);
+    return slot;
+  }
+}
+
+function argumentText(value: unknown): string {
+  if (typeof value === "string") return value;
+  return value === undefined || value === null ? "" : JSON.stringify(value);
+}
+
+function isWhole(args: string): boolean {
+  if (args === "") return true;
+  try {
+    JSON.parse(args);
+    return true;
+  } catch {
+    return false;
+  }
+}

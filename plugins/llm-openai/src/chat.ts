@@ -1,0 +1,112 @@
+/** Chat completions: one request, its stream as parts. Compatible servers leave out what they like, save the end. */
+import {
+  abortable,
+  brokenStream,
+  untorn,
+  type GenerateRequest,
+  type JsonObject,
+  type LlmPart,
+} from "@backplane/sdk/kernel";
+import type { OpenAI } from "openai";
+import { chatMessages } from "./chat-messages.ts";
+import { type CallFragment, CallSlots } from "./call-slots.ts";
+import type { LazyClient } from "./client.ts";
+import { isVendor, type OpenAiConfig } from "./config.ts";
+import { freeParams } from "./params.ts";
+
+type Chunk = OpenAI.ChatCompletionChunk;
+
+/** Fields of compatible servers that the SDK's types do not know. */
+interface LooseDelta {
+  content?: string | null;
+  refusal?: string | null;
+  reasoning?: string | null;
+  reasoning_content?: string | null;
+  tool_calls?: CallFragment[] | null;
+}
+interface LooseUsage {
+  prompt_tokens?: number;
+  completion_tokens?: number;
+  prompt_tokens_details?: { cached_tokens?: number } | null;
+  prompt_cache_hit_tokens?: number;
+}
+
+export async function* streamChat(
+  connect: LazyClient,
+  config: OpenAiConfig,
+  request: GenerateRequest,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const client = await connect();
+  const { signal, release } = abortable(request.signal);
+  try {
+    const body = bodyOf(config, request);
+    const open = (it: typeof body) => client.chat.completions.create(it, { signal });
+    const stream = await open(body).catch((error: unknown) => {
+      if (!refusesUsage(error)) throw error;
+      const { stream_options: _, ...plain } = body;
+      return open(plain);
+    });
+    yield* partsOf(untorn(stream));
+  } finally {
+    release();
+  }
+}
+
+function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {
+  const { max_tokens, temperature, ...params } = freeParams(config, request.params);
+  const tools = request.tools.map((tool) => ({ type: "function" as const, function: { ...tool } }));
+  const limit = isVendor(config.base_url) ? "max_completion_tokens" : "max_tokens";
+  const body: JsonObject = {
+    ...params,
+    ...(temperature === undefined ? {} : { temperature }),
+    ...(max_tokens === undefined ? {} : { [limit]: max_tokens }),
+  };
+  return {
+    ...body,
+    model: request.model,
+    messages: chatMessages(request.system, request.history),
+    ...(tools.length === 0 ? {} : { tools }),
+    stream: true,
+    stream_options: { include_usage: true },
+  };
+}
+
+/** Older servers refuse a field that they do not know; they are asked again without, and tell no usage. */
+function refusesUsage(error: unknown): boolean {
+  const { status, message } = error as { status?: unknown; message?: unknown };
+  return (status === 400 || status === 422) && String(message).includes("stream_options");
+}
+
+async function* partsOf(stream: AsyncIterable<Chunk>): AsyncGenerator<LlmPart, void, undefined> {
+  const slots = new CallSlots();
+  let ended = false;
+  for await (const chunk of stream) {
+    const usage = chunk.usage as LooseUsage | null | undefined;
+    if (usage) yield usagePart(usage);
+    const choice = (chunk.choices as Chunk["choices"] | undefined)?.[0];
+    if (choice === undefined) continue;
+    const delta = (choice.delta ?? {}) as LooseDelta;
+    const thinking = delta.reasoning_content ?? delta.reasoning;
+    if (thinking) yield { type: "thinking", text: thinking };
+    const text = delta.content || delta.refusal;
+    if (text) yield { type: "content", text };
+    for (const fragment of delta.tool_calls ?? []) yield slots.place(fragment);
+    if (choice.finish_reason) {
+      ended = true;
+      yield { type: "stop", reason: choice.finish_reason, model: chunk.model };
+    }
+  }
+  if (!ended) throw brokenStream();
+}
+
+function usagePart(usage: LooseUsage): LlmPart {
+  const cached = usage.prompt_tokens_details?.cached_tokens ?? usage.prompt_cache_hit_tokens ?? 0;
+  return {
+    type: "usage",
+    usage: {
+      input_other: Math.max(0, (usage.prompt_tokens ?? 0) - cached),
+      input_cache_read: cached,
+      output: usage.completion_tokens ?? 0,
+    },
+  };
+}

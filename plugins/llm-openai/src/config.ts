@@ -1,0 +1,77 @@
+/** An instance's fields. They come as an operator typed them, so each is read with its default. */
+import type { Json, JsonObject, ProviderInstance } from "@backplane/sdk/kernel";
+
+const VENDOR_URL = "https://api.openai.com/v1";
+
+export interface OpenAiConfig {
+  api_key: string;
+  base_url: string;
+  api: "chat" | "responses";
+  organization: string | null;
+  temperature: number | null;
+  max_tokens: number | null;
+  timeout_s: number;
+}
+
+export const configSchema: JsonObject = {
+  type: "object",
+  title: "OpenAI or compatible",
+  properties: {
+    api_key: { type: "string", title: "API key", description: "Not needed for most local servers." },
+    base_url: {
+      type: "string",
+      format: "uri",
+      title: "Base URL",
+      description: "Of a compatible server; empty for OpenAI itself.",
+      default: VENDOR_URL,
+    },
+    model: { type: "string", title: "Model" },
+    api: {
+      type: "string",
+      title: "API",
+      enum: ["chat", "responses"],
+      default: "chat",
+      description: "Chat completions work everywhere; responses is OpenAI's own newer API.",
+    },
+    organization: { type: "string", title: "Organization" },
+    temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 2 },
+    max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1 },
+    timeout_s: {
+      type: "number",
+      title: "Timeout in seconds",
+      description: "How long to wait for the next piece of an answer.",
+      exclusiveMinimum: 0,
+      default: 600,
+    },
+  },
+  required: ["model"],
+};
+
+export function readConfig({ config }: ProviderInstance): OpenAiConfig {
+  return {
+    api_key: text(config.api_key) ?? "",
+    base_url: text(config.base_url) ?? VENDOR_URL,
+    api: config.api === "responses" ? "responses" : "chat",
+    organization: text(config.organization),
+    temperature: positive(config.temperature),
+    max_tokens: positive(config.max_tokens),
+    timeout_s: positive(config.timeout_s) || 600,
+  };
+}
+
+/** Whether calls go to OpenAI itself, which wants a key and knows the newer names of fields. */
+export function isVendor(base_url: string): boolean {
+  try {
+    return /(^|\.)api\.openai\.com$/.test(new URL(base_url).hostname);
+  } catch {
+    return false;
+  }
+}
+
+function text(value: Json | undefined): string | null {
+  return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
+}
+
+function positive(value: Json | undefined): number | null {
+  return typeof value === "number" && value >= 0 ? value : null;
+}

@@ -1,0 +1,23 @@
+/** A call's own parameters over the instance's defaults. What makes the request a request is not theirs to change. */
+import type { JsonObject } from "@backplane/sdk/kernel";
+import type { OpenAiConfig } from "./config.ts";
+
+const OURS = new Set([
+  "model",
+  "messages",
+  "input",
+  "instructions",
+  "tools",
+  "stream",
+  "stream_options",
+  "store",
+  "n",
+]);
+
+export function freeParams({ temperature, max_tokens }: OpenAiConfig, params: JsonObject): JsonObject {
+  return {
+    ...(temperature === null ? {} : { temperature }),
+    ...(max_tokens === null ? {} : { max_tokens }),
+    ...Object.fromEntries(Object.entries(params).filter(([key]) => !OURS.has(key))),
+  };
+}

@@ -1,0 +1,135 @@
+/** The responses API: one request, its stream as parts. Nothing is stored at the vendor; the tape is the memory. */
+import {
+  abortable,
+  brokenStream,
+  untorn,
+  contentPieces,
+  type GenerateRequest,
+  LlmCallError,
+  type LlmPart,
+  textOf,
+} from "@backplane/sdk/kernel";
+import type { OpenAI } from "openai";
+import { resultText } from "./chat-messages.ts";
+import type { LazyClient } from "./client.ts";
+import type { OpenAiConfig } from "./config.ts";
+import { freeParams } from "./params.ts";
+
+type Item = OpenAI.Responses.ResponseInputItem;
+type Event = OpenAI.Responses.ResponseStreamEvent;
+type Response = OpenAI.Responses.Response;
+
+export async function* streamResponse(
+  connect: LazyClient,
+  config: OpenAiConfig,
+  request: GenerateRequest,
+): AsyncGenerator<LlmPart, void, undefined> {
+  const client = await connect();
+  const { signal, release } = abortable(request.signal);
+  try {
+    const stream = await client.responses.create(bodyOf(config, request), { signal });
+    yield* partsOf(untorn(stream));
+  } finally {
+    release();
+  }
+}
+
+function bodyOf(
+  config: OpenAiConfig,
+  request: GenerateRequest,
+): OpenAI.Responses.ResponseCreateParamsStreaming {
+  const { max_tokens, ...params } = freeParams(config, request.params);
+  const tools = request.tools.map((tool) => ({ type: "function" as const, strict: false, ...tool }));
+  return {
+    ...params,
+    ...(typeof max_tokens === "number" ? { max_output_tokens: max_tokens } : {}),
+    model: request.model,
+    ...(request.system === "" ? {} : { instructions: request.system }),
+    input: request.history.flatMap(toItems),
+    ...(tools.length === 0 ? {} : { tools }),
+    store: false,
+    stream: true,
+  };
+}
+
+function toItems(message: GenerateRequest["history"][number]): Item[] {
+  switch (message.role) {
+    case "user":
+      return [
+        {
+          role: "user",
+          content: contentPieces(message.content, message.attachments).map((piece) =>
+            piece.type === "text"
+              ? { type: "input_text", text: piece.text }
+              : { type: "input_image", image_url: piece.url, detail: "auto" },
+          ),
+        },
+      ];
+    case "tool":
+      return [{ type: "function_call_output", call_id: message.tool_call_id, output: resultText(message) }];
+    case "assistant": {
+      const content = textOf(message.content);
+      const calls = (message.tool_calls ?? []).map(
+        ({ id, name, args }): Item => ({
+          type: "function_call",
+          call_id: id,
+          name,
+          arguments: JSON.stringify(args),
+        }),
+      );
+      return content === "" ? calls : [{ role: "assistant", content }, ...calls];
+    }
+  }
+}
+
+async function* partsOf(stream: AsyncIterable<Event>): AsyncGenerator<LlmPart, void, undefined> {
+  /** Calls whose arguments came in fragments; the others bring them whole at their end. */
+  const fragmented = new Set<number>();
+  for await (const event of stream) {
+    const { type } = event;
+    if (type === "response.output_text.delta" || type === "response.refusal.delta") {
+      yield { type: "content", text: event.delta };
+    } else if (type === "response.reasoning_summary_text.delta" || type === "response.reasoning_text.delta") {
+      yield { type: "thinking", text: event.delta };
+    } else if (type === "response.output_item.added" && event.item.type === "function_call") {
+      const { call_id, name } = event.item;
+      yield { type: "tool_call", index: event.output_index, id: call_id, name };
+    } else if (type === "response.function_call_arguments.delta") {
+      fragmented.add(event.output_index);
+      yield { type: "tool_call", index: event.output_index, args: event.delta };
+    } else if (type === "response.function_call_arguments.done") {
+      const { output_index: index, arguments: args } = event;
+      if (!fragmented.has(index)) yield { type: "tool_call", index, args };
+    } else if (type === "response.completed" || type === "response.incomplete") {
+      yield* ending(event.response);
+      return;
+    } else if (type === "response.failed") {
+      throw failed(event.response.error);
+    } else if (type === "error") {
+      throw failed(event);
+    }
+  }
+  throw brokenStream();
+}
+
+function* ending({ usage, status, incomplete_details, model }: Response): Generator<LlmPart> {
+  if (usage) {
+    const cached = usage.input_tokens_details?.cached_tokens ?? 0;
+    const input_other = Math.max(0, usage.input_tokens - cached);
+    yield { type: "usage", usage: { input_other, input_cache_read: cached, output: usage.output_tokens } };
+  }
+  const reason = incomplete_details?.reason ?? status;
+  yield { type: "stop", model, ...(reason === undefined ? {} : { reason }) };
+}
+
+/** A failure inside the stream has a code instead of a status. */
+function failed(error: { code?: string | null; message?: string } | null): Error {
+  const { code, message } = error ?? {};
+  const text = `${message ?? "The response failed."}${code ? ` (${code})` : ""}`;
+  const status_code = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 500 : undefined;
+  return new LlmCallError(
+    status_code === undefined
+      ? { kind: "other", message: text }
+      : { kind: "status", message: text, status_code },
+  );
+}

@@ -1,0 +1,307 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import { plugin } from "../src/plugin.ts";
+import { chunk, data, done, text, usage } from "./wire.ts";
+
+let vendor: Vendor;
+let bus: LlmBus;
+let url: string;
+
+beforeEach(async () => {
+  vendor = new Vendor();
+  url = `${await vendor.start()}/v1`;
+  bus = new LlmBus(plugin, [
+    instanceOf("llm-openai", { api_key: "sk-test-key", base_url: url, model: "gpt-test" }),
+  ]);
+});
+afterEach(() => vendor.stop());
+
+const tools = [
+  { name: "add", description: "Adds", parameters: { type: "object", properties: { a: { type: "number" } } } },
+];
+
+verifies(
+  "llm.provider",
+  "text, split tool calls and usage with cached tokens arrive whole, whatever the byte boundaries",
+  async () => {
+    const stream =
+      chunk({ role: "assistant", content: "" }) +
+      chunk({ content: "Zwölf 🙂 " }) +
+      chunk({
+        tool_calls: [{ index: 0, id: "call_a", type: "function", function: { name: "add", arguments: "" } }],
+      }) +
+      chunk({ tool_calls: [{ index: 0, function: { arguments: '{"a":' } }] }) +
+      chunk({
+        tool_calls: [{ index: 1, id: "call_b", type: "function", function: { name: "say", arguments: "" } }],
+      }) +
+      chunk({ tool_calls: [{ index: 1, function: { arguments: '{"text":"ü🙂"}' } }] }) +
+      chunk({ tool_calls: [{ index: 0, function: { arguments: "12}" } }] }) +
+      chunk({}, "tool_calls") +
+      usage(100, 60, 9) +
+      done;
+    for (const bytes of [1, 7, 64]) {
+      vendor.answer = sse(stream, { bytes });
+      const end = await bus.end({ model: "", tools });
+      expect(end.payload).toMatchObject({
+        text: "Zwölf 🙂 ",
+        tool_calls: [
+          { id: "call_a", name: "add", args: { a: 12 } },
+          { id: "call_b", name: "say", args: { text: "ü🙂" } },
+        ],
+        usage: { input_other: 40, input_cache_read: 60, output: 9, input: 100, total: 109 },
+        stop_reason: "tool_calls",
+        model: "gpt-test-2026",
+      });
+    }
+    expect(vendor.requests).toHaveLength(3);
+    expect(vendor.requests[0]).toMatchObject({
+      path: "/v1/chat/completions",
+      headers: { authorization: "Bearer sk-test-key" },
+      body: {
+        model: "gpt-test",
+        stream: true,
+        stream_options: { include_usage: true },
+        messages: [{ role: "user", content: "hi" }],
+        tools: [{ type: "function", function: tools[0] }],
+      },
+    });
+    expect(bus.deltas()[0]).toEqual({ content: "Zwölf 🙂 " });
+  },
+);
+
+test("the conversation goes out as chat messages, images as image_url", async () => {
+  vendor.answer = sse(text("ok") + done);
+  const call = { id: "c1", name: "add", args: { a: 1 } };
+  await bus.end({
+    messages: [
+      { role: "system", content: "Be short." },
+      {
+        role: "user",
+        content: "look",
+        attachments: [
+          { type: "image", media_type: "image/png", data: "AAAA" },
+          { url: "https://example.com/cat.jpg" },
+          { name: "notes.txt", media_type: "text/plain", text: "remember" },
+        ],
+      },
+      { role: "assistant", content: "", tool_calls: [call] },
+      { role: "tool", tool_call_id: "c1", content: [{ type: "text", text: "2" }] },
+      { role: "assistant", content: "two" },
+      { role: "user", content: [{ type: "text", text: "thanks" }] },
+    ],
+    params: { temperature: 0.5, max_tokens: 9, model: "sneaky", stream: false, n: 4, tools: [{}] },
+  });
+  expect(vendor.body).not.toHaveProperty("n");
+  expect(vendor.body).not.toHaveProperty("tools");
+  expect(vendor.body).toMatchObject({ model: "m1", stream: true, temperature: 0.5, max_tokens: 9 });
+  expect(vendor.body.messages).toEqual([
+    { role: "system", content: "Be short." },
+    {
+      role: "user",
+      content: [
+        { type: "text", text: "look" },
+        { type: "image_url", image_url: { url: "data:image/png;base64,AAAA" } },
+        { type: "image_url", image_url: { url: "https://example.com/cat.jpg" } },
+        { type: "text", text: "Attachment notes.txt:\nremember" },
+      ],
+    },
+    {
+      role: "assistant",
+      content: null,
+      tool_calls: [{ id: "c1", type: "function", function: { name: "add", arguments: '{"a":1}' } }],
+    },
+    { role: "tool", tool_call_id: "c1", content: "2" },
+    { role: "assistant", content: "two" },
+    { role: "user", content: "thanks" },
+  ]);
+});
+
+test("compatible servers may leave out usage, indexes, ids and [DONE]", async () => {
+  const whole = (name: string, args: unknown) => ({ function: { name, arguments: args } });
+  const cases: [string, object[]][] = [
+    [
+      // Neither index nor id, each call whole.
+      chunk({ tool_calls: [whole("add", '{"a":1}')] }) + chunk({ tool_calls: [whole("add", '{"a":2}')] }),
+      [
+        { name: "add", args: { a: 1 } },
+        { name: "add", args: { a: 2 } },
+      ],
+    ],
+    [
+      // Every call numbered 0, told apart by ids.
+      chunk({ tool_calls: [{ index: 0, id: "x", ...whole("add", '{"a":1}') }] }) +
+        chunk({ tool_calls: [{ index: 0, id: "y", ...whole("sub", '{"a":2}') }] }),
+      [
+        { id: "x", name: "add", args: { a: 1 } },
+        { id: "y", name: "sub", args: { a: 2 } },
+      ],
+    ],
+    [
+      // The same, with nothing else to tell them apart.
+      chunk({ tool_calls: [{ index: 0, id: "x", ...whole("now", "") }] }) +
+        chunk({ tool_calls: [{ index: 0, id: "y", ...whole("now", "") }] }),
+      [
+        { id: "x", name: "now", args: {} },
+        { id: "y", name: "now", args: {} },
+      ],
+    ],
+    [
+      // The name again in every fragment, no index.
+      chunk({ tool_calls: [{ id: "x", ...whole("add", '{"a"') }] }) +
+        chunk({ tool_calls: [whole("add", ":3")] }) +
+        chunk({ tool_calls: [whole("add", "}")] }),
+      [{ id: "x", name: "add", args: { a: 3 } }],
+    ],
+    [
+      // Arguments as an object, and calls without any.
+      chunk({ tool_calls: [whole("add", { a: 4 }), whole("now", null)] }),
+      [
+        { name: "add", args: { a: 4 } },
+        { name: "now", args: {} },
+      ],
+    ],
+  ];
+  for (const [stream, calls] of cases) {
+    vendor.answer = sse(stream + chunk({}, "tool_calls"));
+    const { payload } = await bus.end();
+    expect(payload.tool_calls).toMatchObject(calls);
+    expect(payload.tool_calls).toHaveLength(calls.length);
+    expect(new Set((payload.tool_calls as { id: string }[]).map(({ id }) => id)).size).toBe(calls.length);
+    expect(payload.usage).toMatchObject({ total: 0 });
+  }
+});
+
+test("a server that does not know stream_options is asked again without", async () => {
+  vendor.answer = (response, request) => {
+    const known = request.body.stream_options === undefined;
+    const refusal = json(400, { error: { message: "Unrecognized request argument: stream_options" } });
+    return known ? sse(text("ok") + done)(response, request) : refusal(response, request);
+  };
+  expect((await bus.end()).payload.text).toBe("ok");
+  expect(vendor.requests).toHaveLength(2);
+});
+
+test("a reasoning server's thoughts are thinking, not text", async () => {
+  vendor.answer = sse(chunk({ reasoning_content: "let me see" }) + text("42") + done);
+  const { payload } = await bus.end();
+  expect(payload.text).toBe("42");
+  expect(bus.deltas()[0]).toEqual({ thinking: "let me see" });
+});
+
+verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
+  const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
+  const cases: [number, object, Record<string, string>, object][] = [
+    [400, error("bad tools"), {}, { retryable: false }],
+    [401, error("Incorrect API key provided: sk-test-key."), {}, { retryable: false }],
+    [
+      429,
+      error("slow down", "rate_limit_exceeded"),
+      { "retry-after": "3" },
+      { retryable: true, retry_after_s: 3 },
+    ],
+    [429, error("too many"), { "retry-after-ms": "1500" }, { retryable: true, retry_after_s: 1.5 }],
+    [429, error("You exceeded your quota", "insufficient_quota"), {}, { retryable: false }],
+    [500, error("oops"), {}, { retryable: true }],
+    [503, {}, {}, { retryable: true }],
+  ];
+  for (const [status_code, body, headers, expected] of cases) {
+    vendor.answer = json(status_code, body, headers);
+    const before = vendor.requests.length;
+    const end = await bus.end();
+    expect(end.kind).toBe("llm.call.error");
+    expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
+    expect(end.payload.error).not.toContain("sk-test-key");
+    // The SDK's own retries are off: trying again is the kernel's.
+    expect(vendor.requests.length - before).toBe(1);
+  }
+});
+
+verifies(
+  "llm.provider",
+  "refused, cut and torn connections are typed as such, before and after a delta",
+  async () => {
+    const head = chunk({ content: "half" });
+    const broken = [
+      sse("", { after: "cut" }),
+      sse(head, { after: "cut" }),
+      sse(head, { after: "end" }),
+      sse(`${head}data: {"id":"chatc`, { after: "end" }),
+      sse(head + data({ error: { message: "engine died", type: "server_error" } })),
+      sse(""),
+    ];
+    const kinds: unknown[] = [];
+    for (const answer of broken) {
+      vendor.answer = answer;
+      const { payload } = await bus.end();
+      kinds.push(payload.kind);
+      expect(payload.retryable).toBe(true);
+    }
+    expect(kinds).toEqual(["connection", "connection", "connection", "connection", "status", "connection"]);
+    await vendor.stop();
+    const { payload } = await bus.end();
+    expect(payload).toMatchObject({ kind: "connection", retryable: true });
+    vendor = new Vendor();
+    await vendor.start();
+  },
+);
+
+verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
+  bus.instances.org_a = [instanceOf("llm-openai", { base_url: url, timeout_s: 0.1 })];
+  for (const answer of [() => undefined, sse(chunk({ content: "and" }), { after: "hang" })]) {
+    vendor.answer = answer;
+    const { payload } = await bus.end();
+    expect(payload).toMatchObject({ kind: "timeout", retryable: true });
+    await vendor.requests.at(-1)?.closed;
+  }
+});
+
+test("an interrupt closes the connection", async () => {
+  vendor.answer = sse(chunk({ content: "slowly" }), { after: "hang" });
+  const call = bus.ask();
+  await bus.until(() => bus.emitted.length > 0);
+  await bus.send("user.interrupt", {}).handled;
+  await call.handled;
+  await vendor.requests[0]?.closed;
+  expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
+});
+
+test("a changed key is used by the next call", async () => {
+  vendor.answer = sse(text("ok") + done);
+  await bus.end();
+  bus.instances.org_a = [instanceOf("llm-openai", { api_key: "sk-new", base_url: url })];
+  await bus.send("config.updated", { key: "providers.main.api_key", prefix_match_hint: "providers.main." })
+    .handled;
+  await bus.end();
+  expect(vendor.requests.map(({ headers }) => headers.authorization)).toEqual([
+    "Bearer sk-test-key",
+    "Bearer sk-new",
+  ]);
+});
+
+test("a key of the environment goes to no instance", async () => {
+  process.env.OPENAI_API_KEY = "sk-of-the-gateway";
+  process.env.OPENAI_ORG_ID = "org-of-the-gateway";
+  try {
+    vendor.answer = sse(text("ok") + done);
+    bus.instances.org_a = [instanceOf("llm-openai", { base_url: url })];
+    expect((await bus.end()).kind).toBe("llm.call.response");
+    expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
+  } finally {
+    delete process.env.OPENAI_API_KEY;
+    delete process.env.OPENAI_ORG_ID;
+  }
+});
+
+test("without a key the vendor is not asked, and health says what is missing", async () => {
+  bus.instances.org_a = [instanceOf("llm-openai", { model: "gpt-test" })];
+  const { payload } = await bus.end();
+  expect(payload).toMatchObject({ kind: "other", retryable: false });
+  expect(payload.error).toContain("providers.main.api_key");
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+  bus.instances.org_a = [instanceOf("llm-openai", { base_url: "http://localhost:11434/v1" })];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "ok" });
+  bus.instances.org_a = [instanceOf("llm-openai", { api_key: "k", base_url: "not an address" })];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({ status: "degraded" });
+});

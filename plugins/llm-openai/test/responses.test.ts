@@ -1,0 +1,139 @@
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import { plugin } from "../src/plugin.ts";
+import { event } from "./wire.ts";
+
+let vendor: Vendor;
+let bus: LlmBus;
+
+beforeEach(async () => {
+  vendor = new Vendor();
+  const base_url = `${await vendor.start()}/v1`;
+  bus = new LlmBus(plugin, [
+    instanceOf("llm-openai", { api_key: "sk-test-key", base_url, api: "responses" }),
+  ]);
+});
+afterEach(() => vendor.stop());
+
+const usage = {
+  input_tokens: 50,
+  input_tokens_details: { cached_tokens: 20 },
+  output_tokens: 8,
+  output_tokens_details: { reasoning_tokens: 2 },
+  total_tokens: 58,
+};
+const completed = event("response.completed", {
+  response: { id: "resp_1", status: "completed", model: "gpt-test-2026", usage, incomplete_details: null },
+});
+const call = (output_index: number, call_id: string, name: string) =>
+  event("response.output_item.added", {
+    output_index,
+    item: {
+      type: "function_call",
+      id: `fc_${output_index}`,
+      call_id,
+      name,
+      arguments: "",
+      status: "in_progress",
+    },
+  });
+
+verifies("llm.provider", "a response's text, thoughts, calls and usage arrive whole", async () => {
+  const stream =
+    event("response.created", { response: { id: "resp_1" } }) +
+    event("response.reasoning_summary_text.delta", { output_index: 0, delta: "hm" }) +
+    event("response.output_text.delta", { output_index: 1, delta: "Zwölf " }) +
+    call(2, "call_a", "add") +
+    event("response.function_call_arguments.delta", { output_index: 2, delta: '{"a"' }) +
+    call(3, "call_b", "now") +
+    event("response.function_call_arguments.delta", { output_index: 2, delta: ":12}" }) +
+    event("response.function_call_arguments.done", { output_index: 2, arguments: '{"a":12}' }) +
+    event("response.function_call_arguments.done", { output_index: 3, arguments: '{"zone":"utc"}' }) +
+    completed;
+  for (const bytes of [3, 1024]) {
+    vendor.answer = sse(stream, { bytes });
+    const { payload } = await bus.end();
+    expect(payload).toMatchObject({
+      text: "Zwölf ",
+      tool_calls: [
+        { id: "call_a", name: "add", args: { a: 12 } },
+        { id: "call_b", name: "now", args: { zone: "utc" } },
+      ],
+      usage: { input_other: 30, input_cache_read: 20, output: 8, total: 58 },
+      stop_reason: "completed",
+      model: "gpt-test-2026",
+    });
+  }
+  expect(bus.deltas().slice(0, 2)).toEqual([{ thinking: "hm" }, { content: "Zwölf " }]);
+});
+
+test("the conversation goes out as items and nothing is stored", async () => {
+  vendor.answer = sse(event("response.output_text.delta", { delta: "ok" }) + completed);
+  const tools = [{ name: "add", description: "Adds", parameters: { type: "object" } }];
+  await bus.end({
+    messages: [
+      { role: "system", content: "Be short." },
+      { role: "user", content: "look", attachments: [{ url: "https://example.com/cat.jpg" }] },
+      { role: "assistant", content: "so", tool_calls: [{ id: "c1", name: "add", args: { a: 1 } }] },
+      { role: "tool", tool_call_id: "c1", content: { sum: 2 } },
+    ],
+    tools,
+    params: { max_tokens: 99 },
+  });
+  expect(vendor.requests[0]?.path).toBe("/v1/responses");
+  expect(vendor.body).toEqual({
+    model: "m1",
+    instructions: "Be short.",
+    max_output_tokens: 99,
+    store: false,
+    stream: true,
+    tools: [{ type: "function", strict: false, ...tools[0] }],
+    input: [
+      {
+        role: "user",
+        content: [
+          { type: "input_text", text: "look" },
+          { type: "input_image", image_url: "https://example.com/cat.jpg", detail: "auto" },
+        ],
+      },
+      { role: "assistant", content: "so" },
+      { type: "function_call", call_id: "c1", name: "add", arguments: '{"a":1}' },
+      { type: "function_call_output", call_id: "c1", output: '{"sum":2}' },
+    ],
+  });
+});
+
+verifies("llm.provider", "failures of a response are typed, wherever they come", async () => {
+  const half = event("response.output_text.delta", { delta: "half" });
+  const failed = { status: "failed", error: { code: "server_error", message: "engine died" } };
+  const cases: [ReturnType<typeof sse>, object][] = [
+    [json(429, { error: { message: "slow" } }, { "retry-after": "2" }), { kind: "status", retry_after_s: 2 }],
+    [sse(half + event("response.failed", { response: failed })), { kind: "status", status_code: 500 }],
+    [
+      sse(half + event("error", { code: "rate_limit_exceeded", message: "slow" })),
+      { kind: "status", status_code: 429 },
+    ],
+    [sse(half, { after: "cut" }), { kind: "connection" }],
+    [sse(half), { kind: "connection" }],
+    [sse(completed), { kind: "empty" }],
+  ];
+  for (const [answer, expected] of cases) {
+    vendor.answer = answer;
+    expect((await bus.end()).payload).toMatchObject({ retryable: true, ...expected });
+  }
+});
+
+test("an answer cut short by the limit says so", async () => {
+  const response = {
+    status: "incomplete",
+    incomplete_details: { reason: "max_output_tokens" },
+    usage,
+    model: "m",
+  };
+  vendor.answer = sse(
+    event("response.output_text.delta", { delta: "half" }) + event("response.incomplete", { response }),
+  );
+  expect((await bus.end()).payload).toMatchObject({ text: "half", stop_reason: "max_output_tokens" });
+});

@@ -1,0 +1,111 @@
+/**
+ * The file. Entries of all scopes lie in one table; each scope has a full-text index of its own, so that neither the
+ * words nor the word counts of one tenant touch another's search. Entry and index change in one transaction.
+ */
+import { chmodSync, closeSync, openSync } from "node:fs";
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+
+export type Row = Record<string, unknown>;
+
+export interface Database {
+  /** False: this SQLite has no FTS5, and searches read every entry. */
+  readonly fullText: boolean;
+  readonly rows: (text: string, ...values: SQLInputValue[]) => Row[];
+  /** All of it on disk when this returns, or nothing of it. */
+  readonly transaction: <T>(run: () => T) => T;
+  close(): void;
+}
+
+export interface DatabaseOptions {
+  file: string;
+  /** Default: whether this SQLite has it. */
+  fullText?: boolean;
+}
+
+const VERSION = 1;
+
+/** `text` comes last: what ranks and drops entries then never reads a long one. */
+const SCHEMA = `
+  create table scope (
+    id integer primary key,
+    org_id text not null,
+    project_id text not null,
+    entries integer not null default 0,
+    indexed integer not null default 0,
+    unique (org_id, project_id)
+  ) strict;
+  create table entry (
+    n integer primary key,
+    scope_id integer not null references scope (id),
+    at integer not null,
+    id text not null,
+    digest blob not null,
+    meta text,
+    text text not null,
+    unique (scope_id, id),
+    unique (scope_id, digest)
+  ) strict;
+  create index entry_by_age on entry (scope_id, at, n);
+  pragma user_version = ${VERSION};
+`;
+
+const PRAGMAS = `
+  pragma busy_timeout = 5000;
+  pragma journal_mode = wal;
+  pragma synchronous = full;
+  pragma foreign_keys = on;
+  pragma journal_size_limit = 16777216;
+`;
+
+/** Statements are per scope; a gateway with many scopes must not keep one of each for ever. */
+const MOST_STATEMENTS = 256;
+
+export function openDatabase({ file, fullText }: DatabaseOptions): Database {
+  // Made by us and not by SQLite, so that the mode is right from the first byte; its other files take it over.
+  closeSync(openSync(file, "a", 0o600));
+  chmodSync(file, 0o600);
+  const sqlite = new DatabaseSync(file);
+  const statements = new Map<string, StatementSync>();
+
+  const rows = (text: string, ...values: SQLInputValue[]): Row[] => {
+    let statement = statements.get(text);
+    if (statement === undefined) {
+      if (statements.size >= MOST_STATEMENTS) statements.clear();
+      statement = sqlite.prepare(text);
+      statements.set(text, statement);
+    }
+    return statement.all(...values) as Row[];
+  };
+  const transaction = <T>(run: () => T): T => {
+    sqlite.exec("begin immediate");
+    try {
+      const value = run();
+      sqlite.exec("commit");
+      return value;
+    } catch (error) {
+      if (sqlite.isTransaction) sqlite.exec("rollback");
+      throw error;
+    }
+  };
+
+  try {
+    sqlite.exec(PRAGMAS);
+    transaction(() => migrate(sqlite, rows));
+    const modules = rows("select 1 from pragma_module_list where name = 'fts5'");
+    return { fullText: fullText ?? modules.length > 0, rows, transaction, close: () => sqlite.close() };
+  } catch (error) {
+    sqlite.close();
+    throw error;
+  }
+}
+
+/** Inside a transaction: of two processes that open a new file, one makes the tables and the other finds them. */
+function migrate(sqlite: DatabaseSync, rows: Database["rows"]): void {
+  const version = Number(rows("pragma user_version")[0]?.user_version);
+  if (version > VERSION) {
+    throw new Error(
+      `memory.db was written by a newer release (format ${version}, this one reads ${VERSION}); update Backplane`,
+    );
+  }
+  if (version === 0) sqlite.exec(SCHEMA);
+}

@@ -1,0 +1,90 @@
+/**
+ * The thread that owns the file, so that no commit and no search ever sits on the host's event loop. Writes that wait
+ * together are committed together, and each is answered only when its commit is on disk.
+ */
+import { join } from "node:path";
+import { parentPort, receiveMessageOnPort, workerData } from "node:worker_threads";
+import type { MemoryEntry } from "@backplane/sdk/kernel";
+import { openDatabase } from "./database.ts";
+import { createNotes, type Query, type Write } from "./notes.ts";
+
+export interface ThreadData {
+  dir: string;
+  fullText?: boolean;
+}
+
+export type Ask = { call: number } & (
+  | { op: "write"; write: Write }
+  | { op: "query"; query: Query }
+  | { op: "check" }
+  | { op: "close" }
+);
+export interface Check {
+  entries: number;
+  fullText: boolean;
+}
+export type Answer = { call: number } & ({ value: MemoryEntry[] | Check | null } | { error: string });
+
+type WriteAsk = Extract<Ask, { op: "write" }>;
+
+const { dir, fullText } = workerData as ThreadData;
+const port = parentPort!;
+const database = openDatabase({
+  file: join(dir, "memory.db"),
+  ...(fullText === undefined ? {} : { fullText }),
+});
+const notes = createNotes(database);
+
+port.on("message", (first: Ask) => {
+  const writes: WriteAsk[] = [];
+  for (let ask: Ask | undefined = first; ask !== undefined; ask = nextAsk()) {
+    if (ask.op === "write") {
+      writes.push(ask);
+      continue;
+    }
+    // What was asked before is done before.
+    commit(writes.splice(0));
+    answer(ask);
+  }
+  commit(writes);
+});
+
+function nextAsk(): Ask | undefined {
+  return (receiveMessageOnPort(port) as { message: Ask } | undefined)?.message;
+}
+
+function commit(asks: WriteAsk[]): void {
+  if (asks.length === 0) return;
+  try {
+    notes.write(asks.map(({ write }) => write));
+    for (const { call } of asks) reply({ call, value: null });
+  } catch (error) {
+    // Alone, so that one note that cannot be kept takes no other with it.
+    if (asks.length > 1) for (const ask of asks) commit([ask]);
+    else reply({ call: asks[0]!.call, error: (error as Error).message });
+  }
+}
+
+function answer(ask: Exclude<Ask, WriteAsk>): void {
+  const { call } = ask;
+  try {
+    switch (ask.op) {
+      case "query":
+        reply({ call, value: notes.query(ask.query) });
+        break;
+      case "check":
+        reply({ call, value: { entries: notes.count(), fullText: database.fullText } });
+        break;
+      case "close":
+        database.close();
+        reply({ call, value: null });
+        port.close();
+    }
+  } catch (error) {
+    reply({ call, error: (error as Error).message });
+  }
+}
+
+function reply(message: Answer): void {
+  port.postMessage(message);
+}

@@ -1,0 +1,211 @@
+/**
+ * What is kept and how it is found. Every statement names the scope, so another tenant's note is a note that does not
+ * exist. An index that is missing or was left behind by a SQLite without FTS5 is built anew at the next use.
+ */
+import { createHash, randomUUID } from "node:crypto";
+import type { JsonObject, MemoryEntry } from "@backplane/sdk/kernel";
+import type { Database, Row } from "./database.ts";
+import { likePattern, matchExpression, searchTerms } from "./search-terms.ts";
+import { createWordCounts } from "./word-counts.ts";
+
+export interface Scope {
+  org_id: string;
+  project_id: string | null;
+}
+
+export interface Note {
+  id?: string;
+  text: string;
+  meta?: JsonObject;
+  /** Milliseconds. */
+  at: number;
+}
+
+export interface Write {
+  scope: Scope;
+  note: Note;
+  max_entries: number;
+}
+
+export interface Query {
+  scope: Scope;
+  query: string;
+  k: number;
+  now: number;
+  half_life_days?: number;
+}
+
+export interface Notes {
+  /** All of them on disk when this returns, or none. */
+  write(writes: readonly Write[]): void;
+  /** Best first. */
+  query(query: Query): MemoryEntry[];
+  count(): number;
+}
+
+interface Found {
+  n: number;
+  at: number;
+  score: number;
+}
+
+interface Kept {
+  id: number;
+  entries: number;
+  indexed: number;
+}
+
+/** How many of the best matches are weighed by age. */
+const CANDIDATES = 200;
+/** What one answer carries at most; the first hit always fits. */
+const ANSWER_BYTES = 1024 * 1024;
+const DAY_MS = 86_400_000;
+
+export function createNotes(database: Database): Notes {
+  const { rows, transaction } = database;
+  const counts = createWordCounts(database);
+
+  const find = ({ org_id, project_id }: Scope): Kept | undefined =>
+    rows(
+      "select id, entries, indexed from scope where org_id = ? and project_id = ?",
+      org_id,
+      project_id ?? "",
+    )[0] as unknown as Kept | undefined;
+
+  function writeOne({ scope, note, max_entries }: Write): void {
+    rows(
+      "insert into scope (org_id, project_id) values (?, ?) on conflict do nothing",
+      scope.org_id,
+      scope.project_id ?? "",
+    );
+    const kept = find(scope)!;
+    useIndex(kept);
+    const digest = createHash("sha256").update(note.text).digest();
+    const same = rows("select n, id from entry where scope_id = ? and digest = ?", kept.id, digest)[0];
+    const meta = note.meta === undefined ? null : JSON.stringify(note.meta);
+    if (same !== undefined && (note.id === undefined || note.id === same.id)) {
+      rows(
+        "update entry set at = max(at, ?), meta = coalesce(?, meta) where n = ?",
+        note.at,
+        meta,
+        Number(same.n),
+      );
+      return;
+    }
+    const id = note.id ?? `mem_${randomUUID().replaceAll("-", "")}`;
+    const replaced = remove(
+      kept,
+      rows(
+        "delete from entry where scope_id = ? and (id = ? or digest = ?) returning n",
+        kept.id,
+        id,
+        digest,
+      ),
+    );
+    const [added] = rows(
+      "insert into entry (scope_id, at, id, digest, meta, text) values (?, ?, ?, ?, ?, ?) returning n",
+      kept.id,
+      note.at,
+      id,
+      digest,
+      meta,
+      note.text,
+    );
+    if (database.fullText) {
+      rows(`insert into words_${kept.id} (rowid, text) values (?, ?)`, Number(added!.n), note.text);
+    }
+    const entries = kept.entries + 1 - replaced;
+    const dropped = entries > max_entries ? dropOldest(kept, entries - max_entries) : 0;
+    rows("update scope set entries = ? where id = ?", entries - dropped, kept.id);
+  }
+
+  function dropOldest(kept: Kept, count: number): number {
+    const oldest = `select n from entry where scope_id = ? order by at, n limit ?`;
+    return remove(kept, rows(`delete from entry where n in (${oldest}) returning n`, kept.id, count));
+  }
+
+  function remove(kept: Kept, gone: Row[]): number {
+    if (database.fullText) {
+      for (const { n } of gone) rows(`delete from words_${kept.id} where rowid = ?`, Number(n));
+    }
+    return gone.length;
+  }
+
+  function useIndex(kept: Kept): void {
+    if (!database.fullText) {
+      if (kept.indexed === 1) rows("update scope set indexed = 0 where id = ?", kept.id);
+      return;
+    }
+    if (kept.indexed === 1) return;
+    const words = `words_${kept.id}`;
+    rows(`drop table if exists ${words}`);
+    rows(
+      `create virtual table ${words} using fts5 (text, content = '', contentless_delete = 1,
+       tokenize = 'unicode61 remove_diacritics 2')`,
+    );
+    rows(`insert into ${words} (rowid, text) select n, text from entry where scope_id = ?`, kept.id);
+    rows("update scope set indexed = 1 where id = ?", kept.id);
+  }
+
+  function search(kept: Kept, terms: readonly string[]): Found[] {
+    if (database.fullText) {
+      if (kept.indexed === 0) transaction(() => useIndex(kept));
+      const chosen = counts.affordable(kept.id, kept.entries, terms);
+      // A word too common to search for is no word that someone has only begun to type.
+      const prefix = chosen.at(-1) === terms.at(-1) ? terms.at(-1) : undefined;
+      const words = `words_${kept.id}`;
+      const best = `select rowid as n, rank from ${words} where ${words} match ? order by rank, rowid desc limit ?`;
+      return rows(
+        `select e.n, e.at, -b.rank as score from (${best}) b join entry e on e.n = b.n where e.scope_id = ?`,
+        matchExpression(chosen, prefix),
+        CANDIDATES,
+        kept.id,
+      ) as unknown as Found[];
+    }
+    const score = terms.map(() => "(text like ? escape '\\')").join(" + ");
+    return rows(
+      `select n, at, score from (select n, at, ${score} as score from entry where scope_id = ?)
+       where score > 0 order by score desc, at desc limit ?`,
+      ...terms.map(likePattern),
+      kept.id,
+      CANDIDATES,
+    ) as unknown as Found[];
+  }
+
+  function read(found: readonly Found[]): MemoryEntry[] {
+    const hits: MemoryEntry[] = [];
+    let bytes = 0;
+    for (const { n, score } of found) {
+      const row = rows("select id, at, meta, text from entry where n = ?", n)[0] as
+        | { id: string; at: number; meta: string | null; text: string }
+        | undefined;
+      if (row === undefined) continue;
+      bytes += Buffer.byteLength(row.text) + (row.meta?.length ?? 0);
+      if (hits.length > 0 && bytes > ANSWER_BYTES) break;
+      const hit: MemoryEntry = { id: row.id, text: row.text, score, at: new Date(row.at).toISOString() };
+      if (row.meta !== null) hit.meta = JSON.parse(row.meta) as JsonObject;
+      hits.push(hit);
+    }
+    return hits;
+  }
+
+  return {
+    write(writes) {
+      transaction(() => {
+        for (const write of writes) writeOne(write);
+      });
+    },
+    query({ scope, query, k, now, half_life_days }) {
+      const terms = searchTerms(query);
+      const kept = k > 0 && terms.length > 0 ? find(scope) : undefined;
+      if (kept === undefined) return [];
+      const found = search(kept, terms);
+      if (half_life_days !== undefined) {
+        for (const one of found) one.score *= 0.5 ** (Math.max(0, now - one.at) / DAY_MS / half_life_days);
+      }
+      found.sort((a, b) => b.score - a.score || b.at - a.at || b.n - a.n);
+      return read(found.slice(0, k));
+    },
+    count: () => Number(rows("select coalesce(sum(entries), 0) as total from scope")[0]!.total),
+  };
+}

@@ -1,0 +1,97 @@
+/**
+ * The host's side of the thread. A thread that dies fails what waits for it, which is true of every write that was not
+ * answered; the next call starts a new one. The thread keeps the process alive only while a call waits.
+ */
+import { Worker } from "node:worker_threads";
+import type { MemoryEntry } from "@backplane/sdk/kernel";
+import type { Query, Write } from "./notes.ts";
+import type { Answer, Ask, Check, ThreadData } from "./notes-thread.ts";
+
+export interface OpenNotes {
+  /** Resolves when it is on disk. */
+  write(write: Write): Promise<void>;
+  query(query: Query): Promise<MemoryEntry[]>;
+  check(): Promise<Check>;
+  /** After what was asked before. Safe to call twice. */
+  close(): Promise<void>;
+}
+
+interface Waiting {
+  resolve(value: MemoryEntry[] | Check | null): void;
+  reject(error: Error): void;
+}
+
+interface Thread {
+  worker: Worker;
+  waiting: Map<number, Waiting>;
+}
+
+type Question = Ask extends infer One ? (One extends Ask ? Omit<One, "call"> : never) : never;
+
+const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 1 };
+
+export function openNotes(data: ThreadData): OpenNotes {
+  let thread: Thread | null = null;
+  let calls = 0;
+  let closing: Promise<void> | null = null;
+
+  function start(): Thread {
+    const worker = new Worker(threadEntry(), { workerData: data, resourceLimits: LIMITS, name: "memory" });
+    const started: Thread = { worker, waiting: new Map() };
+    const fail = (error: Error) => {
+      if (thread === started) thread = null;
+      for (const waiting of started.waiting.values()) waiting.reject(error);
+      started.waiting.clear();
+    };
+    worker.on("message", (answer: Answer) => {
+      const waiting = started.waiting.get(answer.call);
+      started.waiting.delete(answer.call);
+      if (started.waiting.size === 0) worker.unref();
+      if ("error" in answer) waiting?.reject(new Error(answer.error));
+      else waiting?.resolve(answer.value);
+    });
+    worker.on("error", fail);
+    worker.on("exit", () => fail(new Error("the memory's thread ended before it answered")));
+    return started;
+  }
+
+  function ask<T extends MemoryEntry[] | Check | null>(question: Question): Promise<T> {
+    thread ??= start();
+    const { worker, waiting } = thread;
+    calls += 1;
+    const call = calls;
+    return new Promise<T>((resolve, reject) => {
+      waiting.set(call, { resolve: resolve as Waiting["resolve"], reject });
+      worker.ref();
+      worker.postMessage({ ...question, call } as Ask);
+    });
+  }
+
+  /** A thread that dies over it has closed the file as well. */
+  async function closeThread(): Promise<void> {
+    if (thread !== null) await ask<null>({ op: "close" }).catch(() => null);
+  }
+
+  const open = <T extends MemoryEntry[] | Check | null>(question: Question): Promise<T> =>
+    closing === null ? ask<T>(question) : Promise.reject(new Error("the memory is closed"));
+
+  return {
+    async write(write) {
+      await open<null>({ op: "write", write });
+    },
+    query: (query) => open<MemoryEntry[]>({ op: "query", query }),
+    check: () => open<Check>({ op: "check" }),
+    close() {
+      closing ??= closeThread();
+      return closing;
+    },
+  };
+}
+
+/** Beside this file, in the sources as in the build. */
+function threadEntry(): URL {
+  return new URL(
+    import.meta.url.endsWith(".ts") ? "./notes-thread.ts" : "./notes-thread.js",
+    import.meta.url,
+  );
+}

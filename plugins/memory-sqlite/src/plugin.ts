@@ -1,0 +1,142 @@
+/**
+ * Long-term memory in one SQLite file (memory.store). What comes in was shaped by users and models, so nothing in it is
+ * an error of the plugin: it is cut, ignored or answered with no hits, and only the file itself can fail a handler.
+ */
+import {
+  type BusEvent,
+  defineKernelPlugin,
+  type HealthReport,
+  type JsonObject,
+  type KernelPlugin,
+  type MemoryEntry,
+  type PluginContext,
+} from "@backplane/sdk/kernel";
+import type { Note, Scope } from "./notes.ts";
+import { type OpenNotes, openNotes } from "./open-notes.ts";
+import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
+
+const MOST_HITS = 50;
+const TEXT_BYTES = 64 * 1024;
+const META_BYTES = 16 * 1024;
+const ID_LENGTH = 200;
+
+export function createMemoryPlugin(options: { fullText?: boolean } = {}): KernelPlugin {
+  let notes: OpenNotes | null = null;
+  const opened = (): OpenNotes => {
+    if (notes === null) throw new Error("the memory is not open");
+    return notes;
+  };
+
+  return defineKernelPlugin({
+    name: "memory-sqlite",
+    version: "0.1.0",
+    category: "memory",
+    memory: "long-term",
+    configSchema: CONFIG_SCHEMA,
+    subscriptions: () => ["memory.query", "memory.write"],
+
+    async onLoad(ctx) {
+      await notes?.close();
+      notes = openNotes({ dir: ctx.stateDir, ...options });
+      const { entries, fullText } = await notes.check();
+      ctx.log.debug({ entries }, "memory opened");
+      if (!fullText) {
+        ctx.log.warn({}, "this SQLite has no FTS5: searches read every entry and find whole substrings only");
+      }
+    },
+
+    async onEvent(event, ctx) {
+      if (event.kind === "memory.write") await write(event as BusEvent<"memory.write">, ctx, opened());
+      if (event.kind === "memory.query") await query(event as BusEvent<"memory.query">, ctx, opened());
+    },
+
+    async onUnload() {
+      const closing = notes;
+      notes = null;
+      await closing?.close();
+    },
+
+    async healthCheck(ctx) {
+      try {
+        return await checkHealth(ctx, opened());
+      } catch (error) {
+        return { status: "failed", summary: (error as Error).message };
+      }
+    },
+  });
+}
+
+export const plugin = createMemoryPlugin();
+
+async function write(event: BusEvent<"memory.write">, ctx: PluginContext, notes: OpenNotes): Promise<void> {
+  const note = noteOf(event.payload.entry, Math.round(event.ts * 1000));
+  if (note === null) {
+    ctx.log.warn({ session_id: event.session_id }, "a memory entry without text was ignored");
+    return;
+  }
+  const { settings } = readSettings(await ctx.config());
+  await notes.write({ scope: scopeOf(event), note, max_entries: settings.max_entries });
+}
+
+async function query(event: BusEvent<"memory.query">, ctx: PluginContext, notes: OpenNotes): Promise<void> {
+  let hits: MemoryEntry[] = [];
+  try {
+    const { settings } = readSettings(await ctx.config());
+    const { half_life_days } = settings;
+    hits = await notes.query({
+      scope: scopeOf(event),
+      query: event.payload.query,
+      k: Math.min(MOST_HITS, Math.max(0, Math.trunc(event.payload.k) || 0)),
+      now: Math.round(event.ts * 1000),
+      ...(half_life_days === undefined ? {} : { half_life_days }),
+    });
+  } finally {
+    // Also when the file fails: the turn then goes on without notes instead of waiting for them.
+    await ctx.emit(
+      "memory.result",
+      { hits: hits as (MemoryEntry & Record<string, unknown>)[], request_id: event.id },
+      { session_id: event.session_id },
+    );
+  }
+}
+
+async function checkHealth(ctx: PluginContext, notes: OpenNotes): Promise<HealthReport> {
+  const { problems } = readSettings(await ctx.config());
+  const { entries, fullText } = await notes.check();
+  if (!fullText) problems.push("this SQLite has no FTS5, so searches are slow");
+  const summary = `${entries} ${entries === 1 ? "entry" : "entries"}`;
+  if (problems.length === 0) return { status: "ok", summary };
+  return {
+    status: "degraded",
+    summary: `${summary}; ${problems[0]}`,
+    details: problems.map((message) => ({ name: "configuration", status: "degraded", message })),
+  };
+}
+
+function scopeOf({ org_id, project_id }: BusEvent): Scope {
+  return { org_id, project_id };
+}
+
+function noteOf(entry: Record<string, unknown>, now: number): Note | null {
+  if (typeof entry.text !== "string" || entry.text.trim() === "") return null;
+  const said = typeof entry.at === "string" ? Date.parse(entry.at) : Number.NaN;
+  const note: Note = {
+    text: cut(entry.text.toWellFormed(), TEXT_BYTES),
+    at: Number.isNaN(said) ? now : Math.min(said, now),
+  };
+  if (typeof entry.id === "string" && entry.id !== "" && entry.id.length <= ID_LENGTH) {
+    note.id = entry.id.toWellFormed();
+  }
+  const { meta } = entry;
+  if (typeof meta === "object" && meta !== null && !Array.isArray(meta)) {
+    if (Buffer.byteLength(JSON.stringify(meta)) <= META_BYTES) note.meta = meta as JsonObject;
+  }
+  return note;
+}
+
+/** At most so many bytes of UTF-8, and never half a character. */
+function cut(text: string, bytes: number): string {
+  const encoded = Buffer.from(text);
+  if (encoded.length <= bytes) return text;
+  return encoded.toString("utf8", 0, bytes).replace(/\uFFFD$/, "");
+}

@@ -1,0 +1,59 @@
+/**
+ * Which words a search can afford. It costs about a microsecond per entry that a word occurs in, and words that are in
+ * most entries hardly rank them, so in a large scope the most common words of a query are left out.
+ */
+import type { Database } from "./database.ts";
+
+/** Occurrences that one search may touch. */
+const SEARCH_BUDGET = 50_000;
+/** Counting a rarer word is quicker than remembering it. */
+const WORTH_KEEPING = 1_000;
+const MOST_KEPT = 10_000;
+/** A count is good until the scope has grown or shrunk by this share. */
+const DRIFT = 0.1;
+
+export interface WordCounts {
+  /** Those to search for, in the same order; the rarest is always among them. */
+  affordable(scope_id: number, entries: number, terms: readonly string[]): string[];
+}
+
+export function createWordCounts({ rows }: Database, budget = SEARCH_BUDGET): WordCounts {
+  const counts = new Map<string, { count: number; entries: number }>();
+
+  function countOf(scope_id: number, entries: number, term: string): number {
+    const key = `${scope_id} ${term}`;
+    const known = counts.get(key);
+    if (known !== undefined && Math.abs(entries - known.entries) <= known.entries * DRIFT) return known.count;
+    const count = Number(
+      rows(`select doc from temp.count_${scope_id} where term = ?`, fold(term))[0]?.doc ?? 0,
+    );
+    if (count >= WORTH_KEEPING) {
+      if (counts.size >= MOST_KEPT) counts.clear();
+      counts.set(key, { count, entries });
+    }
+    return count;
+  }
+
+  return {
+    affordable(scope_id, entries, terms) {
+      if (entries * terms.length <= budget) return [...terms];
+      rows(
+        `create virtual table if not exists temp.count_${scope_id} using fts5vocab ('main', 'words_${scope_id}', 'row')`,
+      );
+      const counted = terms.map((term) => ({ term, count: countOf(scope_id, entries, term) }));
+      const chosen = new Set<string>();
+      let cost = 0;
+      for (const { term, count } of counted.toSorted((a, b) => a.count - b.count)) {
+        cost += count;
+        if (chosen.size > 0 && cost > budget) break;
+        chosen.add(term);
+      }
+      return terms.filter((term) => chosen.has(term));
+    },
+  };
+}
+
+/** As the index spells it, or nearly: a word that it spells otherwise counts as rare and is searched for. */
+function fold(term: string): string {
+  return term.normalize("NFD").replaceAll(/\p{M}/gu, "").toLowerCase();
+}

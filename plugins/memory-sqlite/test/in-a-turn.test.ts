@@ -1,0 +1,29 @@
+import { expect } from "vitest";
+import { openTalk } from "../../../packages/kernel/test/loop/talk.ts";
+import { admin, until } from "../../../packages/kernel/test/support/house.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createMemoryPlugin } from "../src/plugin.ts";
+
+verifies(
+  ["strategy.react", "memory.store"],
+  "what was said in one session reaches the model in another, as a note",
+  async () => {
+    const talk = await openTalk({ plugins: [createMemoryPlugin()] });
+    const ofKind = (kind: string, session_id: string) =>
+      talk.events.filter((event) => event.kind === kind && event.session_id === session_id);
+    expect((await talk.say("My bicycle is red", "s1")).status).toBe("completed");
+    await until(async () => {
+      const reports = await talk.kernel.plugins.health(admin, 3_000);
+      return reports.find(({ name }) => name === "memory-sqlite")?.summary === "1 entry";
+    });
+
+    expect((await talk.say("Which colour has my bicycle?", "s2")).status).toBe("completed");
+    expect(ofKind("memory.result", "s1")[0]!.payload.hits).toEqual([]);
+    expect(ofKind("memory.result", "s2")[0]!.payload.hits).toMatchObject([
+      { text: expect.stringContaining("My bicycle is red") as string, meta: { session_id: "s1" } },
+    ]);
+    const [asked] = ofKind("llm.call.request", "s2");
+    expect(JSON.stringify(asked!.payload.messages)).toContain("<memory_notes>");
+    expect(JSON.stringify(asked!.payload.messages)).toContain("My bicycle is red");
+  },
+);

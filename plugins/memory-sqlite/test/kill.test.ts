@@ -1,0 +1,56 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { expect } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { createMemoryPlugin } from "../src/plugin.ts";
+import { queryEvent } from "./memory-events.ts";
+
+const PROGRAM = fileURLToPath(new URL("./write-until-killed.ts", import.meta.url));
+
+/** Kills it as soon as it has said that so many entries are kept; what it still said meanwhile counts too. */
+async function writeAndKill(dir: string, from: number, count: number): Promise<number[]> {
+  const child = spawn(process.execPath, ["--conditions=backplane-source", PROGRAM, dir, String(from)], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const gone = once(child, "exit");
+  const said: number[] = [];
+  for await (const line of createInterface({ input: child.stdout })) {
+    said.push(Number(line));
+    if (said.length === count) child.kill("SIGKILL");
+  }
+  expect((await gone)[1]).toBe("SIGKILL");
+  return said;
+}
+
+verifies(
+  "memory.store",
+  "every entry that was acknowledged before a kill -9 is found after it",
+  async () => {
+    const dir = mkdtempSync(join(tmpdir(), "memory-"));
+    const kept: number[] = [];
+    for (let round = 0; round < 3; round += 1) kept.push(...(await writeAndKill(dir, round * 100_000, 100)));
+    expect(kept.length).toBeGreaterThanOrEqual(300);
+
+    const plugin = createMemoryPlugin();
+    const ctx = scriptedContext({ stateDir: dir });
+    await plugin.onLoad!(ctx);
+    for (const number of kept) {
+      await plugin.onEvent!(queryEvent(`number${number}`, 50, { id: String(number) }), ctx);
+    }
+    const missing = ctx.emitted.filter(({ payload }) => {
+      const text = `entry number${String(payload.request_id)} of the ledger`;
+      return !(payload.hits as { text: string }[]).some((hit) => hit.text === text);
+    });
+    expect(missing).toEqual([]);
+    expect(ctx.emitted).toHaveLength(kept.length);
+    await plugin.onUnload!(ctx);
+    rmSync(dir, { recursive: true });
+  },
+  60_000,
+);

@@ -1,0 +1,208 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { afterEach, beforeEach, describe, expect, test } from "vitest";
+import { type Database, openDatabase } from "../src/database.ts";
+import { createNotes, type Notes, type Scope } from "../src/notes.ts";
+
+const DAY = 86_400_000;
+const NOW = Date.parse("2026-05-01T00:00:00Z");
+const acme: Scope = { org_id: "org_acme", project_id: "proj_a" };
+
+let dir: string;
+let open: Database[];
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "memory-"));
+  open = [];
+});
+afterEach(() => {
+  for (const database of open) database.close();
+  rmSync(dir, { recursive: true });
+});
+
+function notesOf(fullText = true): Notes {
+  const database = openDatabase({ file: join(dir, "memory.db"), fullText });
+  open.push(database);
+  return createNotes(database);
+}
+
+const keep = (
+  notes: Notes,
+  text: string,
+  more: { at?: number; id?: string; scope?: Scope; max?: number } = {},
+) =>
+  notes.write([
+    {
+      scope: more.scope ?? acme,
+      note: { text, at: more.at ?? NOW, ...(more.id === undefined ? {} : { id: more.id }) },
+      max_entries: more.max ?? 1_000,
+    },
+  ]);
+const texts = (notes: Notes, query: string, k = 10, scope = acme, half_life_days?: number): string[] =>
+  notes
+    .query({ scope, query, k, now: NOW, ...(half_life_days === undefined ? {} : { half_life_days }) })
+    .map(({ text }) => text);
+
+describe.each([
+  ["full text", true],
+  ["LIKE", false],
+])("by %s", (_name, fullText) => {
+  test("the entry that shares more words comes first, and k bounds the answer", () => {
+    const notes = notesOf(fullText);
+    keep(notes, "The red bicycle is in the cellar");
+    keep(notes, "A red car");
+    keep(notes, "Tomorrow it rains");
+    expect(texts(notes, "red bicycle")).toEqual(["The red bicycle is in the cellar", "A red car"]);
+    expect(texts(notes, "red bicycle", 1)).toHaveLength(1);
+    expect(texts(notes, "red bicycle", 0)).toEqual([]);
+    expect(texts(notes, "elephant")).toEqual([]);
+  });
+
+  test("the same text is kept once, with the newer date", () => {
+    const notes = notesOf(fullText);
+    keep(notes, "The key is under the mat", { at: NOW - DAY });
+    keep(notes, "The key is under the mat", { at: NOW });
+    keep(notes, "The key is under the mat", { at: NOW - 2 * DAY });
+    const hits = notes.query({ scope: acme, query: "key", k: 5, now: NOW });
+    expect(hits).toHaveLength(1);
+    expect(hits[0]!.at).toBe("2026-05-01T00:00:00.000Z");
+    expect(notes.count()).toBe(1);
+  });
+
+  test("a known id replaces its entry, and the old words are not found any more", () => {
+    const notes = notesOf(fullText);
+    keep(notes, "lives in Rome", { id: "home" });
+    keep(notes, "lives in Oslo", { id: "home" });
+    expect(texts(notes, "Rome")).toEqual([]);
+    expect(texts(notes, "Oslo")).toEqual(["lives in Oslo"]);
+    keep(notes, "lives in Bern", { id: "other" });
+    keep(notes, "lives in Oslo", { id: "other" });
+    expect(texts(notes, "lives")).toEqual(["lives in Oslo"]);
+    expect(notes.count()).toBe(1);
+  });
+
+  test("beyond the bound the oldest go, also when the bound shrinks", () => {
+    const notes = notesOf(fullText);
+    for (let index = 0; index < 20; index += 1) {
+      keep(notes, `apple number${index}`, { at: NOW + index, max: 10 });
+    }
+    expect(notes.count()).toBe(10);
+    expect(texts(notes, "number9")).toEqual([]);
+    expect(texts(notes, "number10")).toEqual(["apple number10"]);
+    keep(notes, "apple last", { at: NOW + 100, max: 3 });
+    expect(texts(notes, "apple", 50).sort()).toEqual(["apple last", "apple number18", "apple number19"]);
+  });
+
+  test("one scope neither finds nor drops nor replaces another's entries", () => {
+    const notes = notesOf(fullText);
+    const others: Scope[] = [
+      { org_id: "org_acme", project_id: "proj_b" },
+      { org_id: "org_acme", project_id: null },
+      { org_id: "org_other", project_id: "proj_a" },
+    ];
+    keep(notes, "secret of acme", { id: "one" });
+    for (const scope of others) {
+      expect(texts(notes, "secret", 50, scope)).toEqual([]);
+      for (let index = 0; index < 5; index += 1) {
+        keep(notes, `secret ${index} of another`, { scope, max: 2, id: index === 0 ? "one" : `id${index}` });
+      }
+      keep(notes, "secret of acme", { scope, max: 2, at: NOW + 1 });
+    }
+    expect(texts(notes, "secret", 50)).toEqual(["secret of acme"]);
+    expect(notes.query({ scope: acme, query: "secret", k: 5, now: NOW })[0]!.at).toBe(
+      "2026-05-01T00:00:00.000Z",
+    );
+    for (const scope of others) expect(texts(notes, "secret", 50, scope)).toHaveLength(2);
+  });
+
+  test("with a half-life an old entry gives way to a new one", () => {
+    const notes = notesOf(fullText);
+    keep(notes, "coffee with milk, coffee", { at: NOW - 30 * DAY });
+    keep(notes, "coffee without sugar or milk", { at: NOW });
+    for (let index = 0; index < 9; index += 1) keep(notes, `tea ${index}`);
+    expect(texts(notes, "coffee milk", 1, acme, 1)).toEqual(["coffee without sugar or milk"]);
+    if (fullText) expect(texts(notes, "coffee milk", 1)).toEqual(["coffee with milk, coffee"]);
+  });
+
+  test("any text is found again by its own words, and no query fails", () => {
+    const notes = notesOf(fullText);
+    fc.assert(
+      fc.property(
+        fc.string({ unit: "binary", maxLength: 40 }),
+        fc.string({ maxLength: 12 }),
+        (text, query) => {
+          const whole = `${text} needle`.toWellFormed();
+          keep(notes, whole);
+          expect(texts(notes, "needle", 50)).toContain(whole);
+          expect(Array.isArray(texts(notes, query))).toBe(true);
+          expect(Array.isArray(texts(notes, text))).toBe(true);
+        },
+      ),
+      { numRuns: 25 },
+    );
+  });
+});
+
+test("accents and case do not matter, and the last word may be half typed", () => {
+  const notes = notesOf();
+  keep(notes, "Das Café heißt Zürichberg");
+  expect(texts(notes, "cafe")).toHaveLength(1);
+  expect(texts(notes, "CAFÉ")).toHaveLength(1);
+  expect(texts(notes, "zuri")).toHaveLength(1);
+  expect(texts(notes, "zuri xyz")).toEqual([]);
+  for (let index = 0; index < 100; index += 1) keep(notes, `route${index} is closed`);
+  expect(texts(notes, "route1", 1)).toEqual(["route1 is closed"]);
+});
+
+test("how rare a word is in one scope does not depend on the others", () => {
+  const notes = notesOf();
+  const score = () => notes.query({ scope: acme, query: "apple", k: 1, now: NOW })[0]!.score;
+  for (const text of ["apple pie", "plum", "pear", "fig"]) keep(notes, text);
+  const before = score();
+  const scope = { org_id: "org_other", project_id: null };
+  for (let index = 0; index < 50; index += 1) keep(notes, `apple ${index}`, { scope });
+  expect(score()).toBe(before);
+});
+
+test("an answer stops growing at a megabyte, yet always holds the best hit", () => {
+  const notes = notesOf();
+  for (let index = 0; index < 40; index += 1) keep(notes, `word ${index} ${"x".repeat(60_000)}`);
+  const found = texts(notes, "word", 50);
+  expect(found.length).toBeGreaterThan(10);
+  expect(found.join("").length).toBeLessThan(1_100_000);
+});
+
+test("what a SQLite without FTS5 wrote is indexed as soon as there is one, and the reverse", () => {
+  keep(notesOf(false), "written without an index");
+  const indexed = notesOf(true);
+  expect(texts(indexed, "without")).toHaveLength(1);
+  keep(notesOf(false), "written behind its back", { id: "late" });
+  expect(texts(indexed, "behind")).toHaveLength(1);
+  keep(indexed, "replaced", { id: "late" });
+  expect(texts(indexed, "behind")).toEqual([]);
+});
+
+test("a file of a newer release is refused by name", () => {
+  const database = openDatabase({ file: join(dir, "memory.db") });
+  database.rows("pragma user_version = 9");
+  database.close();
+  expect(() => openDatabase({ file: join(dir, "memory.db") })).toThrow("newer release");
+});
+
+test("a write that fails leaves nothing of its batch", () => {
+  const notes = notesOf();
+  const note = { text: "good", at: NOW };
+  const bad = { text: "bad", at: 0.5 };
+  expect(() =>
+    notes.write([
+      { scope: acme, note, max_entries: 10 },
+      { scope: acme, note: bad, max_entries: 10 },
+    ]),
+  ).toThrow();
+  expect(texts(notes, "good")).toEqual([]);
+  expect(notes.count()).toBe(0);
+  keep(notes, "good");
+  expect(texts(notes, "good")).toEqual(["good"]);
+});

@@ -1,0 +1,212 @@
+import { mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { JsonObject, KernelPlugin, MemoryEntry } from "@backplane/contract";
+import fc from "fast-check";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { type ScriptedContext, scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { createMemoryPlugin, plugin as bundled } from "../src/plugin.ts";
+import { NOW_S, queryEvent, writeEvent } from "./memory-events.ts";
+
+let dir: string;
+let config: JsonObject;
+let loaded: { plugin: KernelPlugin; ctx: ScriptedContext }[];
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "memory-"));
+  config = {};
+  loaded = [];
+});
+afterEach(async () => {
+  for (const { plugin, ctx } of loaded) await plugin.onUnload!(ctx);
+  rmSync(dir, { recursive: true });
+});
+
+async function start(plugin = createMemoryPlugin()) {
+  const ctx = scriptedContext({ stateDir: dir, config: () => config });
+  loaded.push({ plugin, ctx });
+  await plugin.onLoad!(ctx);
+  const keep = async (entry: Record<string, unknown>, change = {}): Promise<void> => {
+    await plugin.onEvent!(writeEvent(entry, change), ctx);
+  };
+  const ask = async (query: string, k = 5, change = {}): Promise<MemoryEntry[]> => {
+    await plugin.onEvent!(queryEvent(query, k, change), ctx);
+    return ctx.emitted.at(-1)!.payload.hits as MemoryEntry[];
+  };
+  return { plugin, ctx, keep, ask };
+}
+
+verifies("memory.store", "what was written is found, k hits at most, also after a restart", async () => {
+  const first = await start(bundled);
+  await first.keep({ text: "The spare key is under the mat", meta: { session_id: "sess_9" } });
+  for (let index = 0; index < 8; index += 1) await first.keep({ text: `The key number ${index} is lost` });
+  expect(await first.ask("spare key", 3)).toHaveLength(3);
+  await first.plugin.onUnload!(first.ctx);
+
+  const second = await start();
+  const hits = await second.ask("spare key", 3, { id: "evt_7", session_id: "sess_2" });
+  expect(hits).toHaveLength(3);
+  expect(hits[0]).toMatchObject({
+    text: "The spare key is under the mat",
+    meta: { session_id: "sess_9" },
+    at: "2026-05-01T00:00:00.000Z",
+  });
+  expect(hits[0]!.score!).toBeGreaterThan(hits[1]!.score!);
+  const { kind, session_id, payload } = second.ctx.emitted.at(-1)!;
+  expect({ kind, session_id, request_id: payload.request_id }).toEqual({
+    kind: "memory.result",
+    session_id: "sess_2",
+    request_id: "evt_7",
+  });
+});
+
+test("orgs and projects never see each other's entries", async () => {
+  const { keep, ask } = await start();
+  const tenants = ["org_a", "org_b"].flatMap((org_id) =>
+    ["proj_1", "proj_2", null].map((project_id) => ({ org_id, project_id })),
+  );
+  await Promise.all(tenants.map((tenant) => keep({ text: `secret of ${JSON.stringify(tenant)}` }, tenant)));
+  for (const tenant of tenants) {
+    const hits = await ask("secret", 50, tenant);
+    expect(hits.map(({ text }) => text)).toEqual([`secret of ${JSON.stringify(tenant)}`]);
+  }
+  expect(await ask("secret", 50)).toEqual([]);
+});
+
+test("nothing that a user says fails a handler", async () => {
+  const { keep, ask, ctx } = await start();
+  const nasty = fc.oneof(
+    fc.string({ unit: "binary" }),
+    fc.constantFrom(
+      '"',
+      "NEAR(a b",
+      'a" OR "b',
+      "text:x",
+      "*",
+      "-",
+      "^a",
+      "a AND NOT",
+      "\0a",
+      "x'; drop table entry",
+    ),
+  );
+  await fc.assert(
+    fc.asyncProperty(nasty, fc.integer({ min: 0, max: 1_000_000 }), async (text, k) => {
+      await keep({ text });
+      expect((await ask(text, k)).length).toBeLessThanOrEqual(50);
+    }),
+    { numRuns: 60 },
+  );
+  expect(ctx.logged.filter(({ level }) => level === "error")).toEqual([]);
+});
+
+test("entries of odd shape are cut or ignored, not failed", async () => {
+  const { plugin, keep, ask, ctx } = await start();
+  for (const entry of [{}, { text: 7 }, { text: " \n" }]) await keep(entry);
+  expect(ctx.logged.filter(({ level }) => level === "warn")).toHaveLength(3);
+  expect(await plugin.healthCheck!(ctx)).toEqual({ status: "ok", summary: "0 entries" });
+
+  await keep({
+    text: `long ${"😀".repeat(30_000)}`,
+    meta: { big: "x".repeat(20_000) },
+    id: "i".repeat(300),
+    at: "2999-01-01T00:00:00Z",
+  });
+  const [hit] = await ask("long");
+  expect(Buffer.byteLength(hit!.text)).toBeLessThanOrEqual(65_536);
+  expect(Buffer.byteLength(hit!.text)).toBeGreaterThan(65_530);
+  expect(hit!.text).toMatch(/😀$/u);
+  expect(hit!.meta).toBeUndefined();
+  expect(hit!.id).toMatch(/^mem_[0-9a-f]{32}$/);
+  expect(hit!.at).toBe("2026-05-01T00:00:00.000Z");
+});
+
+test("an older date is kept, and configuration counts from the next event on", async () => {
+  const { keep, ask } = await start();
+  await keep({ text: "coffee, coffee with milk", at: "2026-01-01T00:00:00Z" });
+  await keep({ text: "coffee without any sugar or milk" });
+  for (const tea of ["black", "green", "white"]) await keep({ text: `${tea} tea` });
+  expect((await ask("coffee milk"))[0]!.at).toBe("2026-01-01T00:00:00.000Z");
+  config = { half_life_days: 7 };
+  expect((await ask("coffee milk"))[0]!.text).toContain("without");
+  config = { max_entries: 2 };
+  await keep({ text: "water" }, { ts: NOW_S + 1 });
+  expect(await ask("coffee milk")).toEqual([]);
+  expect(await ask("water")).toHaveLength(1);
+});
+
+test("many writes and questions at once all end, each question with its own answer", async () => {
+  const { keep, ask, ctx } = await start();
+  const numbers = Array.from({ length: 200 }, (_, index) => index);
+  await Promise.all(numbers.map((number) => keep({ text: `apple number${number}x` })));
+  await Promise.all(numbers.map((number) => ask(`number${number}x`, 1, { id: `evt_${number}` })));
+  const byRequest = new Map(ctx.emitted.map(({ payload }) => [payload.request_id, payload.hits]));
+  for (const number of numbers) {
+    expect(byRequest.get(`evt_${number}`)).toMatchObject([{ text: `apple number${number}x` }]);
+  }
+});
+
+test("two hosts on one file wait for each other", async () => {
+  const [one, two] = [await start(), await start()];
+  const writes = Array.from({ length: 40 }, (_, index) =>
+    (index % 2 === 0 ? one : two).keep({ text: `w${index}` }),
+  );
+  await Promise.all(writes);
+  expect(await one.plugin.healthCheck!(one.ctx)).toEqual({ status: "ok", summary: "40 entries" });
+  expect(await two.ask("w38")).toHaveLength(1);
+});
+
+test("only the owner can read the files", async () => {
+  const { keep } = await start();
+  await keep({ text: "private" });
+  const modes = readdirSync(dir).map((name) => [name, statSync(join(dir, name)).mode & 0o777]);
+  expect(Object.fromEntries(modes)).toEqual({
+    "memory.db": 0o600,
+    "memory.db-shm": 0o600,
+    "memory.db-wal": 0o600,
+  });
+});
+
+test("a SQLite without FTS5 is said, and searched all the same", async () => {
+  const { ask, keep, ctx, plugin } = await start(createMemoryPlugin({ fullText: false }));
+  expect(ctx.logged).toContainEqual({ level: "warn", message: expect.stringContaining("FTS5") as string });
+  await keep({ text: "The key is under the mat" });
+  expect(await ask("KEY")).toHaveLength(1);
+  expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "degraded" });
+});
+
+test("a file that is no database fails the load, and health says so before and after", async () => {
+  writeFileSync(join(dir, "memory.db"), "this is no database, however long it may be".repeat(100));
+  const plugin = createMemoryPlugin();
+  const ctx = scriptedContext({ stateDir: dir });
+  expect(await plugin.healthCheck!(ctx)).toEqual({ status: "failed", summary: "the memory is not open" });
+  await expect(plugin.onLoad!(ctx)).rejects.toThrow("not a database");
+  expect(await plugin.healthCheck!(ctx)).toMatchObject({ status: "failed" });
+  await expect(plugin.onEvent!(queryEvent("x", 1), ctx)).rejects.toThrow("not a database");
+  expect(ctx.emitted).toMatchObject([{ kind: "memory.result", payload: { hits: [], request_id: "evt_1" } }]);
+  await plugin.onUnload!(ctx);
+});
+
+test("unloading waits for what was asked, may come twice, and a reload opens the file again", async () => {
+  const { plugin, ctx, keep, ask } = await start();
+  const writing = keep({ text: "just in time" });
+  await new Promise(setImmediate);
+  await plugin.onUnload!(ctx);
+  await plugin.onUnload!(ctx);
+  await writing;
+  await expect(keep({ text: "too late" })).rejects.toThrow("not open");
+  await plugin.onLoad!(ctx);
+  expect(await ask("just in time")).toHaveLength(1);
+});
+
+test("settings that cannot be read are named by the health check", async () => {
+  const { plugin, ctx } = await start();
+  config = { max_entries: 0, half_life_days: "7" };
+  const report = await plugin.healthCheck!(ctx);
+  expect(report.status).toBe("degraded");
+  expect(report.details!.map(({ message }) => message)).toEqual([
+    "max_entries is not a whole number from 1 to 10000000",
+    "half_life_days is not a number above 0",
+  ]);
+});

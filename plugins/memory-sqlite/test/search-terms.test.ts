@@ -1,0 +1,57 @@
+import { DatabaseSync } from "node:sqlite";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { likePattern, matchExpression, searchTerms } from "../src/search-terms.ts";
+
+test("words become quoted terms, the last one a prefix", () => {
+  expect(searchTerms("Where is  the KEY? the key-ring")).toEqual(["where", "is", "the", "key", "ring"]);
+  expect(matchExpression(["where", "key"], "key")).toBe('"where" OR "key" OR "key"*');
+  expect(matchExpression(["where"], undefined)).toBe('"where"');
+  expect(matchExpression(["a"], "a")).toBe('"a"');
+  expect(matchExpression(["key", "𝒳"], "𝒳")).toBe('"key" OR "𝒳"');
+});
+
+test("a word that comes again counts where it stands last, and a long text ends after 32 words", () => {
+  expect(searchTerms("key of the key")).toEqual(["of", "the", "key"]);
+  const many = Array.from({ length: 500 }, (_, index) => `w${index}`).join(" ");
+  expect(searchTerms(many)).toHaveLength(32);
+  expect(searchTerms("x".repeat(100_000))).toEqual(["x".repeat(64)]);
+});
+
+test("nothing to look for gives no terms", () => {
+  expect(["", " ", '"', "*", "😀 !?", "\0"].flatMap(searchTerms)).toEqual([]);
+});
+
+test("no text that a user can type breaks the search", () => {
+  const database = new DatabaseSync(":memory:");
+  database.exec("create virtual table words using fts5 (text)");
+  const search = database.prepare("select rowid from words where words match ?");
+  const operator = fc.constantFrom(
+    '"',
+    "'",
+    "*",
+    "^",
+    "NEAR(",
+    "AND",
+    "OR",
+    "NOT",
+    "text:",
+    "{",
+    "-",
+    "\0",
+    "\\",
+  );
+  const nasty = fc.array(fc.oneof(operator, fc.string({ unit: "binary", maxLength: 6 })), { maxLength: 12 });
+  fc.assert(
+    fc.property(nasty, (parts) => {
+      const terms = searchTerms(parts.join(" "));
+      if (terms.length > 0) expect(search.all(matchExpression(terms, terms.at(-1)))).toEqual([]);
+      expect(terms.join("")).not.toMatch(/["'*^(){}:\0\\-]/);
+    }),
+  );
+  database.close();
+});
+
+test("wildcards of LIKE are plain characters", () => {
+  expect(likePattern("50%_\\")).toBe("%50\\%\\_\\\\%");
+});

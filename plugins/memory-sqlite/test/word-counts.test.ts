@@ -1,0 +1,51 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { openDatabase } from "../src/database.ts";
+import { createNotes } from "../src/notes.ts";
+import { createWordCounts } from "../src/word-counts.ts";
+
+const scope = { org_id: "org_acme", project_id: null };
+
+/** `the` and `café` are in every entry, `even` is in half of them, and each has a number of its own. */
+function filled() {
+  const dir = mkdtempSync(join(tmpdir(), "memory-"));
+  const database = openDatabase({ file: join(dir, "memory.db") });
+  onTestFinished(() => {
+    database.close();
+    rmSync(dir, { recursive: true });
+  });
+  const add = (from: number) =>
+    createNotes(database).write(
+      Array.from({ length: 2_000 }, (_, index) => ({
+        scope,
+        note: { text: `the café ${index % 2 === 0 ? "even" : "odd"} n${from + index}`, at: index },
+        max_entries: 10_000,
+      })),
+    );
+  add(0);
+  return { database, add };
+}
+
+test("the commonest words are left out when the search would cost too much, never the rarest", () => {
+  const { database } = filled();
+  const terms = ["the", "CAFÉ", "even", "n7"];
+  const chosen = (budget: number) => createWordCounts(database, budget).affordable(1, 2_000, terms);
+  expect(chosen(8_000)).toEqual(terms);
+  expect(chosen(5_001)).toEqual(terms);
+  expect(chosen(5_000)).toEqual(["the", "even", "n7"]);
+  expect(chosen(3_000)).toEqual(["even", "n7"]);
+  expect(chosen(0)).toEqual(["n7"]);
+  expect(createWordCounts(database, 10).affordable(1, 2_000, ["even", "the"])).toEqual(["even"]);
+});
+
+test("a count is remembered until the scope has changed by a tenth", () => {
+  const { database, add } = filled();
+  const counts = createWordCounts(database, 3_500);
+  const terms = ["the", "n7"];
+  expect(counts.affordable(1, 2_000, terms)).toEqual(terms);
+  add(2_000);
+  expect(counts.affordable(1, 2_200, terms)).toEqual(terms);
+  expect(counts.affordable(1, 4_000, terms)).toEqual(["n7"]);
+});

@@ -1,0 +1,20 @@
+/** Run as a process: writes entries through the plugin, four at a time, and says the number of each one kept. */
+import { writeSync } from "node:fs";
+import { plugin } from "../src/plugin.ts";
+import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { writeEvent } from "./memory-events.ts";
+
+const [stateDir = "", from = "0"] = process.argv.slice(2);
+const ctx = scriptedContext({ stateDir });
+await plugin.onLoad!(ctx);
+
+let next = Number(from);
+async function writeOn(): Promise<never> {
+  for (;;) {
+    const number = next;
+    next += 1;
+    await plugin.onEvent!(writeEvent({ text: `entry number${number} of the ledger` }), ctx);
+    writeSync(1, `${number}\n`);
+  }
+}
+await Promise.all([writeOn(), writeOn(), writeOn(), writeOn()]);

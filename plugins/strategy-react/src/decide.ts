@@ -1,0 +1,65 @@
+/**
+ * ReAct as a pure function of what has happened: look into memory, ask the model, run what it asks for, ask again,
+ * stop when it asks for nothing. The state is all there is, so a restart in the middle of a turn changes nothing.
+ *
+ *   start ──► memory ──► llm ──► tool ──► llm … ──► done (with a note to remember)
+ *      └────────────────►┘└─────────────────────────►┘
+ */
+import type { AgentLoopState, Decision, MemoryEntry } from "@backplane/sdk/kernel";
+import type { Settings } from "./settings.ts";
+import { shorten } from "./shorten.ts";
+import { systemPrompt } from "./system-prompt.ts";
+
+const QUERY_LENGTH = 4_000;
+const SAID_LENGTH = 800;
+const ANSWER_LENGTH = 1_600;
+/** What a sub-agent's "user" says was written by a model, so it is nothing to remember of a user. */
+const SUB_AGENT = "::agent::";
+
+/** Which instance and model are asked is added by the caller. */
+export function decide(state: AgentLoopState, settings: Settings): Decision {
+  switch (state.phase) {
+    case "start":
+      if (!state.has_memory || !settings.memory || settings.memory_k === 0 || state.input.text.trim() === "")
+        break;
+      return { next: "memory", query: shorten(state.input.text, QUERY_LENGTH), k: settings.memory_k };
+    case "llm":
+      return afterModel(state, settings);
+    case "memory":
+    case "tool":
+      break;
+  }
+  return askModel(state, settings);
+}
+
+function askModel(state: AgentLoopState, settings: Settings): Decision {
+  const decision: Decision = {
+    next: "llm",
+    system: systemPrompt(settings.system_prompt, notesOf(state)),
+  };
+  const allowed = settings.tools;
+  if (allowed !== undefined) decision.tools = state.tools.filter((name) => allowed.includes(name));
+  if (settings.temperature !== undefined) decision.params = { temperature: settings.temperature };
+  return decision;
+}
+
+/** What was said in this very session is in the history already. */
+function notesOf({ memory, session_id }: AgentLoopState): MemoryEntry[] {
+  return (memory ?? []).filter((note) => note.meta?.session_id !== session_id);
+}
+
+function afterModel(state: AgentLoopState, settings: Settings): Decision {
+  const answer = state.last_response;
+  if (answer !== null && answer.tool_calls.length > 0) return { next: "tool" };
+  const text = answer?.text.trim() ?? "";
+  const said = state.input.text.trim();
+  const worthIt = said !== "" && text !== "" && !state.session_id.includes(SUB_AGENT);
+  if (!settings.remember || !worthIt) return { next: "done" };
+  return {
+    next: "done",
+    write: {
+      text: `user: ${shorten(said, SAID_LENGTH)}\nassistant: ${shorten(text, ANSWER_LENGTH)}`,
+      meta: { session_id: state.session_id, run_id: state.run_id },
+    },
+  };
+}

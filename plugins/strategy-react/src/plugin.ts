@@ -1,0 +1,76 @@
+/** The default strategy (strategy.react). Configuration and active provider are read anew for every decision. */
+import {
+  type AgentLoopState,
+  type BusEvent,
+  defineKernelPlugin,
+  type HealthReport,
+  type PluginContext,
+} from "@backplane/sdk/kernel";
+import { decide } from "./decide.ts";
+import { CONFIG_SCHEMA, readSettings, type Settings } from "./settings.ts";
+
+export const plugin = defineKernelPlugin({
+  name: "strategy-react",
+  version: "0.1.0",
+  category: "strategy",
+  strategyId: "react",
+  configSchema: CONFIG_SCHEMA,
+  subscriptions: () => ["strategy.decide.request"],
+
+  async onEvent(event: BusEvent, ctx: PluginContext): Promise<void> {
+    if (event.kind !== "strategy.decide.request") return;
+    const state = stateOf(event.payload.state);
+    const { settings } = readSettings(await ctx.config());
+    const decision = decide(state, settings);
+    const target = decision.next === "llm" ? await resolveTarget(settings, ctx) : {};
+    await ctx.emit(
+      "strategy.decide.response",
+      { ...decision, ...target, request_id: event.id },
+      { session_id: event.session_id },
+    );
+  },
+
+  async healthCheck(ctx: PluginContext): Promise<HealthReport> {
+    try {
+      return await checkHealth(ctx);
+    } catch (error) {
+      return { status: "failed", summary: `cannot read its configuration: ${(error as Error).message}` };
+    }
+  },
+});
+
+/**
+ * A pinned instance that is gone stays the answer and fails visibly: another vendor must never get a conversation
+ * that it was not meant to see. A model of "" is the provider's own default; left out, it would be the active one's.
+ */
+async function resolveTarget(
+  settings: Settings,
+  ctx: PluginContext,
+): Promise<{ provider?: string; model?: string }> {
+  const provider = settings.provider ?? (await ctx.providers.activeId());
+  if (provider === null) return {};
+  const model = settings.model ?? (await ctx.providers.getInstance(provider))?.config.model;
+  return { provider, model: typeof model === "string" ? model : "" };
+}
+
+async function checkHealth(ctx: PluginContext): Promise<HealthReport> {
+  const { settings, problems } = readSettings(await ctx.config());
+  const provider = settings.provider ?? (await ctx.providers.activeId());
+  const instance = provider === null ? null : await ctx.providers.getInstance(provider);
+  if (provider === null) problems.unshift("no provider configured");
+  else if (instance === null) problems.unshift(`provider ${provider} is not configured`);
+  if (problems.length === 0) return { status: "ok", summary: `answers with ${provider}` };
+  return {
+    status: "degraded",
+    summary: problems[0]!,
+    details: problems.map((message) => ({ name: "configuration", status: "degraded", message })),
+  };
+}
+
+function stateOf(value: unknown): AgentLoopState {
+  const state = value as Partial<AgentLoopState> | null | undefined;
+  if (typeof state?.phase !== "string" || typeof state.input?.text !== "string") {
+    throw new TypeError("strategy.decide.request carries no loop state; is the kernel of another version?");
+  }
+  return state as AgentLoopState;
+}

@@ -1,0 +1,90 @@
+/** `plugin.strategy_react.*` as checked values. A value of the wrong kind counts as absent and is named as a problem. */
+import type { JsonObject } from "@backplane/sdk/kernel";
+
+export interface Settings {
+  system_prompt: string;
+  /** Look into memory at the start of a turn. */
+  memory: boolean;
+  memory_k: number;
+  /** Write the exchange to memory at the end of a turn. */
+  remember: boolean;
+  temperature?: number;
+  /** The tools that may be offered; absent: all that the host allows. */
+  tools?: string[];
+  /** Pins an instance; absent: the active one. */
+  provider?: string;
+  /** Absent: what the instance says. */
+  model?: string;
+}
+
+export const DEFAULT_SYSTEM_PROMPT = [
+  "You are a helpful assistant with tools that the host offers and runs for you.",
+  "Use a tool when it gets you a better answer than what you know; read its result before you go on.",
+  "Do not claim to have done what no tool result shows.",
+  "Be brief. Ask one short question when the request is unclear.",
+].join(" ");
+
+export const CONFIG_SCHEMA: JsonObject = {
+  type: "object",
+  properties: {
+    system_prompt: { type: "string", description: "What the model is told first.", maxLength: 32_768 },
+    memory: { type: "boolean", default: true, description: "Look into memory at the start of a turn." },
+    memory_k: {
+      type: "integer",
+      default: 5,
+      minimum: 0,
+      maximum: 50,
+      description: "How many notes to ask for.",
+    },
+    remember: {
+      type: "boolean",
+      default: true,
+      description: "Write each exchange to memory when the turn ends.",
+    },
+    temperature: { type: "number", minimum: 0, maximum: 2 },
+    tools: {
+      type: "array",
+      items: { type: "string" },
+      description: "The only tools to offer. Left out: all of them.",
+    },
+    provider: { type: "string", description: "A provider instance. Left out: the active one." },
+    model: { type: "string", description: "A model. Left out: the one that the instance names." },
+  },
+};
+
+export function readSettings(config: JsonObject): { settings: Settings; problems: string[] } {
+  const problems: string[] = [];
+  const read = <T>(key: string, what: string, accept: (value: unknown) => value is T): T | undefined => {
+    const value = config[key];
+    if (value === undefined || value === null) return undefined;
+    if (accept(value)) return value;
+    problems.push(`${key} is not ${what}`);
+    return undefined;
+  };
+  const settings: Settings = {
+    system_prompt: read("system_prompt", "a text", isText) ?? DEFAULT_SYSTEM_PROMPT,
+    memory: read("memory", "true or false", isFlag) ?? true,
+    memory_k: read("memory_k", "a whole number from 0 to 50", isCount) ?? 5,
+    remember: read("remember", "true or false", isFlag) ?? true,
+  };
+  const temperature = read("temperature", "a number from 0 to 2", isTemperature);
+  if (temperature !== undefined) settings.temperature = temperature;
+  const tools = read("tools", "a list of tool names", isNames);
+  if (tools !== undefined) settings.tools = tools;
+  // A list that cannot be read must not widen to "all tools".
+  else if ((config.tools ?? null) !== null) settings.tools = [];
+  const provider = read("provider", "the id of an instance", isText);
+  if (provider !== undefined) settings.provider = provider;
+  const model = read("model", "the name of a model", isText);
+  if (model !== undefined) settings.model = model;
+  return { settings, problems };
+}
+
+const isText = (value: unknown): value is string => typeof value === "string" && value.trim() !== "";
+const isFlag = (value: unknown): value is boolean => typeof value === "boolean";
+const isCount = (value: unknown): value is number =>
+  Number.isInteger(value) && (value as number) >= 0 && (value as number) <= 50;
+const isTemperature = (value: unknown): value is number =>
+  typeof value === "number" && value >= 0 && value <= 2;
+const isNames = (value: unknown): value is string[] =>
+  Array.isArray(value) && value.every((name) => typeof name === "string");

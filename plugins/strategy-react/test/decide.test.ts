@@ -1,0 +1,133 @@
+import { type AgentLoopState, type Decision, NEXT_STEPS, tokenUsage } from "@backplane/contract";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { decide } from "../src/decide.ts";
+import { readSettings } from "../src/settings.ts";
+
+const usage = tokenUsage();
+
+function stateOf(change: Partial<AgentLoopState> = {}): AgentLoopState {
+  return {
+    session_id: "sess_1",
+    run_id: "run_1",
+    iteration: 0,
+    phase: "start",
+    input: { text: "Where is the key?" },
+    last_response: null,
+    tool_results: [],
+    memory: null,
+    history: 1,
+    tools: ["read_file", "write_file"],
+    has_memory: true,
+    ...change,
+  };
+}
+
+const settingsOf = (config = {}) => readSettings(config).settings;
+const answered = (text: string, calls = 0): AgentLoopState["last_response"] => ({
+  text,
+  tool_calls: Array.from({ length: calls }, (_, index) => ({ id: `c${index}`, name: "read_file", args: {} })),
+  usage,
+});
+const isModelCall = (decision: Decision): Extract<Decision, { next: "llm" }> => {
+  if (decision.next !== "llm") throw new Error(`expected a model call, got ${decision.next}`);
+  return decision;
+};
+
+test("a turn looks into memory first, then asks the model", () => {
+  expect(decide(stateOf(), settingsOf())).toEqual({ next: "memory", query: "Where is the key?", k: 5 });
+  expect(decide(stateOf({ phase: "memory", memory: [] }), settingsOf()).next).toBe("llm");
+});
+
+test("memory is skipped when it is off, when no note is wanted and when there is nothing to look for", () => {
+  expect(decide(stateOf(), settingsOf({ memory: false })).next).toBe("llm");
+  expect(decide(stateOf(), settingsOf({ memory_k: 0 })).next).toBe("llm");
+  expect(decide(stateOf({ input: { text: "  " } }), settingsOf()).next).toBe("llm");
+});
+
+test("tool calls are run, and their results go back to the model", () => {
+  const state = stateOf({ phase: "llm", iteration: 1, last_response: answered("Looking.", 2) });
+  expect(decide(state, settingsOf())).toEqual({ next: "tool" });
+  expect(decide({ ...state, phase: "tool" }, settingsOf()).next).toBe("llm");
+});
+
+test("an answer without calls ends the turn and is remembered with where it was said", () => {
+  const state = stateOf({ phase: "llm", iteration: 1, last_response: answered(" Under the mat. ") });
+  expect(decide(state, settingsOf())).toEqual({
+    next: "done",
+    write: {
+      text: "user: Where is the key?\nassistant: Under the mat.",
+      meta: { session_id: "sess_1", run_id: "run_1" },
+    },
+  });
+  expect(decide(state, settingsOf({ remember: false }))).toEqual({ next: "done" });
+});
+
+test("an answer with neither text nor calls, or none at all, ends the turn and leaves no note", () => {
+  for (const last_response of [answered(""), answered(" \n"), null]) {
+    expect(decide(stateOf({ phase: "llm", last_response }), settingsOf())).toEqual({ next: "done" });
+  }
+});
+
+test("a sub-agent's goal is not remembered as something that the user said", () => {
+  const session_id = "sess_1::agent::0a1b2c3d";
+  const state = stateOf({ session_id, phase: "llm", last_response: answered("Done.") });
+  expect(decide(state, settingsOf())).toEqual({ next: "done" });
+});
+
+test("a long exchange is shortened without cutting a character in half", () => {
+  const long = "😀".repeat(5_000);
+  const state = stateOf({ phase: "llm", input: { text: long }, last_response: answered(long) });
+  const decision = decide(state, settingsOf());
+  const text = decision.next === "done" ? (decision.write?.text ?? "") : "";
+  expect(text.length).toBeLessThan(2_500);
+  expect(text.isWellFormed()).toBe(true);
+  expect(text).toMatch(/^user: .*…\nassistant: .*…$/u);
+});
+
+test("the model call carries prompt, temperature and only the allowed tools that exist", () => {
+  const settings = settingsOf({ temperature: 0.2, tools: ["write_file", "rm"], system_prompt: "Be kind." });
+  const decision = decide(stateOf({ phase: "memory" }), settings);
+  expect(decision).toEqual({
+    next: "llm",
+    system: "Be kind.",
+    tools: ["write_file"],
+    params: { temperature: 0.2 },
+  });
+  expect(isModelCall(decide(stateOf({ phase: "memory" }), settingsOf())).tools).toBeUndefined();
+});
+
+test("notes stay in the prompt for the whole turn, save those of the conversation itself", () => {
+  const memory = [
+    { text: "The mat is red.", at: "2026-03-01T10:00:00.000Z", meta: { session_id: "sess_0" } },
+    { text: "Said a minute ago.", meta: { session_id: "sess_1" } },
+  ];
+  for (const phase of ["memory", "tool"] as const) {
+    const { system } = isModelCall(decide(stateOf({ phase, memory }), settingsOf()));
+    expect(system).toContain('{"date":"2026-03-01","note":"The mat is red."}');
+    expect(system).not.toContain("a minute ago");
+  }
+});
+
+test("no state leads out of the kernel's order, and a turn whose model stops asking ends", () => {
+  const answer = fc.record({ text: fc.string(), calls: fc.integer({ min: 0, max: 3 }) });
+  const config = fc.record({ memory: fc.boolean(), memory_k: fc.integer({ min: 0, max: 50 }) });
+  fc.assert(
+    fc.property(fc.string(), fc.array(answer, { maxLength: 6 }), config, (said, answers, values) => {
+      let state = stateOf({ input: { text: said } });
+      const script = [...answers, { text: "end", calls: 0 }];
+      for (let step = 0; step < 30; step += 1) {
+        const { next } = decide(state, settingsOf(values));
+        expect(NEXT_STEPS[state.phase]).toContain(next);
+        if (next === "done") return;
+        state = { ...state, phase: next };
+        if (next === "memory") state.memory = [];
+        if (next !== "llm") continue;
+        const given = script[state.iteration]!;
+        state.iteration += 1;
+        state.last_response = answered(given.text, given.calls);
+      }
+      expect.unreachable("the turn did not end");
+    }),
+  );
+});

@@ -1,0 +1,122 @@
+import { type AgentLoopState, type BusEvent, type JsonObject, tokenUsage } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { plugin } from "../src/plugin.ts";
+import { type Script, scriptedContext } from "./scripted-context.ts";
+
+const state: AgentLoopState = {
+  session_id: "sess_1",
+  run_id: "run_1",
+  iteration: 0,
+  phase: "start",
+  input: { text: "What is in notes.txt?" },
+  last_response: null,
+  tool_results: [],
+  memory: null,
+  history: 1,
+  tools: ["read_file"],
+  has_memory: true,
+};
+
+function request(change: Partial<AgentLoopState>, id = "evt_ask"): BusEvent {
+  return {
+    id,
+    kind: "strategy.decide.request",
+    session_id: "sess_1",
+    ts: 0,
+    source: "kernel",
+    org_id: "org_local",
+    project_id: "proj_default",
+    payload: { state: { ...state, ...change } },
+  };
+}
+
+const prod = { id: "prod", plugin: "llm-openai", label: "", config: { model: "m-1" } };
+const spare = { id: "spare", plugin: "llm-anthropic", label: "", config: { model: "m-2" } };
+const bare = { id: "bare", plugin: "llm-echo", label: "", config: {} };
+const two = { instances: () => [prod, spare, bare], active: () => "prod" } satisfies Script;
+
+async function answer(change: Partial<AgentLoopState>, script: Script) {
+  const ctx = scriptedContext(script);
+  await plugin.onEvent!(request(change), ctx);
+  expect(ctx.emitted).toHaveLength(1);
+  return ctx.emitted[0]!;
+}
+
+verifies("strategy.react", "a whole turn: memory, model, tool, model, done with a note", async () => {
+  const call = { id: "c1", name: "read_file", args: { path: "notes.txt" } };
+  const usage = tokenUsage();
+  const steps: Partial<AgentLoopState>[] = [
+    { phase: "start" },
+    { phase: "memory", memory: [{ text: "The user keeps lists in notes.txt." }] },
+    { phase: "llm", iteration: 1, last_response: { text: "", tool_calls: [call], usage } },
+    { phase: "tool", iteration: 1, tool_results: [{ id: "c1", name: "read_file", ok: true, brief: "milk" }] },
+    { phase: "llm", iteration: 2, last_response: { text: "Milk.", tool_calls: [], usage } },
+  ];
+  const ctx = scriptedContext(two);
+  for (const [index, step] of steps.entries()) {
+    await plugin.onEvent!(request(step, `evt_${index}`), ctx);
+  }
+  expect(ctx.emitted.map(({ payload }) => payload.next)).toEqual(["memory", "llm", "tool", "llm", "done"]);
+  expect(ctx.emitted.map(({ payload }) => payload.request_id)).toEqual(steps.map((_, i) => `evt_${i}`));
+  expect(ctx.emitted.every(({ kind, session_id }) => `${kind} ${session_id}` === DECIDED)).toBe(true);
+  expect(ctx.emitted[1]!.payload.system).toContain("notes.txt");
+  expect(ctx.emitted[4]!.payload.write).toMatchObject({
+    text: "user: What is in notes.txt?\nassistant: Milk.",
+  });
+});
+
+const DECIDED = "strategy.decide.response sess_1";
+
+test("switching the active instance shows in the next decision", async () => {
+  let active = "prod";
+  const ctx = scriptedContext({ ...two, active: () => active });
+  await plugin.onEvent!(request({ phase: "memory" }), ctx);
+  active = "spare";
+  await plugin.onEvent!(request({ phase: "tool" }), ctx);
+  active = "bare";
+  await plugin.onEvent!(request({ phase: "tool" }), ctx);
+  const targets = ctx.emitted.map(({ payload: { provider, model } }) => ({ provider, model }));
+  expect(targets).toEqual([
+    { provider: "prod", model: "m-1" },
+    { provider: "spare", model: "m-2" },
+    { provider: "bare", model: "" },
+  ]);
+});
+
+test("a pinned instance and model win over the active ones, even when the instance is gone", async () => {
+  const pinned = (config: JsonObject) => answer({ phase: "memory" }, { ...two, config: () => config });
+  expect((await pinned({ provider: "spare" })).payload).toMatchObject({ provider: "spare", model: "m-2" });
+  expect((await pinned({ model: "m-9" })).payload).toMatchObject({ provider: "prod", model: "m-9" });
+  expect((await pinned({ provider: "gone" })).payload).toMatchObject({ provider: "gone", model: "" });
+});
+
+test("with no provider at all the host is left to refuse the call", async () => {
+  const { payload } = await answer({ phase: "memory" }, {});
+  expect(payload.next).toBe("llm");
+  expect(payload).not.toHaveProperty("provider");
+  expect(payload).not.toHaveProperty("model");
+});
+
+test("a request without a state is the plugin's error, not a decision", async () => {
+  const ctx = scriptedContext();
+  const event = { ...request({}), payload: { state: {} } };
+  await expect(plugin.onEvent!(event, ctx)).rejects.toThrow("no loop state");
+  expect(ctx.emitted).toEqual([]);
+});
+
+test("health names what is missing", async () => {
+  const health = (script: Script) => plugin.healthCheck!(scriptedContext(script));
+  expect(await health(two)).toEqual({ status: "ok", summary: "answers with prod" });
+  expect(await health({})).toMatchObject({ status: "degraded", summary: "no provider configured" });
+  expect(await health({ ...two, config: () => ({ provider: "gone" }) })).toMatchObject({
+    status: "degraded",
+    summary: "provider gone is not configured",
+  });
+  const broken = { ...two, config: () => ({ memory: 3, memory_k: -1 }) };
+  expect((await health(broken)).details).toHaveLength(2);
+  const throwing = (): never => {
+    throw new Error("store is closed");
+  };
+  expect(await health({ config: throwing })).toMatchObject({ status: "failed" });
+});

@@ -1,0 +1,58 @@
+import { ok, picked, type Served, switchOf } from "./route.ts";
+
+const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
+
+export const configRoutes: readonly Served[] = [
+  {
+    method: "GET",
+    path: "/api/config",
+    summary: "The whole configuration, masked",
+    scope: "config:read",
+    responses: { 200: "Every key with its value or mask." },
+    handle: async ({ service }) => ok(await service("config.list")),
+  },
+  {
+    method: "GET",
+    path: "/api/config/{key}",
+    summary: "Read one key; with ?show=1 the value itself, for an admin and on the record",
+    scope: "config:read",
+    responses: { 200: "The key with its value or mask.", 404: "The key is not set." },
+    handle: async ({ params, query, service }) =>
+      ok(await service("config.get", { key: params.key!, show: switchOf(query.show) })),
+  },
+  {
+    method: "PATCH",
+    path: "/api/config/{key}",
+    summary: "Write one key",
+    scope: "config:write",
+    body: value,
+    responses: { 200: "Written; it counts from now on." },
+    async handle({ params, body, service }) {
+      await service("config.set", { values: { [params.key!]: body.value! } });
+      return ok({ key: params.key!, ok: true });
+    },
+  },
+  {
+    method: "DELETE",
+    path: "/api/config/{key}",
+    summary: "Unset one key, or with a.b.* all keys below one",
+    scope: "config:write",
+    responses: { 200: "Whether anything was there." },
+    async handle({ params, service }) {
+      const gone = await service<string[]>("config.unset", { pattern: params.key! });
+      return ok({ key: params.key!, removed: gone.length > 0 });
+    },
+  },
+  {
+    method: "PATCH",
+    path: "/api/config",
+    summary: "Write several keys, all or none",
+    scope: "config:write",
+    body: { type: "object", properties: { values: { type: "object" } }, required: ["values"] },
+    responses: { 200: "All are written." },
+    async handle({ body, service }) {
+      await service("config.set", picked(body, "values"));
+      return ok({ ok: true });
+    },
+  },
+];

@@ -1,0 +1,100 @@
+import type { JsonObject } from "@backplane/sdk/kernel";
+import { ok, picked, type Served } from "./route.ts";
+
+export const pluginRoutes: readonly Served[] = [
+  {
+    method: "GET",
+    path: "/api/plugins",
+    summary: "Kernel plugins and how they are",
+    scope: "plugins:read",
+    responses: { 200: "Every plugin." },
+    handle: async ({ service }) => ok({ plugins: await service("plugins.list") }),
+  },
+  {
+    method: "GET",
+    path: "/api/plugins/health",
+    summary: "Ask every plugin how it is",
+    scope: "plugins:read",
+    responses: { 200: "One report for each." },
+    handle: async ({ query, service }) => {
+      const timeout_ms = /^\d{1,6}$/.test(query.timeout_ms ?? "") ? Number(query.timeout_ms) : 3_000;
+      return ok({ plugins: await service("plugins.health", { timeout_ms }) });
+    },
+  },
+  {
+    method: "PATCH",
+    path: "/api/plugins/{name}",
+    summary: "Switch a plugin on or off at once, or trust it to run inline",
+    scope: "plugins:write",
+    body: {
+      type: "object",
+      properties: { enabled: { type: "boolean" }, trusted: { type: "boolean" } },
+      additionalProperties: false,
+      minProperties: 1,
+    },
+    responses: { 200: "It applies already.", 404: "There is no such plugin." },
+    async handle({ params, body, service }) {
+      const name = params.name!;
+      let row: JsonObject = {};
+      if (body.trusted !== undefined) {
+        row = await service<JsonObject>("plugins.trust", { name, ...picked(body, "trusted") });
+      }
+      if (body.enabled !== undefined) {
+        row = await service<JsonObject>("plugins.enable", { name, ...picked(body, "enabled") });
+      }
+      return ok({
+        name,
+        enabled: row.enabled!,
+        trusted: row.trusted!,
+        status: row.status!,
+        reload_required: false,
+      });
+    },
+  },
+  {
+    method: "POST",
+    path: "/api/plugins/inspect",
+    summary: "What installing a source would add; changes and runs nothing",
+    scope: "plugins:write",
+    body: { type: "object", properties: { source: { type: "string" } }, required: ["source"] },
+    responses: { 200: "The plugins of the source.", 400: "The source is not allowed." },
+    handle: async ({ body, service }) =>
+      ok({ plugins: await service("plugins.inspect", picked(body, "source")) }),
+  },
+  {
+    method: "POST",
+    path: "/api/plugins/install",
+    summary: "Install from the npm registry or a local folder; runs no scripts",
+    scope: "plugins:write",
+    body: {
+      type: "object",
+      properties: { source: { type: "string" }, editable: { type: "boolean" } },
+      required: ["source"],
+      additionalProperties: false,
+    },
+    responses: { 200: "Installed and loaded.", 400: "The source is not allowed.", 500: "npm failed." },
+    async handle({ body, service }) {
+      const plugins = await service("plugins.install", picked(body, "source", "editable"));
+      return ok({ source: body.source!, ok: true, plugins });
+    },
+  },
+  {
+    method: "POST",
+    path: "/api/plugins/{name}/reload",
+    summary: "Load a plugin anew",
+    scope: "plugins:write",
+    responses: { 200: "The plugin as it is now." },
+    handle: async ({ params, service }) => ok(await service("plugins.reload", { name: params.name! })),
+  },
+  {
+    method: "DELETE",
+    path: "/api/plugins/{name}",
+    summary: "Remove an installed plugin",
+    scope: "plugins:write",
+    responses: { 200: "It is gone.", 400: "Bundled plugins stay.", 404: "There is no such plugin." },
+    async handle({ params, service }) {
+      await service("plugins.remove", { name: params.name! });
+      return ok({ name: params.name!, removed: true });
+    },
+  },
+];

@@ -1,0 +1,26 @@
+/**
+ * The web surface (plug.web-adapter): the kernel's admin routes under `/api`, as an adapter like any other. Values in,
+ * values out; every act goes through a kernel service on behalf of whoever asked, with that person's rights.
+ */
+import { type AdapterAnswer, type AdapterRequest, defineKernelPlugin } from "@backplane/sdk/kernel";
+import { configRoutes } from "./config-routes.ts";
+import { pluginRoutes } from "./plugin-routes.ts";
+import { providerRoutes } from "./provider-routes.ts";
+import { type Served, serveRoutes } from "./route.ts";
+import { sessionRoutes } from "./session-routes.ts";
+
+const ROUTES: readonly Served[] = [...configRoutes, ...pluginRoutes, ...providerRoutes, ...sessionRoutes];
+const serve = serveRoutes(ROUTES);
+
+export const plugin = defineKernelPlugin({
+  name: "web",
+  version: "0.1.0",
+  category: "adapter",
+  adapterId: "web",
+  routes: ROUTES.map(({ handle: _handle, ...route }) => route),
+  subscriptions: () => [],
+  onRequest: (request: AdapterRequest, ctx): Promise<AdapterAnswer> => serve(request, ctx),
+  healthCheck: () => ({ status: "ok", summary: `${ROUTES.length} routes under /api` }),
+});
+
+export default plugin;

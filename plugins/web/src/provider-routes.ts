@@ -1,0 +1,84 @@
+import { ok, picked, type Served, switchOf } from "./route.ts";
+
+const fields = { label: { type: "string" }, config: { type: "object" } };
+
+export const providerRoutes: readonly Served[] = [
+  {
+    method: "GET",
+    path: "/api/llm-providers",
+    summary: "Configured provider instances; with ?show=1 their secrets, for an admin and on the record",
+    scope: "config:read",
+    responses: { 200: "A bare array." },
+    handle: async ({ query, service }) => ok(await service("providers.list", { show: switchOf(query.show) })),
+  },
+  {
+    method: "POST",
+    path: "/api/llm-providers",
+    summary: "Configure another instance of a provider plugin",
+    scope: "config:write",
+    body: {
+      type: "object",
+      properties: { id: { type: "string" }, plugin: { type: "string" }, ...fields },
+      required: ["plugin"],
+      additionalProperties: false,
+    },
+    responses: {
+      201: "The instance.",
+      400: "The plugin is no provider, or the id cannot be one.",
+      404: "There is no such plugin.",
+      409: "The id is taken.",
+    },
+    handle: async ({ body, service }) =>
+      ok(await service("providers.create", picked(body, "id", "plugin", "label", "config")), 201),
+  },
+  {
+    method: "PATCH",
+    path: "/api/llm-providers/active",
+    summary: "Choose the instance that answers from the next decision on",
+    scope: "config:write",
+    body: {
+      type: "object",
+      properties: { name: { type: "string" } },
+      required: ["name"],
+      additionalProperties: false,
+    },
+    responses: { 200: "It is the active one.", 404: "There is no such instance." },
+    async handle({ body, service }) {
+      await service("providers.activate", { id: body.name! });
+      return ok({ active: body.name!, ok: true });
+    },
+  },
+  {
+    method: "PATCH",
+    path: "/api/llm-providers/{id}",
+    summary: "Change some fields of an instance",
+    scope: "config:write",
+    body: { type: "object", properties: fields, additionalProperties: false },
+    responses: { 200: "The instance.", 404: "There is no such instance." },
+    handle: async ({ params, body, service }) =>
+      ok(await service("providers.patch", { ...picked(body, "label", "config"), id: params.id! })),
+  },
+  {
+    method: "DELETE",
+    path: "/api/llm-providers/{id}",
+    summary: "Remove an instance",
+    scope: "config:write",
+    responses: {
+      204: "It is gone.",
+      404: "There is no such instance.",
+      409: "It is active, or its plugin's last.",
+    },
+    async handle({ params, service }) {
+      await service("providers.remove", { id: params.id! });
+      return { status: 204 };
+    },
+  },
+  {
+    method: "POST",
+    path: "/api/llm-providers/{id}/test",
+    summary: "One small question to the instance, within 5 s",
+    scope: "config:write",
+    responses: { 200: "Whether it answered, and how fast.", 404: "There is no such instance." },
+    handle: async ({ params, service }) => ok(await service("providers.test", { id: params.id! })),
+  },
+];

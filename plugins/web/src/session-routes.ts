@@ -1,0 +1,111 @@
+import type { Json, JsonObject } from "@backplane/sdk/kernel";
+import { type Call, count, ok, picked, type Served } from "./route.ts";
+
+const PAGE = 50;
+const MOST = 1_000;
+
+const refOf = ({ params, query }: Call): JsonObject => ({
+  session_id: params.id!,
+  ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
+});
+
+export const sessionRoutes: readonly Served[] = [
+  {
+    method: "GET",
+    path: "/api/sessions",
+    summary: "Sessions, newest first",
+    scope: "sessions:read",
+    responses: { 200: "A page of sessions, and where the next begins." },
+    async handle({ query, service }) {
+      const page = await service<{ items: Json; next: string | null }>("sessions.list", {
+        limit: count(query.limit, PAGE, MOST),
+        ...(query.after === undefined ? {} : { after: query.after }),
+        ...(query.workspace === undefined ? {} : { workspace: query.workspace }),
+      });
+      return ok({ sessions: page.items, next: page.next });
+    },
+  },
+  {
+    method: "GET",
+    path: "/api/sessions/{id}/entries",
+    summary: "What the tape says after an entry",
+    scope: "sessions:read",
+    responses: { 200: "Entries in order.", 404: "There is no such session." },
+    async handle(call) {
+      const after = count(call.query.after, 0, Number.MAX_SAFE_INTEGER);
+      const limit = count(call.query.limit, 500, MOST);
+      const entries: Json = await call.service("sessions.entries", { ...refOf(call), after, limit });
+      return ok({ entries });
+    },
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/message",
+    summary: "Say something; it is on disk when this is answered",
+    scope: "sessions:write",
+    body: {
+      type: "object",
+      properties: { text: { type: "string" }, attachments: { type: "array", items: { type: "object" } } },
+      required: ["text"],
+      additionalProperties: false,
+    },
+    responses: { 202: "Taken; the answer comes by event.", 429: "Too much waits already." },
+    handle: async (call) =>
+      ok(
+        await call.service("sessions.message", {
+          ...picked(call.body, "text", "attachments"),
+          ...refOf(call),
+        }),
+        202,
+      ),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/interrupt",
+    summary: "End the running turn",
+    scope: "sessions:write",
+    responses: { 200: "Whether a turn was running." },
+    handle: async (call) => ok({ interrupted: await call.service("sessions.interrupt", refOf(call)) }),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/fork",
+    summary: "A child session that reads this one and writes its own",
+    scope: "sessions:write",
+    body: {
+      type: "object",
+      properties: { child_id: { type: "string" }, at: { type: "integer" } },
+      additionalProperties: false,
+    },
+    responses: { 201: "The child.", 404: "There is no such session.", 409: "The id is taken." },
+    handle: async (call) =>
+      ok(
+        await call.service("sessions.fork", { ...picked(call.body, "child_id", "at"), ...refOf(call) }),
+        201,
+      ),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/reset",
+    summary: "Archive the tape and begin a new one",
+    scope: "sessions:write",
+    responses: { 200: "The session with its new chain.", 404: "There is no such session." },
+    handle: async (call) => ok(await call.service("sessions.reset", refOf(call))),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/compact",
+    summary: "Summarise the past onto a new chain",
+    scope: "sessions:write",
+    responses: { 200: "The new chain.", 404: "There is no such session." },
+    handle: async (call) => ok(await call.service("sessions.compact", refOf(call))),
+  },
+  {
+    method: "POST",
+    path: "/api/sessions/{id}/undo-compaction",
+    summary: "Move the session back to the chain before its compaction",
+    scope: "sessions:write",
+    responses: { 200: "The chain that is the head again.", 400: "The head is not a compaction." },
+    handle: async (call) => ok(await call.service("sessions.undo", refOf(call))),
+  },
+];

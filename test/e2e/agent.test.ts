@@ -1,0 +1,270 @@
+/** A conversation from outside: a real gateway, its bundled plugins, a tool plugin that a user installed, and HTTP. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Approval, Block, Chain, Entry, Run, Session } from "@backplane/contract";
+import { createClient, type Client, type RunUpdate } from "@backplane/client";
+import { afterAll, beforeAll, expect } from "vitest";
+import { WebSocket } from "ws";
+import { readStream } from "../../packages/api/test/read-stream.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { verifies } from "../support/verifies.ts";
+
+const MARKET = `
+const text = { type: "object", properties: { text: { type: "string" } }, required: ["text"] };
+const answer = (brief, words) => ({ ok: true, brief, display: { kind: "text", text: words } });
+export const plugin = {
+  name: "market",
+  version: "1.0.0",
+  category: "tool",
+  subscriptions: () => [],
+  async onLoad(ctx) {
+    await ctx.registerTool({
+      name: "price",
+      description: "What something costs.",
+      parameters: text,
+      effect_class: "read_only",
+      run: async (args) => answer("looked up", args.text + " costs 3"),
+    });
+    await ctx.registerTool({
+      name: "buy",
+      description: "Spends money.",
+      parameters: text,
+      requires_approval: true,
+      approvalBrief: (args) => "Buy " + args.text + "?",
+      run: async (args) => answer("bought", "one " + args.text),
+    });
+  },
+};
+`;
+const PACKAGE = {
+  name: "acme-market",
+  version: "1.0.0",
+  type: "module",
+  exports: "./plugin.mjs",
+  "yaya.plugins.v1": { market: { category: "tool" } },
+};
+const SHOPPING = [
+  '/tool price {"text":"bread"}',
+  '/tool price {"text":"milk"}',
+  "/then",
+  '/tool buy {"text":"bread"}',
+  "/then",
+  "/say bought bread",
+].join("\n");
+
+let gateway: TestGateway;
+let client: Client;
+const folder = mkdtempSync(join(tmpdir(), "backplane-market-"));
+const open = async (home?: string) => {
+  gateway = await startTestGateway(home === undefined ? {} : { home });
+  client = createClient({ url: gateway.url, token: gateway.token });
+};
+beforeAll(async () => {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "package.json"), JSON.stringify(PACKAGE));
+  writeFileSync(join(folder, "plugin.mjs"), MARKET);
+  await open();
+  const installed = await client.plugins.install(folder, { editable: true });
+  expect(installed.plugins).toMatchObject([{ name: "market", status: "loaded", mode: "hosted" }]);
+});
+afterAll(async () => {
+  await gateway.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+verifies(
+  "api.sessions",
+  "a run streams its messages, tools and question; the answer over /v1/approvals lets it go on to its end",
+  async () => {
+    const seen: { event: string; id: string | null; data: string }[] = [];
+    const answered: Promise<Approval>[] = [];
+    await readStream(`${gateway.url}/v1/runs?stream=1`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" },
+      body: JSON.stringify({ session_id: "shopping", input: { text: SHOPPING } }),
+      each(item) {
+        seen.push(item);
+        if (item.event !== "approval.request") return;
+        const { payload } = JSON.parse(item.data).event;
+        expect(payload).toMatchObject({ tool_name: "buy", params: { text: "bread" }, brief: "Buy bread?" });
+        answered.push(client.approvals.answer(payload.id, { response: "approve" }));
+      },
+    });
+    expect((await Promise.all(answered)).map(({ status }) => status)).toEqual(["approved"]);
+    const kinds = seen.map(({ event }) => event);
+    expect([kinds[0], kinds[1], kinds.at(-2), kinds.at(-1)]).toEqual([
+      "run.started",
+      "user.message.received",
+      "assistant.message.done",
+      "run",
+    ]);
+    expect(kinds.filter((kind) => kind === "tool.call.result")).toHaveLength(3);
+    expect(kinds.filter((kind) => kind === "tool.call.start")).toHaveLength(3);
+    expect(kinds.filter((kind) => kind === "approval.request")).toHaveLength(1);
+    expect(kinds).toContain("assistant.message.delta");
+    const run = JSON.parse(seen.at(-1)!.data) as Run;
+    expect([run.status, run.output?.content, run.iterations]).toEqual(["completed", "bought bread", 3]);
+    const ids = seen.flatMap(({ id }) => (id === null ? [] : [Number(id)]));
+    expect(ids).toEqual([...new Set(ids)].toSorted((a, b) => a - b));
+
+    // As VAI's blocks: calls and results in the order that they were made.
+    const { items } = await client.chains.blocks(run.chain_id, { limit: 500 });
+    expect(items.map(({ kind }) => kind)).toEqual([
+      "input",
+      "tool_call",
+      "tool_call",
+      "tool_result",
+      "tool_result",
+      "tool_call",
+      "tool_result",
+      "response",
+    ]);
+    expect(JSON.stringify(items)).toContain("bread costs 3");
+    expect((await client.chains.runs(run.chain_id)).items).toEqual([run]);
+  },
+);
+
+verifies(
+  "api.sessions",
+  "a branch goes its own way, and after a restart both go on from what they know",
+  async () => {
+    const parent = await client.sessions.get("shopping");
+    const child = await client.sessions.branch("shopping", { child_id: "shopping-2" });
+    expect(child.parent_session_id).toBe("shopping");
+    const fork: Chain = await client.chains.get(child.head_chain_id);
+    expect([fork.origin, fork.parent_chain_id]).toEqual(["fork", parent.head_chain_id]);
+    const said = async (session_id: string, text: string) =>
+      (await client.runs.start({ session_id, input: { text } }, { wait: true })).output?.content;
+    expect(await said("shopping", "/say only in the parent")).toBe("only in the parent");
+    expect(await said("shopping-2", "/say only in the child")).toBe("only in the child");
+    const tapes = async () => {
+      const read = async (id: string): Promise<Entry[]> =>
+        (await client.sessions.entries(id, { limit: 1000 })).items;
+      return { parent: await read("shopping"), child: await read("shopping-2") };
+    };
+    // The last that a turn writes, and best effort: it may still be on its way to the tape.
+    const written = async () => Object.values(await tapes()).map((tape) => tape.at(-1)?.payload.name);
+    await expect.poll(written).toEqual(["memory.write", "memory.write"]);
+    const before = await tapes();
+    // Of what was said alone: the memory is the project's, and may remind one session of the other.
+    const words = (tape: Entry[]) => JSON.stringify(tape.filter(({ kind }) => kind === "message"));
+    expect(words(before.parent)).not.toContain("only in the child");
+    expect(words(before.child)).not.toContain("only in the parent");
+    expect(JSON.stringify(before.child)).toContain("bread costs 3");
+    const sessions: Session[] = (await client.sessions.list()).items;
+
+    expect(await gateway.stop()).toBe(0);
+    await open(gateway.home);
+    expect(await tapes()).toEqual(before);
+    expect((await client.sessions.list()).items).toEqual(sessions);
+    const runs = await client.chains.runs(parent.head_chain_id);
+    expect(runs.items.map(({ status }) => status)).toEqual(["completed", "completed"]);
+    const again = await client.runs.start(
+      { session_id: "shopping", input: { text: '/tool price {"text":"tea"}\n/then\n/say still here' } },
+      { wait: true },
+    );
+    expect([again.status, again.output?.content]).toEqual(["completed", "still here"]);
+    const { items } = await client.sessions.entries("shopping", {
+      after: before.parent.at(-1)!.id,
+      limit: 1000,
+    });
+    const asked = items.find(({ payload }) => payload.name === "llm.call.request");
+    const { messages_ref } = asked!.payload.data as { messages_ref: { count: number } };
+    const told = before.parent.filter(({ kind }) => kind === "message" || kind === "tool_result").length;
+    expect(messages_ref.count).toBeGreaterThan(told);
+    for (const { id } of [parent, child])
+      expect(await client.chains.verify((await client.sessions.get(id)).head_chain_id)).toEqual({
+        valid: true,
+        broken: null,
+      });
+  },
+);
+
+verifies(
+  "api.sessions",
+  "a run that waits for a person can be followed by another reader, and cancelled",
+  async () => {
+    const run = await client.runs.start({
+      session_id: "waiting",
+      input: { text: '/tool buy {"text":"gold"}\n/then\n/say bought' },
+    });
+    expect(run.status).toBe("running");
+    await expect.poll(async () => (await client.approvals.list({ status: "pending" })).items.length).toBe(1);
+    const seen: RunUpdate[] = [];
+    for await (const update of client.runs.watch(run.id)) {
+      seen.push(update);
+      // Asked before this reader came; it is told all the same.
+      if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
+    }
+    expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
+    expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
+    const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
+    // The turn ends at once; its call's outcome is written when the call has really stopped.
+    expect(blocks.map(({ kind }) => kind).toSorted()).toEqual([
+      "input",
+      "response",
+      "tool_call",
+      "tool_result",
+    ]);
+  },
+);
+
+verifies(
+  "bus.session-ids",
+  "ids of the kernel's own are refused over HTTP, /api and the socket; a child's entries may be read",
+  async () => {
+    const ids = ["kernel", "_bridge:web", "shopping::agent::1"];
+    for (const id of ids) {
+      const part = encodeURIComponent(id);
+      const asked = [
+        gateway.http("POST", "/v1/sessions", { session_id: id }),
+        gateway.http("POST", `/v1/sessions/${part}/messages`, { text: "x" }),
+        gateway.http("POST", "/v1/runs", { session_id: id, input: { text: "x" } }),
+        gateway.http("POST", `/api/sessions/${part}/message`, { text: "x" }),
+        gateway.http("POST", "/api/sessions/shopping/fork", { child_id: id }),
+      ];
+      for (const { status } of await Promise.all(asked)) expect(status, id).toBe(400);
+    }
+    const told = await overSocket(ids.map((session_id) => ({ op: "attach", session_id, since_entry: null })));
+    expect(told.map(({ op, code }) => [op, code])).toEqual(ids.map(() => ["error", "request.invalid"]));
+    const all = (await client.sessions.list({ limit: 500 })).items.map(({ id }) => id);
+    expect(all.filter((id) => ids.includes(id))).toEqual([]);
+
+    const input = { text: '/tool agent {"goal":"look around"}\n/then\n/say done' };
+    for await (const update of client.runs.stream({ session_id: "boss", input })) {
+      if ("event" in update && update.event.kind === "approval.request")
+        await client.approvals.answer(String(update.event.payload.id), { response: "approve" });
+      if ("ended" in update) expect(update.ended.status).toBe("completed");
+    }
+    const child = (await client.sessions.list({ limit: 500 })).items.find(({ id }) =>
+      id.startsWith("boss::agent::"),
+    );
+    expect(child).toBeDefined();
+    const { items } = await client.sessions.entries(child!.id);
+    expect(JSON.stringify(items)).toContain("look around");
+    const { status } = await gateway.http("POST", `/v1/sessions/${encodeURIComponent(child!.id)}/messages`, {
+      text: "forged",
+    });
+    expect(status).toBe(400);
+  },
+);
+
+/** Sends each op and takes one answer for each. */
+async function overSocket(ops: object[]): Promise<{ op: string; code?: string }[]> {
+  const ws = new WebSocket(`${gateway.url.replace("http", "ws")}/ws`, {
+    headers: { authorization: `Bearer ${gateway.token}` },
+  });
+  const told: { op: string; code?: string }[] = [];
+  await new Promise<void>((resolve, reject) => {
+    ws.on("error", reject);
+    ws.on("open", () => {
+      for (const op of ops) ws.send(JSON.stringify(op));
+    });
+    ws.on("message", (data: Buffer) => {
+      if (told.push(JSON.parse(data.toString()) as (typeof told)[number]) === ops.length) resolve();
+    });
+  });
+  ws.close();
+  return told;
+}

@@ -1,0 +1,295 @@
+/** The chat page's manners: hostile text, keyboard alone, readable to everyone, and the ways back in a conversation. */
+import type { Browser, Page } from "playwright-core";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { openBrowser, type Visit, visit } from "../support/browser.ts";
+import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+let browser: Browser;
+const open: Visit[] = [];
+
+beforeAll(async () => {
+  [gateway, browser] = await Promise.all([startTestGateway(), openBrowser()]);
+});
+afterEach(async () => {
+  for (const one of open.splice(0)) await one.close();
+});
+afterAll(async () => {
+  await browser?.close();
+  await gateway?.dispose();
+});
+
+async function signedIn(options: Parameters<typeof visit>[2] = {}): Promise<Visit> {
+  const visited = await visit(browser, gateway, options);
+  open.push(visited);
+  await live(visited.page);
+  return visited;
+}
+
+const HOSTILE = [
+  "<img src=x onerror=alert(1)>",
+  "<script>alert(2)</script>",
+  "[click](javascript:alert(3)) [data](data:text/html,<script>alert(4)</script>) [ok](https://example.org/a?b=1)",
+  "**<svg onload=alert(5)>** `<b>6</b>` <a href=javascript:alert(7)>seven</a>",
+  '"><iframe srcdoc="<script>alert(8)</script>">',
+  "```<style>*{display:none}</style>\n<img src=x onerror=alert(9)>\n```",
+];
+
+test("hostile text stays text: in messages, answers, tool cards, approvals, errors and the address", async () => {
+  const { page, problems, tab } = await signedIn();
+  for (const text of HOSTILE) await ask(page, text);
+  const args = JSON.stringify({ goal: HOSTILE.join(" ") });
+  await ask(page, `/tool ${HOSTILE[0]!.replaceAll(" ", "")} {"x": ${JSON.stringify(HOSTILE[1])}}`);
+  await say(page, `/tool agent ${args}`);
+  await page.waitForSelector(".approval");
+  await page.fill(".approval input", HOSTILE[0]!);
+  await page.press(".approval input", "Enter");
+  await idle(page);
+  const other = await tab(`/#${encodeURIComponent("<img/src=x/onerror=alert(10)>")}`);
+  await live(other);
+  await ask(other, "hello");
+  expect(await other.locator("#title").textContent()).toBe("<img/src=x/onerror=alert(10)>");
+  for (const one of [page, other]) {
+    const made = await one.$$eval("body *", (nodes) =>
+      nodes
+        .filter((node) => /^(IMG|SVG|IFRAME|SCRIPT|STYLE)$/i.test(node.tagName))
+        .map((node) => node.outerHTML),
+    );
+    expect(made).toEqual([]);
+  }
+  const links = await page.$$eval("#log a", (nodes) =>
+    nodes.map((node) => [node.getAttribute("href"), node.getAttribute("rel")]),
+  );
+  expect(links).toEqual([["https://example.org/a?b=1", "noopener noreferrer"]]);
+  expect(await page.locator(".assistant").nth(0).textContent()).toContain(`echo: ${HOSTILE[0]}`);
+  expect(problems).toEqual([]);
+});
+
+test("keyboard alone: new line, send, stop, take up again, approve, find and open a session", async () => {
+  const { page, problems } = await signedIn();
+  const focused = () =>
+    page.evaluate(() => document.activeElement?.id || document.activeElement?.textContent);
+  expect(await focused()).toBe("message");
+  await page.keyboard.type("one");
+  await page.keyboard.press("Shift+Enter");
+  await page.keyboard.type("two");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".assistant:not([data-streaming])");
+  expect(await shown(page)).toEqual(["one\ntwo", "echo: one\ntwo"]);
+  const first = sessionOf(page);
+  await page.keyboard.press("ArrowUp");
+  expect(await page.inputValue("#message")).toBe("one\ntwo");
+
+  await say(page, "/slow 300\n/say this answer is stopped long before its end comes in sight");
+  await page.waitForSelector(".assistant[data-streaming]");
+  await page.keyboard.press("Escape");
+  await idle(page);
+  expect(await page.locator(".note").textContent()).toBe("■ Interrupted");
+  await page.reload();
+  await page.waitForSelector(".note");
+
+  await say(page, '/tool agent {"goal": "Say hi"}');
+  await page.waitForSelector(".approval");
+  expect(await focused()).toBe("Reject");
+  await page.keyboard.press("Shift+Tab");
+  await page.keyboard.press("Shift+Tab");
+  expect(await focused()).toBe("Allow once");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".tool.ok");
+  await idle(page);
+  expect(await focused()).toBe("message");
+
+  await page.focus("#new-session");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector("#empty:visible");
+  await page.keyboard.type("another session");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".assistant:not([data-streaming])");
+  await page.focus("#find");
+  await page.keyboard.type(first);
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await page.waitForSelector(".tool.ok");
+  expect(sessionOf(page)).toBe(first);
+  expect(problems).toEqual([]);
+});
+
+/** Every visible text's contrast against what is painted behind it, where it is below `least`. */
+const dim = (page: Page, least: number) =>
+  page.evaluate((limit) => {
+    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
+    const paint = (colours: string[]) => {
+      for (const colour of ["#ffffff", ...colours]) {
+        canvas.fillStyle = colour;
+        canvas.fillRect(0, 0, 1, 1);
+      }
+      const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((value) => {
+        const part = value / 255;
+        return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+      });
+      return 0.2126 * r! + 0.7152 * g! + 0.0722 * b!;
+    };
+    const found: string[] = [];
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
+      const owner = node.parentElement!;
+      if (node.textContent!.trim() === "" || !owner.checkVisibility({ opacityProperty: true })) continue;
+      if (owner.closest(":disabled, [disabled], option") !== null) continue;
+      const behind: string[] = [];
+      for (let up: Element | null = owner; up !== null; up = up.parentElement)
+        behind.unshift(getComputedStyle(up).backgroundColor);
+      const [a, b] = [paint(behind), paint([...behind, getComputedStyle(owner).color])];
+      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+      if (ratio < limit)
+        found.push(`${ratio.toFixed(2)} ${owner.tagName}.${owner.className}: ${node.textContent}`);
+    }
+    return found;
+  }, least);
+
+/** Controls without a name, and whatever else a screen reader would stumble over. */
+const unnamed = (page: Page) =>
+  page.$$eval("button, input, select, textarea, a[href], [role]", (nodes) =>
+    nodes
+      .filter((node) => node.checkVisibility())
+      .filter((node) => {
+        const labels = (node as HTMLInputElement).labels ?? [];
+        const text = node.tagName === "SELECT" ? "" : node.textContent;
+        const said = [
+          node.getAttribute("aria-label"),
+          text,
+          ...[...labels].map((label) => label.textContent),
+        ];
+        // What announces changes may be empty until there is one.
+        const announces = /^(status|alert|log)$/.test(node.getAttribute("role") ?? "");
+        return !announces && said.every((name) => (name ?? "").trim() === "");
+      })
+      .map((node) => node.outerHTML),
+  );
+
+for (const scheme of ["light", "dark"] as const) {
+  test(`readable in ${scheme}, wide and at 390 px: names, landmarks, contrast AA, nothing cut off`, async () => {
+    const { page, problems } = await signedIn({ colorScheme: scheme });
+    const check = async () => {
+      expect(await dim(page, 4.5)).toEqual([]);
+      expect(await unnamed(page)).toEqual([]);
+    };
+    await check();
+    await ask(page, "Text with `code`, **bold**, [a link](https://example.org) and\n- a list\n\n> a quote");
+    await ask(page, '/tool no_such_tool {"a": 1}');
+    await page.locator(".tool summary").click();
+    await ask(page, "/error status 401");
+    await page.waitForSelector(".item.error .fix p");
+    await say(page, '/tool agent {"goal": "Say hi"}');
+    await page.waitForSelector(".approval");
+    await check();
+    const counts = await page.evaluate(() =>
+      [
+        "header.bar",
+        "main",
+        "aside[aria-label]",
+        "nav[aria-label]",
+        "h1",
+        '[role="log"][aria-label]',
+        "html[lang]",
+      ].map(
+        (selector) =>
+          [...document.querySelectorAll(selector)].filter((node) => node.checkVisibility()).length,
+      ),
+    );
+    expect(counts).toEqual([1, 1, 1, 1, 1, 1, 1]);
+    await page.focus("#send");
+    await page.keyboard.press("Shift+Tab");
+    await page.keyboard.press("Tab");
+    expect(await page.$eval(":focus", (node) => getComputedStyle(node).outlineStyle)).toBe("solid");
+
+    await page.setViewportSize({ width: 390, height: 800 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    const outside = await page.$$eval("button, input, textarea, select, .chip", (nodes) =>
+      nodes
+        .filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > 390)
+        .map((node) => node.outerHTML),
+    );
+    expect(outside).toEqual([]);
+    await check();
+    await page.click("#show-sessions");
+    expect(await page.getAttribute("#show-sessions", "aria-expanded")).toBe("true");
+    await page.click("#session-list a >> nth=0");
+    await page.click(".approval .reject");
+    await idle(page);
+    expect(problems).toEqual([]);
+  });
+}
+
+test("the theme is chosen, kept over a reload, and is the system's until then", async () => {
+  const { page, problems } = await signedIn({ colorScheme: "dark" });
+  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await background();
+  await page.click("#theme");
+  const light = await background();
+  expect(light).not.toBe(dark);
+  await page.reload();
+  await live(page);
+  expect([await background(), await page.locator("#theme").textContent()]).toEqual([light, "Theme: light"]);
+  await page.click("#theme");
+  expect(await background()).toBe(dark);
+  expect(problems).toEqual([]);
+});
+
+test("a fork begins with what came before it and leaves its parent alone", async () => {
+  const { page, problems } = await signedIn();
+  await ask(page, "one");
+  await ask(page, "two");
+  const parent = sessionOf(page);
+  await page.locator(".assistant").first().hover();
+  await page.locator(".assistant .fork").first().click();
+  await page.waitForFunction((id) => !location.hash.includes(id), parent);
+  await page.locator(".assistant").first().waitFor();
+  expect(await shown(page)).toEqual(["one", "echo: one"]);
+  await ask(page, "three");
+  expect(await shown(page)).toEqual(["one", "echo: one", "three", "echo: three"]);
+  await page.goBack();
+  await page.locator(".assistant").nth(1).waitFor();
+  expect(await shown(page)).toEqual(["one", "echo: one", "two", "echo: two"]);
+  expect(problems).toEqual([]);
+});
+
+test("a compaction is marked, repeats nothing, and can be undone once", async () => {
+  const { page, problems } = await signedIn();
+  const key = "/api/config/providers.llm-echo.context_window";
+  expect((await gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
+  for (const word of ["alpha", "beta", "gamma"]) await ask(page, `${word} `.repeat(1_500).trim());
+  const before = await shown(page);
+  const session_id = sessionOf(page);
+  const made = await gateway.http("POST", "/v1/compactions", { session_id });
+  expect(made.status, JSON.stringify(made.body)).toBe(201);
+  await page.click("text=Undo compaction");
+  await page.waitForSelector(".marker:has-text('undone')");
+  expect(await shown(page)).toEqual(before);
+  await page.reload();
+  await page.waitForSelector(".marker:has-text('undone')");
+  expect(await page.locator("text=Undo compaction").count()).toBe(0);
+  expect(await shown(page)).toEqual(before);
+  await ask(page, "after");
+  expect(await lastAnswer(page)).toBe("echo: after");
+  expect(problems).toEqual([]);
+});
+
+test("choosing a model asks the gateway; a refusal is shown with its code and remedy", async () => {
+  const { page, problems } = await signedIn();
+  const active = async () =>
+    (await gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
+      (row) => row.active,
+    )?.id;
+  await page.selectOption("#provider", "llm-openai");
+  await page.waitForSelector("#spoken:has-text('llm-openai')", { state: "attached" });
+  expect(await active()).toBe("llm-openai");
+  await page.selectOption("#provider", "llm-echo");
+  await page.waitForSelector("#spoken:has-text('llm-echo')", { state: "attached" });
+  expect(await active()).toBe("llm-echo");
+  await page.goto(`${gateway.url}/#kernel`);
+  await page.waitForSelector("#alert:visible");
+  expect(await page.locator("#alert code").first().textContent()).toBe("request.invalid");
+  expect(await page.locator("#alert .fix").textContent()).not.toBe("");
+  expect(problems).toEqual([]);
+});

@@ -1,0 +1,200 @@
+/** The chat on `/` as a person uses it, in a real browser against a real gateway with the offline model. */
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import type { Browser } from "playwright-core";
+import { openBrowser, signInLink, type Visit, visit } from "../support/browser.ts";
+import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { eventually } from "../support/processes.ts";
+
+let gateway: TestGateway;
+let browser: Browser;
+const open: Visit[] = [];
+
+beforeAll(async () => {
+  [gateway, browser] = await Promise.all([startTestGateway(), openBrowser()]);
+});
+afterEach(async () => {
+  for (const one of open.splice(0)) await one.close();
+});
+afterAll(async () => {
+  await browser?.close();
+  await gateway?.dispose();
+});
+
+async function signedIn(options: Parameters<typeof visit>[2] = {}): Promise<Visit> {
+  const visited = await visit(browser, gateway, options);
+  open.push(visited);
+  await live(visited.page);
+  return visited;
+}
+
+interface Message {
+  role: string;
+  content: string;
+}
+
+async function tape(session_id: string): Promise<Message[]> {
+  const { body } = await gateway.http<{ items: { kind: string; payload: Message }[] }>(
+    "GET",
+    `/v1/sessions/${encodeURIComponent(session_id)}/entries?limit=1000`,
+  );
+  return body.items.filter(({ kind }) => kind === "message").map(({ payload }) => payload);
+}
+
+const pending = async () =>
+  (await gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
+
+test("without a session it says how to sign in, and goes on by itself once a link was opened", async () => {
+  const visited = await visit(browser, gateway, { signed_in: false });
+  open.push(visited);
+  await visited.page.waitForSelector("#signed-out:visible");
+  expect(await visited.page.locator("#signed-out pre").textContent()).toBe("backplane open");
+  await live(await visited.tab(await signInLink(gateway)));
+  await live(visited.page);
+  expect(await visited.page.locator("#signed-out").isVisible()).toBe(false);
+  expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
+});
+
+test("an answer streams and ends as the server has it; the empty state's examples are real", async () => {
+  const { page, problems } = await signedIn();
+  expect(await page.locator("#empty").textContent()).toContain(
+    "backplane provider add llm-openai --secret-stdin api_key",
+  );
+  expect(await page.locator("#examples button").count()).toBeGreaterThan(2);
+  await page.locator("#examples button").nth(1).click();
+  await page.press("#message", "Enter");
+  const seen = new Set<string>();
+  await page.waitForSelector(".assistant[data-streaming]");
+  await eventually(
+    async () => {
+      seen.add(await lastAnswer(page));
+      return (await page.locator('#talk[data-running="false"]').count()) === 1;
+    },
+    10_000,
+    "the turn ends",
+  );
+  expect(seen.size).toBeGreaterThan(2);
+  expect(await page.locator(".assistant strong").textContent()).toBe("Streaming");
+  const [, answer] = await tape(sessionOf(page));
+  expect(await lastAnswer(page)).toBe(answer!.content.replaceAll("**", "").replaceAll("`", ""));
+  await page.waitForSelector("#session-list a[aria-current]");
+  expect(await page.locator("#session-list a[aria-current] .id").textContent()).toBe(sessionOf(page));
+  expect(problems).toEqual([]);
+});
+
+test("a tool call is a card: what was said before it, arguments, outcome, and open stays open", async () => {
+  const { page, problems } = await signedIn();
+  await ask(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
+  const card = page.locator(".tool");
+  expect(await card.getAttribute("aria-label")).toBe("Tool no_such_tool, failed: not_found");
+  await card.locator("summary").click();
+  expect(await card.locator("pre").first().textContent()).toBe('{\n  "why": "card"\n}');
+  const order = () =>
+    page.$$eval("#log article", (nodes) => nodes.map((node) => node.className.replace("item ", "")));
+  expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
+  const before = await shown(page);
+  await page.reload();
+  await live(page);
+  await page.locator(".assistant").nth(1).waitFor();
+  expect(await order()).toEqual(["user", "assistant", "tool error", "assistant"]);
+  expect(await shown(page)).toEqual(before);
+  expect(problems).toEqual([]);
+});
+
+test("identical questions are one card, start on Reject when the risk is not low, and one answer serves all", async () => {
+  const { page, problems } = await signedIn();
+  const call = '/tool agent {"goal": "Say hi"}';
+  await say(page, `${call}\n${call}`);
+  await page.waitForSelector(".approval .times:has-text('×2')");
+  expect(await page.locator(".approval").count()).toBe(1);
+  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Reject");
+  expect(await page.locator(".approval pre").textContent()).toBe('{\n  "goal": "Say hi"\n}');
+  expect(await page.locator(".approval .risk").textContent()).toBe("? Unknown risk");
+  expect(await page.locator(".approval .left").textContent()).toMatch(/^\d+ s left$/);
+  await page.click("text=Allow once");
+  await page.waitForSelector(".approval", { state: "detached" });
+  await idle(page);
+  expect(await page.locator(".tool.ok").count()).toBe(2);
+  expect(await pending()).toEqual([]);
+
+  await say(page, call);
+  await page.fill(".approval input", "not today");
+  await page.press(".approval input", "Enter");
+  await page.locator(".tool.error").waitFor();
+  await idle(page);
+  expect(await page.locator(".tool.error .brief").textContent()).toContain("not today");
+  expect(problems).toEqual([]);
+});
+
+test("an approval leaves every tab when it is answered from elsewhere, and when its turn is stopped", async () => {
+  const { page, tab, problems } = await signedIn();
+  await say(page, '/tool agent {"goal": "Say hi"}');
+  await page.waitForSelector(".approval");
+  const other = await tab(`/#${sessionOf(page)}`);
+  await other.waitForSelector(".approval");
+  const [approval] = await pending();
+  await gateway.http("POST", `/v1/approvals/${approval!.id}:answer`, { response: "reject" });
+  for (const one of [page, other]) await one.waitForSelector(".approval", { state: "detached" });
+  await idle(page);
+
+  await say(page, '/tool agent {"goal": "Say hi again"}');
+  for (const one of [page, other]) await one.waitForSelector(".approval");
+  await other.click("#stop");
+  for (const one of [page, other]) {
+    await one.waitForSelector(".approval", { state: "detached" });
+    await idle(one);
+  }
+  expect(await pending()).toEqual([]);
+  expect(await shown(other)).toEqual(await shown(page));
+  expect(problems).toEqual([]);
+});
+
+test("a reload in the middle of an answer ends with the server's text, in both tabs", async () => {
+  const { page, tab, problems } = await signedIn();
+  const words = Array.from({ length: 60 }, (_, n) => `word${n}`).join(" ");
+  await say(page, `/slow 200\n/say ${words}`);
+  await page.waitForSelector(".assistant[data-streaming]");
+  const other = await tab(`/#${sessionOf(page)}`);
+  await page.reload();
+  const tabs = [page, other];
+  await Promise.all(tabs.map((one) => one.waitForSelector(".assistant[data-streaming]")));
+  expect(await page.locator("#stop").isVisible()).toBe(true);
+  for (const one of tabs) {
+    await idle(one);
+    expect(await shown(one)).toEqual([`/slow 200\n/say ${words}`, words]);
+  }
+  expect((await tape(sessionOf(page))).map(({ content }) => content)).toEqual(await shown(page));
+  expect(problems).toEqual([]);
+});
+
+test("kill -9 of the gateway: Reconnecting within 3 s; after its restart nothing is missing or doubled", async () => {
+  const port = Number(new URL(gateway.url).port);
+  const { page, tab } = await signedIn();
+  await ask(page, "first");
+  await say(page, "/slow 300\n/say this answer is never finished by anyone");
+  await page.waitForSelector(".assistant[data-streaming]");
+  await gateway.kill9();
+  await page.waitForSelector('#chip[data-state="reconnecting"]', { timeout: 3_000 });
+  gateway = await startTestGateway({ home: gateway.home, port });
+  // A restart signs everybody out; any tab that signs in again brings the others back.
+  await page.waitForSelector('#chip[data-state="signed-out"]');
+  const other = await tab(await signInLink(gateway));
+  await live(page);
+  await page.locator(".item.error").waitFor();
+  await idle(page);
+  expect(await page.locator(".item.error").textContent()).toContain("loop.failed");
+  await ask(page, "second");
+  await other.goto(page.url());
+  await other.locator(".user").nth(2).waitFor();
+  await idle(other);
+  const expected = (await tape(sessionOf(page))).map(({ content }) => content);
+  expect(await shown(page)).toEqual(expected);
+  expect(await shown(other)).toEqual(expected);
+  expect(expected).toEqual([
+    "first",
+    "echo: first",
+    expect.stringContaining("/slow"),
+    "second",
+    "echo: second",
+  ]);
+});

@@ -1,0 +1,105 @@
+/** Only the official SDKs talk to vendors (llm.sdk-only): provider plugins import nothing that could, and call nothing that does. */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { verifies } from "./support/verifies.ts";
+
+const SDKS: Record<string, string> = { "llm-openai": "openai", "llm-anthropic": "@anthropic-ai/sdk" };
+/** Builtins that reach no network. */
+const HARMLESS = new Set(["node:crypto", "node:buffer", "node:util", "node:timers", "node:timers/promises"]);
+const RAW_USE =
+  /\b(?:fetch|WebSocket|EventSource|XMLHttpRequest|undici|axios|require|createRequire|eval|Function|globalThis|process)\b/g;
+const IMPORT =
+  /(?:^|[;\s])(?:import|export)\b[^;"'`]*?\bfrom\s*["']([^"']+)["']|(?:^|[;\s])import\s*["']([^"']+)["']/g;
+const DYNAMIC_IMPORT = /\bimport\s*\(\s*([^)]*?)\s*\)/g;
+
+/** Why the source of this plugin breaks the rule, one line for each reason. */
+function rawTraffic(plugin: string, source: string): string[] {
+  const code = source.replaceAll(/\/\*[\s\S]*?\*\//g, " ").replaceAll(/(^|[\s;])\/\/.*$/gm, "$1");
+  const found: string[] = [];
+  for (const [, from, bare] of code.matchAll(IMPORT)) {
+    const specifier = from ?? bare ?? "";
+    if (!isAllowed(plugin, specifier)) found.push(`imports ${specifier}`);
+  }
+  for (const [, argument = ""] of code.matchAll(DYNAMIC_IMPORT)) {
+    const literal = /^["']([^"']+)["']$/.exec(argument)?.[1];
+    if (literal === undefined) found.push(`imports what it computes: ${argument}`);
+    else if (!isAllowed(plugin, literal)) found.push(`imports ${literal}`);
+  }
+  const words = code.replaceAll(/"(?:[^"\\\n]|\\.)*"/g, '""');
+  for (const [use] of words.matchAll(RAW_USE)) found.push(`uses ${use.trim()}`);
+  return found;
+}
+
+function isAllowed(plugin: string, specifier: string): boolean {
+  if (specifier.startsWith("./")) return true;
+  if (specifier === "@backplane/sdk" || specifier.startsWith("@backplane/sdk/")) return true;
+  return specifier === SDKS[plugin] || HARMLESS.has(specifier);
+}
+
+function providerPlugins(): string[] {
+  return readdirSync("plugins").filter((name) => name.startsWith("llm-"));
+}
+
+verifies(
+  "llm.sdk-only",
+  "no provider plugin speaks HTTP itself or through anything but its vendor's SDK",
+  () => {
+    const plugins = providerPlugins();
+    expect(plugins).toEqual(expect.arrayContaining(["llm-anthropic", "llm-echo", "llm-openai"]));
+    const found: string[] = [];
+    for (const plugin of plugins) {
+      const dir = join("plugins", plugin, "src");
+      const files = readdirSync(dir, { recursive: true, encoding: "utf8" }).filter((file) =>
+        /\.[cm]?[jt]sx?$/.test(file),
+      );
+      expect(files).not.toEqual([]);
+      for (const file of files) {
+        const source = readFileSync(join(dir, file), "utf8");
+        for (const reason of rawTraffic(plugin, source)) found.push(`${plugin}/${file} ${reason}`);
+      }
+      const manifest = JSON.parse(readFileSync(join("plugins", plugin, "package.json"), "utf8"));
+      const allowed = ["@backplane/sdk", ...(SDKS[plugin] === undefined ? [] : [SDKS[plugin]])];
+      for (const name of Object.keys(manifest.dependencies ?? {})) {
+        if (!allowed.includes(name)) found.push(`${plugin}/package.json depends on ${name}`);
+      }
+    }
+    expect(found).toEqual([]);
+  },
+);
+
+verifies("llm.sdk-only", "the check finds every way around the SDKs", () => {
+  const bad: [string, string][] = [
+    ['import { request } from "node:https";', "imports node:https"],
+    ['import http from "http";', "imports http"],
+    ['import {\n  request,\n} from "undici";', "imports undici"],
+    ['import "axios";', "imports axios"],
+    ['export { connect } from "node:net";', "imports node:net"],
+    ['const x = await import("node:http2");', "imports node:http2"],
+    ["const x = await import(name);", "imports what it computes: name"],
+    ['import { x } from "../../llm-openai/src/chat.ts";', "imports ../../llm-openai/src/chat.ts"],
+    ['import OpenAI from "openai";', "imports openai"],
+    ["await fetch(url);", "uses fetch"],
+    ["const send = globalThis.fetch;", "uses globalThis"],
+    ["const x = fetch;\nx(url)", "uses fetch"],
+    ["new WebSocket(url);", "uses WebSocket"],
+    ['require("net");', "uses require"],
+    ['process.getBuiltinModule("net");', "uses process"],
+  ];
+  for (const [source, reason] of bad) {
+    expect(rawTraffic("llm-anthropic", source), source).toContain(reason);
+  }
+});
+
+test("what is said in comments and messages is no use", () => {
+  const good = [
+    'import type { Anthropic } from "@anthropic-ai/sdk";',
+    'const { Anthropic } = await import("@anthropic-ai/sdk");',
+    'import { randomUUID } from "node:crypto";',
+    'import { x } from "./x.ts";',
+    "// fetch(url) is the SDK's",
+    "/** import x from 'http' */",
+    'throw new Error("could not fetch (http)");',
+  ];
+  for (const source of good) expect(rawTraffic("llm-anthropic", source), source).toEqual([]);
+});

@@ -1,0 +1,62 @@
+/** A real Chromium for tests of pages. Everything that a page should not do is noted: errors, foreign requests, dialogs. */
+import { existsSync } from "node:fs";
+import { delimiter, join } from "node:path";
+import { type Browser, type BrowserContextOptions, chromium, type Page } from "playwright-core";
+import type { TestGateway } from "./gateway.ts";
+
+export interface Visit {
+  page: Page;
+  /** What went wrong in any tab so far. */
+  problems: string[];
+  /** Another tab of the same browser session. */
+  tab: (path?: string) => Promise<Page>;
+  close: () => Promise<void>;
+}
+
+export function openBrowser(): Promise<Browser> {
+  const folders = (process.env.PATH ?? "").split(delimiter);
+  const found = folders.map((folder) => join(folder, "chromium")).find((file) => existsSync(file));
+  if (found === undefined)
+    throw new Error("there is no chromium on the PATH; install what the tests need: npm run prepare-system");
+  // As root the browser's own sandbox cannot start.
+  const args = process.getuid?.() === 0 ? ["--no-sandbox"] : [];
+  return chromium.launch({ executablePath: found, args });
+}
+
+/** Opens the page signed in, unless told not to, by a one-time link. */
+export async function visit(
+  browser: Browser,
+  gateway: TestGateway,
+  options: BrowserContextOptions & { signed_in?: boolean } = {},
+): Promise<Visit> {
+  const { signed_in = true, ...rest } = options;
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...rest });
+  context.setDefaultTimeout(10_000);
+  const problems: string[] = [];
+  context.on("page", (page) => {
+    page.on("pageerror", (error) => problems.push(`error: ${error.message}`));
+    page.on("dialog", (dialog) => {
+      problems.push(`dialog: ${dialog.message()}`);
+      void dialog.dismiss();
+    });
+    page.on("request", (request) => {
+      if (!request.url().startsWith(gateway.url) && !request.url().startsWith("data:"))
+        problems.push(`request: ${request.url()}`);
+    });
+    page.on("console", (line) => {
+      if (line.type() === "error" || line.type() === "warning") problems.push(`console: ${line.text()}`);
+    });
+  });
+  const tab = async (path = "/") => {
+    const page = await context.newPage();
+    await page.goto(gateway.url + path);
+    return page;
+  };
+  const page = await tab(signed_in ? await signInLink(gateway) : "/");
+  return { page, problems, tab, close: () => context.close() };
+}
+
+export async function signInLink(gateway: TestGateway): Promise<string> {
+  const { body } = await gateway.http<{ path: string }>("POST", "/v1/login-links");
+  return body.path;
+}
