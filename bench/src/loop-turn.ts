@@ -89,7 +89,7 @@ async function rate(
 
 async function openOurs(
   file: string,
-): Promise<{ turn(lane: string): Promise<void>; close(): Promise<void> }> {
+): Promise<{ turn: (lane: string) => Promise<void>; close(): Promise<void> }> {
   const store = await openSqliteStore({ file });
   const schemas = createSchemas();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -194,8 +194,13 @@ function loaderOf(plugins: KernelPlugin[]): PluginLoader {
   return {
     discover: async () => ({
       entries: plugins.map(({ name, version, category }) => ({
-        ...{ name, version, category },
-        ...{ origin: "bundled" as const, source: name, dir: "", module: "" },
+        name,
+        version,
+        category,
+        origin: "bundled" as const,
+        source: name,
+        dir: "",
+        module: "",
       })),
       problems: [],
     }),
@@ -208,7 +213,7 @@ function loaderOf(plugins: KernelPlugin[]): PluginLoader {
 }
 
 /** What a careful person would write: message, call, result and answer each on disk before the next step. */
-function openByHand(file: string): { turn(lane: string): void; close(): void } {
+function openByHand(file: string): { turn: (lane: string) => void; close(): void } {
   const database = new DatabaseSync(file);
   database.exec("pragma journal_mode = wal; pragma synchronous = full");
   database.exec(

@@ -198,15 +198,13 @@ verifies(
       if ("event" in update && update.event.kind === "approval.request") await client.runs.cancel(run.id);
     }
     expect(seen.at(-1)).toMatchObject({ ended: { id: run.id, status: "cancelled" } });
-    expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
-    const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
     // The turn ends at once; its call's outcome is written when the call has really stopped.
-    expect(blocks.map(({ kind }) => kind).toSorted()).toEqual([
-      "input",
-      "response",
-      "tool_call",
-      "tool_result",
-    ]);
+    const kinds = async () => {
+      const blocks: Block[] = (await client.chains.blocks(run.chain_id)).items;
+      return blocks.map(({ kind }) => kind).toSorted();
+    };
+    await expect.poll(kinds).toEqual(["input", "response", "tool_call", "tool_result"]);
+    expect((await client.approvals.list({ status: "pending" })).items).toEqual([]);
   },
 );
 

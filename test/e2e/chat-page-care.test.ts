@@ -1,3 +1,4 @@
+/// <reference lib="dom" />
 /** The chat page's manners: hostile text, keyboard alone, readable to everyone, and the ways back in a conversation. */
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
@@ -180,6 +181,10 @@ for (const scheme of ["light", "dark"] as const) {
     await page.locator(".tool summary").click();
     await ask(page, "/error status 401");
     await page.waitForSelector(".item.error .fix p");
+    await say(page, "/slow 200\n/say this answer is stopped before its end");
+    await page.waitForSelector(".assistant[data-streaming]");
+    await page.click("#stop");
+    await page.waitForSelector(".note");
     await say(page, '/tool agent {"goal": "Say hi"}');
     await page.waitForSelector(".approval");
     await check();

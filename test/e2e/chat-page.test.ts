@@ -170,6 +170,13 @@ test("a reload in the middle of an answer ends with the server's text, in both t
 test("kill -9 of the gateway: Reconnecting within 3 s; after its restart nothing is missing or doubled", async () => {
   const port = Number(new URL(gateway.url).port);
   const { page, tab } = await signedIn();
+  const attaches: { since_entry: number }[] = [];
+  page.on("websocket", (socket) =>
+    socket.on("framesent", ({ payload }) => {
+      const op = JSON.parse(String(payload)) as { op: string; since_entry: number };
+      if (op.op === "attach") attaches.push(op);
+    }),
+  );
   await ask(page, "first");
   await say(page, "/slow 300\n/say this answer is never finished by anyone");
   await page.waitForSelector(".assistant[data-streaming]");
@@ -182,6 +189,7 @@ test("kill -9 of the gateway: Reconnecting within 3 s; after its restart nothing
   await live(page);
   await page.locator(".item.error").waitFor();
   await idle(page);
+  expect(attaches.at(-1)!.since_entry).toBeGreaterThan(2);
   expect(await page.locator(".item.error").textContent()).toContain("loop.failed");
   await ask(page, "second");
   await other.goto(page.url());

@@ -243,5 +243,9 @@ verifies(
     expect(await gateway.stop()).toBe(0);
     gateway = await startTestGateway({ home });
     await gone();
+    // The way back does not lead through what is gone.
+    const on = await gateway.http("PATCH", "/v1/plugins/web", { enabled: true });
+    expect([on.status, on.body]).toMatchObject([200, { name: "web", enabled: true, status: "loaded" }]);
+    expect((await gateway.http("GET", "/api/config")).status).toBe(200);
   },
 );

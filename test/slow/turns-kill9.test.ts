@@ -13,7 +13,14 @@ const SESSIONS = 4;
 interface Entry {
   id: number;
   kind: string;
-  payload: { role?: string; content?: string; id?: string; tool_call_id?: string; name?: string; data?: { id?: string } };
+  payload: {
+    role?: string;
+    content?: string;
+    id?: string;
+    tool_call_id?: string;
+    name?: string;
+    data?: { id?: string };
+  };
 }
 
 verifies(
@@ -26,7 +33,9 @@ verifies(
       await bindHello(gateway);
       const acknowledged = new Map<string, string[]>();
       for (let kill = 0; kill < KILLS; kill++) {
-        const talking = Array.from({ length: SESSIONS }, (_, n) => talk(gateway, `s${n}`, kill, acknowledged));
+        const talking = Array.from({ length: SESSIONS }, (_, n) =>
+          talk(gateway, `s${n}`, kill, acknowledged),
+        );
         // Somewhere between the first message and the last answer, a little later each time.
         await new Promise((done) => setTimeout(done, 20 + ((kill * 37) % 400)));
         await gateway.kill9();
@@ -36,7 +45,9 @@ verifies(
       expect([...acknowledged.values()].flat().length).toBeGreaterThan(KILLS);
       for (const [session_id, texts] of acknowledged) {
         const tape = await settledTape(gateway, session_id);
-        const said = new Set(tape.flatMap(({ payload }) => (payload.role === "user" ? [payload.content] : [])));
+        const said = new Set(
+          tape.flatMap(({ payload }) => (payload.role === "user" ? [payload.content] : [])),
+        );
         expect(texts.filter((text) => !said.has(text))).toEqual([]);
         expect(danglingCalls(tape)).toEqual([]);
         const { body } = await gateway.http<{ head_chain_id: string }>("GET", `/v1/sessions/${session_id}`);
@@ -96,7 +107,9 @@ function danglingCalls(tape: readonly Entry[]): string[] {
       return kind === "event" && payload.name === "tool.error" ? [payload.data?.id] : [];
     }),
   );
-  return tape.flatMap(({ kind, payload }) => (kind === "tool_call" && !ended.has(payload.id) ? [payload.id!] : []));
+  return tape.flatMap(({ kind, payload }) =>
+    kind === "tool_call" && !ended.has(payload.id) ? [payload.id!] : [],
+  );
 }
 
 async function bindHello(gateway: TestGateway): Promise<void> {

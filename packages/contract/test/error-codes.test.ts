@@ -21,7 +21,9 @@ test("a refusal that may pass is a 4xx or 5xx that clients retry", () => {
     "gateway_stopping",
     "idempotency.in_progress",
     "invocation.queue_full",
+    "llm.failed",
     "request.overloaded",
+    "session.busy",
   ]);
 });
 

@@ -1,5 +1,5 @@
 import { randomFillSync } from "node:crypto";
-import { createIdSource, isId } from "@backplane/contract";
+import { createIdSource, idAt, isId } from "@backplane/contract";
 import { expect, test } from "vitest";
 
 const random = (bytes: Uint8Array) => void randomFillSync(bytes);
@@ -50,4 +50,12 @@ test("every millisecond has random digits of its own, which are drawn in advance
   for (now = 1; now <= 1_000; now++) tails.add(ids.next("run").slice(14));
   expect(tails.size).toBe(1_000);
   expect(drawn).toBeGreaterThanOrEqual(1_000 * 16);
+});
+
+test("a moment sorts before the ids of it and behind those of the moment before", () => {
+  for (const ms of [1, 1_000, 1_763_000_000_000]) {
+    const made = (at: number) => createIdSource(() => at, random).next("invocation");
+    expect(idAt("invocation", ms) < made(ms)).toBe(true);
+    expect(idAt("invocation", ms) > made(ms - 1)).toBe(true);
+  }
 });

@@ -76,7 +76,7 @@ export interface KernelDeps {
   clock: Clock;
   ids: IdSource;
   node_id: string;
-  random(bytes: Uint8Array): void;
+  random: (bytes: Uint8Array) => void;
   host: HostPolicy;
   gateway: { base_url(): string };
   log: Logger;

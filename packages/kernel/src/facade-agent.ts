@@ -83,6 +83,13 @@ export interface AgentRuns {
     caller: Caller,
     body: (SessionRef | { chain_id: string }) & { input: UserMessage; strategy?: string },
   ): Promise<RunTicket>;
+  /** Under an Idempotency-Key that the run itself takes, as `invocations.invokeOnce`. A repeat gets no ticket. */
+  startOnce(
+    caller: Caller,
+    body: Parameters<AgentRuns["start"]>[1],
+    key: string,
+    digest: string,
+  ): Promise<{ id: string; entry_id: number; ticket: RunTicket | null }>;
   get(caller: Caller, id: string): Promise<Run>;
   list(
     caller: Caller,

@@ -126,7 +126,7 @@ export interface Kernel {
   providers: AgentProviders;
   adapters: Adapters;
   /** Tells of a fault of the kernel itself, before the process ends because of it. */
-  fault(source: string, error: unknown): void;
+  fault: (source: string, error: unknown) => void;
   audit: { list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>> };
   /** The live configuration of the caller's org. */
   config: {

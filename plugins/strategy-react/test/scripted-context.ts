@@ -1,7 +1,7 @@
 /** The plugin's side of the kernel with everything written down: what it emitted, logged and asked for. */
 import type { Json, JsonObject, KernelTool, PluginContext, ProviderInstance } from "@backplane/contract";
 
-export interface Emitted {
+interface Emitted {
   kind: string;
   payload: Record<string, unknown>;
   session_id: string;

@@ -22,5 +22,3 @@ export const plugin = defineKernelPlugin({
   onRequest: (request: AdapterRequest, ctx): Promise<AdapterAnswer> => serve(request, ctx),
   healthCheck: () => ({ status: "ok", summary: `${ROUTES.length} routes under /api` }),
 });
-
-export default plugin;

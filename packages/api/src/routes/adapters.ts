@@ -9,7 +9,7 @@ import { authorize } from "../auth/authorize.ts";
 import type { Metrics, RouteMeter } from "../metrics.ts";
 import { enter, type Gate } from "../register-routes.ts";
 
-export const ADAPTER_PREFIXES = ["/api/*", "/x/*"] as const;
+const ADAPTER_PREFIXES = ["/api/*", "/x/*"] as const;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"] as const;
 
 export interface AdapterRouteDeps {

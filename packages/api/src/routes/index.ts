@@ -14,6 +14,7 @@ import { invocationRoutes } from "./invocations.ts";
 import { keyRoutes } from "./keys.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
+import { pluginRoutes } from "./plugins.ts";
 import { runRoutes } from "./runs.ts";
 import { secretRoutes } from "./secrets.ts";
 import { sessionRoutes } from "./sessions.ts";
@@ -46,6 +47,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...chainRoutes(deps),
     ...runRoutes(deps),
     ...compactionRoutes(deps),
+    ...pluginRoutes(deps),
     ...eventRoutes(deps),
     ...pageRoutes(deps),
   ];

@@ -73,22 +73,14 @@ export function runRoutes(deps: RouteDeps): Route[] {
       async handler({ caller, query, body, request, reply }) {
         const wanted = bodyOf(query.workspace, body);
         const key = idempotencyKey(request);
-        let ticket: RunTicket | undefined;
-        const start = async (): Promise<Started> => {
-          ticket = await runs.start(caller, wanted);
-          return { id: ticket.run.id, entry_id: ticket.entry_id };
-        };
         if (key === null) {
-          const started = await start();
+          const ticket = await runs.start(caller, wanted);
+          const started = { id: ticket.run.id, entry_id: ticket.entry_id };
           return answer(caller, started, ticket, query, request, reply, {});
         }
         const digest = requestDigest(caller, request, wanted);
-        const done = await kernel.idempotency.once(caller, key, digest, async () => ({
-          status: 202,
-          body: JSON.stringify(await start()),
-        }));
-        const started = JSON.parse(done.body) as Started;
-        return answer(caller, started, ticket, query, request, reply, done.replayed ? REPLAYED : {});
+        const { ticket, ...started } = await runs.startOnce(caller, wanted, key, digest);
+        return answer(caller, started, ticket, query, request, reply, ticket === null ? REPLAYED : {});
       },
     }),
     defineRoute({
@@ -135,7 +127,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
   async function answer(
     caller: Caller,
     started: Started,
-    ticket: RunTicket | undefined,
+    ticket: RunTicket | null,
     query: z.output<typeof RunQuery>,
     request: FastifyRequest,
     reply: FastifyReply,
@@ -173,7 +165,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
   async function endedWithin(
     caller: Caller,
     { id, entry_id }: Started,
-    ticket: RunTicket | undefined,
+    ticket: RunTicket | null,
     wait_ms: number,
   ): Promise<Run | null> {
     const stop = new AbortController();

@@ -34,7 +34,7 @@ export interface AgentBase {
   bindings: BindingSource;
   turns: TurnTape;
   /** Set by the loop, which is made after this. */
-  late: { ended(key: SessionKey, row: InvocationRow): void };
+  late: { ended: (key: SessionKey, row: InvocationRow) => void };
 }
 
 const NO_PLUGINS: PluginLoader = {

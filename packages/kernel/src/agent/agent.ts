@@ -42,12 +42,12 @@ export interface Agent {
   endTurns(): Promise<void>;
   stop(): Promise<void>;
   /** A fault of the kernel itself (plug.kernel-error). */
-  fault(source: string, error: unknown): void;
+  fault: (source: string, error: unknown) => void;
 }
 
 export interface AgentParts {
   approvals: Kernel["approvals"];
-  discover(caller: Caller): Promise<DiscoveredExport[]>;
+  discover: (caller: Caller) => Promise<DiscoveredExport[]>;
 }
 
 export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
@@ -115,7 +115,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
       compactions,
     }),
     chains: createAgentChains({ clock, persister, sessions }),
-    runs: createAgentRuns({ store, port, sessions, loop }),
+    runs: createAgentRuns({ store, clock, port, sessions, loop }),
     fanout,
     plugins: plugins.facade,
     providers: plugins.providers,

@@ -3,20 +3,22 @@ import { BackplaneError, type Run } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { AgentRuns, RunTicket } from "../facade-agent.ts";
 import type { KernelPort } from "../bus/bus-port.ts";
+import { openOnce } from "../idempotency/open-once.ts";
 import type { Loop } from "../loop/loop.ts";
-import type { Caller, SessionKey, Store } from "../ports/index.ts";
+import type { Caller, Clock, OnceKey, SessionKey, Store } from "../ports/index.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import { sessionKey } from "./session-key.ts";
 import { requireTalker } from "./sessions.ts";
 
 export interface AgentRunDeps {
-  store: Pick<Store, "runs">;
+  store: Pick<Store, "runs" | "idempotency">;
+  clock: Clock;
   port: KernelPort;
   sessions: Sessions;
   loop: Loop;
 }
 
-export function createAgentRuns({ store, sessions, loop, port }: AgentRunDeps): AgentRuns {
+export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRunDeps): AgentRuns {
   async function get(caller: Caller, id: string): Promise<Run> {
     const run = await store.runs.get(caller.scope, id);
     if (run === null) throw new BackplaneError("run.not_found");
@@ -37,20 +39,34 @@ export function createAgentRuns({ store, sessions, loop, port }: AgentRunDeps): 
     return key;
   }
 
+  async function start(
+    caller: Caller,
+    body: Parameters<AgentRuns["start"]>[1],
+    once?: OnceKey,
+  ): Promise<RunTicket> {
+    requireTalker(caller, "start runs");
+    const key = await keyOf(caller, body);
+    checkClientSessionId(key.session_id);
+    const { turn, entry_id } = await loop.accept({
+      key,
+      caller,
+      message: body.input,
+      trigger: "api",
+      ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
+      ...(once === undefined ? {} : { once }),
+    });
+    const { node_id: _node, ...run } = turn.run;
+    return { run, entry_id, settled: turn.settled };
+  }
+
   return {
-    async start(caller, body): Promise<RunTicket> {
-      requireTalker(caller, "start runs");
-      const key = await keyOf(caller, body);
-      checkClientSessionId(key.session_id);
-      const { turn, entry_id } = await loop.accept({
-        key,
-        caller,
-        message: body.input,
-        trigger: "api",
-        ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
-      });
-      const { node_id: _node, ...run } = turn.run;
-      return { run, entry_id, settled: turn.settled };
+    start: (caller, body) => start(caller, body),
+    async startOnce(caller, body, key, digest) {
+      const { began, before } = await openOnce({ store, clock }, caller, key, digest, (once) =>
+        start(caller, body, once),
+      );
+      if (began !== null) return { id: began.run.id, entry_id: began.entry_id, ticket: began };
+      return { ...(JSON.parse(before) as { id: string; entry_id: number }), ticket: null };
     },
     get,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),

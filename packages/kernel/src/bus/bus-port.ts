@@ -93,7 +93,7 @@ export interface KernelPublishOptions extends PublishOptions {
 export interface Prepared<K extends string = string> {
   readonly event: BusEvent<K>;
   /** It has its place at once: what is on disk is not refused any more. */
-  publish(): void;
+  readonly publish: () => void;
 }
 
 export interface KernelPort extends BusPort<KernelPublishOptions> {

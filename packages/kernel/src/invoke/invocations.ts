@@ -5,7 +5,7 @@ import type { Kernel, WatchItem } from "../facade.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";
 import { cancel } from "./cancel.ts";
 import type { Door } from "./door.ts";
-import { invokeOnce } from "../idempotency/invoke-once.ts";
+import { openOnce } from "../idempotency/open-once.ts";
 import { invoke } from "./invoke.ts";
 import { publicInvocation } from "./record.ts";
 import { watch } from "./watch.ts";
@@ -46,7 +46,10 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     },
     invokeOnce: async (caller, body, key, digest) => {
       checkIds(body);
-      return await invokeOnce(door, caller, body, key, digest);
+      const { began, before } = await openOnce(door.deps, caller, key, digest, (once) =>
+        invoke(door, { caller, body, once }),
+      );
+      return began === null ? { id: before, ticket: null } : { id: began.id, ticket: began };
     },
     get: async (caller, id) => publicInvocation(await find(caller, id)),
     list: async (caller, filter, page) => {

@@ -40,7 +40,7 @@ export interface ModelCallOptions {
   signal: AbortSignal;
   timeout_ms: number;
   retries?: number;
-  onDelta?(text: string): void;
+  onDelta?: (text: string) => void;
 }
 
 interface Failure {

@@ -15,7 +15,17 @@ import {
 } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { Accepted, UserMessage } from "../facade-agent.ts";
-import type { Appended, Caller, Clock, Logger, RunRow, SessionKey, Scope, Store } from "../ports/index.ts";
+import type {
+  Appended,
+  Caller,
+  Clock,
+  Logger,
+  OnceKey,
+  RunRow,
+  SessionKey,
+  Scope,
+  Store,
+} from "../ports/index.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
@@ -37,6 +47,8 @@ export interface TurnRequest {
   strategy?: string;
   parent_run_id?: string;
   limits?: Partial<TurnLimits>;
+  /** An Idempotency-Key that the run takes as it is written. */
+  once?: OnceKey;
   /** Where an adapter has published the message already. */
   event?: BusEvent<"user.message.received">;
 }
@@ -155,7 +167,7 @@ export class Loop {
   /** Ends every turn; what they were doing is on the record. */
   async stop(): Promise<void> {
     this.#stopping = true;
-    const turns = [...this.#places.values()].map(({ running, turn }) => running ?? turn.catch(() => null));
+    const turns = this.#places.values().map(({ turn }) => turn.catch(() => null));
     const all = (await Promise.all(turns)).filter((turn) => turn !== null);
     for (const turn of all) turn.stop("shutdown");
     await Promise.all(all.map((turn) => turn.settled));
@@ -222,7 +234,8 @@ export class Loop {
     };
     const { items, event_id, publish } = this.#userItems(request);
     const facts = runFacts(this.#deps, "run.started", run);
-    const start = () => persister.ride(key, items, (tape) => store.runs.start(run, tape, facts));
+    const start = () =>
+      persister.ride(key, items, (tape) => store.runs.start(run, tape, facts, request.once));
     const ids = (await start().catch(async (error: unknown) => {
       if (codeOf(error) !== "session.not_found") throw error;
       await this.#deps.sessions.open(key);
@@ -256,7 +269,7 @@ export class Loop {
   #userItems({ key, message, event }: TurnRequest): {
     items: TapeItem[];
     event_id: string;
-    publish(): void;
+    publish: () => void;
   } {
     const itemOf = (of: BusEvent): TapeItem => ({ entry: entryFor(of)!.entry, event: of });
     if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };

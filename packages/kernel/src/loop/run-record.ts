@@ -80,7 +80,7 @@ function answerItem(
   content: string,
   tool_calls: ToolCallRequest[],
   extra: JsonObject,
-): { item: TapeItem; publish(): void } {
+): { item: TapeItem; publish: () => void } {
   const calls = tool_calls.map((call) => ({ ...call }));
   const told = port.prepare("assistant.message.done", { content, tool_calls: calls, ...extra }, turn.to);
   return { item: { entry: entryFor(told.event)!.entry, event: told.event }, publish: told.publish };

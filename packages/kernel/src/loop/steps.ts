@@ -9,7 +9,6 @@ import {
   codeOf,
   type Decision,
   type Json,
-  type JsonObject,
   LOOP_LIMITS,
   type MemoryEntry,
   type ToolCallRequest,
@@ -23,7 +22,7 @@ export interface StepDeps {
   port: KernelPort;
   models: ModelCalls;
   /** Whether any memory plugin listens. */
-  hasMemory(): boolean;
+  hasMemory: () => boolean;
   /** The model of this instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /** Before each model call; makes room in the context when it is nearly full. */
@@ -190,8 +189,12 @@ async function act(
     const { id, name } = calls[n]!;
     if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
     const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
-    return { id, name, ok, brief: String((envelope as JsonObject | undefined)?.brief ?? "") };
+    return { id, name, ok, brief: briefIn(envelope) };
   });
+}
+
+function briefIn(envelope: Record<string, unknown> | undefined): string {
+  return typeof envelope?.brief === "string" ? envelope.brief : "";
 }
 
 function callTool(port: KernelPort, turn: Turn, step: string, call: ToolCallRequest): Promise<BusEvent> {

@@ -1,5 +1,6 @@
 /** Runs: one row per turn, begun together with the message that asks and ended together with the answer. */
 import type { Run } from "@backplane/contract";
+import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
 import type { Appended, NewEntry, SessionKey } from "./session-store.ts";
@@ -17,8 +18,11 @@ export interface RunRow extends Run {
 export type RunEnd = Pick<Run, "status" | "output" | "error" | "usage" | "iterations" | "ended_at">;
 
 export interface RunStore {
-  /** Row, entries and events in one transaction. Throws `session.not_found`. */
-  start(run: RunRow, tape: TapeWrite, facts: Facts): Promise<Appended>;
+  /**
+   * Row, entries and events in one transaction. Throws `session.not_found`. The answer of `once` is the JSON of
+   * `{id, entry_id}`; throws `idempotency.in_progress` when it is taken, and then nothing is written.
+   */
+  start(run: RunRow, tape: TapeWrite, facts: Facts, once?: OnceKey): Promise<Appended>;
   /**
    * Ends it once; null when it has ended already, and then nothing is written. `output.entry_id` becomes the id
    * of the last of the entries. Without entries it answers an empty range: `last_id` before `first_id`.

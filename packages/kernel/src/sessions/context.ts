@@ -43,7 +43,7 @@ export class ContextBuilder {
         this.#call(payload, entry.meta.step);
         break;
       case "tool_result":
-        this.#result(String(payload.tool_call_id), resultText(payload), payload.ok !== true);
+        this.#result(textOf(payload.tool_call_id), resultText(payload), payload.ok !== true);
         break;
       case "event":
         this.#event(payload);
@@ -79,7 +79,7 @@ export class ContextBuilder {
   }
 
   #call({ id, name, args }: JsonObject, step: Json | undefined): void {
-    const call = { id: String(id), name: String(name), args: (args ?? {}) as JsonObject };
+    const call = { id: textOf(id), name: textOf(name), args: (args ?? {}) as JsonObject };
     this.#count(args ?? {});
     const open = this.#group;
     // Without a step (blocks that a client added) calls belong together until one has its result.
@@ -105,7 +105,7 @@ export class ContextBuilder {
 
   #event({ name, data }: JsonObject): void {
     if (!isObject(data)) return;
-    if (name === "tool.error") this.#result(String(data.id), String(data.brief), true);
+    if (name === "tool.error") this.#result(textOf(data.id), textOf(data.brief), true);
     else if (name === "llm.call.response") {
       const calls = Array.isArray(data.tool_calls) ? data.tool_calls : [];
       this.#answer = { text: data.text ?? "", ids: new Set(calls.filter(isObject).map(({ id }) => id!)) };
@@ -156,6 +156,10 @@ export function summaryOf(entry: Entry): string | null {
   const state = entry.kind === "anchor" ? entry.payload.state : undefined;
   if (!isObject(state)) return null;
   return state.kind === "compaction" && typeof state.summary === "string" ? state.summary : null;
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
 }
 
 function isObject(value: Json | undefined): value is JsonObject {

@@ -22,7 +22,7 @@ export interface SubagentDeps {
   sessions: Sessions;
   persister: Persister;
   clock: Clock;
-  random(bytes: Uint8Array): void;
+  random: (bytes: Uint8Array) => void;
 }
 
 interface Child {
@@ -81,7 +81,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
   }
 
   async function wait(args: JsonObject, who: ServiceWho): Promise<Json> {
-    const child_id = String(args.child_id);
+    const child_id = typeof args.child_id === "string" ? args.child_id : "";
     const child = children.get(child_id);
     const parent = parentOf(deps, who);
     if (child === undefined || child.parent !== parent) {

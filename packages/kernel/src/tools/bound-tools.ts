@@ -7,7 +7,7 @@ import { type Binding, canonicalJson, INVOCATION_LIMITS, type Json, type Package
 import type { BindingStore, BoundPackage, Scope } from "../ports/index.ts";
 import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
 
-export const KERNEL_BINDING_PREFIX = "bind_kernel_";
+const KERNEL_BINDING_PREFIX = "bind_kernel_";
 const PUBLISHER = "kernel";
 const SCHEMA_PATH = "parameters.json";
 const BORN = new Date(0).toISOString();

@@ -23,7 +23,7 @@ export interface ToolCatalog {
 export interface CatalogDeps {
   tools: ToolTable;
   clock: Pick<Clock, "monotonic">;
-  discover(caller: Caller): Promise<DiscoveredExport[]>;
+  discover: (caller: Caller) => Promise<DiscoveredExport[]>;
 }
 
 const FRESH_MS = 1_000;

@@ -21,7 +21,7 @@ export interface DispatcherDeps {
   port: KernelPort;
   door: Door;
   tools: ToolTable;
-  turnAt(scope: Scope, session_id: string): Turn | undefined;
+  turnAt: (scope: Scope, session_id: string) => Turn | undefined;
 }
 
 export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): () => void {

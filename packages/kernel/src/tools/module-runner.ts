@@ -22,7 +22,7 @@ export interface ModuleRunnerDeps {
   mint(call: ModuleCall): { as: string; end(): void };
 }
 
-export interface ModuleCall {
+interface ModuleCall {
   plugin: string;
   scope: Scope;
   invocation_id: string;
@@ -41,7 +41,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
     const stop = new AbortController();
     const scope = { org_id: context.org_id, project_id: context.project_id ?? null };
     const session_id = context.session_id ?? null;
-    const id = order.tool_call_id ?? String(order.body.tool_execution_id);
+    const id = order.tool_call_id ?? (order.body.tool_execution_id as string);
     const handle = deps.mint({
       plugin: tool.plugin,
       scope,

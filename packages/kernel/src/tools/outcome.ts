@@ -117,7 +117,7 @@ export function displayText(display: DisplayBlock): string {
   }
 }
 
-export function briefOf(text: string): string {
+function briefOf(text: string): string {
   const line = text.split("\n", 1)[0]!;
   return line.length <= TOOL_BRIEF_LENGTH ? line : `${line.slice(0, TOOL_BRIEF_LENGTH - 1)}…`;
 }

@@ -44,7 +44,7 @@ export interface TurnTapeDeps {
   port: KernelPort;
   log: Pick<Logger, "warn">;
   /** After an outcome is told that no turn may be waiting for any more. */
-  ended(key: SessionKey, row: InvocationRow): void;
+  ended: (key: SessionKey, row: InvocationRow) => void;
 }
 
 export function createTurnTape({ store, persister, port, log, ended }: TurnTapeDeps): TurnTape {

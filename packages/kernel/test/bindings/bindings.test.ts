@@ -272,3 +272,25 @@ test("a key of one project, whatever its scopes, changes nothing of the org's an
   const seen = (await audit.list(user, { action: "binding.create" }, { limit: 10 })).items;
   expect(seen.map((entry) => entry.subject)).toContain(org.binding_id);
 }, 10_000);
+
+test("a removal with a generation removes that generation alone, whatever happens in between", async () => {
+  const house = await openHouse();
+  const { bindings } = house.kernel;
+  const made = await house.bind(manifest([tool("echo")]));
+  const id = made.binding_id;
+  // Changed after it was read and before it is removed.
+  const get = house.store.bindings.get;
+  house.store.bindings.get = async (...args) => {
+    house.store.bindings.get = get;
+    const read = await get(...args);
+    await bindings.patch(admin, id, { config: { changed: true } }, undefined);
+    return read;
+  };
+  await expect(bindings.remove(admin, id, 1)).rejects.toMatchObject({
+    code: "request.precondition",
+    details: { generation: 2 },
+  });
+  expect((await bindings.get(admin, id)).config).toEqual({ changed: true });
+  await bindings.remove(admin, id, 2);
+  await expect(bindings.remove(admin, id, 2)).rejects.toMatchObject({ code: "binding.not_found" });
+});

@@ -139,3 +139,24 @@ test("a key neither ends what is wider than itself nor makes what outlives it", 
   await keys.revoke(caller, short.key.id);
   await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
+
+test("calls start calls only so deep: a tool that calls itself ends there, on the record", async () => {
+  const house = await openHouse({ host: { max_depth: 3 } });
+  await house.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
+  const { keys, invocations } = house.kernel;
+  const refused: { code: string; details: { rule: string; invocation_id: string } }[] = [];
+  house.runner.script = async ({ order }) => {
+    const caller = await keys.authenticate(order.context.gateway.delegation_token!);
+    await invocations.invoke(caller, { export_id: "again" }).then(
+      (ticket) => ticket.settled,
+      (error) => refused.push(error),
+    );
+    return ok();
+  };
+  expect((await house.call({ export_id: "again" })).status).toBe("succeeded");
+  // The first and three below it.
+  expect(house.runner.orders).toHaveLength(4);
+  expect(refused).toMatchObject([{ code: "policy.denied", details: { rule: "depth" } }]);
+  const row = await house.store.invocations.get(scope, refused[0]!.details.invocation_id);
+  expect(row).toMatchObject({ status: "failed", error: { code: "policy.denied" }, depth: 4 });
+});

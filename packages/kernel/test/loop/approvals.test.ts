@@ -12,10 +12,10 @@ const shell: KernelTool = {
   description: "Runs a command.",
   parameters: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
   requires_approval: true,
-  approvalBrief: ({ command }) => `run: ${String(command)}`,
+  approvalBrief: ({ command }) => `run: ${command as string}`,
   run(args) {
     runs.push(args);
-    return toolOk(`ran ${String(args.command)}`);
+    return toolOk(`ran ${args.command as string}`);
   },
 };
 

@@ -23,9 +23,9 @@ function gatedTool(name: string): {
     effect_class: "read_only",
     async run({ n }, { signal }) {
       gate.running++;
-      signal.addEventListener("abort", () => gate.aborted.push(String(n)));
+      signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
       await new Promise<void>((resolve) => gate.open.push(resolve));
-      return toolOk(`done ${String(n)}`);
+      return toolOk(`done ${JSON.stringify(n)}`);
     },
   };
   return Object.assign(gate, { tool });
@@ -45,13 +45,21 @@ verifies(
     const seen = kinds(talk.events).filter((kind) => !kind.endsWith(".delta"));
     expect(seen).toEqual([
       "user.message.received",
-      ...["strategy.decide.request", "strategy.decide.response"],
-      ...["llm.call.request", "llm.call.response"],
-      ...["strategy.decide.request", "strategy.decide.response"],
-      ...["tool.call.request", "tool.call.start", "tool.call.result"],
-      ...["strategy.decide.request", "strategy.decide.response"],
-      ...["llm.call.request", "llm.call.response"],
-      ...["strategy.decide.request", "strategy.decide.response"],
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "llm.call.request",
+      "llm.call.response",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "tool.call.request",
+      "tool.call.start",
+      "tool.call.result",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "llm.call.request",
+      "llm.call.response",
+      "strategy.decide.request",
+      "strategy.decide.response",
       "assistant.message.done",
     ]);
     const text = talk.events.filter(({ kind }) => kind === "assistant.message.delta");
@@ -234,7 +242,7 @@ test("unknown tools, bad arguments and throwing tools come back to the model as 
   const run = await talk.say('/tool nothing {}\n/tool add {"a": "x"}\n/tool broken {"a": 1, "b": 2}');
   expect(run.status).toBe("completed");
   const errors = talk.events.filter(({ kind }) => kind === "tool.error").map(({ payload }) => payload.kind);
-  expect(errors.sort()).toEqual(["not_found", "validation"]);
+  expect(new Set(errors)).toEqual(new Set(["not_found", "validation"]));
   const crashed = talk.events.find(({ kind }) => kind === "tool.call.result");
   expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
 });

@@ -1,6 +1,6 @@
 import type { KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
 import { openTalk } from "./talk.ts";
@@ -12,7 +12,7 @@ const deploy: KernelTool = {
   parameters: { type: "object", properties: { to: { type: "string" } }, required: ["to"] },
   requires_approval: true,
   run({ to }) {
-    ran.push(String(to));
+    ran.push(to as string);
     return toolOk("deployed");
   },
 };
@@ -125,3 +125,25 @@ verifies(
     }
   },
 );
+
+test("a run that was begun under a key is found by a repeat after the gateway died", async () => {
+  const first = await openTalk();
+  const body = { session_id: "once", input: { text: "/say hello" } };
+  const begun = await first.kernel.runs.startOnce(user, body, "k", "d");
+  expect(await first.kernel.runs.startOnce(user, body, "k", "d")).toEqual({
+    id: begun.id,
+    entry_id: begun.entry_id,
+    ticket: null,
+  });
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await second.kernel.runs.startOnce(user, body, "k", "d")).toMatchObject({
+    id: begun.id,
+    ticket: null,
+  });
+  const { items } = await second.kernel.runs.list(user, { session_id: "once" }, { limit: 9 });
+  expect(items.map(({ id }) => id)).toEqual([begun.id]);
+  await expect(second.kernel.runs.startOnce(user, body, "k", "other")).rejects.toMatchObject({
+    code: "idempotency.conflict",
+  });
+});

@@ -18,7 +18,7 @@ export const addTool: KernelTool = {
   run: ({ a, b }) => toolOk(String(Number(a) + Number(b))),
 };
 
-export function toolPlugin(name: string, ...tools: KernelTool[]): KernelPlugin {
+function toolPlugin(name: string, ...tools: KernelTool[]): KernelPlugin {
   return defineKernelPlugin({
     name,
     version: "1.0.0",

@@ -66,3 +66,17 @@ test("who works where a package was installed hears of it, and no project learns
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });
 });
+
+test("a package that nothing here can run is refused when it is installed", async () => {
+  const house = await openHouse();
+  house.runner.runs = (protocol) => protocol === "vai.rpc.v1";
+  const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] };
+  const source = house.importer.add(manifest([tool("echo")], { runtime }));
+  await expect(house.kernel.packages.install(admin, source)).rejects.toMatchObject({
+    code: "package.invalid",
+    message: expect.stringContaining("does not run mcp.stdio packages yet"),
+  });
+  expect(house.importer.discarded).toHaveLength(1);
+  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+  await house.kernel.packages.install(admin, house.importer.add(manifest([tool("echo")])));
+});

@@ -36,6 +36,7 @@ export class ScriptedRunner implements Runner {
   readonly retired: string[] = [];
   sandbox = { available: true, reason: "" };
   script: Script = () => ok();
+  runs: (protocol: string) => boolean = () => true;
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
 

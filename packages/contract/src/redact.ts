@@ -1,0 +1,163 @@
+/**
+ * Takes secrets out of text and values, in all their usual spellings. One pass over the text whatever the number of
+ * secrets: a table says how far the search may jump (Wu and Manber), and no place is compared for longer than
+ * COMPARED characters, so its cost is bounded by the length of the text.
+ */
+import type { Json } from "./json.ts";
+import { SHORTEST_SECRET, spellingsOf } from "./secret-spellings.ts";
+
+export const REDACTED = "[redacted]";
+/** That much of a long spelling is proof enough; what follows of it goes too. */
+const COMPARED = 64;
+const WINDOW = 8;
+const TABLE = 2048;
+
+/** From a position up to and without another. */
+export type TextRange = [from: number, to: number];
+
+export interface Redactor {
+  text(value: string): string;
+  /** Keys too; copies only what it changes. */
+  json<T extends Json>(value: T): T;
+  /** Text cut out of a stream: a secret that the cut left in two is dropped at either end as well. */
+  excerpt(value: string): string;
+  /** Where the secrets are, in order and apart from each other. */
+  ranges(value: string): TextRange[];
+  /** How many characters at the end are the beginning of a secret; 0 for fewer than four. */
+  begun(value: string): number;
+}
+
+/** null when there is nothing to look for, which is the usual call. */
+export function createRedactor(secrets: readonly string[]): Redactor | null {
+  const spellings = new Set<string>();
+  for (const secret of secrets) for (const spelling of spellingsOf(secret)) spellings.add(spelling);
+  if (spellings.size === 0) return null;
+  const needles = [...spellings];
+  const ranges = finderOf(needles);
+  const text = (value: string) => withoutRanges(value, ranges(value));
+  // A secret of digits may come out as a number.
+  const numeric = needles.some((needle) => /^[-+.\deE]+$/.test(needle));
+  return {
+    text,
+    ranges,
+    json: (value) => walk(value, text, numeric) as typeof value,
+    excerpt: (value) => dropCutEnds(text(value), needles),
+    begun: (value) => longest(needles, (needle) => overlap(value, needle)),
+  };
+}
+
+function withoutRanges(value: string, found: readonly TextRange[]): string {
+  if (found.length === 0) return value;
+  let clean = "";
+  let from = 0;
+  for (const [start, end] of found) {
+    clean += value.slice(from, start) + REDACTED;
+    from = end;
+  }
+  return clean + value.slice(from);
+}
+
+function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
+  const window = Math.min(WINDOW, ...needles.map((needle) => needle.length));
+  const jumps = new Uint8Array(TABLE).fill(window - 1);
+  const buckets = new Map<number, string[]>();
+  for (const needle of needles) {
+    for (let i = 1; i < window; i++) {
+      const pair = pairAt(needle, i);
+      jumps[pair] = Math.min(jumps[pair]!, window - 1 - i);
+    }
+    const last = pairAt(needle, window - 1);
+    buckets.set(last, [...(buckets.get(last) ?? []), needle]);
+  }
+  return (text) => {
+    const found: TextRange[] = [];
+    for (let at = window - 1; at < text.length; ) {
+      const pair = pairAt(text, at);
+      const jump = jumps[pair]!;
+      if (jump > 0) {
+        at += jump;
+        continue;
+      }
+      const start = at - window + 1;
+      const length = longest(buckets.get(pair) ?? [], (needle) => matched(text, start, needle));
+      if (length > 0) add(found, start, start + length);
+      // Another secret may begin inside a short one; inside a long one each place would be compared again.
+      at += length > COMPARED ? length : 1;
+    }
+    return found;
+  };
+}
+
+function pairAt(text: string, at: number): number {
+  return (text.charCodeAt(at - 1) * 31 + text.charCodeAt(at)) % TABLE;
+}
+
+function matched(text: string, start: number, needle: string): number {
+  const enough = Math.min(needle.length, COMPARED);
+  let same = 0;
+  while (same < needle.length && text.charCodeAt(start + same) === needle.charCodeAt(same)) same++;
+  return same < enough ? 0 : same;
+}
+
+function add(found: TextRange[], start: number, end: number): void {
+  const last = found.at(-1);
+  if (last === undefined || last[1] < start) found.push([start, end]);
+  else last[1] = Math.max(last[1], end);
+}
+
+function longest(needles: readonly string[], length: (needle: string) => number): number {
+  let most = 0;
+  for (const needle of needles) most = Math.max(most, length(needle));
+  return most;
+}
+
+function walk(value: Json, text: (value: string) => string, numeric: boolean): Json {
+  if (typeof value === "string") return text(value);
+  if (typeof value === "number") return numeric && text(String(value)) !== String(value) ? REDACTED : value;
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) {
+    let copy: Json[] | undefined;
+    for (let i = 0; i < value.length; i++) {
+      const clean = walk(value[i]!, text, numeric);
+      if (clean === value[i]) continue;
+      copy ??= value.slice();
+      copy[i] = clean;
+    }
+    return copy ?? value;
+  }
+  let dirty = false;
+  const entries: [string, Json][] = [];
+  for (const key of Object.keys(value)) {
+    const clean = walk(value[key]!, text, numeric);
+    const name = text(key);
+    if (clean !== value[key] || name !== key) dirty = true;
+    entries.push([name, clean]);
+  }
+  return dirty ? Object.fromEntries(entries) : value;
+}
+
+function dropCutEnds(value: string, needles: readonly string[]): string {
+  const start = longest(needles, (needle) => overlap(needle, value));
+  const end = value.length - longest(needles, (needle) => overlap(value, needle));
+  return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
+}
+
+/** The longest real beginning of `right` that `left` ends with, if it has four characters (Knuth, Morris and Pratt). */
+function overlap(left: string, right: string): number {
+  const tail = left.slice(Math.max(0, left.length - right.length + 1));
+  const head = right.slice(0, tail.length);
+  const borders = new Uint32Array(head.length);
+  for (let i = 1, k = 0; i < head.length; i++) {
+    while (k > 0 && head.charCodeAt(i) !== head.charCodeAt(k)) k = borders[k - 1]!;
+    if (head.charCodeAt(i) === head.charCodeAt(k)) k++;
+    borders[i] = k;
+  }
+  let length = 0;
+  for (let i = 0; i < tail.length; i++) {
+    while (length > 0 && (length === head.length || tail.charCodeAt(i) !== head.charCodeAt(length))) {
+      length = borders[length - 1]!;
+    }
+    if (tail.charCodeAt(i) === head.charCodeAt(length)) length++;
+  }
+  return length >= SHORTEST_SECRET ? length : 0;
+}

@@ -1,0 +1,92 @@
+/**
+ * How programs usually spell a secret when they let it slip: raw, JSON-escaped (ASCII-only too), URL-encoded, hex,
+ * and base64 at any of the three alignments, so that `Basic base64(user:secret)` is found as well.
+ */
+
+/** Shorter values would blank out half of every answer and protect nothing: they are left alone. */
+export const SHORTEST_SECRET = 4;
+/** An encoded piece shorter than this would be found by chance in other people's base64. */
+const SHORTEST_CODE = 8;
+/** Where `base64` and PEM break their lines. */
+const WRAPS = [76, 64];
+
+export function spellingsOf(secret: string): Set<string> {
+  const all = new Set<string>();
+  if (secret.length < SHORTEST_SECRET) return all;
+  const json = JSON.stringify(secret).slice(1, -1);
+  all.add(secret).add(json).add(json.replaceAll("/", "\\/"));
+  for (const hex of [(text: string) => text, (text: string) => text.toUpperCase()]) {
+    all.add(
+      json.replace(/[\u007f-\uffff]/g, (c) => `\\u${hex(c.charCodeAt(0).toString(16).padStart(4, "0"))}`),
+    );
+  }
+  for (const url of urlSpellings(secret.toWellFormed())) {
+    all.add(url).add(url.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()));
+  }
+  const bytes = utf8Of(secret.toWellFormed());
+  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (hex.length >= SHORTEST_CODE) all.add(hex).add(hex.toUpperCase());
+  for (let shift = 0; shift < 3; shift++) {
+    for (const code of base64At(bytes, shift)) {
+      if (code.length >= SHORTEST_CODE) all.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
+    }
+  }
+  return all;
+}
+
+/** encodeURIComponent, what also encodes !'()*, what leaves / or all delimiters alone, and forms with + for a space. */
+function urlSpellings(secret: string): string[] {
+  const usual = encodeURIComponent(secret);
+  const strict = usual.replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
+  const kinds = [usual, strict, strict.replaceAll("%2F", "/"), encodeURI(secret)];
+  const form = strict.replaceAll("%2A", "*").replaceAll("~", "%7E");
+  return [...kinds, ...[usual, strict, form].map((kind) => kind.replaceAll("%20", "+"))];
+}
+
+/**
+ * `bytes` after `shift` unknown ones: at the end of the text, with and without padding, and in the middle of it, where
+ * the last character belongs to what follows as well.
+ */
+function base64At(bytes: readonly number[], shift: number): string[] {
+  const encoded = base64([...Array.from({ length: shift }, () => 0), ...bytes]);
+  const first = Math.ceil((shift * 8) / 6);
+  const last = Math.floor(((shift + bytes.length) * 8) / 6);
+  const whole = encoded.slice(first);
+  const codes = [whole, whole.replace(/=+$/, ""), encoded.slice(first, last)];
+  if (shift === 0) {
+    for (const width of WRAPS) {
+      if (whole.length > width) codes.push(whole.replace(new RegExp(`.{${width}}(?=.)`, "g"), "$&\n"));
+    }
+  }
+  return codes;
+}
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/** By hand: this room knows no Buffer. */
+function base64(bytes: readonly number[]): string {
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 3) {
+    const [a, b, c] = [bytes[i]!, bytes[i + 1], bytes[i + 2]];
+    const bits = (a << 16) | ((b ?? 0) << 8) | (c ?? 0);
+    text += DIGITS[bits >> 18]! + DIGITS[(bits >> 12) & 63]!;
+    text += b === undefined ? "=" : DIGITS[(bits >> 6) & 63]!;
+    text += c === undefined ? "=" : DIGITS[bits & 63]!;
+  }
+  return text;
+}
+
+function utf8Of(text: string): number[] {
+  const bytes: number[] = [];
+  for (const character of text) {
+    const code = character.codePointAt(0)!;
+    if (code < 0x80) bytes.push(code);
+    else if (code < 0x800) bytes.push(0xc0 | (code >> 6), 0x80 | (code & 63));
+    else if (code < 0x10000) bytes.push(0xe0 | (code >> 12), 0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+    else {
+      bytes.push(0xf0 | (code >> 18), 0x80 | ((code >> 12) & 63));
+      bytes.push(0x80 | ((code >> 6) & 63), 0x80 | (code & 63));
+    }
+  }
+  return bytes;
+}

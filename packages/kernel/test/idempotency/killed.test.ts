@@ -1,0 +1,56 @@
+/** The gateway is killed before each write that opens a call with a key, and the client repeats its request. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { fileURLToPath } from "node:url";
+import { afterAll, expect, test } from "vitest";
+
+const PROGRAM = fileURLToPath(new URL("../fixtures/keyed-call.ts", import.meta.url));
+const dir = mkdtempSync(join(tmpdir(), "backplane-keyed-"));
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
+
+async function live(file: string, kill_before: number): Promise<{ printed: string[]; killed: boolean }> {
+  const child = spawn(
+    process.execPath,
+    ["--conditions=backplane-source", PROGRAM, file, String(kill_before)],
+    { stdio: ["ignore", "pipe", "pipe"] },
+  );
+  let out = "";
+  let noise = "";
+  child.stdout.on("data", (chunk) => (out += chunk));
+  child.stderr.on("data", (chunk) => (noise += chunk));
+  const [code, signal] = (await once(child, "close")) as [number | null, string | null];
+  if (signal !== "SIGKILL" && code !== 0) throw new Error(`the gateway failed: ${noise}`);
+  return { printed: out.trim().split("\n"), killed: signal === "SIGKILL" };
+}
+
+test("a repeat after the death finds the call or makes the first one: the work is never done twice", async () => {
+  const whole = await live(join(dir, "whole.db"), 0);
+  const [before, , after] = whole.printed.map(Number) as [number, number, number];
+  expect(after - before).toBeGreaterThanOrEqual(6);
+  // The transaction that opens the call is the first four; the next begins to end it.
+  const points = Array.from({ length: 6 }, (_, n) => before + 1 + n);
+  const seen = { first: 0, found: 0 };
+  const work = async () => {
+    for (let point = points.shift(); point !== undefined; point = points.shift()) {
+      const file = join(dir, `k${point}.db`);
+      expect((await live(file, point)).killed).toBe(true);
+      const again = await live(file, 0);
+      const database = new DatabaseSync(file);
+      const rows = database.prepare("select id, status, outcome from invocations").all();
+      database.close();
+      expect(rows.map((row) => row.id)).toEqual([again.printed[1]]);
+      const ran = existsSync(`${file}.ran`) ? readFileSync(`${file}.ran`, "utf8").trim().split("\n") : [];
+      const unknown = String(rows[0]!.outcome).includes("outcome_unknown");
+      if (unknown) expect(ran.length).toBeLessThanOrEqual(1);
+      else expect(ran).toHaveLength(1);
+      seen[unknown ? "found" : "first"]++;
+    }
+  };
+  await Promise.all([work(), work(), work()]);
+  // Some deaths were before the call was on disk, some after.
+  expect(Math.min(seen.first, seen.found)).toBeGreaterThan(0);
+}, 120_000);
