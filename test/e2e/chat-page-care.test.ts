@@ -1,5 +1,5 @@
-/// <reference lib="dom" />
 /** The chat page's manners: hostile text, keyboard alone, readable to everyone, and the ways back in a conversation. */
+import { readFileSync } from "node:fs";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { openBrowser, type Visit, visit } from "../support/browser.ts";
@@ -69,8 +69,7 @@ test("hostile text stays text: in messages, answers, tool cards, approvals, erro
 
 test("keyboard alone: new line, send, stop, take up again, approve, find and open a session", async () => {
   const { page, problems } = await signedIn();
-  const focused = () =>
-    page.evaluate(() => document.activeElement?.id || document.activeElement?.textContent);
+  const focused = () => inPage(page, "checks.focused()");
   expect(await focused()).toBe("message");
   await page.keyboard.type("one");
   await page.keyboard.press("Shift+Enter");
@@ -116,64 +115,16 @@ test("keyboard alone: new line, send, stop, take up again, approve, find and ope
   expect(problems).toEqual([]);
 });
 
-/** Every visible text's contrast against what is painted behind it, where it is below `least`. */
-const dim = (page: Page, least: number) =>
-  page.evaluate((limit) => {
-    const canvas = document.createElement("canvas").getContext("2d", { willReadFrequently: true })!;
-    const paint = (colours: string[]) => {
-      for (const colour of ["#ffffff", ...colours]) {
-        canvas.fillStyle = colour;
-        canvas.fillRect(0, 0, 1, 1);
-      }
-      const [r, g, b] = [...canvas.getImageData(0, 0, 1, 1).data].map((value) => {
-        const part = value / 255;
-        return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
-      });
-      return 0.2126 * r! + 0.7152 * g! + 0.0722 * b!;
-    };
-    const found: string[] = [];
-    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-    for (let node = walker.nextNode(); node !== null; node = walker.nextNode()) {
-      const owner = node.parentElement!;
-      if (node.textContent!.trim() === "" || !owner.checkVisibility({ opacityProperty: true })) continue;
-      if (owner.closest(":disabled, [disabled], option") !== null) continue;
-      const behind: string[] = [];
-      for (let up: Element | null = owner; up !== null; up = up.parentElement)
-        behind.unshift(getComputedStyle(up).backgroundColor);
-      const [a, b] = [paint(behind), paint([...behind, getComputedStyle(owner).color])];
-      const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-      if (ratio < limit)
-        found.push(`${ratio.toFixed(2)} ${owner.tagName}.${owner.className}: ${node.textContent}`);
-    }
-    return found;
-  }, least);
-
-/** Controls without a name, and whatever else a screen reader would stumble over. */
-const unnamed = (page: Page) =>
-  page.$$eval("button, input, select, textarea, a[href], [role]", (nodes) =>
-    nodes
-      .filter((node) => node.checkVisibility())
-      .filter((node) => {
-        const labels = (node as HTMLInputElement).labels ?? [];
-        const text = node.tagName === "SELECT" ? "" : node.textContent;
-        const said = [
-          node.getAttribute("aria-label"),
-          text,
-          ...[...labels].map((label) => label.textContent),
-        ];
-        // What announces changes may be empty until there is one.
-        const announces = /^(status|alert|log)$/.test(node.getAttribute("role") ?? "");
-        return !announces && said.every((name) => (name ?? "").trim() === "");
-      })
-      .map((node) => node.outerHTML),
-  );
+const CHECKS = readFileSync("test/support/page-checks.js", "utf8");
+const inPage = <T>(page: Page, expression: string) =>
+  page.evaluate<T>(`(() => { ${CHECKS}; return ${expression}; })()`);
 
 for (const scheme of ["light", "dark"] as const) {
   test(`readable in ${scheme}, wide and at 390 px: names, landmarks, contrast AA, nothing cut off`, async () => {
     const { page, problems } = await signedIn({ colorScheme: scheme });
     const check = async () => {
-      expect(await dim(page, 4.5)).toEqual([]);
-      expect(await unnamed(page)).toEqual([]);
+      expect(await inPage(page, "checks.dim(4.5)")).toEqual([]);
+      expect(await inPage(page, "checks.unnamed()")).toEqual([]);
     };
     await check();
     await ask(page, "Text with `code`, **bold**, [a link](https://example.org) and\n- a list\n\n> a quote");
@@ -188,28 +139,24 @@ for (const scheme of ["light", "dark"] as const) {
     await say(page, '/tool agent {"goal": "Say hi"}');
     await page.waitForSelector(".approval");
     await check();
-    const counts = await page.evaluate(() =>
-      [
-        "header.bar",
-        "main",
-        "aside[aria-label]",
-        "nav[aria-label]",
-        "h1",
-        '[role="log"][aria-label]',
-        "html[lang]",
-      ].map(
-        (selector) =>
-          [...document.querySelectorAll(selector)].filter((node) => node.checkVisibility()).length,
-      ),
-    );
+    const landmarks = [
+      "header.bar",
+      "main",
+      "aside[aria-label]",
+      "nav[aria-label]",
+      "h1",
+      '[role="log"][aria-label]',
+      "html[lang]",
+    ];
+    const counts = await inPage(page, `${JSON.stringify(landmarks)}.map(checks.visible)`);
     expect(counts).toEqual([1, 1, 1, 1, 1, 1, 1]);
     await page.focus("#send");
     await page.keyboard.press("Shift+Tab");
     await page.keyboard.press("Tab");
-    expect(await page.$eval(":focus", (node) => getComputedStyle(node).outlineStyle)).toBe("solid");
+    expect(await inPage(page, "getComputedStyle(document.activeElement).outlineStyle")).toBe("solid");
 
     await page.setViewportSize({ width: 390, height: 800 });
-    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(390);
+    expect(await inPage(page, "document.documentElement.scrollWidth")).toBe(390);
     const outside = await page.$$eval("button, input, textarea, select, .chip", (nodes) =>
       nodes
         .filter((node) => node.checkVisibility() && node.getBoundingClientRect().right > 390)
@@ -228,7 +175,7 @@ for (const scheme of ["light", "dark"] as const) {
 
 test("the theme is chosen, kept over a reload, and is the system's until then", async () => {
   const { page, problems } = await signedIn({ colorScheme: "dark" });
-  const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const background = () => inPage(page, "getComputedStyle(document.body).backgroundColor");
   const dark = await background();
   await page.click("#theme");
   const light = await background();
@@ -248,7 +195,7 @@ test("a fork begins with what came before it and leaves its parent alone", async
   const parent = sessionOf(page);
   await page.locator(".assistant").first().hover();
   await page.locator(".assistant .fork").first().click();
-  await page.waitForFunction((id) => !location.hash.includes(id), parent);
+  await page.waitForURL((url) => !url.hash.includes(parent));
   await page.locator(".assistant").first().waitFor();
   expect(await shown(page)).toEqual(["one", "echo: one"]);
   await ask(page, "three");

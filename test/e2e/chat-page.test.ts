@@ -107,7 +107,7 @@ test("identical questions are one card, start on Reject when the risk is not low
   await say(page, `${call}\n${call}`);
   await page.waitForSelector(".approval .times:has-text('×2')");
   expect(await page.locator(".approval").count()).toBe(1);
-  expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("Reject");
+  expect(await page.locator(":focus").textContent()).toBe("Reject");
   expect(await page.locator(".approval pre").textContent()).toBe('{\n  "goal": "Say hi"\n}');
   expect(await page.locator(".approval .risk").textContent()).toBe("? Unknown risk");
   expect(await page.locator(".approval .left").textContent()).toMatch(/^\d+ s left$/);
@@ -133,7 +133,8 @@ test("an approval leaves every tab when it is answered from elsewhere, and when 
   const other = await tab(`/#${sessionOf(page)}`);
   await other.waitForSelector(".approval");
   const [approval] = await pending();
-  await gateway.http("POST", `/v1/approvals/${approval!.id}:answer`, { response: "reject" });
+  const denied = await gateway.cli("approve", "deny", approval!.id);
+  expect(denied.code, denied.stderr).toBe(0);
   for (const one of [page, other]) await one.waitForSelector(".approval", { state: "detached" });
   await idle(page);
 

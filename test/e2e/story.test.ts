@@ -31,6 +31,7 @@ test("the commands of the README work, one after the other", async () => {
     "binding create",
     "invoke hello",
     "invocation list",
+    "session chat",
   ]);
   const outputs: string[] = [];
   for (const words of commands) {
@@ -40,6 +41,7 @@ test("the commands of the README work, one after the other", async () => {
   }
   expect(outputs[2]).toContain("Ada");
   expect(outputs[3]).toContain("succeeded");
+  expect(outputs[4]).toContain("hello");
 });
 
 test("an isolated export is refused, and the refusal is a record", async () => {

@@ -23,7 +23,7 @@ for (const name of ["install", "remove", "heal"] as const) {
   verifies("fault.write-points", NAMES[name], async () => {
     const points = await pointsOf(changes[name]);
     const kinds = [
-      "exec",
+      "run",
       "rename",
       "rm",
       "sync",

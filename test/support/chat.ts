@@ -18,7 +18,8 @@ export async function ask(page: Page, text: string): Promise<void> {
 }
 
 export const sessionOf = (page: Page) => decodeURIComponent(new URL(page.url()).hash.slice(1));
-export const lastAnswer = (page: Page) => page.locator(".assistant .text").last().textContent();
+export const lastAnswer = async (page: Page) =>
+  (await page.locator(".assistant .text").last().textContent()) ?? "";
 
 /** The texts of the conversation, in order. */
 export const shown = (page: Page) =>

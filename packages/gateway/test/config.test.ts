@@ -34,6 +34,7 @@ test.each([
   ["[listen]\nprot = 1\n", "prot"],
   ['[listen]\nport = "x"\n', "listen.port"],
   ["[limits]\nmax_running = 0\n", "limits.max_running"],
+  ["[retention]\njobs_days = -1\n", "retention.jobs_days"],
   ["[listen\n", "backplane.toml"],
 ])("%j is refused and the key named", (toml, named) => {
   let thrown: unknown;
@@ -48,4 +49,19 @@ test.each([
 
 test("a variable with a bad value names its key", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+});
+
+test("what is kept for how long is told in days", () => {
+  const kept = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
+  expect(kept()).toEqual({
+    jobs_days: 7,
+    dead_jobs_days: 30,
+    events_days: 7,
+    progress_days: 30,
+    unused_package_days: 1,
+  });
+  expect(kept("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
+    events_days: 0,
+    progress_days: 0.5,
+  });
 });

@@ -1,49 +1,129 @@
 /**
- * The last line before anything is recorded: takes the secrets of a call out of its result, events and error,
- * whatever runner they come from. Raw, JSON-escaped, URL-encoded, base64 and base64url at any alignment.
+ * The last line before anything is recorded: the secrets of a call are taken out of its result, events and error,
+ * whatever runner they come from. A stream of events may cut a secret in two, so an event whose text ends with the
+ * beginning of one waits for the next event (or the end of the call) before it is let go.
  */
-import type { Json } from "@backplane/contract";
+import { createRedactor, type Json, type JsonObject, REDACTED, type Redactor } from "@backplane/contract";
 
-const REDACTED = "[redacted]";
-/** Shorter values would blank out half of every answer and protect nothing. */
-const SHORTEST = 4;
+export { createRedactor, type Redactor };
 
-export interface Redactor {
-  text(value: string): string;
-  json<T extends Json>(value: T): T;
+export type PluginEvent = JsonObject & { type: string };
+
+/** So many events wait at most; then they go as they are. */
+const HELD = 64;
+/** Pieces shorter than what `begun` notices are remembered, for so many texts. */
+const TAIL = 3;
+const PATHS = 32;
+const DEPTH = 8;
+
+export interface EventRedactor {
+  take(event: PluginEvent): void;
+  /** The call is over: nothing follows. */
+  flush(): void;
 }
 
-/** null when there is nothing to look for, which is the usual call. */
-export function createRedactor(secrets: readonly string[]): Redactor | null {
-  const spellings = new Set<string>();
-  for (const secret of secrets) if (secret.length >= SHORTEST) addSpellings(secret, spellings);
-  if (spellings.size === 0) return null;
-  // Longest first: a spelling that holds another must go before its part does.
-  const needles = [...spellings].sort((a, b) => b.length - a.length);
-  const text = (value: string) => {
-    let clean = value;
-    for (const needle of needles) if (clean.includes(needle)) clean = clean.replaceAll(needle, REDACTED);
-    return clean;
-  };
-  return { text, json: (value) => walk(value, text) as typeof value };
+type Path = readonly (string | number)[];
+
+export function redactEvents(redactor: Redactor, emit: (event: PluginEvent) => void): EventRedactor {
+  /** What came last at a path, when nothing waits. */
+  const tails = new Map<string, string>();
+  let held: PluginEvent[] = [];
+  let open: { type: string; path: Path; before: string } | null = null;
+
+  function take(event: PluginEvent): void {
+    const clean = redactor.json(event);
+    held.push(clean);
+    if (open !== null && open.type !== clean.type && held.length < HELD) return;
+    if (open !== null) joinPieces(open);
+    open = held.length < HELD ? waitsFor(clean, open) : null;
+    if (open === null) flush();
+  }
+
+  function flush(): void {
+    for (const event of held) {
+      for (const [path, text] of textsOf(event)) remember(nameOf(event.type, path), text);
+      emit(event);
+    }
+    held = [];
+    open = null;
+  }
+
+  /** Takes out what only shows when the pieces stand together. */
+  function joinPieces({ type, path, before }: NonNullable<typeof open>): void {
+    const places = held.flatMap((event, at) => {
+      const text = event.type === type ? valueAt(event, path) : undefined;
+      return typeof text === "string" ? [{ at, text }] : [];
+    });
+    const joined = before + places.map(({ text }) => text).join("");
+    const found = redactor.ranges(joined);
+    if (found.length === 0) return;
+    let from = before.length;
+    for (const { at, text } of places) {
+      const to = from + text.length;
+      let clean = "";
+      let kept = from;
+      for (const [start, end] of found) {
+        if (end <= from || start >= to) continue;
+        clean +=
+          joined.slice(kept, Math.max(start, from)) +
+          (start >= from || from === before.length ? REDACTED : "");
+        kept = Math.min(end, to);
+      }
+      held[at] = replaceAt(held[at]!, path, clean + joined.slice(kept, to)) as PluginEvent;
+      from = to;
+    }
+  }
+
+  function waitsFor(event: PluginEvent, was: typeof open): typeof open {
+    if (was !== null) {
+      const pieces = held.map((one) => (one.type === was.type ? valueAt(one, was.path) : ""));
+      if (redactor.begun(was.before + pieces.filter((text) => typeof text === "string").join("")) > 0)
+        return was;
+    }
+    for (const [path, text] of textsOf(event)) {
+      const before = tails.get(nameOf(event.type, path)) ?? "";
+      if (redactor.begun(before + text) > 0) return { type: event.type, path, before };
+    }
+    return null;
+  }
+
+  function remember(name: string, text: string): void {
+    const tail = ((tails.get(name) ?? "") + text).slice(-TAIL);
+    tails.delete(name);
+    tails.set(name, tail);
+    if (tails.size > PATHS) tails.delete(tails.keys().next().value!);
+  }
+
+  return { take, flush };
 }
 
-function addSpellings(secret: string, into: Set<string>): void {
-  into.add(secret).add(JSON.stringify(secret).slice(1, -1));
-  const url = encodeURIComponent(secret.toWellFormed());
-  into.add(url).add(url.replaceAll("%20", "+"));
-  const bytes = Buffer.from(secret, "utf8");
-  for (let shift = 0; shift < 3; shift++) {
-    const encoded = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
-    // Only the characters that the secret alone decides.
-    const own = encoded.slice(Math.ceil((shift * 8) / 6), Math.floor(((shift + bytes.length) * 8) / 6));
-    if (own.length >= SHORTEST) into.add(own).add(own.replaceAll("+", "-").replaceAll("/", "_"));
+function nameOf(type: string, path: Path): string {
+  return JSON.stringify([type, ...path]);
+}
+
+function* textsOf(value: Json, path: Path = []): Generator<[Path, string]> {
+  if (typeof value === "string") {
+    if (path.length !== 1 || path[0] !== "type") yield [path, value];
+  } else if (typeof value === "object" && value !== null && path.length < DEPTH) {
+    for (const key of Object.keys(value)) {
+      yield* textsOf((value as JsonObject)[key]!, [...path, Array.isArray(value) ? Number(key) : key]);
+    }
   }
 }
 
-function walk(value: Json, text: (value: string) => string): Json {
-  if (typeof value === "string") return text(value);
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) return value.map((item) => walk(item, text));
-  return Object.fromEntries(Object.entries(value).map(([key, item]) => [text(key), walk(item, text)]));
+function valueAt(value: Json, path: Path): Json | undefined {
+  let here: Json | undefined = value;
+  for (const step of path) {
+    if (typeof here !== "object" || here === null) return undefined;
+    here = (here as JsonObject)[step];
+  }
+  return here;
+}
+
+function replaceAt(value: Json, path: Path, text: string): Json {
+  const [step, ...rest] = path;
+  if (step === undefined) return text;
+  const inner = replaceAt((value as JsonObject)[step]!, rest, text);
+  if (Array.isArray(value)) return value.with(step as number, inner);
+  return { ...(value as JsonObject), [step]: inner };
 }

@@ -11,7 +11,7 @@ import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
 import { EventTape } from "./event-tape.ts";
 import type { LiveCall } from "./live.ts";
-import { createRedactor, type Redactor } from "./redact.ts";
+import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "./redact.ts";
 import { backoff, mayRetry } from "./retry.ts";
 
 /** null: another node holds the row now and will end it. */
@@ -55,7 +55,9 @@ async function attempts(
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
     const redactor = createRedactor(confidential(secrets, call.token));
     const order = runOrder(deps, call, call.attempt + tried, Math.ceil(left), secrets);
-    const outcome = await runner.run(order, listener(deps, live, redactor));
+    const events = listenerOf(deps, live, redactor);
+    const outcome = await runner.run(order, events);
+    events.flush?.();
     const pause = backoff(host.retry.base_ms, tried + 1);
     const again =
       live.stopped === null &&
@@ -75,13 +77,17 @@ function confidential(secrets: Record<string, string>, token: string | null): st
   return values;
 }
 
-function listener(deps: KernelDeps, live: LiveCall, redactor: Redactor | null): RunListener {
-  return {
-    event(event) {
-      if (live.stage === "settling") return;
-      tapeOf(deps, live).write(redactor === null ? event : redactor.json(event));
-    },
+function listenerOf(
+  deps: KernelDeps,
+  live: LiveCall,
+  redactor: Redactor | null,
+): RunListener & { flush?: () => void } {
+  const write = (event: PluginEvent) => {
+    if (live.stage !== "settling") tapeOf(deps, live).write(event);
   };
+  if (redactor === null) return { event: write };
+  const { take, flush } = redactEvents(redactor, write);
+  return { event: take, flush };
 }
 
 /** Made when the first event or the first watcher comes: most calls have neither. */

@@ -114,7 +114,7 @@ export class Retention {
   }
 
   #over(until: number): boolean {
-    return this.#deps.clock.monotonic() >= until;
+    return this.#stopped || this.#deps.clock.monotonic() >= until;
   }
 
   #rest(): Promise<void> {
