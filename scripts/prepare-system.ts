@@ -1,6 +1,7 @@
 /**
- * What the tests need of the system: PostgreSQL's server programs and python3. Installs them where that can be
- * done without asking (root on Debian), and otherwise names the exact command and fails.
+ * What the tests need of the system: PostgreSQL's server programs, python3, a Chromium, and for the sandbox
+ * bubblewrap and a C compiler with a static C library. Installs them where that can be done without asking (root on
+ * Debian), and otherwise names the exact command and fails.
  */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
@@ -22,6 +23,10 @@ const debianPostgres = () => {
   );
 };
 
+/** The compiler itself knows where; it answers with the bare name when there is none. */
+const hasStaticLibrary = () =>
+  execFileSync("cc", ["-print-file-name=libc.a"], { encoding: "utf8" }).trim() !== "libc.a";
+
 const NEEDS: Need[] = [
   {
     what: "PostgreSQL server (initdb)",
@@ -29,6 +34,18 @@ const NEEDS: Need[] = [
     present: () => onPath("initdb") || debianPostgres(),
   },
   { what: "python3", apt: "python3", present: () => existsSync("/usr/bin/python3") || onPath("python3") },
+  { what: "Chromium", apt: "chromium", present: () => onPath("chromium") },
+  {
+    what: "bubblewrap (bwrap)",
+    apt: "bubblewrap",
+    present: () => existsSync("/usr/bin/bwrap") || onPath("bwrap"),
+  },
+  { what: "a C compiler (cc)", apt: "gcc", present: () => existsSync("/usr/bin/cc") || onPath("cc") },
+  {
+    what: "a static C library (libc.a)",
+    apt: "libc6-dev",
+    present: () => !onPath("cc") || hasStaticLibrary(),
+  },
 ];
 
 function main(): number {

@@ -82,7 +82,7 @@ test("an answer streams and ends as the server has it; the empty state's example
   expect(problems).toEqual([]);
 });
 
-test("a tool call is a card: what was said before it, arguments, outcome, and open stays open", async () => {
+test("a tool call is a card between what was said before and after it, with arguments and outcome, also after a reload", async () => {
   const { page, problems } = await signedIn();
   await ask(page, '/say Looking first.\n/tool no_such_tool {"why": "card"}\n/then\n/say Over.');
   const card = page.locator(".tool");

@@ -26,6 +26,7 @@ export const TAGS = [
   "Chains",
   "Runs",
   "Compactions",
+  "Plugins",
   "Adapters",
   "Events",
   "System",

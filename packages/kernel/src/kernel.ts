@@ -36,7 +36,8 @@ export function createKernel(given: KernelDeps): Kernel {
   };
   const live = new LiveCalls();
   const gates = new ConcurrencyGates(deps);
-  const pending = new PendingApprovals(deps, approvalNews(base.port, deps.log));
+  const news = approvalNews(base.port, deps.log);
+  const pending = new PendingApprovals(deps, news);
   const door: Door = {
     deps,
     bindings: base.bindings,
@@ -54,7 +55,7 @@ export function createKernel(given: KernelDeps): Kernel {
       max_depth: deps.host.max_depth,
     },
   };
-  const approvals = createApprovals(deps, door.pending, door.grants);
+  const approvals = createApprovals(deps, door.pending, door.grants, news);
   const agent: Agent = createAgent(base, door, {
     approvals,
     discover: (caller) => discover(deps, door.plans, caller, "tool"),

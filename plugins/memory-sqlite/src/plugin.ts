@@ -12,6 +12,7 @@ import {
   type PluginContext,
 } from "@backplane/sdk/kernel";
 import type { Note, Scope } from "./notes.ts";
+import { checkNotes } from "./check-notes.ts";
 import { type OpenNotes, openNotes } from "./open-notes.ts";
 import { CONFIG_SCHEMA, readSettings } from "./settings.ts";
 
@@ -38,7 +39,8 @@ export function createMemoryPlugin(options: { fullText?: boolean } = {}): Kernel
     async onLoad(ctx) {
       await notes?.close();
       notes = openNotes({ dir: ctx.stateDir, ...options });
-      const { entries, fullText } = await notes.check();
+      // Once, here: the thread, which costs some 8 MB, starts with the first question.
+      const { entries, fullText } = checkNotes({ dir: ctx.stateDir, ...options });
       ctx.log.debug({ entries }, "memory opened");
       if (!fullText) {
         ctx.log.warn({}, "this SQLite has no FTS5: searches read every entry and find whole substrings only");

@@ -90,7 +90,11 @@ export function createConnection(handlers) {
     clearInterval(heart);
     heart = setInterval(() => {
       send({ op: "heartbeat" });
-      silence ??= setTimeout(() => socket?.close(), ANSWER_MS);
+      silence ??= setTimeout(() => {
+        // Closing a dead line takes the browser long; it is given up at once.
+        socket?.close();
+        void lost();
+      }, ANSWER_MS);
     }, every_ms);
   }
 

@@ -106,23 +106,20 @@ function blockNode(block) {
 }
 
 function inline(text) {
-  return parseInline(text).map((span) => {
-    switch (span.type) {
-      case "code":
-        return el("code", {}, span.text);
-      case "bold":
-        return el("strong", {}, ...span.spans.map(spanText));
-      case "em":
-        return el("em", {}, ...span.spans.map(spanText));
-      case "link":
-        return el("a", { href: span.href, target: "_blank", rel: "noopener noreferrer" }, span.text);
-      default:
-        return document.createTextNode(span.text);
-    }
-  });
+  return parseInline(text).map(spanNode);
 }
 
-function spanText(span) {
-  if (span.type === "code") return el("code", {}, span.text);
-  return document.createTextNode(span.text ?? span.spans.map(({ text }) => text ?? "").join(""));
+function spanNode(span) {
+  switch (span.type) {
+    case "code":
+      return el("code", {}, span.text);
+    case "bold":
+      return el("strong", {}, ...span.spans.map(spanNode));
+    case "em":
+      return el("em", {}, ...span.spans.map(spanNode));
+    case "link":
+      return el("a", { href: span.href, target: "_blank", rel: "noopener noreferrer" }, span.text);
+    default:
+      return document.createTextNode(span.text);
+  }
 }

@@ -8,6 +8,7 @@ export function setUpTheme(button, name) {
   let theme = document.documentElement.dataset.theme ?? "system";
   const show = () => {
     name.textContent = theme;
+    button.setAttribute("aria-label", `Theme: ${theme}`);
     if (theme === "system") delete document.documentElement.dataset.theme;
     else document.documentElement.dataset.theme = theme;
   };

@@ -4,13 +4,15 @@ import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller } from "../ports/index.ts";
-import { type PendingApprovals, resolveApproval } from "./pending.ts";
+import { BUS_ACTOR } from "./on-bus.ts";
+import { type ApprovalNews, type PendingApprovals, resolveApproval } from "./pending.ts";
 import type { SessionGrants } from "./session-grants.ts";
 
 export function createApprovals(
   deps: KernelDeps,
   pending: PendingApprovals,
   grants: SessionGrants,
+  news: Pick<ApprovalNews, "answered">,
 ): Kernel["approvals"] {
   const { store } = deps;
 
@@ -45,6 +47,7 @@ export function createApprovals(
     if (!won) throw closed(await get(caller, id));
     if (body.response === "approve_for_session") grants.remember(approval, caller.actor);
     pending.tell(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
+    if (!caller.actor.startsWith(BUS_ACTOR)) news.answered(approval, body.response);
     return await get(caller, id);
   }
 

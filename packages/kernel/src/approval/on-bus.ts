@@ -16,6 +16,9 @@ import type { Kernel } from "../facade.ts";
 import type { Caller, Logger } from "../ports/index.ts";
 import type { ApprovalNews } from "./pending.ts";
 
+/** Who answers on the bus has told everybody by that. */
+export const BUS_ACTOR = "plugin:";
+
 export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
   const tell = (approval: Approval, kind: string, payload: JsonObject) => {
     const { id, org_id, project_id, session_id } = approval;
@@ -39,6 +42,7 @@ export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
         invocation_id: approval.invocation_id,
         expires_at: approval.expires_at,
       }),
+    answered: (approval, response) => tell(approval, "approval.response", { response }),
     cancelled: (approval, reason) => tell(approval, "approval.cancelled", { reason }),
   };
 }
@@ -48,7 +52,7 @@ export function hearAnswers(port: KernelPort, approvals: Kernel["approvals"], lo
   const answer = async ({ payload, source, org_id, project_id }: BusEvent<"approval.response">) => {
     const { id, response, feedback } = payload;
     const caller: Caller = {
-      actor: `plugin:${source}`,
+      actor: `${BUS_ACTOR}${source}`,
       scope: { org_id, project_id },
       role: "user",
       scopes: [],
@@ -66,7 +70,10 @@ export function hearAnswers(port: KernelPort, approvals: Kernel["approvals"], lo
       log.info({ approval_id: id, source, code: codeOf(error) }, "an answer to an approval was refused");
     }
   };
-  return port.subscribe("approval.response", (event) => answer(event));
+  // Its own are news of answers that were taken already.
+  return port.subscribe("approval.response", (event) =>
+    event.source === port.name ? undefined : answer(event),
+  );
 }
 
 function objectOf(value: Json): JsonObject {

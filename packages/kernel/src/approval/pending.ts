@@ -3,7 +3,7 @@
  * waiting call hears of it: from answer() here, from its own timer, from a cancel, or, when another node took
  * the answer, by reading the row again after something was written.
  */
-import type { Approval, ApprovalStatus } from "@backplane/contract";
+import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import type { ApprovalResolution, NewEvent, Timer } from "../ports/index.ts";
 
@@ -28,6 +28,8 @@ const LONGEST_TIMER_MS = 2_000_000_000;
 export interface ApprovalNews {
   requested(approval: Approval): void;
   cancelled(approval: Approval, reason: CancelReason): void;
+  /** Somebody answered elsewhere than on the bus: whoever shows the question hears of it. */
+  answered(approval: Approval, response: ApprovalResponse): void;
 }
 
 export type CancelReason = "timeout" | "shutdown" | "interrupt";

@@ -16,13 +16,15 @@ export function standingLevel(
   host: HostPolicy,
 ): Level {
   const { binding, export: item } = bound;
-  return intersect(
+  const met = intersect(
     { class: isolation, ...manifestLevel(item, bound.package) },
     bindingLevel(binding),
     host.orgs?.get(scope.org_id) ?? {},
     host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
     hostLevel(host),
   );
+  // Domains that nobody has named reach nothing, and a caller who names some must not be the one who gives them.
+  return { ...met, allowed_domains: met.allowed_domains ?? [] };
 }
 
 /** undefined when the caller narrows nothing, which is the usual call. */

@@ -2,11 +2,11 @@
  * From a token to a caller. API keys are asked of the store every time, so a revoked one is dead at once; a
  * delegated token lives exactly as long as its invocation runs.
  */
-import { BackplaneError, isTerminal, type KeyScope } from "@backplane/contract";
+import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { DELEGATION_PREFIX, tokenHash } from "../invoke/delegation.ts";
 import type { LiveCalls } from "../invoke/live.ts";
-import type { Caller } from "../ports/index.ts";
+import type { Caller, InvocationRow } from "../ports/index.ts";
 
 export async function authenticate(deps: KernelDeps, live: LiveCalls, token: string): Promise<Caller> {
   const hash = tokenHash(token);
@@ -32,21 +32,31 @@ async function byKey(deps: KernelDeps, hash: string): Promise<Caller> {
 async function delegated(deps: KernelDeps, live: LiveCalls, hash: string): Promise<Caller> {
   const token = await deps.store.delegations.byHash(hash);
   if (token === null) throw new BackplaneError("auth.invalid");
-  const { scope, invocation_id, scopes } = token;
+  const { scope, invocation_id } = token;
   const call = live.get(invocation_id);
   // A call that runs here ends by its own, monotonic deadline, which no jump of the wall clock moves.
   if (call === undefined && token.expires_at <= deps.clock.now()) throw new BackplaneError("auth.invalid");
   const row = call?.row ?? (await deps.store.invocations.get(scope, invocation_id));
-  const over = row === null || call?.stage === "settling" || isTerminal(row.status) || row.grant === null;
-  if (over) throw new BackplaneError("auth.invalid");
+  const over = row === null || call?.stage === "settling" || isTerminal(row.status);
+  const caller = over ? null : callerOf(row, token.scopes);
+  if (caller === null) throw new BackplaneError("auth.invalid");
+  return caller;
+}
+
+/** A call as the caller of others: inside its own grant. Null for one that was never granted anything. */
+export function callerOf(
+  { id, org_id, project_id, grant, effect_class, delivery_id, depth }: InvocationRow,
+  scopes: readonly DelegationScope[] = grant?.gateway_api_scopes ?? [],
+): Caller | null {
+  if (grant === null) return null;
   return {
-    actor: invocation_id,
-    scope,
+    actor: id,
+    scope: { org_id, project_id },
     // What only reads may not write through a tool that it calls.
-    role: row.effect_class === "read_only" ? "guest" : "user",
+    role: effect_class === "read_only" ? "guest" : "user",
     scopes: scopes.includes("tools:invoke") ? TOOL_CALLER : NOTHING,
     admin: false,
-    delegation: { invocation_id, scopes, grant: row.grant!, delivery_id: row.delivery_id, depth: row.depth },
+    delegation: { invocation_id: id, scopes, grant, delivery_id, depth },
   };
 }
 

@@ -4,10 +4,12 @@
  * the answer in another, so that what was acknowledged is there after any crash.
  */
 import {
+  AGENT_SEPARATOR,
   BackplaneError,
   type BusEvent,
   codeOf,
   IdTable,
+  isId,
   type JsonObject,
   type RunTrigger,
   toBackplaneError,
@@ -15,6 +17,7 @@ import {
 } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { Accepted, UserMessage } from "../facade-agent.ts";
+import { callerOf } from "../keys/authenticate.ts";
 import type {
   Appended,
   Caller,
@@ -65,7 +68,7 @@ export interface LoopDeps extends StepDeps {
   live: LiveSessions;
   catalog: ToolCatalog;
   settings: LoopSettings;
-  store: Pick<Store, "runs">;
+  store: Pick<Store, "runs" | "invocations">;
   ids: { next(noun: "run" | "event"): string };
   clock: Clock;
   log: Logger;
@@ -134,13 +137,22 @@ export class Loop {
     }
   }
 
-  /** A call whose turn is gone has ended: the conversation goes on where it was left. */
+  /**
+   * A call whose turn is gone has ended: the conversation goes on where it was left, and with no more rights. Nobody
+   * waits for a sub-agent whose parent is gone.
+   */
   resume(key: SessionKey, actor: string): void {
     if (this.#stopping || this.#places.has(sessionName(key))) return;
-    const caller: Caller = { actor, scope: key.scope, role: "user", scopes: [], admin: false };
-    this.accept({ key, caller, message: null, trigger: "approval" }).catch((error: unknown) =>
-      this.#complain(key, "a conversation could not go on", error),
-    );
+    if (key.session_id.includes(AGENT_SEPARATOR)) return;
+    this.#callerOf(key, actor)
+      .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
+      .catch((error: unknown) => this.#complain(key, "a conversation could not go on", error));
+  }
+
+  async #callerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
+    if (!isId("invocation", actor)) return { actor, scope, role: "user", scopes: [], admin: false };
+    const row = await this.#deps.store.invocations.get(scope, actor);
+    return row === null ? null : callerOf(row);
   }
 
   /** False: no turn runs there. */

@@ -48,7 +48,10 @@ export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): 
       const { session_id } = turn.key;
       const which =
         tool.binding_id === null ? { export_id: tool.export_id } : { binding_id: tool.binding_id };
-      const body = { ...which, input: args as never, session_id, chain_id, run_id };
+      // What the turn may not use, a tool of it may not use either.
+      const { tools: allowed } = turn.limits;
+      const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
+      const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
       const ticket = await invoke(door, { caller: turn.caller, body, turn: call });
       stopWith(turn, ticket.id);
       await ticket.settled;

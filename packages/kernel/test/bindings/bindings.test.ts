@@ -279,7 +279,7 @@ test("a removal with a generation removes that generation alone, whatever happen
   const made = await house.bind(manifest([tool("echo")]));
   const id = made.binding_id;
   // Changed after it was read and before it is removed.
-  const get = house.store.bindings.get;
+  const get = house.store.bindings.get.bind(house.store.bindings);
   house.store.bindings.get = async (...args) => {
     house.store.bindings.get = get;
     const read = await get(...args);

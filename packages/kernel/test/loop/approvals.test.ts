@@ -168,6 +168,19 @@ verifies(
   },
 );
 
+test("an answer over HTTP or by the CLI is told on the bus, once, so that prompts elsewhere go away", async () => {
+  const { talk, ui } = await openAsking();
+  const turn = talk.say('/tool shell {"command": "ls"}');
+  await until(() => ui.asked.length === 1);
+  await talk.kernel.approvals.answer(admin, ui.asked[0]!.payload.id, { response: "approve" });
+  await turn;
+  const told = talk.events.filter(({ kind }) => kind === "approval.response");
+  expect(told).toMatchObject([
+    { source: "kernel", payload: { response: "approve", target_session_id: "s1" } },
+  ]);
+  expect(talk.logged.filter(({ message }) => message.includes("was refused"))).toEqual([]);
+});
+
 test("an interrupt withdraws the question", async () => {
   const { talk, ui } = await openAsking();
   const turn = talk.say('/tool shell {"command": "ls"}');

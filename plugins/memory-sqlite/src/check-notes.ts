@@ -1,0 +1,15 @@
+/** Whether the file is a memory, and how large: a short look that leaves nothing open. */
+import { join } from "node:path";
+import { openDatabase } from "./database.ts";
+import { createNotes } from "./notes.ts";
+import type { Check, ThreadData } from "./notes-thread.ts";
+
+export function checkNotes({ dir, fullText }: ThreadData): Check {
+  const file = join(dir, "memory.db");
+  const database = openDatabase({ file, ...(fullText === undefined ? {} : { fullText }) });
+  try {
+    return { entries: createNotes(database).count(), fullText: database.fullText };
+  } finally {
+    database.close();
+  }
+}

@@ -1,0 +1,63 @@
+/** Bombs through the runner: only the plugin dies, its neighbour answers on, and the record names the cause. */
+import { expect, test } from "vitest";
+import { vai } from "../../packages/runner/test/order.ts";
+import { confinedRig } from "../../packages/runner/test/sandbox/confined-rig.ts";
+import { packageFolder } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { copyFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));
+const MIB = 1024 * 1024;
+
+async function rig() {
+  const folder = await packageFolder();
+  copyFileSync(BOMBS, join(folder, "bombs.py"));
+  return confinedRig({
+    folder,
+    timeouts: { cancel_grace_ms: 100 },
+    sandbox: {
+      limits: {
+        memory_bytes: 96 * MIB,
+        processes: 32,
+        cpu_seconds: 1,
+        scratch_bytes: 4 * MIB,
+        scratch_files: 64,
+      },
+    },
+  });
+}
+
+const bomb = (kind: string) => ({
+  protocol: "rterm.plugin.v1" as const,
+  entrypoint: ["python3", "./bombs.py", kind],
+  grant: { filesystem: "scratch" as const },
+  class: "isolated" as const,
+});
+
+test.each([
+  ["memory", "crashed", "oom", "96 MiB of memory"],
+  ["disk", "crashed", "disk", "filled its scratch folder"],
+  ["files", "crashed", "disk", "filled its scratch folder"],
+  ["cpu", "crashed", "cpu", "1 s of CPU time"],
+  ["forks", "crashed", "pids", "32 processes"],
+  ["forks-and-hangs", "timeout", "pids", "32 processes"],
+])("%s: %s, and the cause is %s", async (kind, code, cause, words) => {
+  const { run, runner } = await rig();
+  const neighbour = bomb("none");
+  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
+  const bombed = run({ ...bomb(kind), timeout_ms: kind === "forks-and-hangs" ? 1_500 : 20_000 });
+  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
+  const outcome = await bombed;
+  expect(outcome).toMatchObject({ status: "failed", error: { code, details: { cause } }, dispatched: true });
+  expect(outcome.error!.message).toContain(words);
+  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
+  expect(runner.health().processes).toBe(0);
+});
+
+test("a flood on stdout ends as a protocol failure, the rest goes on", async () => {
+  const { run } = confinedRig();
+  const flood = await run(vai("floods-stdout", { class: "isolated" }));
+  expect(flood).toMatchObject({ status: "failed", dispatched: true });
+  expect(await run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });
+});

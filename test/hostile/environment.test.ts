@@ -1,0 +1,49 @@
+/** What of the gateway's own life shows inside: nothing. And what a manifest sets acts inside only. */
+import { chmodSync, existsSync } from "node:fs";
+import { join } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import {
+  emptyFolder,
+  finish,
+  openTestSandbox,
+  packageFolder,
+  request,
+} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { attack, compile, weakened } from "./hostile.ts";
+
+const CANARY = "canary-of-the-gateway";
+
+test("no variable of the host is seen, in the environment or in any /proc/*/environ", async () => {
+  process.env.BACKPLANE_CANARY = CANARY;
+  onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
+  const sandbox = await openTestSandbox();
+  const { loot } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: "1" } });
+  expect(loot.tries).toBeGreaterThan(8);
+  expect(loot.hits).toEqual([]);
+  expect(loot.names).toEqual(["HOME", "LANG", "OWN", "PATH", "TMPDIR"]);
+});
+
+test("void if not: a canary in the plugin's own environment is found", async () => {
+  const sandbox = await openTestSandbox();
+  const { loot } = await attack(sandbox, "environment.mjs", [CANARY], { env: { OWN: CANARY } });
+  expect(loot.hits).toContain("environment");
+});
+
+test("an LD_PRELOAD of the manifest is loaded inside, and by nothing outside", async () => {
+  const marks = emptyFolder();
+  chmodSync(marks, 0o777);
+  const mark = join(marks, "mark");
+  const folder = await packageFolder();
+  compile("preload.c", join(folder, "evil.so"), ["-shared", "-fPIC", `-DMARK="${mark}"`]);
+  const env = { LD_PRELOAD: "/plugin/evil.so", LD_LIBRARY_PATH: "/plugin" };
+  const program = { kind: "system" as const, file: "/bin/true", args: [] };
+  const sandbox = await openTestSandbox();
+  const inside = await finish(await sandbox.launch(request(folder, { program, env })));
+  expect(inside.err).toBe("loaded\n");
+  expect(existsSync(mark)).toBe(false);
+  // Void if not: with such a variable in bwrap's own environment the mark is made.
+  const loud = weakened(`os.environ['LD_PRELOAD'] = '${join(folder, "evil.so")}'`);
+  const weak = await openTestSandbox({ bwrap: loud });
+  await finish(await weak.launch(request(folder, { program })));
+  expect(existsSync(mark)).toBe(true);
+});

@@ -1,0 +1,113 @@
+/** What a plugin can read and write of this machine. */
+import { chmodSync, existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import {
+  emptyFolder,
+  finish,
+  openTestSandbox,
+  packageFolder,
+} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { verifies } from "../support/verifies.ts";
+import { attack, prepare, weakened } from "./hostile.ts";
+
+const CANARY = "canary-3b1f7c";
+
+/** A file of the host that everybody may read, so that only the sandbox is in the way. */
+function hostFile(): string {
+  const folder = emptyFolder();
+  chmodSync(folder, 0o755);
+  const file = join(folder, "secret");
+  writeFileSync(file, CANARY, { mode: 0o666 });
+  return file;
+}
+
+async function packageWithFiles(): Promise<string> {
+  const folder = await packageFolder();
+  mkdirSync(join(folder, "assets"));
+  // As open as files can be: read-only must not depend on their mode.
+  for (const name of ["code", "assets/file"]) writeFileSync(join(folder, name), "bytes", { mode: 0o666 });
+  for (const path of [folder, join(folder, "assets")]) chmodSync(path, 0o777);
+  return folder;
+}
+
+verifies(
+  "sandbox.fs",
+  "40 and more paths of the host: none is read, listed or written, whatever the grant",
+  async () => {
+    const sandbox = await openTestSandbox();
+    const secret = hostFile();
+    const own = [process.cwd(), process.execPath, secret, join(secret, "..")];
+    for (const filesystem of ["none", "scratch", "assets_ro"] as const) {
+      const { loot } = await attack(sandbox, "paths.py", [CANARY, ...own], { grant: { filesystem } });
+      expect(loot.tries).toBeGreaterThanOrEqual(40);
+      expect(loot.hits).toEqual([]);
+    }
+    const writes = async (filesystem: "none" | "scratch" | "assets_ro") => {
+      const folder = await packageWithFiles();
+      const { loot } = await attack(sandbox, "writes.py", [], { folder, grant: { filesystem } });
+      expect(loot.tries).toBeGreaterThan(40);
+      for (const name of ["backplane-attack", "backplane-folder", "assets/backplane-attack"]) {
+        expect(existsSync(join(folder, name))).toBe(false);
+      }
+      return loot.hits;
+    };
+    expect(await writes("none")).toEqual([]);
+    expect(await writes("assets_ro")).toEqual([]);
+    // Three things under two names of one folder: the second time they are there already.
+    expect(await writes("scratch")).toEqual(
+      ["create", "mkdir", "link", "create"].map((what, at) =>
+        at < 3 ? `${what} in /sandbox/scratch` : `${what} in /tmp`,
+      ),
+    );
+  },
+);
+
+test("void if not: with the host's files bound in, the same programs find and write them", async () => {
+  const secret = hostFile();
+  const bound = await openTestSandbox({
+    bwrap: weakened(`args[args.index('--remount-ro'):0] = ['--bind', '/tmp', '/opt']`),
+  });
+  const { loot } = await attack(bound, "paths.py", [CANARY]);
+  expect(loot.hits.join("\n")).toContain("list /opt");
+  expect(loot.hits.join("\n")).toContain(`canary in ${join("/opt", secret.slice("/tmp/".length))}`);
+  const open = await openTestSandbox({ bwrap: weakened("drop('--remount-ro', 1)") });
+  const { loot: written } = await attack(open, "writes.py", []);
+  expect(written.hits).toContain("create in /");
+  const writable = await openTestSandbox({
+    bwrap: weakened("args[:] = ['--bind' if a == '--ro-bind' else a for a in args]"),
+  });
+  const folder = await packageWithFiles();
+  const { loot: package_ } = await attack(writable, "writes.py", [], {
+    folder,
+    grant: { filesystem: "assets_ro" },
+  });
+  expect(package_.hits).toContain("create in /plugin");
+});
+
+test("every mount is nosuid and nodev, and read-only unless it is scratch or a device", async () => {
+  const sandbox = await openTestSandbox();
+  const { loot } = await attack(sandbox, "writes.py", [], { grant: { filesystem: "scratch" } });
+  for (const [path, options] of Object.entries(loot.flags as Record<string, string>)) {
+    const flags = options.split(",");
+    expect([path, flags.includes("nosuid")]).toEqual([path, true]);
+    if (path.startsWith("/dev/")) continue;
+    expect([path, flags.includes("nodev")]).toEqual([path, true]);
+    expect([path, flags.includes("ro")]).toEqual([path, path !== "/sandbox/scratch"]);
+  }
+});
+
+test("another call's scratch is out of reach, by .., by link and by /proc", async () => {
+  const sandbox = await openTestSandbox();
+  const grant = { filesystem: "scratch" as const };
+  const folder = await packageFolder();
+  const write = `echo ${CANARY} > /sandbox/scratch/secret; echo up; read x`;
+  const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", write] };
+  const victim = await sandbox.launch({ ...(await prepare("neighbour.py", [], { folder, grant })), program });
+  await new Promise((resolve) => victim.child.stdout.once("data", resolve));
+  const { loot } = await attack(sandbox, "neighbour.py", [CANARY], { grant });
+  expect(loot.tries).toBeGreaterThan(100);
+  expect(loot.hits).toEqual([]);
+  victim.kill();
+  await finish(victim);
+});

@@ -1,0 +1,84 @@
+/**
+ * Runs one attack program in a real sandbox and reads what it got. Every program prints one JSON object with `tries`
+ * (how much it tried) and `hits` (what it should not have got). `weakened` gives a sandbox with one defence taken
+ * away, so that a test can show that its attack would have worked: one that cannot is void.
+ */
+import { execFileSync } from "node:child_process";
+import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  emptyFolder,
+  finish,
+  packageFolder,
+  type Ran,
+  request,
+  type RunChange,
+} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+
+const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
+
+export interface Loot {
+  tries: number;
+  hits: string[];
+  [more: string]: unknown;
+}
+
+export type Attacked = Ran & { loot: Loot };
+
+/** `name` ends with .py, .mjs or .c; arguments are strings that it may use. */
+export async function attack(
+  sandbox: Sandbox,
+  name: string,
+  args: readonly string[] = [],
+  change: RunChange = {},
+): Promise<Attacked> {
+  const ran = await finish(await sandbox.launch(await prepare(name, args, change)));
+  if (!ran.out.startsWith("{")) throw new Error(`${name} said nothing: ${JSON.stringify(ran)}`);
+  return { ...ran, loot: JSON.parse(ran.out) as Loot };
+}
+
+export async function prepare(name: string, args: readonly string[], change: RunChange = {}) {
+  const folder = change.folder ?? (await packageFolder());
+  const file = join(folder, name);
+  copyFileSync(join(PROGRAMS, name), file);
+  chmodSync(file, 0o755);
+  return request(folder, { ...change, folder, program: programOf(name, folder, args) });
+}
+
+function programOf(name: string, folder: string, args: readonly string[]) {
+  const inside = `/plugin/${name}`;
+  if (name.endsWith(".py")) {
+    return { kind: "system" as const, file: "/usr/bin/python3", args: [inside, ...args] };
+  }
+  if (name.endsWith(".mjs"))
+    return { kind: "node" as const, file: process.execPath, args: [inside, ...args] };
+  return { kind: "package" as const, file: compile(name, join(folder, "attack"), ["-static"]), args };
+}
+
+export function compile(name: string, target: string, flags: readonly string[]): string {
+  execFileSync("/usr/bin/cc", [...flags, "-O1", "-o", target, join(PROGRAMS, name)]);
+  return target;
+}
+
+/** A bwrap that is given other arguments: `edit` is Python over the list `args`. */
+export function weakened(edit: string): string[] {
+  const folder = emptyFolder();
+  chmodSync(folder, 0o755);
+  const file = join(folder, "bwrap");
+  const lines = [
+    "#!/usr/bin/python3",
+    "import os, sys",
+    "args = sys.argv[1:]",
+    "def drop(flag, values=0):",
+    "    while flag in args:",
+    "        at = args.index(flag)",
+    "        del args[at:at + 1 + values]",
+    "if '--' in args:",
+    ...edit.split("\n").map((line) => `    ${line}`),
+    "os.execv('/usr/bin/bwrap', ['bwrap', *args])",
+  ];
+  writeFileSync(file, `${lines.join("\n")}\n`, { mode: 0o755 });
+  return [file];
+}

@@ -1,0 +1,55 @@
+/** With the network `none` no packet leaves, whatever the family; a socket of the host's is not even there. */
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { createServer, type Server } from "node:net";
+import { networkInterfaces } from "node:os";
+import { expect, onTestFinished, test } from "vitest";
+import { openTestSandbox } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { attack, weakened } from "./hostile.ts";
+
+/** Listeners of the host that count who comes. */
+async function listeners() {
+  const seen: string[] = [];
+  const listening = async (server: Server, at: object) => {
+    server.listen(at);
+    await once(server, "listening");
+    onTestFinished(() => void server.close());
+  };
+  const count = (what: string) =>
+    createServer((socket) => {
+      seen.push(what);
+      socket.destroy();
+    });
+  const tcp = count("tcp");
+  await listening(tcp, { host: "0.0.0.0", port: 0 });
+  const abstract = `backplane-${process.pid}-${Math.random().toString(36).slice(2)}`;
+  await listening(count("unix"), { path: `\0${abstract}` });
+  const udp = createSocket("udp4", () => seen.push("udp"));
+  udp.bind(0, "0.0.0.0");
+  await once(udp, "listening");
+  onTestFinished(() => void udp.close());
+  const { port } = tcp.address() as { port: number };
+  const addresses = Object.values(networkInterfaces())
+    .flatMap((list) => list ?? [])
+    .filter(({ family, internal }) => family === "IPv4" && !internal)
+    .map(({ address }) => address);
+  return { seen, args: [String(port), String(udp.address().port), abstract, ...addresses] };
+}
+
+test("nothing is reached and nothing arrives", async () => {
+  const sandbox = await openTestSandbox();
+  const { seen, args } = await listeners();
+  const { loot } = await attack(sandbox, "network.py", args);
+  expect(loot.tries).toBeGreaterThan(55);
+  expect(loot.hits).toEqual([]);
+  expect(loot.interfaces).toEqual(["lo"]);
+  expect(seen).toEqual([]);
+}, 60_000);
+
+test("void if not: in the host's network the listeners hear it", async () => {
+  const { seen, args } = await listeners();
+  const sandbox = await openTestSandbox({ bwrap: weakened("drop('--unshare-net')") });
+  const { loot } = await attack(sandbox, "network.py", args);
+  expect(loot.hits).toContain("tcp 127.0.0.1");
+  expect(new Set(seen)).toEqual(new Set(["tcp", "udp", "unix"]));
+}, 120_000);

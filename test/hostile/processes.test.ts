@@ -1,0 +1,91 @@
+/** What a plugin can do to PID 1, to other processes and to the kernel by files, and what it is in the kernel's eyes. */
+import { spawn } from "node:child_process";
+import { readFileSync } from "node:fs";
+import { expect, onTestFinished, test } from "vitest";
+import { finish, openTestSandbox } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { isAlive } from "../support/processes.ts";
+import { attack, prepare, weakened } from "./hostile.ts";
+
+type Status = Record<string, string>;
+const NO_CAPABILITY = "0000000000000000";
+
+test("/proc opens neither the kernel nor PID 1", async () => {
+  const sandbox = await openTestSandbox();
+  const { loot } = await attack(sandbox, "kernel-files.py");
+  expect(loot.tries).toBeGreaterThan(20);
+  expect(loot.hits).toEqual([]);
+  expect((loot.pids as number[]).length).toBeLessThanOrEqual(2);
+});
+
+test("void if not: with a writable /proc something of it is open", async () => {
+  const open = await openTestSandbox({ bwrap: weakened("drop('--remount-ro', 1)") });
+  const { loot } = await attack(open, "kernel-files.py");
+  expect(loot.hits).not.toEqual([]);
+});
+
+test("each layer's own state: user, groups, capabilities, no new privileges, filter, descriptors", async () => {
+  const sandbox = await openTestSandbox();
+  const { loot } = await attack(sandbox, "kernel-files.py");
+  for (const [who, status] of Object.entries({ plugin: loot.me as Status, init: loot.init as Status })) {
+    expect([who, status.Uid, status.Gid]).toEqual([who, "1000\t1000\t1000\t1000", "1000\t1000\t1000\t1000"]);
+    for (const set of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
+      expect([who, set, status[set]]).toEqual([who, set, NO_CAPABILITY]);
+    }
+    expect([who, status.NoNewPrivs, status.Seccomp]).toEqual([who, "1", "2"]);
+  }
+  const fds = loot.fds as Record<string, string>;
+  expect(Object.keys(fds).sort()).toEqual(["0", "1", "2"]);
+  for (const target of Object.values(fds)) expect(target).toMatch(/^(socket|pipe):/);
+});
+
+test("an inherited descriptor does not arrive, even from bwrap itself", async () => {
+  const leak = "fd = os.open('/', os.O_RDONLY); os.dup2(fd, 20, inheritable=True)";
+  const sandbox = await openTestSandbox({ bwrap: weakened(leak) });
+  const { loot } = await attack(sandbox, "kernel-files.py");
+  expect(Object.keys(loot.fds as object).sort()).toEqual(["0", "1", "2"]);
+});
+
+test("outside, nothing of a sandbox is root, and each slot is another user", async () => {
+  const sandbox = await openTestSandbox();
+  const running = [];
+  for (let i = 0; i < 3; i++) {
+    const program = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
+    running.push(await sandbox.launch({ ...(await prepare("signals.py", [])), program }));
+  }
+  const users = running.map(
+    ({ pid }) => /^Uid:\s*(.*)$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))![1]!,
+  );
+  const root = process.getuid!() === 0;
+  for (const user of users) expect(user.split("\t").includes("0")).toBe(false);
+  expect(new Set(users).size).toBe(root ? 3 : 1);
+  for (const confined of running) {
+    confined.kill();
+    await finish(confined);
+  }
+});
+
+test("nobody outside hears a signal, and PID 1 cannot be killed or stopped", async () => {
+  const bystander = spawn("/bin/sleep", ["60"], process.getuid!() === 0 ? { uid: 59_000, gid: 59_000 } : {});
+  onTestFinished(() => void bystander.kill("SIGKILL"));
+  const sandbox = await openTestSandbox();
+  const pids = [String(bystander.pid), String(process.pid), String(process.ppid)];
+  const { loot, death } = await attack(sandbox, "signals.py", pids);
+  expect(loot.tries).toBeGreaterThan(100);
+  expect(loot.hits).toEqual([]);
+  // PID 1 lived on to tell how it ended.
+  expect(death).toMatchObject({ cause: "exit", code: 0 });
+  expect(isAlive(bystander.pid!)).toBe(true);
+});
+
+test("void if not: in the host's pid namespace the bystander of the same user is reached", async () => {
+  const unconfined = "drop('--unshare-pid'); drop('--as-pid-1')";
+  const sandbox = await openTestSandbox({ bwrap: weakened(unconfined) });
+  const uid = process.getuid!() === 0 ? { uid: 59_000, gid: 59_000 } : {};
+  const bystander = spawn("/bin/sleep", ["60"], uid);
+  const gone = new Promise((resolve) => bystander.once("exit", resolve));
+  onTestFinished(() => void bystander.kill("SIGKILL"));
+  const program = { kind: "system" as const, file: "/bin/kill", args: ["-9", String(bystander.pid)] };
+  await finish(await sandbox.launch({ ...(await prepare("signals.py", [])), program }));
+  await gone;
+  expect(isAlive(bystander.pid!)).toBe(false);
+});

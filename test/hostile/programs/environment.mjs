@@ -1,0 +1,23 @@
+/** Looks for a text in everything that a process can know of itself and of others. argv: the text. */
+import { readdirSync, readFileSync } from "node:fs";
+
+const canary = process.argv[2];
+const found = [];
+let tries = 0;
+const look = (what, text) => {
+  tries++;
+  // Our own argument is no discovery.
+  if (text.replaceAll(`environment.mjs\0${canary}`, "").includes(canary)) found.push(what);
+};
+look("environment", JSON.stringify(process.env));
+for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+  for (const file of ["environ", "cmdline", "comm", "auxv"]) {
+    try {
+      look(`${pid}/${file}`, readFileSync(`/proc/${pid}/${file}`, "latin1"));
+    } catch {
+      tries++;
+    }
+  }
+}
+const names = Object.keys(process.env).sort();
+process.stdout.write(JSON.stringify({ tries, hits: found, names }));
