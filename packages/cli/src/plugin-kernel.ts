@@ -45,13 +45,17 @@ export async function installKernelPlugin(
   return rows.some((row) => row.status === "failed") ? EXIT.failed : EXIT.ok;
 }
 
-/** The routes by which plugins are switched are the web plugin's own. */
+/** Most routes that commands use for plugins, providers and settings are this plugin's. */
 const WEB = "web";
 
 export async function setEnabled(context: Context, name: string, enabled: boolean): Promise<undefined> {
   if (name === WEB && !enabled) {
     assertConfirmable(context.io, context.flags);
-    await confirm(context.io, context.flags, "Without web no command can switch it on again. Disable it?");
+    await confirm(
+      context.io,
+      context.flags,
+      "Without web, commands about plugins, providers and settings stop working. Disable it?",
+    );
   }
   const row = await context.client().plugins.setEnabled(name, enabled);
   context.out.data(row, () => `${enabled ? "Enabled" : "Disabled"} ${name} (now ${row.status})`);

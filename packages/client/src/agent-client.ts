@@ -128,13 +128,14 @@ export function createAgentClient(http: Http) {
       undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${part(chain_id)}:undo`),
     },
     plugins: {
-      list: async () => (await get<{ plugins: PluginDetails[] }>("/api/plugins")).plugins,
+      // Listing and switching do not go through the web adapter: it may be the one that is off.
+      list: async () => (await get<{ items: PluginDetails[] }>("/v1/plugins")).items,
       /** What installing it would add; changes and runs nothing. */
       inspect: async (source: string) =>
         (await send<{ plugins: PluginEntry[] }>("POST", "/api/plugins/inspect", { source })).plugins,
       /** Applies at once. */
       setEnabled: (name: string, enabled: boolean) =>
-        send<PluginSwitched>("PATCH", `/api/plugins/${part(name)}`, { enabled }),
+        send<PluginSwitched>("PATCH", `/v1/plugins/${part(name)}`, { enabled }),
       setTrusted: (name: string, trusted: boolean) =>
         send<PluginSwitched>("PATCH", `/api/plugins/${part(name)}`, { trusted }),
       install: (source: string, how: { editable?: boolean } = {}) =>

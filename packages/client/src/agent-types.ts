@@ -77,7 +77,6 @@ export interface PluginSwitched {
   enabled: boolean;
   trusted: boolean;
   status: PluginStatus;
-  reload_required: false;
 }
 
 export interface PluginInstalled {

@@ -23,6 +23,7 @@ import type {
   Package,
   Role,
   Secret,
+  SecretKeyRotation,
   SemanticEvent,
   ValidationReport,
 } from "@backplane/contract";
@@ -153,6 +154,9 @@ export function createClient(options: ClientOptions) {
       get: (name: string) => get<Secret>(`/v1/secrets/${part(name)}`),
       list: (page: PageOptions = {}) => get<ListOf<Secret>>("/v1/secrets", { ...page }),
       remove: (name: string) => remove(`/v1/secrets/${part(name)}`),
+      /** Everything that is sealed, with a new master key or with the newest there is. */
+      rotateKey: (options: { new_key?: boolean } = {}) =>
+        http.json<SecretKeyRotation>({ method: "POST", path: "/v1/secret-keys", json: options }),
     },
     keys: {
       create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),

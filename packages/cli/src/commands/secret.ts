@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { canAsk, confirm, readHidden } from "../ask.ts";
 import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
 import { fields } from "../output.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { readStdin } from "../read-input.ts";
@@ -25,6 +26,11 @@ export function addSecretCommands(program: Command, act: Act): void {
     .command("show <name>")
     .description("Show what is known of a secret, not its value.")
     .action(act(show));
+  secret
+    .command("rotate-key")
+    .description("Seal every secret again under a new master key; old keys can then be dropped.")
+    .option("--reseal-only", "make no key: use the newest in secret.key (after an interruption, or your own)")
+    .action(act(rotateKey));
   secret.command("remove <name>").description("Forget a secret.").action(act(remove));
 }
 
@@ -66,6 +72,21 @@ async function remove(context: Context, _options: object, name: string): Promise
   await context.client().secrets.remove(name);
   context.out.data({ removed: name }, () => `Removed ${name}`);
   return undefined;
+}
+
+async function rotateKey(context: Context, options: { resealOnly?: boolean }): Promise<number> {
+  const { out } = context;
+  const done = await context.client().secrets.rotateKey({ new_key: options.resealOnly !== true });
+  const { key_id, secrets, config_values, unreadable, unused_keys } = done;
+  const lost = unreadable.map(({ kind, org_id, name }) => `${kind} ${org_id}/${name}`);
+  out.data(done, () => fields({ key_id, secrets, config_values, unreadable: lost, unused_keys }));
+  if (unused_keys.length > 0)
+    out.note(
+      `Nothing is sealed with ${unused_keys.join(", ")} any more: back up secret.key, then drop these lines.`,
+    );
+  if (lost.length > 0)
+    out.note("What is unreadable needs the key that sealed it, or has to be stored again.");
+  return lost.length > 0 ? EXIT.failed : EXIT.ok;
 }
 
 function describe(secret: Secret): string {
