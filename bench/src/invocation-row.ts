@@ -51,5 +51,6 @@ export function invocationRow(n: number): InvocationRow {
     fence: 1,
     delivery_id: null,
     turn: null,
+    depth: 0,
   };
 }

@@ -43,21 +43,21 @@ test.each([
   ["forks", "crashed", "pids", "32 processes"],
   ["forks-and-hangs", "timeout", "pids", "32 processes"],
 ])("%s: %s, and the cause is %s", async (kind, code, cause, words) => {
-  const { run, runner } = await rig();
+  const bench = await rig();
   const neighbour = bomb("none");
-  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
-  const bombed = run({ ...bomb(kind), timeout_ms: kind === "forks-and-hangs" ? 1_500 : 20_000 });
-  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
+  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
+  const bombed = bench.run({ ...bomb(kind), timeout_ms: kind === "forks-and-hangs" ? 1_500 : 20_000 });
+  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
   const outcome = await bombed;
   expect(outcome).toMatchObject({ status: "failed", error: { code, details: { cause } }, dispatched: true });
   expect(outcome.error!.message).toContain(words);
-  expect(await run(neighbour)).toMatchObject({ status: "succeeded" });
-  expect(runner.health().processes).toBe(0);
+  expect(await bench.run(neighbour)).toMatchObject({ status: "succeeded" });
+  expect(bench.runner.health().processes).toBe(0);
 });
 
 test("a flood on stdout ends as a protocol failure, the rest goes on", async () => {
-  const { run } = confinedRig();
-  const flood = await run(vai("floods-stdout", { class: "isolated" }));
+  const bench = confinedRig();
+  const flood = await bench.run(vai("floods-stdout", { class: "isolated" }));
   expect(flood).toMatchObject({ status: "failed", dispatched: true });
-  expect(await run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });
+  expect(await bench.run(vai("echo", { class: "isolated" }))).toMatchObject({ status: "succeeded" });
 });

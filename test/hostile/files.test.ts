@@ -39,7 +39,9 @@ verifies(
     const secret = hostFile();
     const own = [process.cwd(), process.execPath, secret, join(secret, "..")];
     for (const filesystem of ["none", "scratch", "assets_ro"] as const) {
-      const { loot } = await attack(sandbox, "paths.py", [CANARY, ...own], { grant: { filesystem } });
+      // With scratch there is a /tmp of its own, where it may make a file of any name.
+      const paths = own.filter((path) => filesystem !== "scratch" || !path.startsWith("/tmp/"));
+      const { loot } = await attack(sandbox, "paths.py", [CANARY, ...paths], { grant: { filesystem } });
       expect(loot.tries).toBeGreaterThanOrEqual(40);
       expect(loot.hits).toEqual([]);
     }

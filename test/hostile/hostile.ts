@@ -36,7 +36,7 @@ export async function attack(
 ): Promise<Attacked> {
   const ran = await finish(await sandbox.launch(await prepare(name, args, change)));
   if (!ran.out.startsWith("{")) throw new Error(`${name} said nothing: ${JSON.stringify(ran)}`);
-  return { ...ran, loot: JSON.parse(ran.out) as Loot };
+  return { ...ran, loot: JSON.parse(ran.out.split("\n")[0]!) as Loot };
 }
 
 export async function prepare(name: string, args: readonly string[], change: RunChange = {}) {

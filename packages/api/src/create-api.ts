@@ -1,6 +1,6 @@
 /** The HTTP edge: a Fastify instance, ready to listen, that speaks for one kernel. It starts nothing itself. */
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
-import type { IdSource } from "@backplane/contract";
+import { codeOf, type IdSource } from "@backplane/contract";
 import type { Clock, Kernel, Logger } from "@backplane/kernel";
 import { answerClientError } from "./client-error.ts";
 import { createAuthenticator } from "./auth/authenticate.ts";
@@ -103,6 +103,15 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     max: options.limits?.event_streams ?? EVENT_STREAMS,
     count: (change) => metrics.streams(change),
     describe: (error, request_id) => JSON.stringify(answerError(error, request_id, docs_url).envelope),
+    holds: async ({ raw }) => {
+      try {
+        await gate.authenticator.authenticate(raw.headers, false);
+        return true;
+      } catch (error) {
+        // A store that does not answer says nothing about the credential.
+        return codeOf(error)?.startsWith("auth.") !== true;
+      }
+    },
   });
   const routes = buildRoutes({
     kernel,

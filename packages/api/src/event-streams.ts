@@ -6,10 +6,12 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import type { Clock, Timer } from "@backplane/kernel";
-import type { FastifyReply } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Answer } from "./route.ts";
 
 const HEARTBEAT_MS = 15_000;
+/** A plugin's token ends with its call, and what it opened ends within the second. */
+export const RECHECK_MS = 400;
 
 export interface SseItem {
   id?: number;
@@ -30,6 +32,8 @@ export function createEventStreams(deps: {
   max: number;
   describe(error: unknown, request_id: string): string;
   count(change: 1 | -1): void;
+  /** Whether the credential of a request still opens what it opened. */
+  holds(request: FastifyRequest): Promise<boolean>;
 }): EventStreams {
   const open = new Set<AbortController>();
   let closed = false;
@@ -48,6 +52,8 @@ export function createEventStreams(deps: {
       raw.once("close", abort);
       if (closed || raw.destroyed) abort();
       const heart = startHeartbeat(deps.clock, raw);
+      const delegated = reply.request.caller?.delegation !== undefined;
+      const leash = delegated ? startLeash(deps.clock, () => deps.holds(reply.request), abort) : null;
       try {
         begin(reply);
         for await (const item of source(stop.signal)) {
@@ -59,6 +65,7 @@ export function createEventStreams(deps: {
           raw.write(encode({ event: "error", data: deps.describe(error, reply.request.id) }));
       } finally {
         heart.stop();
+        leash?.stop();
         raw.off("close", abort);
         stop.abort();
         open.delete(stop);
@@ -102,6 +109,28 @@ function startHeartbeat(clock: Clock, raw: ServerResponse): Timer {
   };
   arm();
   return { stop: () => timer.stop() };
+}
+
+/** Ends what hangs on it once `holds` says no. */
+export function startLeash(clock: Clock, holds: () => Promise<boolean>, end: () => void): Timer {
+  let timer: Timer;
+  let stopped = false;
+  const arm = () => {
+    timer = clock.after(RECHECK_MS, () => {
+      void holds().then((still) => {
+        if (stopped) return;
+        if (still) arm();
+        else end();
+      });
+    });
+  };
+  arm();
+  return {
+    stop() {
+      stopped = true;
+      timer.stop();
+    },
+  };
 }
 
 function encode(item: SseItem): string {

@@ -27,5 +27,6 @@ export * from "./limits.ts";
 export * from "./llm.ts";
 export * from "./loop.ts";
 export * from "./module-host.ts";
+export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redact.ts";
 export type * from "./schema/index.ts";
 export * from "./vocabulary.ts";

@@ -11,6 +11,8 @@ export const REDACTED = "[redacted]";
 const COMPARED = 64;
 const WINDOW = 8;
 const TABLE = 2048;
+const TOKEN_PREFIX = "vai_dlg_";
+const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20,}/g;
 
 /** From a position up to and without another. */
 export type TextRange = [from: number, to: number];
@@ -84,8 +86,16 @@ function finderOf(needles: readonly string[]): (text: string) => TextRange[] {
       // Another secret may begin inside a short one; inside a long one each place would be compared again.
       at += length > COMPARED ? length : 1;
     }
-    return found;
+    return text.includes(TOKEN_PREFIX) ? withTokens(found, text) : found;
   };
+}
+
+/** Plugins' tokens are known by their looks: one of another call is nobody's to see either. */
+function withTokens(found: readonly TextRange[], text: string): TextRange[] {
+  const tokens = [...text.matchAll(TOKEN)].map((hit): TextRange => [hit.index, hit.index + hit[0].length]);
+  const merged: TextRange[] = [];
+  for (const [from, to] of [...found, ...tokens].toSorted((a, b) => a[0] - b[0])) add(merged, from, to);
+  return merged;
 }
 
 function pairAt(text: string, at: number): number {
@@ -142,9 +152,9 @@ function dropCutEnds(value: string, needles: readonly string[]): string {
   return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
 }
 
-/** The longest real beginning of `right` that `left` ends with, if it has four characters (Knuth, Morris and Pratt). */
+/** The longest beginning of `right` that `left` ends with, if it has four characters (Knuth, Morris and Pratt). */
 function overlap(left: string, right: string): number {
-  const tail = left.slice(Math.max(0, left.length - right.length + 1));
+  const tail = left.slice(Math.max(0, left.length - right.length));
   const head = right.slice(0, tail.length);
   const borders = new Uint32Array(head.length);
   for (let i = 1, k = 0; i < head.length; i++) {

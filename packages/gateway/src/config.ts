@@ -12,8 +12,10 @@ import {
   VAI_TIMEOUTS,
   WIRE_LIMITS,
 } from "@backplane/contract";
+import { DomainSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { z } from "zod";
+import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
 
@@ -59,9 +61,13 @@ const ConfigSchema = z.strictObject({
   policy: z
     .strictObject({
       network: z.enum(["none", "egress"]).default("egress"),
-      allowed_domains: z.array(z.string()).optional(),
+      allowed_domains: z.array(DomainSchema).optional(),
+      /** false: nothing of this machine is mounted for a plugin, whatever a binding says. */
+      mounts: z.boolean().optional(),
     })
     .prefault({}),
+  orgs: OrgLevelsSchema,
+  projects: ProjectLevelsSchema,
   timeouts: z
     .strictObject({
       hello_ms: millis(VAI_TIMEOUTS.hello_ms),

@@ -12,6 +12,7 @@ import {
   mkdirSync,
   openSync,
   readFileSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -71,6 +72,24 @@ export function readSecretKeys(file: string): { id: string; key: Uint8Array }[] 
     });
   }
   return keys;
+}
+
+/** The new key is the last line, and is on disk when this returns. A line that is there stays as it is. */
+export function appendSecretKey(file: string, key: { id: string; key: Uint8Array }): void {
+  try {
+    const real = realpathSync(file);
+    const text = readFileSync(real, "utf8");
+    const draft = `${real}.${process.pid}.new`;
+    const line = `${key.id}:${Buffer.from(key.key).toString("hex")}\n`;
+    writeDurably(draft, `${text}${text === "" || text.endsWith("\n") ? "" : "\n"}${line}`);
+    renameSync(draft, real);
+    syncFolder(dirname(real));
+  } catch (error) {
+    throw new BackplaneError("config.invalid", `${file} cannot be written: no new key was made.`, {
+      cause: error,
+      fix: `add a line ID:HEX with 64 hex digits to ${file} yourself, restart, and run backplane secret rotate-key --reseal-only`,
+    });
+  }
 }
 
 /** What `backplane status` and the other commands read to find the running gateway. */
@@ -138,6 +157,15 @@ function onceFile(file: string, content: () => string): string {
     throw new BackplaneError("config.invalid", `${file} can be read by others`, { fix: `chmod 600 ${file}` });
   }
   return readFileSync(file, "utf8");
+}
+
+function syncFolder(dir: string): void {
+  const fd = openSync(dir, "r");
+  try {
+    fsyncSync(fd);
+  } finally {
+    closeSync(fd);
+  }
 }
 
 function writeDurably(file: string, content: string): void {

@@ -11,7 +11,7 @@ import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from 
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
-import { clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
+import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
@@ -70,7 +70,12 @@ async function compose(
   const store = await openStore(config, home, log);
   closers.push(() => store.close());
   // The vault seals with its first key; the newest line of the file is the last.
-  const vault = createSecretVault(readSecretKeys(config.secret_key_file).toReversed());
+  const key_file = config.secret_key_file;
+  const readKeys = () => readSecretKeys(key_file).toReversed();
+  const vault = createSecretVault(readKeys(), {
+    read: readKeys,
+    append: (key) => appendSecretKey(key_file, key),
+  });
   const schemas = createSchemas();
   closers.push(() => schemas.close());
   const files = openContentStore(home.blobs);
@@ -101,6 +106,9 @@ async function compose(
       max_timeout_ms: config.limits.max_timeout_ms,
       network: config.policy.network,
       default_domains: config.policy.allowed_domains,
+      mounts: config.policy.mounts,
+      orgs: new Map(Object.entries(config.orgs)),
+      projects: new Map(Object.entries(config.projects)),
       queue_per_binding: config.limits.queue_per_binding,
       max_running: config.limits.max_running,
       input_bytes: config.limits.frame_bytes,

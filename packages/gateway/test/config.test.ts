@@ -35,6 +35,11 @@ test.each([
   ['[listen]\nport = "x"\n', "listen.port"],
   ["[limits]\nmax_running = 0\n", "limits.max_running"],
   ["[retention]\njobs_days = -1\n", "retention.jobs_days"],
+  ['[policy]\nallowed_domains = ["https://a.example/"]\n', "policy.allowed_domains"],
+  ['[orgs.acme]\nnetwork = "none"\n', "orgs.acme"],
+  ['[orgs.org_acme]\nnetwork = "all"\n', "orgs.org_acme.network"],
+  ['[projects.proj_x]\nnetwork = "none"\n', "projects.proj_x"],
+  ['[projects."org_acme/proj_x"]\ngateway_api_scopes = ["everything"]\n', "gateway_api_scopes"],
   ["[listen\n", "backplane.toml"],
 ])("%j is refused and the key named", (toml, named) => {
   let thrown: unknown;
@@ -63,5 +68,24 @@ test("what is kept for how long is told in days", () => {
   expect(kept("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
     events_days: 0,
     progress_days: 0.5,
+  });
+});
+
+test("what an org and a project may do at most stands in the file", () => {
+  const { orgs, projects, policy } = loadConfig({
+    home: homeWith(`[policy]
+mounts = false
+[orgs.org_acme]
+allowed_domains = ["*.acme.example"]
+[projects."org_acme/proj_web"]
+filesystem = "none"
+gateway_api_scopes = ["runs:read"]
+`),
+    env: {},
+  });
+  expect(policy.mounts).toBe(false);
+  expect(orgs).toEqual({ org_acme: { allowed_domains: ["*.acme.example"] } });
+  expect(projects).toEqual({
+    "org_acme/proj_web": { filesystem: "none", gateway_api_scopes: ["runs:read"] },
   });
 });

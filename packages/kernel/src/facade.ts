@@ -26,6 +26,7 @@ import type {
   KeyCreate,
   Package,
   Secret,
+  SecretKeyRotation,
   SemanticEvent,
   ValidationReport,
 } from "@backplane/contract";
@@ -109,6 +110,8 @@ export interface Kernel {
     get(caller: Caller, name: string): Promise<Secret>;
     list(caller: Caller, page: Page): Promise<PageOf<Secret>>;
     remove(caller: Caller, name: string): Promise<void>;
+    /** Seals everything of every org again, with a new key or the newest there is. The admin token only. */
+    rotateKey(caller: Caller, options: { new_key: boolean }): Promise<SecretKeyRotation>;
   };
   keys: {
     /** `token` is shown this once. */

@@ -62,3 +62,15 @@ test("health tells of the store, the runner and what is under way", async () => 
   await house.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
 });
+
+test("what is over is let go of soon after the start, beside the work, and no more at a stop", async () => {
+  const host = { recovery: { interval_ms: 20, node_ttl_ms: 30_000 } };
+  const house = await openHouse({ host, start: false });
+  let swept = 0;
+  house.importer.sweep = async () => ++swept;
+  await house.kernel.start();
+  await until(() => swept === 1);
+  await until(() => house.logged.some(({ message }) => message.startsWith("let go of")));
+  await house.kernel.stop(0);
+  expect(swept).toBe(1);
+});

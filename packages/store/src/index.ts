@@ -5,4 +5,4 @@ export { openPostgresStore, type PostgresOptions } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/hook.ts";
 export { lockHome } from "./sqlite/lock-home.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
-export { createSecretVault, type VaultKey } from "./vault.ts";
+export { createSecretVault, type KeyFile, type VaultKey } from "./vault.ts";

@@ -1,7 +1,8 @@
 /**
  * Secret values at rest: AES-256-GCM under a key derived with HKDF-SHA256 from a master key. The text is
  * `v1.KEY_ID.NONCE.SEALED`; org and name are authenticated with it, so a value moved to another row does not
- * open. The first key seals, every key opens: keys are rotated by putting a new one in front.
+ * open. The first key seals, every key opens: keys are rotated by putting a new one in front. A key is kept before
+ * it seals anything, and one that another process has added is looked for before a text counts as unreadable.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
@@ -15,25 +16,55 @@ export interface VaultKey {
 
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
+const KEY_BYTES = 32;
+const LOOK_MS = 1_000;
+
+/** Where keys are kept; without it they are those given. */
+export interface KeyFile {
+  /** The newest first. */
+  read(): readonly VaultKey[];
+  /** Durable when it returns. */
+  append(key: VaultKey): void;
+}
 
 /** The newest key comes first. */
-export function createSecretVault(keys: readonly VaultKey[]): SecretVault {
-  const derived = new Map(keys.map((key) => [key.id, derive(key)]));
-  const newest = keys[0];
-  if (newest === undefined || derived.size !== keys.length) {
-    throw new BackplaneError("config.invalid", "The vault needs at least one key, each with its own id.");
+export function createSecretVault(given: readonly VaultKey[], file?: KeyFile): SecretVault {
+  let derived = deriveAll(given);
+  let [newest] = derived.keys();
+  let looked = Number.NEGATIVE_INFINITY;
+
+  /** Another gateway on the same file may have added it. Not at every text: one that is lost would cost a read each. */
+  function find(id: string): Buffer | undefined {
+    if (derived.has(id) || file === undefined || performance.now() - looked < LOOK_MS) return derived.get(id);
+    looked = performance.now();
+    derived = deriveAll(file.read());
+    [newest] = derived.keys();
+    return derived.get(id);
   }
+
   return {
+    keys: () => [...derived.keys()].map((id) => ({ id, prefix: `v1.${id}.` })),
+    addKey() {
+      if (file === undefined) {
+        throw new BackplaneError(
+          "config.invalid",
+          "The keys of this vault are given to it and cannot be added to.",
+        );
+      }
+      file.append({ id: `k${randomBytes(6).toString("hex")}`, key: randomBytes(KEY_BYTES) });
+      derived = deriveAll(file.read());
+      [newest] = derived.keys();
+    },
     seal(org_id, name, value) {
       const nonce = randomBytes(NONCE_BYTES);
-      const cipher = createCipheriv("aes-256-gcm", derived.get(newest.id)!, nonce);
-      cipher.setAAD(aad(newest.id, org_id, name));
+      const cipher = createCipheriv("aes-256-gcm", derived.get(newest!)!, nonce);
+      cipher.setAAD(aad(newest!, org_id, name));
       const sealed = Buffer.concat([cipher.update(value, "utf8"), cipher.final(), cipher.getAuthTag()]);
-      return `v1.${newest.id}.${nonce.toString("base64url")}.${sealed.toString("base64url")}`;
+      return `v1.${newest}.${nonce.toString("base64url")}.${sealed.toString("base64url")}`;
     },
     open(org_id, name, ciphertext) {
       const [version, id = "", nonce = "", text = ""] = ciphertext.split(".");
-      const key = derived.get(id);
+      const key = find(id);
       if (version !== "v1" || key === undefined) {
         throw unreadable(`it was sealed with a key that is not configured (${id.slice(0, 64)})`);
       }
@@ -54,8 +85,17 @@ export function createSecretVault(keys: readonly VaultKey[]): SecretVault {
   };
 }
 
+/** By id, in the order given. */
+function deriveAll(keys: readonly VaultKey[]): Map<string, Buffer> {
+  const derived = new Map(keys.map((key) => [key.id, derive(key)]));
+  if (derived.size === 0 || derived.size !== keys.length) {
+    throw new BackplaneError("config.invalid", "The vault needs at least one key, each with its own id.");
+  }
+  return derived;
+}
+
 function derive({ id, key }: VaultKey): Buffer {
-  if (key.byteLength !== 32 || !/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
+  if (key.byteLength !== KEY_BYTES || !/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
     throw new BackplaneError(
       "config.invalid",
       "A vault key has 32 bytes and an id of letters, digits, _ and -.",

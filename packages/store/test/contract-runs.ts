@@ -208,4 +208,20 @@ export function runCases(store: () => Store): void {
     expect(await told(key)).toEqual([]);
     expect(await store().invocations.settle(good.id, 1, sampleSettlement(), {})).toBe(true);
   });
+
+  test("a key is taken by the run that it begins, and a taken key leaves nothing", async () => {
+    const key = freshKey();
+    await store().sessions.create(newSession(key), newChain(), [start], {});
+    const once = { key: "k", digest: "d", now: 1_000, stale_ms: 500 };
+    const [first, second] = [sampleRun(key), sampleRun(key)];
+    const { last_id } = await store().runs.start(first, tape(key, "hello"), {}, once);
+    const found = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);
+    expect(found).toMatchObject({ state: "done", status: 202 });
+    expect(JSON.parse((found as { body: string }).body)).toEqual({ id: first.id, entry_id: last_id });
+    await expect(store().runs.start(second, tape(key, "again"), {}, once)).rejects.toMatchObject({
+      code: "idempotency.in_progress",
+    });
+    expect(await store().runs.get(key.scope, second.id)).toBeNull();
+    expect(await store().sessions.replay(key, last_id, 9)).toEqual([]);
+  });
 }

@@ -8,6 +8,7 @@ import { queueCases } from "./contract-queues.ts";
 import { replayCases } from "./contract-replay.ts";
 import { retentionCases } from "./contract-retention.ts";
 import { runCases } from "./contract-runs.ts";
+import { sealedCases } from "./contract-sealed.ts";
 import { sessionCases } from "./contract-sessions.ts";
 import type { Subject } from "./subject.ts";
 
@@ -16,6 +17,7 @@ export function storeContract(subject: () => Subject): void {
   invocationCases(() => subject().store);
   accessCases(subject);
   configCases(() => subject().store);
+  sealedCases(() => subject().store);
   queueCases(() => subject().store);
   sessionCases(subject);
   replayCases(subject);

@@ -51,3 +51,28 @@ test("a vault without a usable key is refused", () => {
   expect(() => createSecretVault([{ id: "a.b", key: randomBytes(32) }])).toThrow(invalid);
   expect(() => createSecretVault([old, old])).toThrow(invalid);
 });
+
+test("a new key is kept before it seals, and one that another process added is found", () => {
+  const kept = [old];
+  const file = { read: () => kept.toReversed(), append: (key: typeof old) => void kept.push(key) };
+  const here = createSecretVault(file.read(), file);
+  const there = createSecretVault(file.read(), file);
+  const before = here.seal("org_a", "token", "s3cret");
+  here.addKey();
+  expect(kept).toHaveLength(2);
+  expect(here.keys().map(({ id }) => id)).toEqual([kept[1]!.id, old.id]);
+  const after = here.seal("org_a", "token", "s3cret");
+  expect(after.startsWith(here.keys()[0]!.prefix)).toBe(true);
+  for (const text of [before, after]) expect(there.open("org_a", "token", text)).toBe("s3cret");
+  const full = createSecretVault([old], {
+    read: () => [old],
+    append() {
+      throw new Error("disk full");
+    },
+  });
+  expect(() => full.addKey()).toThrow("disk full");
+  expect(full.keys()).toHaveLength(1);
+  expect(() => createSecretVault([old]).addKey()).toThrow(
+    expect.objectContaining({ code: "config.invalid" }),
+  );
+});

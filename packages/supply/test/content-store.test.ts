@@ -8,8 +8,11 @@ import {
   rmSync,
   statSync,
   symlinkSync,
+  utimesSync,
   writeFileSync,
 } from "node:fs";
+import fs from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
@@ -166,7 +169,8 @@ verifies(
     const { install: change } = await changesIn(mkdtempSync(join(base, "points-")));
     const points = await pointsOf(change);
     const [, moved = 0] = points.flatMap((name, index) => (name === "rename" ? [index] : []));
-    const begun = points.indexOf("exec");
+    // The first statement of the row's transaction.
+    const begun = points.indexOf("run");
     expect(moved).toBeGreaterThan(0);
     expect(begun).toBeGreaterThan(moved);
     expect(await dieAtEach(change, [moved, moved + 1, begun, points.length - 1])).toEqual([]);
@@ -180,3 +184,82 @@ function overwrite(path: string, content: string | Uint8Array): void {
   writeFileSync(path, content);
   chmodSync(path, mode);
 }
+
+describe("a sweep", () => {
+  const DAY = 86_400_000;
+  const OTHER: TarEntry[] = [{ name: "vai-plugin.toml", body: "y = 2\n" }];
+  const age = (digest: string, ms: number) => {
+    const then = new Date(Date.now() - ms);
+    utimesSync(join(dir, "sha256", digest.slice(7)), then, then);
+  };
+  const nobody = async () => false;
+
+  test("removes old trees that nothing uses, and no others", async () => {
+    const [orphan, used] = [await install(), await install(OTHER)];
+    age(used, 2 * DAY);
+    expect(await store.sweep(async (digest) => digest === used, DAY)).toBe(0);
+    age(orphan, 2 * DAY);
+    expect(await store.sweep(async (digest) => digest === used, DAY)).toBe(1);
+    expect([await store.has(orphan), await store.has(used)]).toEqual([false, true]);
+    expect(readdirSync(join(dir, "tmp"))).toEqual([]);
+  });
+
+  test("leaves a tree that is installed again, whose row is still on its way", async () => {
+    const digest = await install();
+    age(digest, 2 * DAY);
+    await install();
+    expect(await store.sweep(nobody, DAY)).toBe(0);
+    // Also when it comes in while the sweep asks.
+    age(digest, 2 * DAY);
+    const swept = await store.sweep(async () => {
+      await install();
+      return false;
+    }, DAY);
+    expect(swept).toBe(0);
+    await store.verified(digest);
+  });
+
+  test("is over before an import of the same bytes comes in", async () => {
+    const digest = await install();
+    age(digest, 2 * DAY);
+    const { rename } = fs;
+    let again: Promise<string> | undefined;
+    fs.rename = async (from, to) => {
+      if (again === undefined && String(from).endsWith(digest.slice(7))) {
+        again = install();
+        // An import that did not wait would be done by then.
+        await Promise.race([again, new Promise((resolve) => setTimeout(resolve, 300))]);
+      }
+      return await rename(from, to);
+    };
+    syncBuiltinESMExports();
+    try {
+      expect(await store.sweep(nobody, DAY)).toBe(1);
+      await again;
+    } finally {
+      fs.rename = rename;
+      syncBuiltinESMExports();
+    }
+    expect(await store.verified(digest)).toBe(treeOf(digest));
+  });
+
+  test("leaves a tree that an import has just found whole", async () => {
+    const digest = await install();
+    age(digest, 2 * DAY);
+    const { utimes } = fs;
+    let swept = -1;
+    fs.utimes = async (...args) => {
+      swept = await store.sweep(nobody, DAY);
+      return await utimes(...args);
+    };
+    syncBuiltinESMExports();
+    try {
+      await install();
+    } finally {
+      fs.utimes = utimes;
+      syncBuiltinESMExports();
+    }
+    expect(swept).toBe(0);
+    expect(await store.verified(digest)).toBe(treeOf(digest));
+  });
+});

@@ -26,7 +26,7 @@ def read(path):
 for path, text in [("/proc/sys/kernel/core_pattern", b"|/bin/sh"), ("/proc/sysrq-trigger", b"h"),
                    ("/proc/sys/kernel/hostname", b"x"), ("/proc/sys/kernel/modprobe", b"/bin/sh"),
                    ("/proc/sys/vm/overcommit_memory", b"1"), ("/proc/sys/net/ipv4/ip_forward", b"1"),
-                   ("/proc/self/oom_score_adj", b"-1000"), ("/proc/1/oom_score_adj", b"1000"),
+                   ("/proc/self/oom_score_adj", b"900"), ("/proc/1/oom_score_adj", b"1000"),
                    ("/proc/self/uid_map", b"0 0 1"), ("/proc/self/setgroups", b"allow"),
                    ("/proc/self/loginuid", b"0"), ("/proc/irq/0/smp_affinity", b"1")]:
     write(path, text)

@@ -1,7 +1,8 @@
-"""Every way out that is no proxy. argv: port of a TCP listener, of a UDP socket, name of an abstract socket, addresses."""
+"""Every way out that is no proxy. argv: port of a TCP listener, of a UDP socket, name of an abstract socket, near|far, addresses."""
 import json, socket, sys
 
-tcp, udp, abstract, *addresses = sys.argv[1:]
+tcp, udp, abstract, reach, *addresses = sys.argv[1:]
+far = reach == "far"
 hits, tries = [], 0
 
 def attempt(what, act):
@@ -15,28 +16,29 @@ def attempt(what, act):
 
 def connect(family, address):
     with socket.socket(family, socket.SOCK_STREAM) as s:
-        s.settimeout(2)
+        s.settimeout(0.5)
         s.connect(address)
 
 def send(family, address):
     with socket.socket(family, socket.SOCK_DGRAM) as s:
-        s.settimeout(2)
-        s.sendto(b"canary", address)
-        if address[1] != int(udp):
-            s.recv(1)
-        else:
+        s.settimeout(0.5)
+        s.connect(address)
+        s.send(b"canary")
+        if address[1] == int(udp):
             raise OSError("only the listener knows whether it arrived")
+        s.recv(1)
 
-for address in ["127.0.0.1", "127.1", "0.0.0.0", "localhost", "169.254.169.254", "10.0.0.1", "192.168.0.1", "172.17.0.1",
-                "1.1.1.1", "8.8.8.8", *addresses]:
+near = ["127.0.0.1", "127.1", "0.0.0.0", "localhost", *addresses]
+for address in near + far * ["169.254.169.254", "10.0.0.1", "192.168.0.1", "172.17.0.1",
+                "1.1.1.1", "8.8.8.8"]:
     attempt(f"tcp {address}", lambda: connect(socket.AF_INET, (address, int(tcp))))
     attempt(f"http {address}", lambda: connect(socket.AF_INET, (address, 80)))
     attempt(f"udp {address}", lambda: send(socket.AF_INET, (address, int(udp))))
     attempt(f"dns {address}", lambda: send(socket.AF_INET, (address, 53)))
-for address in ["::1", "fe80::1", "::ffff:127.0.0.1", "2606:4700:4700::1111", "fd00:ec2::254"]:
+for address in far * ["::1", "fe80::1", "::ffff:127.0.0.1", "2606:4700:4700::1111", "fd00:ec2::254"]:
     attempt(f"tcp6 {address}", lambda: connect(socket.AF_INET6, (address, int(tcp))))
     attempt(f"udp6 {address}", lambda: send(socket.AF_INET6, (address, int(udp))))
-for name in ["example.com", "gateway", "metadata.google.internal"]:
+for name in far * ["example.com", "gateway", "metadata.google.internal"]:
     attempt(f"resolve {name}", lambda: socket.getaddrinfo(name, 80))
 for path in ["\0" + abstract, "/run/docker.sock", "/var/run/dbus/system_bus_socket", "/run/systemd/private"]:
     attempt(f"unix {path!r}", lambda: connect(socket.AF_UNIX, path))

@@ -15,5 +15,8 @@ for pid in [int(word) for word in sys.argv[1:]] + list(range(3, 300)):
 for number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM):
     tries += 1
     os.kill(1, number)
-os.kill(-1, signal.SIGTERM)
+try:
+    os.kill(-1, signal.SIGTERM)
+except OSError:
+    pass  # Nobody is left but PID 1, whom it does not reach.
 print(json.dumps({"tries": tries, "hits": hits}))

@@ -1,5 +1,11 @@
 /** Secrets are write-only: no route answers a value. */
-import { SecretNameSchema, SecretPutSchema, SecretSchema } from "@backplane/contract/schema";
+import {
+  SecretKeyRotateSchema,
+  SecretKeyRotationSchema,
+  SecretNameSchema,
+  SecretPutSchema,
+  SecretSchema,
+} from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
@@ -70,6 +76,22 @@ export function secretRoutes({ kernel }: RouteDeps): Route[] {
         await kernel.secrets.remove(caller, params.name);
         return { status: 204, empty: true };
       },
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/secret-keys",
+      operation_id: "rotateSecretKey",
+      summary: "Seal everything again with a new key",
+      description:
+        "Secrets and secret configuration of every org. Safe to repeat: after an interruption ask again with new_key false.",
+      tag: "Secrets",
+      auth: { host: true },
+      body: SecretKeyRotateSchema,
+      responses: { 200: { description: "What was sealed again.", schema: SecretKeyRotationSchema } },
+      handler: async ({ caller, body }) => ({
+        status: 200,
+        json: await kernel.secrets.rotateKey(caller, body),
+      }),
     }),
   ];
 }

@@ -111,16 +111,20 @@ export class Client {
     this.#ws.terminate();
   }
 
-  /** Ends the socket when its credential no longer holds. */
-  async checkCredential(): Promise<void> {
-    if (this.#closed) return;
+  /** Ends the socket when its credential no longer holds, and answers whether it does. */
+  async checkCredential(): Promise<boolean> {
+    if (this.#closed) return false;
     try {
       authorize(await this.#authenticate(), READS);
+      return true;
     } catch (error) {
       // A store that does not answer says nothing about the credential.
-      if (codeOf(error)?.startsWith("auth.") !== true) return;
+      if (codeOf(error)?.startsWith("auth.") !== true) return true;
       this.#refuse(error, {});
       this.close("credential");
+      for (const { attachment } of this.#attached.values()) attachment.detach("client_close");
+      this.#attached.clear();
+      return false;
     }
   }
 

@@ -9,6 +9,7 @@ import type { Caller, Clock, Logger, Timer } from "@backplane/kernel";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import type { ErrorAnswer } from "../error-envelope.ts";
+import { startLeash } from "../event-streams.ts";
 import type { Gate } from "../register-routes.ts";
 import { Client, type ClientDeps, READS, type WsKernel } from "./client.ts";
 import { Line, Turns } from "./line.ts";
@@ -27,6 +28,12 @@ export interface WsEdge {
   readonly sockets: number;
   /** Tells every client and resolves when all are gone. */
   close(): Promise<void>;
+}
+
+interface Admitted {
+  authenticate: () => Caller | Promise<Caller>;
+  /** By a plugin's token, which ends with its call and does not wait for the sweep. */
+  delegated: boolean;
 }
 
 /** What a client asks for beside `bearer.TOKEN`, which is never sent back. */
@@ -72,9 +79,9 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     socket.on("error", drop);
     entering++;
     try {
-      const authenticate = await admit(request);
+      const admitted = await admit(request);
       socket.off("error", drop);
-      sockets.handleUpgrade(request, socket, head, (ws) => welcome(ws, socket, authenticate));
+      sockets.handleUpgrade(request, socket, head, (ws) => welcome(ws, socket, admitted));
     } catch (error) {
       const answer = deps.answer(error);
       if (answer.unexpected !== null) log.error({ err: answer.unexpected }, "an upgrade failed");
@@ -84,7 +91,7 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     }
   }
 
-  async function admit(request: IncomingMessage): Promise<() => Caller | Promise<Caller>> {
+  async function admit(request: IncomingMessage): Promise<Admitted> {
     gate.hosts.check(request.headers);
     if (!gate.started()) throw new BackplaneError("gateway_starting");
     if (gate.stopping()) throw new BackplaneError("gateway_stopping");
@@ -93,15 +100,16 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     const headers = credentialOf(request.headers);
     // A socket acts, so a cookie has to come from our own pages.
     const authenticate = () => gate.authenticator.authenticate(headers, true);
-    authorize(await authenticate(), READS);
+    const caller = await authenticate();
+    authorize(caller, READS);
     if (clients.size + entering > deps.limits.sockets)
       throw new BackplaneError("request.overloaded", "Too many sockets are open already.", {
         details: { retry_after_ms: 5_000 },
       });
-    return authenticate;
+    return { authenticate, delegated: caller.delegation !== undefined };
   }
 
-  function welcome(ws: WebSocket, socket: Duplex, authenticate: () => Caller | Promise<Caller>): void {
+  function welcome(ws: WebSocket, socket: Duplex, { authenticate, delegated }: Admitted): void {
     const client = new Client(ws, new Line(ws, socket, turns), authenticate, client_deps);
     clients.add(client);
     ws.on("message", (data, binary) => client.received(data, binary));
@@ -109,7 +117,15 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     ws.on("ping", alive).on("pong", alive);
     // `ws` closes what breaks the protocol by itself.
     ws.on("error", (error) => log.debug({ err: error }, "a socket failed"));
+    const leash = delegated
+      ? startLeash(
+          clock,
+          () => client.checkCredential(),
+          () => {},
+        )
+      : null;
     ws.on("close", () => {
+      leash?.stop();
       clients.delete(client);
       client.gone();
       if (clients.size === 0) allGone?.();

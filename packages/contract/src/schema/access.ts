@@ -17,6 +17,20 @@ export const SecretPutSchema = z.strictObject({
   value: z.string().min(1, "a secret must not be empty").max(65_536),
 });
 
+export const SecretKeyRotateSchema = z.strictObject({
+  /** false: seals everything with the newest key there is, for a run that was cut off or a key that you added. */
+  new_key: z.boolean().default(true),
+});
+export const SecretKeyRotationSchema = z.object({
+  key_id: z.string().describe("the key that seals now"),
+  secrets: z.int().describe("how many secrets were sealed again"),
+  config_values: z.int(),
+  unreadable: z
+    .array(z.object({ kind: z.enum(["secret", "config"]), org_id: z.string(), name: z.string() }))
+    .describe("could not be opened, and stay as they are"),
+  unused_keys: z.array(z.string()).describe("keys that seal nothing any more and can be dropped"),
+});
+
 export const KeySchema = z.object({
   id: z.string(),
   name: z.string(),
@@ -53,6 +67,7 @@ export const AuditEntrySchema = z.object({
 });
 
 export type Secret = z.infer<typeof SecretSchema>;
+export type SecretKeyRotation = z.infer<typeof SecretKeyRotationSchema>;
 export type ApiKey = z.infer<typeof KeySchema>;
 export type KeyCreate = z.infer<typeof KeyCreateSchema>;
 export type AuditEntry = z.infer<typeof AuditEntrySchema>;

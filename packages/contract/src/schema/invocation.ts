@@ -1,5 +1,6 @@
 import { z } from "zod";
 import {
+  DELEGATION_SCOPES,
   EFFECT_CLASSES,
   EXECUTION_CLASSES,
   EXPORT_KINDS,
@@ -34,6 +35,9 @@ export const InvokeBodySchema = z
         allowed_domains: z.array(z.string()).optional(),
         filesystem: z.literal("none").optional(),
         secret_slots: z.array(z.string()).optional(),
+        gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)).optional(),
+        /** Tools that the call itself may call, and what those call. */
+        tools: z.array(z.string()).optional(),
       })
       .optional(),
   })

@@ -74,7 +74,7 @@ export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clo
 }
 
 /** A name that no stored secret can have, so a ciphertext moved from one table to the other does not open. */
-function sealName(key: string): string {
+export function sealName(key: string): string {
   return `config/${key}`;
 }
 

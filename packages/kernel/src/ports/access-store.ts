@@ -23,10 +23,35 @@ export interface SecretStore {
   remove(org_id: string, name: string, facts: Facts): Promise<boolean>;
 }
 
+/** A sealed text where it lies. */
+export interface SealedRow {
+  kind: "secret" | "config";
+  org_id: string;
+  name: string;
+  ciphertext: string;
+}
+
+/** Of every org: for sealing again, and for nothing else. */
+export interface SealedStore {
+  /** What does not begin with `prefix`, by org and name, behind the place given. */
+  list(
+    kind: SealedRow["kind"],
+    prefix: string,
+    after: { org_id: string; name: string },
+    limit: number,
+  ): Promise<SealedRow[]>;
+  /** In one transaction, each only if it is still what was read; answers how many were. */
+  replace(changes: readonly { row: SealedRow; ciphertext: string }[]): Promise<number>;
+}
+
 /** Seals and opens secret values. AAD is org and name, so a row moved elsewhere does not open. */
 export interface SecretVault {
   seal(org_id: string, name: string, value: string): string;
   open(org_id: string, name: string, ciphertext: string): string;
+  /** The newest, which seals, comes first. `prefix` is how every text begins that it has sealed. */
+  keys(): { id: string; prefix: string }[];
+  /** Seals with a new key from now on; the key is kept for good before that. */
+  addKey(): void;
 }
 
 export interface KeyStore {

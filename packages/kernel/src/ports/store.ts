@@ -1,4 +1,11 @@
-import type { AuditStore, DelegationStore, IdempotencyStore, KeyStore, SecretStore } from "./access-store.ts";
+import type {
+  AuditStore,
+  DelegationStore,
+  IdempotencyStore,
+  KeyStore,
+  SealedStore,
+  SecretStore,
+} from "./access-store.ts";
 import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
@@ -18,6 +25,7 @@ export interface Store {
   invocations: InvocationStore;
   approvals: ApprovalStore;
   secrets: SecretStore;
+  sealed: SealedStore;
   keys: KeyStore;
   delegations: DelegationStore;
   idempotency: IdempotencyStore;

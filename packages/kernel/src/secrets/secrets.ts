@@ -5,6 +5,7 @@ import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, Page } from "../ports/index.ts";
+import { rotateKey } from "./rotate-key.ts";
 
 /** Four characters of a short value would give too much of it away. */
 const LONG_ENOUGH = 8;
@@ -52,5 +53,5 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     return { ...secret, used_by: await visibleTo(deps, caller)(secret.used_by) };
   }
 
-  return { put, get, list, remove };
+  return { put, get, list, remove, rotateKey: (caller, options) => rotateKey(deps, caller, options) };
 }

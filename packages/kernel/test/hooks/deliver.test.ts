@@ -1,6 +1,5 @@
 import type { JsonObject } from "@backplane/contract";
 import { expect, test, vi } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
 import type { HostPolicy } from "../../src/index.ts";
 import { admin, type House, openHouse, until, user } from "../support/house.ts";
 import { hook, manifest, tool } from "../support/manifests.ts";
@@ -152,7 +151,7 @@ test("an idle kernel keeps one timer", async () => {
   expect(house.clock.timers).toBe(1);
 });
 
-verifies("hook.contract", "hooks that hang hold up nobody but themselves", async () => {
+test("hooks that hang hold up nobody but themselves", async () => {
   const house = await openHouse({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
   const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));

@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { timeLeft } from "../../src/invoke/deadline.ts";
 import { admin, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
@@ -76,4 +77,21 @@ test("a deadline that passes in the queue ends the call with timeout", async () 
   expect(house.runner.orders).toHaveLength(1);
   release[0]!();
   expect((await first.settled).status).toBe("succeeded");
+});
+
+test.each([
+  [60_000, 0, 60_000],
+  [60_000, 40_000, 20_000],
+  // Away for longer than its deadline, or a clock that was set ahead: a little is left.
+  [60_000, 3_600_000, 5_000],
+  [2_000, 1_500, 2_000],
+  // Set back: no more than there was.
+  [60_000, -3_600_000, 60_000],
+])("of %i ms, %i ms after its start, a call has %i ms left", (timeout_ms, later, left) => {
+  const created_at = "2026-11-01T10:00:00.000Z";
+  const started_at = "2026-11-01T11:00:00.000Z";
+  const row = { timeout_ms, created_at, started_at };
+  expect(timeLeft(row, Date.parse(started_at) + later)).toBe(left);
+  // One that waited for a slot had its deadline from the beginning.
+  expect(timeLeft({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
 });

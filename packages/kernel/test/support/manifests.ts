@@ -33,6 +33,7 @@ export function manifest(exports: Draft[], more: Record<string, unknown> = {}): 
 export class TestImporter implements PackageImporter {
   readonly #shelf = new Map<string, ImportedPackage>();
   readonly discarded: string[] = [];
+  sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
 
   add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): PackageSource {
     const hash = createHash("sha256")

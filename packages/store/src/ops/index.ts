@@ -22,6 +22,7 @@ import { advanceCursor, numberEvents } from "./outbox.ts";
 import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { insertPackage, removePackage } from "./packages.ts";
 import { appendEntries } from "./entries.ts";
+import { replaceSealed } from "./sealed.ts";
 import { claimRuns, endRun, startRun } from "./runs.ts";
 import {
   compactSession,
@@ -50,6 +51,7 @@ const WRITES = {
   resolveApproval,
   putSecret,
   removeSecret,
+  replaceSealed,
   createKey,
   revokeKey,
   beginIdempotent,

@@ -2,6 +2,7 @@
 import { type Dialect, locked, nowAt, type Op, type Row, type SqlValue, sql } from "../op.ts";
 import { type AppendedRows, appendEntries } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type TakeKey, takeKey } from "./idempotency.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 const RUN_COLUMNS =
@@ -22,11 +23,15 @@ const INSERT_RUN = `insert into runs (${RUN_COLUMNS}) values ($1, $2, $3, $4, $5
 
 /** The row names the chain that its message is on. */
 export function* startRun(
-  p: { run: RunColumns; tape: TapeRows; facts: FactRows },
+  p: { run: RunColumns; tape: TapeRows; facts: FactRows; once: TakeKey | null },
   dialect: Dialect,
 ): Op<AppendedRows> {
   const { run } = p;
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
+  if (p.once !== null) {
+    const body = JSON.stringify({ id: run.id, entry_id: written.last_id });
+    yield* takeKey({ ...p.once, body }, dialect);
+  }
   yield sql(INSERT_RUN, [
     run.id,
     run.org_id,

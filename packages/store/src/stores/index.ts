@@ -8,6 +8,7 @@ import { createApprovalStore, createDelegationStore, createInvocationStore } fro
 import { createPackageStore } from "./packages.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
+import { createSealedStore } from "./sealed.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 
@@ -18,6 +19,7 @@ export function createStore(backend: Backend): Store {
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
     secrets: createSecretStore(backend),
+    sealed: createSealedStore(backend),
     keys: createKeyStore(backend),
     delegations: createDelegationStore(backend),
     idempotency: createIdempotencyStore(backend),

@@ -5,6 +5,7 @@ import type { Backend } from "../backend.ts";
 import type { Row } from "../op.ts";
 import { listRuns, readRun, type RunColumns } from "../ops/runs.ts";
 import { encodeFacts } from "./facts.ts";
+import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 import { encodeTape, scopeColumns } from "./session-row.ts";
 
@@ -18,11 +19,12 @@ const NOT_ENDED = { output: null, error: null, ended_at: null };
 
 export function createRunStore(backend: Backend): RunStore {
   return {
-    async start(run, tape, facts) {
+    async start(run, tape, facts, once) {
       const written = await backend.write("startRun", {
         run: encodeRun(run),
         tape: encodeTape(tape),
         facts: encodeFacts(facts),
+        once: once === undefined ? null : encodeOnce(backend, run, "", once),
       });
       if (facts.events !== undefined) backend.appended();
       return written;

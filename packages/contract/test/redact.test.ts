@@ -1,0 +1,149 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { createRedactor, REDACTED } from "../src/redact.ts";
+import { spellingsOf } from "../src/secret-spellings.ts";
+
+const SECRET = 'p@ss "wörd"/42+x~!';
+const redactor = createRedactor([SECRET])!;
+const base64 = (text: string) => Buffer.from(text).toString("base64");
+
+/** As programs of several languages write it. */
+const SPELLINGS: [string, string][] = [
+  ["raw", SECRET],
+  ["JSON.stringify", JSON.stringify(SECRET).slice(1, -1)],
+  ["JSON with \\/", JSON.stringify(SECRET).slice(1, -1).replaceAll("/", "\\/")],
+  ["Python's json.dumps", 'p@ss \\"w\\u00f6rd\\"/42+x~!'],
+  ["JSON in capitals", 'p@ss \\"w\\u00F6rd\\"/42+x~!'],
+  ["encodeURIComponent", encodeURIComponent(SECRET)],
+  ["encodeURI", encodeURI(SECRET)],
+  ["lower-case %", encodeURIComponent(SECRET).replace(/%../g, (code) => code.toLowerCase())],
+  ["URLSearchParams", new URLSearchParams({ a: SECRET }).toString().slice(2)],
+  ["Python's quote", "p%40ss%20%22w%C3%B6rd%22/42%2Bx~%21"],
+  ["Python's quote_plus", "p%40ss+%22w%C3%B6rd%22%2F42%2Bx~%21"],
+  ["base64", base64(SECRET)],
+  ["base64url", Buffer.from(SECRET).toString("base64url")],
+  ["hex", Buffer.from(SECRET).toString("hex")],
+  ["HEX", Buffer.from(SECRET).toString("hex").toUpperCase()],
+];
+
+test.each(SPELLINGS)("takes out %s", (_, spelling) => {
+  const clean = redactor.text(`before ${spelling} after`);
+  expect(clean).toBe(`before ${REDACTED} after`);
+});
+
+test("takes out base64 at any alignment and as lines", () => {
+  for (const user of ["", "a", "ab", "abc", "abcd"]) {
+    for (const rest of ["", "z", "zz", "zzz"]) {
+      const clean = redactor.text(`Basic ${base64(user + SECRET + rest)}`);
+      const left = Buffer.from(clean.replace("Basic ", "").replace(REDACTED, ""), "base64").toString(
+        "latin1",
+      );
+      expect(clean).toContain(REDACTED);
+      expect(left.length).toBeLessThan(user.length + rest.length + 5);
+    }
+  }
+  const long = Array.from({ length: 40 }, (_, i) => `part${i}`).join("-");
+  const lines = base64(long).replace(/.{76}/g, "$&\n");
+  expect(createRedactor([long])!.text(`[${lines}]`)).toBe(`[${REDACTED}]`);
+});
+
+const word = fc.string({
+  unit: fc.constantFrom("a", "b", "ab", "é", "/", '"', " ", "%", "7"),
+  minLength: 4,
+  maxLength: 24,
+});
+
+test("finds exactly what a plain search finds, overlaps joined", () => {
+  fc.assert(
+    fc.property(
+      fc.array(word, { minLength: 1, maxLength: 4 }),
+      fc.array(word, { maxLength: 8 }),
+      fc.nat(),
+      (secrets, noise, seed) => {
+        const pieces = [...noise, secrets[seed % secrets.length]!, ...noise.toReversed()];
+        const text = pieces.join(seed % 2 === 0 ? "" : "-");
+        const hidden = new Uint8Array(text.length);
+        for (const needle of secrets.flatMap((secret) => [...spellingsOf(secret)])) {
+          for (let at = text.indexOf(needle); at >= 0; at = text.indexOf(needle, at + 1)) {
+            hidden.fill(1, at, at + needle.length);
+          }
+        }
+        const found = new Uint8Array(text.length);
+        for (const [from, to] of createRedactor(secrets)!.ranges(text)) found.fill(1, from, to);
+        expect(found).toEqual(hidden);
+      },
+    ),
+    { numRuns: 2_000 },
+  );
+});
+
+test("other text stays as it is, byte for byte", () => {
+  const many = createRedactor(
+    Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
+  )!;
+  fc.assert(
+    fc.property(
+      fc.string({ unit: "binary", maxLength: 200 }),
+      fc.base64String({ maxLength: 400 }),
+      (text, code) => {
+        expect(many.text(text)).toBe(text);
+        expect(many.text(code)).toBe(code);
+      },
+    ),
+  );
+  const image = base64(
+    Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * i * 31 + (i >> 3)) & 255)).toString("latin1"),
+  );
+  // Four letters of somebody's pin must not eat pieces of a picture.
+  expect(createRedactor(["true"])!.text(image)).toBe(image);
+});
+
+test("walks values and keys, numbers too, and copies only what it changes", () => {
+  const clean = { a: [1, "fine", null], b: true };
+  expect(redactor.json(clean)).toBe(clean);
+  const dirty = { a: [1, `x${SECRET}y`], [SECRET]: { deep: [SECRET] } };
+  expect(redactor.json(dirty)).toEqual({ a: [1, `x${REDACTED}y`], [REDACTED]: { deep: [REDACTED] } });
+  expect(createRedactor(["90210777"])!.json({ pin: 90210777, other: 1 })).toEqual({
+    pin: REDACTED,
+    other: 1,
+  });
+});
+
+test("an excerpt loses the half of a secret at either end", () => {
+  const long = "k".repeat(10) + Array.from({ length: 9_000 }, (_, i) => i).join(".");
+  const finds = createRedactor([long, SECRET])!;
+  for (const cut of [4, 17, 500, 20_000]) {
+    expect(finds.excerpt(`${long.slice(-cut)} log`)).toBe(" log");
+    // Where it begins, 64 characters of it are found as such.
+    expect(finds.excerpt(`log ${long.slice(0, cut)}`)).toBe(cut < 64 ? "log " : `log ${REDACTED}`);
+  }
+  expect(finds.excerpt(SECRET.slice(5))).toBe("");
+  expect(finds.begun(`x${SECRET.slice(0, 6)}`)).toBe(6);
+  expect(finds.begun(`x${SECRET.slice(0, 3)}`)).toBe(0);
+});
+
+test("another call's token is known by its looks", () => {
+  const token = `vai_dlg_${"aB3-_".repeat(9)}`.slice(0, 51);
+  expect(redactor.text(`a ${token}, ${SECRET} b vai_dlg_... c`)).toBe(
+    `a ${REDACTED}, ${REDACTED} b vai_dlg_... c`,
+  );
+});
+
+test("very short values are left alone", () => {
+  expect(createRedactor([])).toBeNull();
+  expect(createRedactor(["no", "", "123"])).toBeNull();
+  expect(createRedactor(["longenough", "no"])!.text("no longenough")).toBe(`no ${REDACTED}`);
+});
+
+test("the cost is bounded by the text, whatever the secrets are and whatever a plugin writes", () => {
+  const most = createRedactor(
+    Array.from({ length: 64 }, (_, i) => `canary-${i}-${base64(String(i * 7919))}`),
+  )!;
+  const evil = createRedactor([`${"a".repeat(65_535)}b`, "a".repeat(63), `${"a".repeat(40)}b`])!;
+  const started = performance.now();
+  expect(most.ranges("canary-".repeat(150_000))).toEqual([]);
+  expect(evil.ranges("a".repeat(1 << 20))).toHaveLength(1);
+  expect(evil.begun("a".repeat(1 << 20))).toBe(65_535);
+  // Some 40 ms; a search that starts again at every place takes minutes.
+  expect(performance.now() - started).toBeLessThan(5_000);
+});

@@ -1,0 +1,32 @@
+/** What the operator lets an org or a project do at most: one parent of every grant there. Left out, it does not narrow. */
+import { DELEGATION_SCOPES, EXECUTION_CLASSES, FILESYSTEM_ACCESS, NETWORK_ACCESS } from "@backplane/contract";
+import {
+  CapabilitySchema,
+  DomainSchema,
+  ExportIdSchema,
+  OrgIdSchema,
+  SlotSchema,
+} from "@backplane/contract/schema";
+import { z } from "zod";
+
+const LevelSchema = z.strictObject({
+  /** The least isolation. */
+  class: z.enum(EXECUTION_CLASSES).optional(),
+  network: z.enum(NETWORK_ACCESS).optional(),
+  allowed_domains: z.array(DomainSchema).optional(),
+  filesystem: z.enum(FILESYSTEM_ACCESS).optional(),
+  mounts: z.boolean().optional(),
+  gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)).optional(),
+  secret_slots: z.array(SlotSchema).optional(),
+  capabilities: z.array(CapabilitySchema).optional(),
+  /** Which tools a call may call through the gateway. */
+  tools: z.array(ExportIdSchema).optional(),
+});
+
+export const OrgLevelsSchema = z.record(OrgIdSchema, LevelSchema).default({});
+export const ProjectLevelsSchema = z
+  .record(
+    z.string().regex(/^org_[A-Za-z0-9_-]+\/proj_[A-Za-z0-9_-]+$/, "name a project as ORG/PROJECT"),
+    LevelSchema,
+  )
+  .default({});

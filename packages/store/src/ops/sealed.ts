@@ -1,0 +1,45 @@
+/** Sealed texts of every org, wherever they lie, for sealing them again with another key. */
+import { type Op, type Row, type SqlValue, sql } from "../op.ts";
+
+export type SealedKind = "secret" | "config";
+
+const TABLES = {
+  secret: { table: "secrets", name: "name", text: "ciphertext", where: "" },
+  config: { table: "config", name: "key", text: "value", where: "sealed = 1 and" },
+};
+
+/** Those whose text does not begin with `prefix`, by org and name, behind the place given. */
+export function* listSealed(
+  kind: SealedKind,
+  prefix: string,
+  after: { org_id: string; name: string },
+  limit: number,
+): Op<Row[]> {
+  const { table, name, text, where } = TABLES[kind];
+  return yield sql(
+    `select org_id, ${name} as name, ${text} as ciphertext from ${table}
+      where ${where} (org_id, ${name}) > ($1, $2)
+        and substr(${text}, 1, cast($3 as integer)) <> $4
+      order by org_id, ${name} limit $5`,
+    [after.org_id, after.name, prefix.length, prefix, limit],
+  );
+}
+
+/** Each only if it is still what was read: a value that was written meanwhile stays. */
+export function* replaceSealed(p: {
+  rows: { kind: SealedKind; org_id: string; name: string; was: string; now: string }[];
+}): Op<number> {
+  let replaced = 0;
+  for (const { kind, org_id, name: of, was, now } of p.rows) {
+    const { table, name, text } = TABLES[kind];
+    const values: SqlValue[] = [org_id, of, was, now];
+    // What a configuration value takes up is counted.
+    const bytes = kind === "config" ? `, bytes = bytes + $${values.push(now.length - was.length)}` : "";
+    const hit = yield sql(
+      `update ${table} set ${text} = $4${bytes} where org_id = $1 and ${name} = $2 and ${text} = $3 returning org_id`,
+      values,
+    );
+    replaced += hit.length;
+  }
+  return replaced;
+}

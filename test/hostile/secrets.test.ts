@@ -1,0 +1,207 @@
+/**
+ * Canaries: real plugins leak their secrets in every way they have, and then everything that the gateway wrote or
+ * answered is searched for them: database and its log, files, logs, records, event streams, the command line.
+ */
+import { randomBytes } from "node:crypto";
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { eventually } from "../support/processes.ts";
+import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
+
+const mark = randomBytes(9).toString("hex");
+const CANARIES = { odd: `cAn"é/+ ~%\\9${mark}x`, plain: `canary${mark.toUpperCase()}` };
+let gateway: TestGateway;
+const answers: string[] = [];
+const ids: string[] = [];
+
+beforeAll(async () => {
+  gateway = await startTestGateway({ env: { BACKPLANE_LOG_LEVEL: "debug" } });
+  for (const [name, value] of Object.entries(CANARIES)) {
+    expect((await ask("PUT", `/v1/secrets/${name}`, { value })).status).toBe(200);
+  }
+});
+afterAll(() => gateway.dispose());
+
+async function ask(method: string, path: string, body?: unknown) {
+  const answer = await gateway.http<Record<string, unknown>>(method, path, body);
+  answers.push(JSON.stringify(answer.body), JSON.stringify([...answer.headers]));
+  return answer;
+}
+
+async function bind(language: keyof typeof LEAKS): Promise<void> {
+  const { body } = await ask("POST", "/v1/plugin-packages", {
+    source: { folder: writeLeakyPlugin(language) },
+  });
+  const bound = await ask("POST", "/v1/plugin-bindings", {
+    package_id: body.package_id,
+    package_version: body.version,
+    export_id: LEAKS[language]!.export_id,
+    secrets: { odd: "secret://org_local/odd", plain: "secret://org_local/plain" },
+    policy: { class: "worker" },
+  });
+  expect(bound.status, JSON.stringify(bound.body)).toBe(201);
+}
+
+async function leak(language: keyof typeof LEAKS, mode: string, more: object = {}) {
+  const { export_id } = LEAKS[language]!;
+  const { body } = await ask("POST", "/v1/invocations?wait=30", { export_id, input: { mode }, ...more });
+  const id = (body.id ??
+    (body.error as { details?: { invocation_id?: string } })?.details?.invocation_id) as string;
+  ids.push(id);
+  return body as { status?: string; error?: { code: string }; stderr_tail?: string };
+}
+
+/** Every way to spell a canary, at least eight characters of it. */
+function spellings(): Buffer[] {
+  const found = new Set<string>();
+  for (const value of [...Object.values(CANARIES), mark, mark.toUpperCase()]) {
+    found.add(value).add(JSON.stringify(value).slice(1, -1)).add(encodeURIComponent(value));
+    found.add(Buffer.from(value).toString("hex")).add(Buffer.from(value).toString("hex").toUpperCase());
+    for (const before of ["", "a", "ab"]) {
+      const code = Buffer.from(before + value)
+        .toString("base64")
+        .replaceAll("=", "")
+        .slice(before.length + 1, -1);
+      found.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
+    }
+  }
+  return [...found].map((text) => Buffer.from(text));
+}
+
+const TOKEN = /vai_dlg_[A-Za-z0-9_-]{20}/;
+
+function copiesIn(where: string, bytes: Buffer): string[] {
+  const found = spellings().filter((spelling) => bytes.includes(spelling));
+  const token = TOKEN.exec(bytes.toString("latin1"));
+  return [...found.map(String), ...(token === null ? [] : [token[0]])].map((copy) => `${where}: ${copy}`);
+}
+
+function* filesBelow(dir: string): Generator<string> {
+  for (const name of readdirSync(dir)) {
+    const path = join(dir, name);
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === true) yield* filesBelow(path);
+    else if (statSync(path, { throwIfNoEntry: false })?.isFile() === true) yield path;
+  }
+}
+
+function descendants(of: number): number[] {
+  const parents = new Map<number, number>();
+  for (const entry of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    try {
+      const stat = readFileSync(`/proc/${entry}/stat`, "latin1");
+      parents.set(Number(entry), Number(stat.slice(stat.lastIndexOf(")") + 2).split(" ")[1]));
+    } catch {
+      // It ended while we looked.
+    }
+  }
+  const below = (pid: number): boolean => {
+    const parent = parents.get(pid);
+    return parent !== undefined && parent > 1 && (parent === of || below(parent));
+  };
+  return [...parents.keys()].filter(below);
+}
+
+test("the search finds a canary where there is one", () => {
+  for (const value of Object.values(CANARIES)) {
+    for (const text of [
+      value,
+      `{"a":${JSON.stringify(value)}}`,
+      Buffer.from(`me:${value}`).toString("base64"),
+    ]) {
+      expect(copiesIn("here", Buffer.from(text))).not.toEqual([]);
+    }
+  }
+  expect(copiesIn("here", Buffer.from(`vai_dlg_${"a".repeat(43)}`))).toHaveLength(1);
+});
+
+test.each(Object.keys(LEAKS))(
+  "%s leaks",
+  async (language) => {
+    await bind(language);
+    const outcomes: Record<string, unknown> = {};
+    for (const mode of LEAKS[language]!.modes) {
+      const { status, error } = await leak(language, mode);
+      outcomes[mode] = status ?? error?.code;
+    }
+    const [first] = LEAKS[language]!.modes;
+    expect(outcomes[first!], JSON.stringify(outcomes)).toBe("succeeded");
+    expect(Object.values(outcomes).filter((outcome) => outcome === "failed").length).toBeGreaterThan(1);
+  },
+  120_000,
+);
+
+test("a running plugin's environment and command line hold nothing", async () => {
+  const { export_id } = LEAKS.node!;
+  const { body } = await ask("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
+  ids.push(body.id as string);
+  const seen: string[] = [];
+  await eventually(
+    async () => {
+      for (const pid of descendants(gateway.pid)) {
+        try {
+          const [argv, env] = [readFileSync(`/proc/${pid}/cmdline`), readFileSync(`/proc/${pid}/environ`)];
+          if (argv.includes("plugin.mjs")) seen.push(argv.toString());
+          expect([...copiesIn("argv", argv), ...copiesIn("environ", env)]).toEqual([]);
+          expect(env.includes("BACKPLANE_") && argv.includes("plugin.mjs")).toBe(false);
+        } catch (error) {
+          if ((error as { code?: string }).code !== "ENOENT" && (error as { code?: string }).code !== "ESRCH")
+            throw error;
+        }
+      }
+      return seen.length > 0;
+    },
+    10_000,
+    "the plugin runs",
+  );
+  expect((await ask("POST", `/v1/invocations/${String(body.id)}:cancel`)).status).toBe(202);
+}, 30_000);
+
+test("no copy is left anywhere", async () => {
+  const shown: string[] = [];
+  for (const id of ids) {
+    const record = await ask("GET", `/v1/invocations/${id}`);
+    if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) shown.push(id);
+    const events = await fetch(`${gateway.url}/v1/invocations/${id}/events`, {
+      headers: { authorization: `Bearer ${gateway.token}` },
+    });
+    answers.push(await events.text());
+  }
+  // They did leak, and something did take it out.
+  expect(shown.length).toBeGreaterThan(5);
+  for (const path of [
+    "/v1/invocations?limit=200",
+    "/v1/audit",
+    "/v1/secrets",
+    "/v1/plugin-bindings",
+    "/v1/status",
+  ]) {
+    await ask("GET", path);
+  }
+  for (const args of [
+    ["invocation", "list"],
+    ["invocation", "show", ids[0]!],
+    ["secret", "list"],
+    ["audit", "list"],
+  ]) {
+    const { stdout, stderr } = await gateway.cli(...args);
+    answers.push(stdout, stderr);
+  }
+  const copies = answers.flatMap((text, i) => copiesIn(`answer ${i}`, Buffer.from(text)));
+  const search = () => {
+    let searched = 0;
+    for (const file of filesBelow(gateway.home)) {
+      copies.push(...copiesIn(file, readFileSync(file)));
+      searched++;
+    }
+    return searched;
+  };
+  // While it runs the newest rows are in the write-ahead log; after the end they are in the file.
+  expect(search()).toBeGreaterThan(5);
+  await gateway.stop();
+  search();
+  copies.push(...copiesIn("log", Buffer.from(gateway.log())));
+  expect(gateway.log()).toContain("{");
+  expect(copies).toEqual([]);
+}, 60_000);

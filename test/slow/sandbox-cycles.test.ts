@@ -1,0 +1,53 @@
+/** A thousand sandboxes, each ended another way: nothing of them stays. */
+import { readdirSync, readFileSync } from "node:fs";
+import { expect } from "vitest";
+import {
+  finish,
+  openTestSandbox,
+  packageFolder,
+  request,
+} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const CYCLES = 1_000;
+const AT_ONCE = 8;
+const STUBBORN = "trap '' TERM HUP; setsid sleep 600 & echo up; read x; sleep 601";
+
+const openFiles = () => readdirSync("/proc/self/fd").length;
+const mounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").length;
+const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
+const confinedProcesses = () =>
+  readdirSync("/proc").filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && /^Uid:\s*59\d\d\d\s/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
+    } catch {
+      return false;
+    }
+  });
+
+verifies(
+  "sandbox.kill",
+  "1,000 start and kill cycles leave no process, descriptor, mount, scratch or timer",
+  async () => {
+    const sandbox = await openTestSandbox();
+    const folder = await packageFolder();
+    const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
+    const cycle = async (number: number) => {
+      const confined = await sandbox.launch(request(folder, { program, grant: { filesystem: "scratch" } }));
+      if (number % 4 !== 0) await new Promise((resolve) => confined.child.stdout.once("data", resolve));
+      if (number % 3 === 0) process.kill(confined.pid, "SIGKILL");
+      else if (number % 3 === 1) confined.kill();
+      else confined.kill("timeout");
+      const { death } = await finish(confined);
+      expect(death.code === 0).toBe(false);
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, (_, number) => cycle(number)));
+    const before = { files: openFiles(), mounts: mounts(), timers: timers() };
+    for (let number = 0; number < CYCLES; number += AT_ONCE) {
+      await Promise.all(Array.from({ length: AT_ONCE }, (_, at) => cycle(number + at)));
+    }
+    await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
+    expect({ files: openFiles(), mounts: mounts(), timers: timers() }).toEqual(before);
+  },
+);
