@@ -6,7 +6,7 @@ import { plainLine, plainText } from "./plain-text.ts";
 /** For these Enter alone means no. */
 const GRAVE: ReadonlySet<Risk> = new Set(["high", "critical", "unknown"]);
 
-export function isGrave({ risk }: Pick<Approval, "risk">): boolean {
+function isGrave({ risk }: Pick<Approval, "risk">): boolean {
   return GRAVE.has(risk);
 }
 

@@ -47,7 +47,7 @@ export function momentText(out: Output, moment: Moment, names: Map<string, strin
 }
 
 /** A sub-agent is a call too; what it is for says more than its arguments. */
-export function callLine(name: string, args: unknown): string {
+function callLine(name: string, args: unknown): string {
   const { goal } = (typeof args === "object" && args !== null ? args : {}) as { goal?: unknown };
   if (name === "agent" && typeof goal === "string") return plainLine(`sub-agent: ${goal}`);
   const text = JSON.stringify(args ?? {});

@@ -1,6 +1,6 @@
 /** What the control plane answers about exports and bindings, spelled once for the kernel and its clients. */
 import type { Json } from "./json.ts";
-import type { Binding, PluginExport } from "./schema/index.ts";
+import type { Binding, Grant, PluginExport } from "./schema/index.ts";
 import type { ExportKind } from "./vocabulary.ts";
 
 /** One usable export, as discovery lists it. */
@@ -25,4 +25,8 @@ export interface ValidationReport {
   status: Binding["status"];
   unbound_slots: string[];
   issues: { path: string; message: string }[];
+  /** What the manifest asks for. */
+  requested: PluginExport["permissions"];
+  /** What a call gets of it here, before its caller narrows it further. */
+  grant: Grant;
 }

@@ -1,5 +1,5 @@
 /**
- * How programs usually spell a secret when they let it slip: raw, JSON-escaped (ASCII-only too), URL-encoded, hex,
+ * How programs usually spell a secret when they let it slip: raw, JSON-escaped (ASCII-only too), quoted, URL-encoded, hex,
  * and base64 at any of the three alignments, so that `Basic base64(user:secret)` is found as well.
  */
 
@@ -15,6 +15,9 @@ export function spellingsOf(secret: string): Set<string> {
   if (secret.length < SHORTEST_SECRET) return all;
   const json = JSON.stringify(secret).slice(1, -1);
   all.add(secret).add(json).add(json.replaceAll("/", "\\/"));
+  // As languages print a text for people (repr, inspect): in quotes that it does not hold.
+  const shown = json.replaceAll('\\"', '"');
+  all.add(shown).add(shown.replaceAll("'", "\\'"));
   for (const hex of [(text: string) => text, (text: string) => text.toUpperCase()]) {
     all.add(
       json.replace(/[\u007f-\uffff]/g, (c) => `\\u${hex(c.charCodeAt(0).toString(16).padStart(4, "0"))}`),

@@ -1,3 +1,4 @@
+import { inspect } from "node:util";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { createRedactor, REDACTED } from "../src/redact.ts";
@@ -29,6 +30,14 @@ const SPELLINGS: [string, string][] = [
 test.each(SPELLINGS)("takes out %s", (_, spelling) => {
   const clean = redactor.text(`before ${spelling} after`);
   expect(clean).toBe(`before ${REDACTED} after`);
+});
+
+test("takes out what repr and inspect print", () => {
+  const odd = `a\\b"c'd\n${"e".repeat(4)}`;
+  const finds = createRedactor([odd])!;
+  for (const shown of [`'a\\\\b"c\\'d\\neeee'`, `\`a\\\\b"c'd\\neeee\``, inspect(odd)]) {
+    expect(finds.text(shown).slice(1, -1)).toBe(REDACTED);
+  }
 });
 
 test("takes out base64 at any alignment and as lines", () => {

@@ -58,7 +58,7 @@ export interface HostPolicy {
 }
 
 /** How long what is over is kept, in ms; 0 keeps it for ever. */
-export interface RetentionPolicy {
+interface RetentionPolicy {
   done_jobs_ms: number;
   dead_jobs_ms: number;
   outbox_ms: number;

@@ -1,6 +1,5 @@
 /** `binding`: an export made usable, and changed while it is in use. */
-import type { Binding } from "@backplane/contract";
-import { EXPORT_KINDS, type ExportKind } from "@backplane/contract";
+import { type Binding, EXPORT_KINDS, type ExportKind, type ValidationReport } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import { confirm } from "../ask.ts";
@@ -124,12 +123,30 @@ async function validate(context: Context, _options: object, id: string): Promise
       (issue) => `  ${plainLine(`${issue.path || "(top)"}: ${issue.message}`)}`,
     );
     const slots = report.unbound_slots.map((slot) => `  secret slot without a secret: ${slot}`);
-    return [`${report.valid ? "valid" : "not valid"}, ${report.status}`, ...issues, ...slots].join("\n");
+    const head = `${report.valid ? "valid" : "not valid"}, ${report.status}`;
+    return [head, ...issues, ...slots, fields(grantedOf(report))].join("\n");
   });
   if (report.unbound_slots.length > 0 && !context.out.json) {
     context.out.note(`fix: backplane binding set ${id} --secret ${report.unbound_slots[0]}=NAME`);
   }
   return report.valid ? EXIT.ok : EXIT.failed;
+}
+
+/** What is asked for beside what is given, where these differ. */
+function grantedOf({ requested, grant }: ValidationReport): Record<string, string> {
+  const pairs: [string, unknown, unknown][] = [
+    ["network", requested.network, grant.network],
+    ["domains", requested.allowed_domains ?? "any", grant.allowed_domains],
+    ["filesystem", requested.filesystem, grant.filesystem],
+    ["api scopes", requested.gateway_api_scopes, grant.gateway_api_scopes],
+    ["secrets", requested.secret_slots, grant.secret_slots],
+  ];
+  const words = (value: unknown) => (Array.isArray(value) ? value.join(" ") || "none" : String(value));
+  const rows = pairs.map(([name, asked, given]) => {
+    const [wanted, gets] = [words(asked), words(given)];
+    return [name, wanted === gets ? gets : `${gets} (asked: ${wanted})`] as const;
+  });
+  return { class: grant.class, ...Object.fromEntries(rows) };
 }
 
 async function remove(context: Context, _options: object, id: string): Promise<undefined> {

@@ -13,7 +13,8 @@ import {
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
-import { lowers } from "../policy/class.ts";
+import { standingLevel, toGrant } from "../grant/effective.ts";
+import { effectiveClass, lowers } from "../policy/class.ts";
 import type { BoundPackage, Caller, Facts } from "../ports/index.ts";
 import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
 
@@ -155,11 +156,14 @@ export function createBindings(deps: KernelDeps): Kernel["bindings"] {
     const found = await findExport(deps, binding.scope.org_id, binding);
     const issues = await bindingIssues(deps, found, binding);
     const unbound_slots = unboundSlots(found.export, binding.secrets);
+    const isolation = effectiveClass(binding, found.export);
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
       status: binding.status,
       unbound_slots,
       issues,
+      requested: found.export.permissions,
+      grant: toGrant(standingLevel({ binding, ...found }, isolation, caller.scope, deps.host)),
     };
   }
 

@@ -106,7 +106,7 @@ export class Port implements KernelPort {
     payload: BusPayload<K>,
     options: RequestOptions & { scope?: Scope },
   ): Promise<BusEvent> {
-    const draft = this.#draft(kind, payload, { ...options, call_ms: options.timeout_ms });
+    const draft = this.#draft(kind, payload, options, options.timeout_ms);
     let waiting: Waiting | null = null;
     const request = this.#backbone.requests.open(this.self, kind, options, (error) => {
       if (waiting !== null)
@@ -141,9 +141,9 @@ export class Port implements KernelPort {
     this.#backbone.gone(this);
   }
 
-  #draft(kind: string, payload: unknown, options: AnyOptions): Draft {
+  #draft(kind: string, payload: unknown, options: AnyOptions, call_ms = options.call_ms): Draft {
     this.#checkAttached();
-    const { session_id, call_ms } = options;
+    const { session_id } = options;
     const kept = this.#rules.check(kind, payload, session_id);
     return { kind, payload: kept, session_id, source: this.name, scope: this.#scope(options), call_ms };
   }

@@ -15,6 +15,7 @@ import {
   type PluginCategory,
 } from "@backplane/contract";
 import { BUS_PAYLOADS } from "@backplane/contract/schema";
+import { payloadTest } from "./payload-check.ts";
 import { isBridgeOf } from "./session-ids.ts";
 import { snapshot } from "./snapshot.ts";
 
@@ -26,7 +27,11 @@ interface KindRule {
   /** A child session takes a user's words from the kernel alone (bus.session-ids). */
   never_in_child: boolean;
   payload: (typeof BUS_PAYLOADS)[BusKind] | null;
+  fits: (payload: unknown) => boolean;
 }
+
+const TESTS = new Map(Object.entries(BUS_PAYLOADS).map(([kind, schema]) => [kind, payloadTest(schema)]));
+const anything = () => true;
 
 export interface Publisher {
   name: string;
@@ -45,7 +50,8 @@ export class PublishRules {
     for (const [kind, spec] of Object.entries(BUS_KINDS) as [BusKind, BusKindSpec][]) {
       if (!mayPublish(who.category, kind, spec)) continue;
       const never_in_child = who.category !== null && kind.startsWith("user.");
-      this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind] });
+      const fits = TESTS.get(kind)!;
+      this.#kinds.set(kind, { session: spec.session, never_in_child, payload: BUS_PAYLOADS[kind], fits });
     }
   }
 
@@ -54,7 +60,7 @@ export class PublishRules {
     const rule = this.#kinds.get(kind) ?? this.#extension(kind);
     this.#checkSession(rule, kind, session_id);
     const kept = snapshot(payload);
-    if (rule.payload !== null) {
+    if (rule.payload !== null && !rule.fits(kept)) {
       const parsed = rule.payload.safeParse(kept);
       if (!parsed.success) {
         throw new BackplaneError("request.invalid", `the payload of ${kind} does not have its shape`, {
@@ -73,7 +79,7 @@ export class PublishRules {
     if (!this.#who.prefixes.includes(prefix)) {
       throw deny(`${this.#who.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`);
     }
-    const rule: KindRule = { session: "own", never_in_child: false, payload: null };
+    const rule: KindRule = { session: "own", never_in_child: false, payload: null, fits: anything };
     // Bounded, since a plugin can make up as many kinds as it likes.
     if (this.#extensions++ < EXTENSIONS_KEPT) this.#kinds.set(kind, rule);
     return rule;

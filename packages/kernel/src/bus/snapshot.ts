@@ -6,6 +6,25 @@ import { BackplaneError, WIRE_LIMITS } from "@backplane/contract";
 
 type Plain = Record<string, unknown>;
 
+/** Copies that go into many payloads, and how deep they are. */
+const shared = new WeakMap<object, number>();
+
+/** An own frozen copy that later payloads hold as it is: what every model call repeats is copied once. */
+export function share<T extends object>(value: T): T {
+  try {
+    const copied = copyObject(value as Plain, 0) as T;
+    shared.set(copied, depthOf(copied));
+    return copied;
+  } catch {
+    // No payload can hold it either, which whoever publishes it is told.
+    return value;
+  }
+}
+
+export function isShared(value: object): boolean {
+  return Object.isFrozen(value) && shared.has(value);
+}
+
 export function snapshot(payload: unknown): Readonly<Plain> {
   if (typeof payload !== "object" || payload === null || Array.isArray(payload)) {
     throw refuse("a payload must be an object");
@@ -37,7 +56,13 @@ function copyArray(list: unknown[], depth: number): readonly unknown[] {
   return Object.freeze(out);
 }
 
+function depthOf(value: unknown): number {
+  if (typeof value !== "object" || value === null) return 0;
+  return 1 + Math.max(0, ...Object.values(value).map(depthOf));
+}
+
 function copyObject(from: Plain, depth: number): Readonly<Plain> {
+  if (isShared(from) && depth + shared.get(from)! <= WIRE_LIMITS.json_depth) return from;
   if (depth >= WIRE_LIMITS.json_depth) throw refuse("a payload is nested too deeply");
   const prototype: unknown = Object.getPrototypeOf(from);
   // A plain object of another realm has a prototype whose own prototype is null.

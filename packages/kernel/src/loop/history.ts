@@ -11,6 +11,7 @@ import type { Sessions } from "../sessions/sessions.ts";
 
 export interface History {
   readonly tokens: number;
+  readonly size: number;
   messages(): ChatMessage[];
   chain_id: string;
   last_id: number;
@@ -25,6 +26,10 @@ class Kept implements History {
 
   get tokens(): number {
     return this.#builder.tokens;
+  }
+
+  get size(): number {
+    return this.#builder.size;
   }
 
   messages(): ChatMessage[] {

@@ -1,10 +1,10 @@
 /** How a turn ends: its row, the answer's entry and the semantic event in one transaction, then told on the bus. */
-import {
-  type BackplaneError,
-  type JsonObject,
-  type Run,
-  type SemanticEventType,
-  type ToolCallRequest,
+import type {
+  BackplaneError,
+  JsonObject,
+  Run,
+  SemanticEventType,
+  ToolCallRequest,
 } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { Clock, Facts, Logger, RunEnd, RunRow, Store } from "../ports/index.ts";

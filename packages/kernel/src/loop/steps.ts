@@ -55,7 +55,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
   };
   let answer: ModelAnswer | null = null;
   for (;;) {
-    state.history = turn.history.messages().length;
+    state.history = turn.history.size;
     const decision = await decide(deps.port, turn, state);
     switch (decision.next) {
       case "memory":
@@ -145,9 +145,7 @@ async function think(
       messages,
       tools: offered.flatMap((name) => {
         const tool = turn.allows(name) ? turn.tools.get(name) : undefined;
-        return tool === undefined
-          ? []
-          : [{ name, description: tool.description, parameters: tool.parameters }];
+        return tool === undefined ? [] : [tool.shown];
       }),
       params: decision.params ?? {},
     },

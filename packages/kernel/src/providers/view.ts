@@ -3,7 +3,7 @@ import type { Json, ProviderInstance, ProvidersView } from "@backplane/contract"
 import type { LiveConfig } from "../config/live-config.ts";
 import { maskValue } from "../config/mask.ts";
 import { activeInstanceId, groupInstances } from "../config/provider-instances.ts";
-import type { Logger } from "../ports/index.ts";
+import type { ConfigRow, Logger } from "../ports/index.ts";
 
 interface ViewDeps {
   config: LiveConfig;
@@ -15,9 +15,23 @@ export interface ProviderState {
   instances: ProviderInstance[];
 }
 
+/** By the rows that it was made of: a cached configuration gives the same ones until something changes. */
+const states = new WeakMap<readonly ConfigRow[], ProviderState>();
+
+/** Shared by all who ask: to read, not to change. */
 export async function readProviders(deps: ViewDeps, org_id: string): Promise<ProviderState> {
+  const rows = await deps.config.rows(org_id, "provider");
+  let state = states.get(rows);
+  if (state === undefined) {
+    state = stateOf(deps, org_id, rows);
+    states.set(rows, state);
+  }
+  return state;
+}
+
+function stateOf(deps: ViewDeps, org_id: string, rows: readonly ConfigRow[]): ProviderState {
   const entries = new Map<string, Json>();
-  for (const row of await deps.config.rows(org_id, "provider")) {
+  for (const row of rows) {
     try {
       entries.set(row.key, deps.config.open(org_id, row));
     } catch (error) {
@@ -35,7 +49,7 @@ export function maskInstance(instance: ProviderInstance): ProviderInstance {
 
 export function providersView(deps: ViewDeps, org_id: string, reader: string): ProvidersView {
   const show = (instance: ProviderInstance) =>
-    instance.plugin === reader ? instance : maskInstance(instance);
+    instance.plugin === reader ? { ...instance, config: { ...instance.config } } : maskInstance(instance);
   const read = async () => (await readProviders(deps, org_id)).instances;
   return {
     listInstances: async () => (await read()).map(show),

@@ -4,6 +4,7 @@
  * by entry, so that a long conversation is not read again for each turn.
  */
 import type { ChatMessage, Entry, Json, JsonObject, ToolCallRequest } from "@backplane/contract";
+import { share } from "../bus/snapshot.ts";
 
 type ToolMessage = Extract<ChatMessage, { role: "tool" }>;
 
@@ -22,7 +23,7 @@ export class ContextBuilder {
   #group: Group | null = null;
   /** What a user said while calls ran: models want results right behind their calls. */
   #deferred: ChatMessage[] = [];
-  #answer: { text: Json; ids: ReadonlySet<Json> } | null = null;
+  #answer: { text: Json; ids: readonly Json[] } | null = null;
   #chars = 0;
 
   /** About four characters make a token; a provider's own count is better where there is one. */
@@ -51,6 +52,12 @@ export class ContextBuilder {
     }
   }
 
+  /** How many messages there are. */
+  get size(): number {
+    const open = this.#group === null ? 0 : 1 + this.#group.calls.length;
+    return this.#messages.length + open + this.#deferred.length;
+  }
+
   messages(): ChatMessage[] {
     return [...this.#messages, ...(this.#group === null ? [] : rendered(this.#group)), ...this.#deferred];
   }
@@ -62,7 +69,7 @@ export class ContextBuilder {
     this.#answer = null;
     this.#chars = 0;
     if (summary === null) return;
-    this.#messages.push({ role: "system", content: summary });
+    this.#messages.push(share({ role: "system", content: summary }));
     this.#count(summary);
   }
 
@@ -71,10 +78,10 @@ export class ContextBuilder {
     if (role === "user") {
       const message: ChatMessage = { role, content };
       if (Array.isArray(attachments)) message.attachments = attachments as JsonObject[];
-      (this.#group === null ? this.#messages : this.#deferred).push(message);
+      (this.#group === null ? this.#messages : this.#deferred).push(share(message));
     } else if (role === "assistant" || role === "system") {
       this.#close();
-      this.#messages.push({ role, content });
+      this.#messages.push(share({ role, content }));
     }
   }
 
@@ -86,7 +93,7 @@ export class ContextBuilder {
     const same = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
     if (!same) {
       this.#close();
-      const text = this.#answer?.ids.has(call.id) === true ? this.#answer.text : "";
+      const text = this.#answer?.ids.includes(call.id) === true ? this.#answer.text : "";
       this.#group = { step, content: text, calls: [], results: new Map() };
     }
     this.#group!.calls.push(call);
@@ -108,12 +115,12 @@ export class ContextBuilder {
     if (name === "tool.error") this.#result(textOf(data.id), textOf(data.brief), true);
     else if (name === "llm.call.response") {
       const calls = Array.isArray(data.tool_calls) ? data.tool_calls : [];
-      this.#answer = { text: data.text ?? "", ids: new Set(calls.filter(isObject).map(({ id }) => id!)) };
+      this.#answer = { text: data.text ?? "", ids: calls.filter(isObject).map(({ id }) => id!) };
     }
   }
 
   #close(): void {
-    if (this.#group !== null) this.#messages.push(...rendered(this.#group));
+    if (this.#group !== null) this.#messages.push(...rendered(this.#group).map(share));
     this.#messages.push(...this.#deferred);
     this.#group = null;
     this.#deferred = [];

@@ -2,9 +2,11 @@
  * The persistence table (tape.append-only, tape.durable): which bus event becomes which entry. Essential ones
  * are on disk before they are acknowledged and cannot opt out; all others are best effort.
  */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import type { Json, JsonObject } from "@backplane/contract";
+import { isShared } from "../bus/snapshot.ts";
 import type { NewEntry } from "../ports/index.ts";
+import { isoDate } from "./iso-date.ts";
 
 /** What the tape needs of a bus event. `ts` is in seconds, as on the bus. */
 export interface TapedEvent {
@@ -62,7 +64,7 @@ export function entryFor(event: TapedEvent): TapedEntry | null {
     entry: {
       ...shape,
       meta: { event_id: event.id, source: event.source, ...pick(payload, ["request_id", "step"]) },
-      date: new Date(event.ts * 1000).toISOString(),
+      date: isoDate(event.ts * 1000),
     },
   };
 }
@@ -98,8 +100,21 @@ function withToolCount(payload: JsonObject): JsonObject {
  */
 function withoutMessages({ messages, ...rest }: JsonObject): JsonObject {
   const list = Array.isArray(messages) ? messages : [];
-  const digest = createHash("sha256").update(JSON.stringify(list)).digest("hex");
+  const digest = hash("sha256", `[${list.map(jsonOf).join(",")}]`);
   return { ...rest, messages_ref: { entries: "before", count: list.length, digest: `sha256:${digest}` } };
+}
+
+/** Of messages that come again with every call of their session. */
+const texts = new WeakMap<object, string>();
+const KEPT_TEXT = 4_096;
+
+function jsonOf(value: Json): string {
+  if (typeof value !== "object" || value === null) return JSON.stringify(value);
+  const known = texts.get(value);
+  if (known !== undefined) return known;
+  const text = JSON.stringify(value);
+  if (text.length <= KEPT_TEXT && isShared(value)) texts.set(value, text);
+  return text;
 }
 
 function pick(from: JsonObject, keys: readonly string[]): JsonObject {

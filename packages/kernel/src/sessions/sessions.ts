@@ -48,9 +48,24 @@ export interface Compaction {
 }
 
 export interface Hydrated {
-  session: Session;
-  entries: Entry[];
-  messages: ChatMessage[];
+  readonly session: Session;
+  readonly entries: Entry[];
+  /** Made when it is read: a turn feeds the entries to a view of its own. */
+  readonly messages: ChatMessage[];
+}
+
+class HydratedTape implements Hydrated {
+  readonly session: Session;
+  readonly entries: Entry[];
+
+  constructor(session: Session, entries: Entry[]) {
+    this.session = session;
+    this.entries = entries;
+  }
+
+  get messages(): ChatMessage[] {
+    return contextOf(this.entries);
+  }
 }
 
 export interface Sessions {
@@ -128,7 +143,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     async hydrate(key) {
       const session = await service.get(key);
       const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
-      return { session, entries, messages: contextOf(entries) };
+      return new HydratedTape(session, entries);
     },
     async fork(scope, chain_id, { child_id, at } = {}) {
       const source = await service.chain(scope, chain_id);

@@ -4,11 +4,14 @@
  * most: another node may have changed them.
  */
 import type { DiscoveredExport, Json, JsonObject, LlmTool } from "@backplane/contract";
+import { share } from "../bus/snapshot.ts";
 import type { Caller, Clock, Scope } from "../ports/index.ts";
 import { kernelBindingId } from "./bound-tools.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
 
 export interface OfferedTool extends LlmTool {
+  /** As every model call shows it. */
+  shown: LlmTool;
   binding_id: string | null;
   export_id: string;
   legacy: boolean;
@@ -40,16 +43,21 @@ export function createToolCatalog({ tools, clock, discover }: CatalogDeps): Tool
     for (const { spec, legacy } of tools.list()) {
       const { name, description, parameters } = spec;
       const binding_id = kernelBindingId(name);
-      offered.set(name, { name, description, parameters, binding_id, export_id: name, legacy });
+      const shown = share({ name, description, parameters });
+      offered.set(name, { ...shown, shown, binding_id, export_id: name, legacy });
     }
     for (const found of await discover(caller)) {
       const { export_id, description, display_name, input_schema } = found;
       // Rollout decides the binding at the call; a kernel tool of the same name stays in front.
       if (offered.has(export_id)) continue;
-      offered.set(export_id, {
+      const shown = share({
         name: export_id,
         description: description === "" ? display_name : description,
         parameters: objectSchema(input_schema),
+      });
+      offered.set(export_id, {
+        ...shown,
+        shown,
         binding_id: null,
         export_id,
         legacy: false,

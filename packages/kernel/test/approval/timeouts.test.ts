@@ -1,3 +1,4 @@
+import type { KernelTool } from "@backplane/contract";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk } from "../loop/talk.ts";
@@ -11,10 +12,13 @@ verifies(
   "10,000 questions that nobody answers leave nothing behind",
   async () => {
     let ran = 0;
-    const guarded = {
+    const guarded: KernelTool = {
       ...addTool,
       requires_approval: true,
-      run: () => ((ran += 1), addTool.run({}, {} as never)),
+      run(args, call) {
+        ran++;
+        return addTool.run(args, call);
+      },
     };
     const talk = await openTalk({
       tools: [guarded],

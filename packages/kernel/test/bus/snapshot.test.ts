@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { snapshot } from "../../src/bus/snapshot.ts";
+import { isShared, share, snapshot } from "../../src/bus/snapshot.ts";
 import { codeOfThrown } from "./open-bus.ts";
 
 test("a payload is kept as a frozen copy, so later changes reach nobody", () => {
@@ -49,4 +49,29 @@ test("what is not plain data is refused", () => {
     "request.invalid",
   );
   expect(snapshot(Object.assign(Object.create(null) as object, { a: 1 }))).toEqual({ a: 1 });
+});
+
+test("what is shared is copied and frozen once, and later payloads hold that copy", () => {
+  const mine = { role: "user", content: [{ text: "hi" }] };
+  const message = share(mine);
+  mine.content[0]!.text = "changed";
+  expect(message).toEqual({ role: "user", content: [{ text: "hi" }] });
+  expect(Object.isFrozen(message) && Object.isFrozen(message.content[0])).toBe(true);
+  const { messages } = snapshot({ messages: [message, { ...message }] }) as { messages: unknown[] };
+  expect(messages[0]).toBe(message);
+  expect(messages[1]).not.toBe(message);
+  expect(messages[1]).toEqual(message);
+  expect([isShared(message), isShared(mine), isShared(Object.freeze({}))]).toEqual([true, false, false]);
+});
+
+test("sharing opens no way around the limits of a payload", () => {
+  const nested = (depth: number): Record<string, unknown> => (depth === 1 ? {} : { in: nested(depth - 1) });
+  const deep = share(nested(60));
+  expect(isShared(deep)).toBe(true);
+  const wrapped = (levels: number): object => (levels === 0 ? deep : { up: wrapped(levels - 1) });
+  expect(() => snapshot(wrapped(4))).not.toThrow();
+  expect(codeOfThrown(() => snapshot(wrapped(5)))).toBe("request.invalid");
+  const odd = { at: new Date(0) };
+  expect(share(odd)).toBe(odd);
+  expect(codeOfThrown(() => snapshot({ odd }))).toBe("request.invalid");
 });

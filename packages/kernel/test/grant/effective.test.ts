@@ -62,3 +62,15 @@ test("the host forbids mounts, network and low classes whatever a binding says",
   expect(grant).toMatchObject({ class: "isolated", network: "none", allowed_domains: [], mounts: [] });
   expect((await house.kernel.bindings.get(user, made.binding_id)).class_lowered_by).toBe(admin.actor);
 });
+
+test("what is asked for and what is granted are shown beside each other", async () => {
+  const house = await openHouse({
+    host: { orgs: new Map([["org_local", { gateway_api_scopes: ["chains:read"] }]]) },
+  });
+  const { binding_id } = await house.bind(content, { policy: { allowed_domains: ["api.example.com"] } });
+  const { requested, grant } = await house.kernel.bindings.validate(user, binding_id);
+  expect(requested).toMatchObject({ gateway_api_scopes: ["chains:read", "runs:read"], network: "egress" });
+  const called = await house.call({ export_id: "reach" });
+  expect(grant).toEqual(called.grant);
+  expect(grant).toMatchObject({ gateway_api_scopes: ["chains:read"], allowed_domains: ["api.example.com"] });
+});

@@ -120,7 +120,7 @@ verifies("loop.order", "an interrupt ends the turn at once and cancels running t
 
 test("an interrupt does not wait for a model that is in the middle of its answer", async () => {
   const talk = await openTalk();
-  const turn = talk.say("/slow 50\n/say " + "word ".repeat(200));
+  const turn = talk.say(`/slow 50\n/say ${"word ".repeat(200)}`);
   await until(() => talk.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
   await talk.kernel.sessions.interrupt(user, { session_id: "s1" });
   const run = await turn;

@@ -107,7 +107,7 @@ verifies(
   "wall time and steps are the kernel's, and an interrupt takes the child along",
   async () => {
     const talk = await openAgents();
-    const run = await talk.say(spawn("/slow 200\n/say " + "word ".repeat(100), { max_wall_seconds: 1 }));
+    const run = await talk.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`, { max_wall_seconds: 1 }));
     expect(run.status).toBe("completed");
     expect(bridge(talk).at(-1)).toMatchObject({
       kind: "x.agent.subagent.failed",
@@ -117,7 +117,7 @@ verifies(
     await talk.say(spawn(steps, { max_steps: 2 }), "s2");
     const { items } = await talk.kernel.runs.list(user, {}, { limit: 1 });
     expect(items[0]).toMatchObject({ iterations: 2, error: { code: "loop.iterations" } });
-    const turn = talk.say(spawn("/slow 200\n/say " + "word ".repeat(100)), "s3");
+    const turn = talk.say(spawn(`/slow 200\n/say ${"word ".repeat(100)}`), "s3");
     await until(() => bridge(talk).filter(({ kind }) => kind.endsWith("started")).length === 3);
     await talk.kernel.sessions.interrupt(user, { session_id: "s3" });
     expect((await turn).status).toBe("cancelled");

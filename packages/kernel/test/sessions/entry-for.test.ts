@@ -1,5 +1,7 @@
+import { hash } from "node:crypto";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { share } from "../../src/bus/snapshot.ts";
 import { entryFor, type TapedEvent } from "../../src/index.ts";
 
 const event = (kind: string, payload: TapedEvent["payload"], session_id = "sess_1"): TapedEvent => ({
@@ -120,4 +122,22 @@ verifies("tape.durable", "a model call stores a reference, so its entry does not
   expect(JSON.stringify(taped).length).toBeLessThan(500);
   const other = entryFor(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
   expect(other?.entry.payload.data).not.toEqual(taped?.entry.payload.data);
+});
+
+test("the digest of a call's messages is that of their JSON, however often they come", () => {
+  const said = share({ role: "user", content: "hi" });
+  const asked = share({ role: "assistant", content: "", tool_calls: [{ id: "1", name: "n", args: {} }] });
+  for (const messages of [
+    [],
+    [said],
+    [{ role: "system", content: "be brief" }, said, asked],
+    [said, asked],
+  ]) {
+    const digest = `sha256:${hash("sha256", JSON.stringify(messages))}`;
+    const payload = { provider: "p", model: "m", messages, params: {} };
+    const messages_ref = { entries: "before", count: messages.length, digest };
+    for (let n = 0; n < 2; n++) {
+      expect(shape("llm.call.request", payload)?.payload).toMatchObject({ data: { messages_ref } });
+    }
+  }
 });
