@@ -20,7 +20,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
     async create(caller, { from_chain_id, at, ...ref }) {
       requireTalker(caller, "make chains");
       const key = sessionKey(caller, ref);
-      await persister.drain();
+      await persister.drain(key);
       const session = await sessions.get(key);
       const from = from_chain_id ?? session.head_chain_id;
       const source = await sessions.chain(key.scope, from);
@@ -34,7 +34,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
     async fork(caller, id, { at, child_id }) {
       requireTalker(caller, "fork chains");
       if (child_id !== undefined) checkClientSessionId(child_id);
-      await persister.drain();
+      await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
       return await sessions.fork(caller.scope, id, {
         ...(at === undefined ? {} : { at }),
         ...(child_id === undefined ? {} : { child_id }),

@@ -33,7 +33,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 
   /** Nothing that moves the head happens under a running turn. */
   const idle = (key: SessionKey): void => {
-    if (loop.turnAt(key.scope, key.session_id) === undefined) return;
+    if (!loop.busy(key)) return;
     throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first");
   };
 
@@ -69,7 +69,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       requireTalker(caller, "fork sessions");
       checkClientSessionId(child_id);
       const key = sessionKey(caller, ref);
-      await persister.drain();
+      await persister.drain(key);
       const { head_chain_id } = await sessions.get(key);
       await sessions.fork(key.scope, head_chain_id, { child_id, ...(at === undefined ? {} : { at }) });
       tell(key, "session.forked", { parent_id: key.session_id, child_id });
@@ -78,7 +78,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async reset(caller, ref) {
       const key = writable(caller, ref, "reset sessions");
       idle(key);
-      await persister.drain();
+      await persister.drain(key);
       const { head_chain_id, last_entry_id } = await sessions.get(key);
       const chain = await sessions.reset(key);
       histories.forget(key);
@@ -100,7 +100,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async interrupt(caller, ref) {
       const key = writable(caller, ref, "interrupt sessions");
       await sessions.get(key);
-      const running = loop.turnAt(key.scope, key.session_id) !== undefined;
+      const running = loop.busy(key);
       // The event tells everyone, the model's provider among them; the turn hears it like the others.
       await port.publish("user.interrupt", {}, { session_id: key.session_id, scope: key.scope });
       return running;
@@ -108,7 +108,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async compact(caller, ref) {
       const key = writable(caller, ref, "compact sessions");
       idle(key);
-      await persister.drain();
+      await persister.drain(key);
       return await deps.compactions.compact(key, caller);
     },
     async undoCompaction(caller, ref) {

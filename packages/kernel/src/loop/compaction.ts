@@ -92,7 +92,7 @@ export class Compactions {
     let tokens_before = 0;
     for (let attempt = 1; ; attempt++) {
       try {
-        await this.#deps.persister.drain();
+        await this.#deps.persister.drain(key);
         const source = await this.#deps.sessions.hydrate(key);
         tokens_before = tokensOf(source.entries);
         if (attempt === 1)

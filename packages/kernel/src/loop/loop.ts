@@ -157,13 +157,20 @@ export class Loop {
 
   /** False: no turn runs there. */
   interrupt(key: SessionKey, reason: StopReason): boolean {
-    const turn = this.turnAt(key.scope, key.session_id);
-    turn?.stop(reason);
-    return turn !== undefined;
+    const place = this.#places.get(sessionName(key));
+    // One that is just beginning is stopped as soon as it has begun.
+    if (place?.running === null) place.turn.then((turn) => turn.stop(reason)).catch(() => {});
+    else place?.running.stop(reason);
+    return place !== undefined;
   }
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
     return this.#places.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+  }
+
+  /** Whether a turn runs there, or is about to. */
+  busy(key: SessionKey): boolean {
+    return this.#places.get(sessionName(key)) !== undefined;
   }
 
   /** The running turn of this run. */

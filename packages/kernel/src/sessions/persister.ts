@@ -60,8 +60,8 @@ export interface Persister extends TapeFeed {
   ): Promise<Appended | null>;
   /** Entries that came onto the tape by another way (a compaction's, a reset's). */
   announce(key: SessionKey, entries: readonly Entry[]): void;
-  /** Resolves when everything so far is on disk or lost. */
-  drain(): Promise<void>;
+  /** Resolves when everything so far, of this session or of all, is on disk or lost. */
+  drain(key?: SessionKey): Promise<void>;
 }
 
 /** Not `kernel`: the bus's guard against recursion lets it through. */
@@ -201,9 +201,11 @@ export function createPersister(deps: PersisterDeps): Persister {
       const items = entries.map((entry) => ({ entry, event: null }));
       for (const listener of listeners) listener(key, items);
     },
-    async drain() {
-      for (const lane of lanes.values()) start(lane);
-      await Promise.all([...lanes.values()].map((lane) => lane.writing ?? Promise.resolve()));
+    async drain(key) {
+      const own = key === undefined ? undefined : lanes.get(sessionName(key));
+      const all = key === undefined ? lanes.values() : own === undefined ? [] : [own];
+      for (const lane of all) start(lane);
+      await Promise.all(all.map((lane) => lane.writing ?? Promise.resolve()));
     },
   };
 }

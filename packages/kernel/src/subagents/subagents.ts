@@ -48,7 +48,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const asked = toolsOf(args.tools);
     const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${uuid8(deps)}`;
     const key: SessionKey = { ...parent.key, session_id: child_id };
-    await deps.persister.drain();
+    await deps.persister.drain(parent.key);
     const { head_chain_id } = await deps.sessions.get(parent.key);
     await deps.sessions.fork(key.scope, head_chain_id, { child_id });
     const { turn } = await deps.loop.accept({
