@@ -19,7 +19,7 @@ import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts"
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 
-export interface Loot {
+interface Loot {
   tries: number;
   hits: string[];
   [more: string]: unknown;

@@ -9,6 +9,8 @@ import { createSignIn } from "./auth/sign-in.ts";
 import { answerError, envelopeFor } from "./error-envelope.ts";
 import { createEventStreams } from "./event-streams.ts";
 import { parseJsonBody } from "./json-body.ts";
+import { mcpRefusal } from "./mcp/refusal.ts";
+import { createMcpServer } from "./mcp/routes.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
 import { enter, type Gate, registerRoutes } from "./register-routes.ts";
 import type { Route } from "./route.ts";
@@ -98,20 +100,31 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     }
   });
 
-  const streams = createEventStreams({
+  const openStreams = (max: number) =>
+    createEventStreams({
+      clock,
+      max,
+      count: (change) => metrics.streams(change),
+      describe: (error, request_id) => JSON.stringify(answerError(error, request_id, docs_url).envelope),
+      holds: async ({ raw }) => {
+        try {
+          await gate.authenticator.authenticate(raw.headers, false);
+          return true;
+        } catch (error) {
+          // A store that does not answer says nothing about the credential.
+          return codeOf(error)?.startsWith("auth.") !== true;
+        }
+      },
+    });
+  const streams = openStreams(options.limits?.event_streams ?? EVENT_STREAMS);
+  const mcp_streams = openStreams(options.limits?.sockets ?? SOCKETS);
+  const mcp = createMcpServer({
+    kernel,
     clock,
-    max: options.limits?.event_streams ?? EVENT_STREAMS,
-    count: (change) => metrics.streams(change),
-    describe: (error, request_id) => JSON.stringify(answerError(error, request_id, docs_url).envelope),
-    holds: async ({ raw }) => {
-      try {
-        await gate.authenticator.authenticate(raw.headers, false);
-        return true;
-      } catch (error) {
-        // A store that does not answer says nothing about the credential.
-        return codeOf(error)?.startsWith("auth.") !== true;
-      }
-    },
+    log,
+    version: options.version,
+    streams: mcp_streams,
+    metrics,
   });
   const routes = buildRoutes({
     kernel,
@@ -119,6 +132,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
     version: options.version,
     sign_in,
     streams,
+    mcp: mcp.routes,
     metrics,
     secure: options.listen.secure ?? options.listen.tls !== undefined,
     upload_bytes: options.limits?.upload_bytes ?? UPLOAD_BYTES,
@@ -134,7 +148,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
       .code(answer.status)
       .header("x-request-id", request_id)
       .header("content-type", "application/json; charset=utf-8")
-      .send(JSON.stringify(envelopeFor(reply.request, answer.envelope)));
+      .send(JSON.stringify(mcpRefusal(reply.request, answer) ?? envelopeFor(reply.request, answer.envelope)));
   };
   app.setErrorHandler((error, request, reply) => fail(error, request.id, reply));
   const unknown = metrics.route("unknown");
@@ -175,6 +189,8 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   app.addHook("preClose", async () => {
     closing = true;
     streams.close();
+    mcp_streams.close();
+    mcp.close();
     await sockets.close();
   });
   app.addHook("onClose", async () => metrics.close());

@@ -28,6 +28,7 @@ export const TAGS = [
   "Compactions",
   "Plugins",
   "Adapters",
+  "MCP",
   "Events",
   "System",
 ] as const;

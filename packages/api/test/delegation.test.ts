@@ -159,6 +159,11 @@ verifies(
     expect(closed.at - since).toBeLessThan(1_000);
     expect((await ended) - since).toBeLessThan(1_000);
 
+    const unknown = writeSamplePackage(t.home, "2.0.0", "", ["sessions:read", "everything"]);
+    const installed = await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: unknown } } });
+    expect(installed.status).toBe(422);
+    expect(installed.text).toContain("gateway_api_scopes");
+
     const stored = readdirSync(t.home).filter((name) => name.startsWith("store.db"));
     for (const file of stored) expect(readFileSync(join(t.home, file)).includes(token.slice(8))).toBe(false);
   },

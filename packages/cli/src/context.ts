@@ -47,7 +47,7 @@ export function createContext(io: Io, flags: GlobalFlags): Context {
 }
 
 /** The admin token acts in the default scope unless these headers name another. */
-function scopeHeaders(flags: GlobalFlags): Record<string, string> {
+export function scopeHeaders(flags: GlobalFlags): Record<string, string> {
   return {
     ...(flags.org === undefined ? {} : { "Backplane-Org": flags.org }),
     ...(flags.project === undefined ? {} : { "Backplane-Project": flags.project }),

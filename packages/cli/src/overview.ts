@@ -13,7 +13,7 @@ Run the gateway
 Plugins
   plugin        install, list, info, remove, enable, disable, reload, trust, pack
   binding       make an export usable: create, list, show, set, enable, disable, validate, remove
-  secret        set, list, show, remove
+  secret        set, list, show, remove, rotate-key
   config        live settings: get, set, unset, list
 
 Conversations
@@ -25,6 +25,7 @@ Calls
   invoke        run an export
   invocation    list, show, cancel, events
   approve       answer what waits: list, show, allow, deny, grants, revoke
+  mcp           serve the tools to an MCP client over stdio
 
 Access and records
   key           create, list, revoke

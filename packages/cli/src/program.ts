@@ -10,6 +10,7 @@ import { addDoctorCommand } from "./commands/doctor.ts";
 import { addInvocationCommands } from "./commands/invocation.ts";
 import { addInvokeCommand } from "./commands/invoke.ts";
 import { addKeyCommands } from "./commands/key.ts";
+import { addMcpCommand } from "./commands/mcp.ts";
 import { addPluginCommands } from "./commands/plugin.ts";
 import { addProviderCommands } from "./commands/provider.ts";
 import { addRecordCommands } from "./commands/record.ts";
@@ -59,6 +60,7 @@ export function buildProgram(io: Io, json: boolean, settle: (exit: number) => vo
   addInvokeCommand(program, act);
   addInvocationCommands(program, act);
   addApprovalCommands(program, act);
+  addMcpCommand(program, act);
   addConfigCommands(program, act);
   addKeyCommands(program, act);
   addRecordCommands(program, act);

@@ -1,5 +1,6 @@
 export { type Client, type ClientOptions, createClient, type NewKey } from "./create-client.ts";
 export type { FollowOptions } from "./follow.ts";
+export { readSse, type SseMessage } from "./sse.ts";
 export type {
   Accepted,
   ClientEvent,

@@ -13,8 +13,23 @@ const WRAPS = [76, 64];
 export function spellingsOf(secret: string): Set<string> {
   const all = new Set<string>();
   if (secret.length < SHORTEST_SECRET) return all;
+  all.add(secret);
+  // Most secrets are spelled the same in JSON and in a URL.
+  if (!/^[\w.-]+$/.test(secret)) addEscaped(secret, all);
+  const bytes = utf8Of(secret.toWellFormed());
+  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  if (hex.length >= SHORTEST_CODE) all.add(hex).add(hex.toUpperCase());
+  for (let shift = 0; shift < 3; shift++) {
+    for (const code of base64At(bytes, shift)) {
+      if (code.length >= SHORTEST_CODE) all.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
+    }
+  }
+  return all;
+}
+
+function addEscaped(secret: string, all: Set<string>): void {
   const json = JSON.stringify(secret).slice(1, -1);
-  all.add(secret).add(json).add(json.replaceAll("/", "\\/"));
+  all.add(json).add(json.replaceAll("/", "\\/"));
   // As languages print a text for people (repr, inspect): in quotes that it does not hold.
   const shown = json.replaceAll('\\"', '"');
   all.add(shown).add(shown.replaceAll("'", "\\'"));
@@ -26,15 +41,6 @@ export function spellingsOf(secret: string): Set<string> {
   for (const url of urlSpellings(secret.toWellFormed())) {
     all.add(url).add(url.replace(/%[0-9A-F]{2}/g, (code) => code.toLowerCase()));
   }
-  const bytes = utf8Of(secret.toWellFormed());
-  const hex = bytes.map((byte) => byte.toString(16).padStart(2, "0")).join("");
-  if (hex.length >= SHORTEST_CODE) all.add(hex).add(hex.toUpperCase());
-  for (let shift = 0; shift < 3; shift++) {
-    for (const code of base64At(bytes, shift)) {
-      if (code.length >= SHORTEST_CODE) all.add(code).add(code.replaceAll("+", "-").replaceAll("/", "_"));
-    }
-  }
-  return all;
 }
 
 /** encodeURIComponent, what also encodes !'()*, what leaves / or all delimiters alone, and forms with + for a space. */

@@ -41,7 +41,10 @@ verifies(
     }
     const gateway = await boot([]);
     const run = await ask(gateway, "POST", "/v1/runs", { session_id: "s", input: { text: "hello" } });
-    expect(run.body.error).toMatchObject({ code: "loop.failed", message: expect.stringContaining("react") });
+    expect(run.body.error).toMatchObject({
+      code: "request.invalid",
+      message: expect.stringContaining("react"),
+    });
   },
   60_000,
 );

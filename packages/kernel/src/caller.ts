@@ -3,6 +3,9 @@ import { BackplaneError, ROLES, type Role } from "@backplane/contract";
 import type { KernelDeps } from "./deps.ts";
 import type { Caller, NewAudit, Scope } from "./ports/index.ts";
 
+/** The actor of the admin token, which stands for whoever runs the host. */
+export const HOST_ADMIN = "admin";
+
 /** Guests look; plugins act through their own scopes alone. */
 export function requireOperator(caller: Caller, what: string): void {
   if (caller.delegation !== undefined) {

@@ -5,6 +5,7 @@ import type {
   Block,
   BusEvent,
   Chain,
+  EffectClass,
   Entry,
   HealthReport,
   Json,
@@ -137,6 +138,28 @@ export interface Fanout {
     },
   ): Promise<Attachment>;
   stats(): { sessions: number; connections: number };
+}
+
+/** One tool of the catalog, as a client outside of the loop is shown it. */
+export interface CatalogTool {
+  name: string;
+  title: string | null;
+  description: string;
+  input_schema: JsonObject;
+  output_schema: JsonObject | null;
+  effect_class: EffectClass;
+  requires_approval: boolean;
+  /** Of a tool of a kernel plugin; null where rollout decides at the call. */
+  binding_id: string | null;
+}
+
+export interface Catalog {
+  /** By name. The same array as long as nothing has changed on this node. */
+  list(caller: Caller): Promise<readonly CatalogTool[]>;
+  /** Null: there is no such tool for this caller. */
+  find(caller: Caller, name: string): Promise<CatalogTool | null>;
+  /** After a change on this node, of one org or, with null, of all. Answers how to stop. */
+  onChanged(listener: (org_id: string | null) => void): () => void;
 }
 
 export interface PluginRow {

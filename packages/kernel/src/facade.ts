@@ -37,6 +37,7 @@ import type {
   AgentProviders,
   AgentRuns,
   AgentSessions,
+  Catalog,
   Fanout,
 } from "./facade-agent.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
@@ -46,6 +47,8 @@ export interface Ticket {
   id: string;
   invocation: Invocation;
   settled: Promise<Invocation>;
+  /** How many events it has told so far: who sees none need not ask `watch` for them. */
+  readonly events: number;
 }
 
 export type WatchItem =
@@ -73,6 +76,8 @@ export interface Kernel {
     /** `expected` is the generation of If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;
   };
+  /** The tools that the caller may be offered, as the loop offers them to its models. */
+  catalog: Catalog;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
     /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */

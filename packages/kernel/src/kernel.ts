@@ -27,6 +27,7 @@ import type { Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
+import { createOffers } from "./tools/offers.ts";
 
 export function createKernel(given: KernelDeps): Kernel {
   const base = createAgentBase(given);
@@ -62,13 +63,15 @@ export function createKernel(given: KernelDeps): Kernel {
   });
   const lifecycle = createLifecycle(door);
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
+  const offers = createOffers(agent.catalog, base.plugins.tools);
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
   }
   return {
     packages: createPackages(deps),
-    bindings: createBindings(deps),
+    bindings: offers.watching(createBindings(deps)),
+    catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(deps, door.plans, caller, kind) },
     invocations: createInvocations(door),
     approvals,

@@ -48,15 +48,6 @@ static void say(const char *line) {
   }
 }
 
-static void read_whole(int fd, void *into, size_t length) {
-  for (size_t done = 0; done < length;) {
-    ssize_t n = read(fd, (char *)into + done, length - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(126);
-    done += (size_t)n;
-  }
-}
-
 static void add_limit(const char *text) {
   char *value;
   long resource = strtol(text, &value, 10);
@@ -118,7 +109,8 @@ __attribute__((noreturn)) static void become_plugin(int failure) {
   sigprocmask(SIG_SETMASK, &none, NULL);
   setsid();
   for (int i = 0; i < limit_count; i++) {
-    struct rlimit limit = {limits[i].value, limits[i].value};
+    /* A second more of CPU time at the hard bound: the soft one has a signal of its own, which names the cause. */
+    struct rlimit limit = {limits[i].value, limits[i].value + (limits[i].resource == RLIMIT_CPU)};
     if (setrlimit(limits[i].resource, &limit) < 0) goto failed;
   }
   for (int fd = 0; fd < 3; fd++) {

@@ -10,10 +10,15 @@
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
 
+#include <stddef.h>
+
 int run_stage(int argc, char **argv);
 int run_init(void);
 
 /* Says why on stderr and ends with 125, which the gateway reads as "the sandbox could not be made". */
 __attribute__((noreturn)) void give_up(const char *what);
+
+/* All of it, or the end: the gateway is gone. */
+void read_whole(int fd, void *into, size_t length);
 
 #endif

@@ -1,5 +1,9 @@
 /*
- * stage UID GID FOLDER [cgroup PROCS_FILE | bind SOURCE NAME | scratch NAME OPTIONS]... -- PROGRAM ARGS...
+ * stage UID GID FOLDER [PROCS_FILE]...
+ *
+ * Enters the slot's cgroups, which can take the kernel many milliseconds, and waits for its words on the control
+ * socket, so that it can be started before there is anything to do:
+ *   [bind SOURCE NAME | scratch NAME OPTIONS]... -- PROGRAM ARGS...
  *
  * Everything happens in a private mount namespace, so that nothing of it outlives the process, however it ends.
  * Sources are opened inside it before FOLDER is covered, and bound by descriptor: a source may lie in a closed
@@ -12,6 +16,7 @@
 #include <limits.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +29,8 @@
 #include "sandbox-init.h"
 
 #define MAX_BINDS 64
+#define MAX_WORDS 1024
+#define MAX_BYTES (1u << 20)
 
 struct bind {
   const char *source, *name;
@@ -60,6 +67,21 @@ static void bind_at(const char *folder, const struct bind *bind) {
   close(bind->fd);
 }
 
+/* NUL-terminated words after their length in bytes; without a gateway there is nothing to do. */
+static int read_words(char **words) {
+  uint32_t length;
+  int count = 0;
+  read_whole(CONTROL_FD, &length, sizeof length);
+  if (length == 0 || length > MAX_BYTES) _exit(126);
+  char *text = malloc(length);
+  if (text == NULL) _exit(126);
+  read_whole(CONTROL_FD, text, length);
+  if (text[length - 1] != '\0') _exit(126);
+  for (char *at = text; at < text + length && count < MAX_WORDS; at += strlen(at) + 1) words[count++] = at;
+  words[count] = NULL;
+  return count;
+}
+
 /* A later error here would leave a process with root's rights: every step is checked, then checked again. */
 static void become(uid_t uid, gid_t gid) {
   if (uid == 0 || gid == 0) {
@@ -74,23 +96,25 @@ static void become(uid_t uid, gid_t gid) {
 
 int run_stage(int argc, char **argv) {
   struct bind binds[MAX_BINDS];
-  int bound = 0, at = 3;
+  char *words[MAX_WORDS + 1];
+  int bound = 0, at = 0;
   const char *scratch = NULL, *scratch_options = NULL;
   pid_t parent = getppid();
 
-  if (argc < 5) {
+  if (argc < 3) {
     errno = EINVAL;
     give_up("stage");
   }
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
   uid_t uid = (uid_t)strtoul(argv[0], NULL, 10);
   gid_t gid = (gid_t)strtoul(argv[1], NULL, 10);
   const char *folder = argv[2];
+  for (int i = 3; i < argc; i++) write_file(argv[i], "0");
 
+  argc = read_words(words);
+  argv = words;
   for (; at < argc && strcmp(argv[at], "--") != 0;) {
-    if (strcmp(argv[at], "cgroup") == 0 && at + 1 < argc) {
-      write_file(argv[at + 1], "0");
-      at += 2;
-    } else if (strcmp(argv[at], "bind") == 0 && at + 2 < argc && bound < MAX_BINDS) {
+    if (strcmp(argv[at], "bind") == 0 && at + 2 < argc && bound < MAX_BINDS) {
       binds[bound++] = (struct bind){argv[at + 1], argv[at + 2], -1};
       at += 3;
     } else if (strcmp(argv[at], "scratch") == 0 && at + 2 < argc) {

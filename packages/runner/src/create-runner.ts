@@ -1,5 +1,6 @@
 /** Puts the room together and keeps the list of running calls. */
 import { homedir } from "node:os";
+import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type {
   Clock,
@@ -17,6 +18,9 @@ import { dialectFor } from "./dialects/dialects.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { Pool } from "./pool.ts";
 import { Call, type CallDeps, failure } from "./run-invocation.ts";
+import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
+import { EarlyCalls } from "./sandbox/early-calls.ts";
+import type { SandboxLimits } from "./sandbox/limits.ts";
 import { Scratch } from "./scratch.ts";
 import {
   DEFAULT_LIMITS,
@@ -40,11 +44,14 @@ export interface RunnerOptions {
   interpreters?: Interpreters;
   /** Where a missing interpreter is looked for, only to say that it is there. */
   surroundings?: Surroundings;
+  /** Absent: no sandbox. Isolated exports are refused then, and workers run as plain processes. */
+  sandbox?: {
+    /** A folder of the sandbox's own; default below `scratch_root`. */
+    cache_dir?: string;
+    limits?: Partial<SandboxLimits>;
+  };
   log: Logger;
 }
-
-const NO_SANDBOX =
-  "This build has no sandbox yet, so an isolated export does not run. An admin can lower its class with `backplane binding set ID --class worker`.";
 
 export function createRunner(options: RunnerOptions): Runner {
   const { clock, log } = options;
@@ -58,8 +65,20 @@ export function createRunner(options: RunnerOptions): Runner {
     surroundings: options.surroundings ?? { home: homedir(), path: process.env.PATH ?? "" },
     machine: { os: process.platform, arch: process.arch },
   };
+  const { sandbox } = options;
+  const confinement = createConfinement(
+    sandbox === undefined
+      ? null
+      : {
+          cache_dir: sandbox.cache_dir ?? join(options.scratch_root, "sandbox"),
+          ...place.interpreters,
+          ...(sandbox.limits === undefined ? {} : { limits: sandbox.limits }),
+          log,
+        },
+  );
   const pool = new Pool({
     clock,
+    confinement,
     deadlines,
     files: options.files,
     host: options.host,
@@ -70,8 +89,17 @@ export function createRunner(options: RunnerOptions): Runner {
     timeouts,
     watchdog,
   });
-  const deps: CallDeps = { pool, deadlines, scratch, timeouts, settle: new SettleQueue(clock), log };
+  const deps: CallDeps = {
+    pool,
+    deadlines,
+    scratch,
+    confinement,
+    timeouts,
+    settle: new SettleQueue(clock),
+    log,
+  };
   const running = new IdTable<Call>();
+  const early = new EarlyCalls<RunOutcome>(clock);
   let closing: Promise<void> | null = null;
   let idle: () => void = () => {};
 
@@ -95,14 +123,18 @@ export function createRunner(options: RunnerOptions): Runner {
     await Promise.race([pool.allGone(), outOfPatience]);
     deadlines.clear(hard);
     deadlines.clear(patience);
+    await confinement.close();
     await watchdog.close();
   };
 
-  return {
+  const runner: Runner = {
     run(order, listener) {
+      if (confinement.opening !== null) {
+        return early.wait(order, confinement.opening, (later) => runner.run(later, listener), calledOff);
+      }
       if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
       const dialect = dialectFor(order.package.runtime.protocol);
-      const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect !== null);
+      const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect !== null, confinement);
       if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
       if (running.has(order.invocation_id)) {
         return Promise.resolve(
@@ -123,7 +155,7 @@ export function createRunner(options: RunnerOptions): Runner {
     cancel(invocation_id, reason) {
       const call = running.get(invocation_id);
       call?.interrupt(reason);
-      return call !== undefined;
+      return call !== undefined || early.cancel(invocation_id, reason);
     },
 
     runs: (protocol) => dialectFor(protocol) !== null,
@@ -134,7 +166,7 @@ export function createRunner(options: RunnerOptions): Runner {
       processes: pool.size,
       running: running.size,
       held_back: pool.heldBack(),
-      sandbox: { available: false, reason: NO_SANDBOX },
+      sandbox: confinement.status(),
     }),
 
     close(grace_ms) {
@@ -142,9 +174,15 @@ export function createRunner(options: RunnerOptions): Runner {
       return closing;
     },
   };
+  return runner;
 }
 
-function refuse(order: RunOrder, unfit: string | null, known: boolean): BackplaneError | null {
+function refuse(
+  order: RunOrder,
+  unfit: string | null,
+  known: boolean,
+  confinement: Confinement,
+): BackplaneError | null {
   const { protocol } = order.package.runtime;
   if (order.class === "inline") {
     return new BackplaneError(
@@ -152,11 +190,16 @@ function refuse(order: RunOrder, unfit: string | null, known: boolean): Backplan
       `A ${protocol} plugin is a process; it cannot run inline.`,
     );
   }
-  if (order.class === "isolated") return new BackplaneError("sandbox.unavailable", NO_SANDBOX);
+  const { refusal } = confinement.of(order);
+  if (refusal !== null) return refusal;
   if (!known) {
     return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
   }
   return unfit === null ? null : new BackplaneError("launch_failed", unfit);
+}
+
+function calledOff(error: BackplaneError): RunOutcome {
+  return { ...refused(error), status: "cancelled" };
 }
 
 function refused(error: BackplaneError): RunOutcome {

@@ -5,6 +5,10 @@ export {
   type ModuleHostOptions,
   type ModuleHostTimeouts,
 } from "./module-host/create-module-host.ts";
+export { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./sandbox/limits.ts";
+export type { SandboxOptions } from "./sandbox/make-sandbox.ts";
+export { sandboxStatus } from "./sandbox/open-sandbox.ts";
+export type { SandboxCheck, SandboxStatus } from "./sandbox/status.ts";
 export {
   DEFAULT_LIMITS,
   DEFAULT_TIMEOUTS,

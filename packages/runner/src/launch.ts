@@ -1,11 +1,17 @@
 /**
  * Starts one plugin process: no shell, its own session and process group, an environment made from nothing,
- * pipes on all three standard streams. The kill of the group is the only way to be rid of it and its children.
+ * pipes on all three standard streams; in a sandbox where its plan has one. The kill of the group, or of the
+ * sandbox, is the only way to be rid of it and its children.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-import { BackplaneError, type Runtime } from "@backplane/contract";
+import { realpath } from "node:fs/promises";
+import { getSystemErrorName } from "node:util";
+import { BackplaneError, type Grant, type Runtime } from "@backplane/contract";
 import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./diagnose.ts";
 import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
+import { findProgram } from "./sandbox/find-program.ts";
+import type { Confined } from "./sandbox/launch-confined.ts";
+import type { Sandbox } from "./sandbox/open-sandbox.ts";
 import type { Watchdog } from "./watchdog.ts";
 
 export interface LaunchPlan {
@@ -14,11 +20,15 @@ export interface LaunchPlan {
   folder: string;
   /** The only folder the plugin may call its own; null when its grant has none. */
   home: string | null;
+  /** Absent: a plain process. */
+  confine?: { sandbox: Sandbox; grant: Grant; lifetime: "call" | "pooled" };
 }
 
 export interface Launched {
   child: ChildProcessWithoutNullStreams;
   pid: number;
+  /** Null: a plain process. */
+  confined: Confined | null;
   entry: Extract<Entrypoint, { found: true }>;
 }
 
@@ -32,16 +42,39 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
   // execvp would hand a file that the kernel does not know to /bin/sh; such a file is refused here instead.
   const unfit = await explainUnfit(entry, place);
   if (unfit !== null) throw launchFailed(unfit);
+  if (plan.confine !== undefined) return await launchConfined(plan, plan.confine, entry, place, watchdog);
   const env = environmentOf(plan, place);
   for (let attempt = 1; ; attempt++) {
     watchdog.ready();
     const started = await spawnOnce(entry, plan.folder, env, watchdog);
-    if (typeof started !== "string") return { ...started, entry };
+    if (typeof started !== "string") return { ...started, entry, confined: null };
     // Another fork of this very process may hold a just-written file open for a moment.
     if (started !== "ETXTBSY" || attempt === BUSY_TRIES) {
       throw launchFailed(await explainSpawn(entry, started, place), { reason: started });
     }
     await new Promise((resolve) => setTimeout(resolve, BUSY_WAIT_MS));
+  }
+}
+
+async function launchConfined(
+  plan: LaunchPlan,
+  { sandbox, grant, lifetime }: NonNullable<LaunchPlan["confine"]>,
+  entry: Extract<Entrypoint, { found: true }>,
+  place: Place,
+  watchdog: Watchdog,
+): Promise<Launched> {
+  const program = await findProgram(entry, place.surroundings.home);
+  const folder = await realpath(plan.folder);
+  watchdog.ready();
+  try {
+    const confined = await sandbox.launch({ grant, lifetime, folder, program, env: plan.runtime.env });
+    watchdog.watch(confined.pid);
+    return { child: confined.child, pid: confined.pid, entry, confined };
+  } catch (error) {
+    const errno = (error as BackplaneError).details?.errno;
+    if (typeof errno !== "number") throw error;
+    const reason = getSystemErrorName(-errno);
+    throw launchFailed(await explainSpawn(entry, reason, place), { reason });
   }
 }
 
@@ -77,6 +110,11 @@ async function spawnOnce(
   // In the very tick of its birth: from here on it does not outlive us.
   watchdog.watch(child.pid);
   return { child, pid: child.pid };
+}
+
+export function killLaunched({ pid, confined }: Launched): void {
+  if (confined === null) killGroup(pid);
+  else confined.kill();
 }
 
 /** SIGKILL to every member of the group. Called again after the leader's death for those it left behind. */

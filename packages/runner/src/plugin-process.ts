@@ -10,7 +10,9 @@ import { stdioTransport } from "@backplane/wire";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { type ExitStatus, explainEarlyExit, type Place } from "./diagnose.ts";
 import type { Dialect, Link, Session } from "./dialects/dialect.ts";
-import { killGroup, type Launched, type LaunchPlan, launch } from "./launch.ts";
+import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
+import type { Confined } from "./sandbox/launch-confined.ts";
+import { type Death, limitMet } from "./sandbox/cause-of-death.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 import { StderrRing } from "./stderr-ring.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -45,6 +47,8 @@ export class PluginProcess {
   readonly stderr: StderrRing;
   state: "launching" | "ready" | "stopping" | "gone" = "launching";
   exit: ExitStatus | null = null;
+  /** What ended it, when it was confined and is gone. */
+  death: Death | null = null;
   /** Why we ended it; null when it ended by itself. */
   killReason: string | null = null;
   /** What ended the conversation, if something did. */
@@ -76,6 +80,11 @@ export class PluginProcess {
     return this.#launched?.pid;
   }
 
+  /** Null: a plain process, or none yet. */
+  get confined(): Confined | null {
+    return this.#launched?.confined ?? null;
+  }
+
   /** At once, with its whole group. */
   kill(reason: string): void {
     if (this.state === "launching" && !this.#killed) this.givenUp = true;
@@ -97,7 +106,7 @@ export class PluginProcess {
     this.#killed = true;
     this.killReason ??= reason;
     if (this.state === "ready") this.state = "stopping";
-    if (this.#launched !== null) killGroup(this.#launched.pid);
+    if (this.#launched !== null) killLaunched(this.#launched);
   }
 
   async #start(): Promise<void> {
@@ -107,7 +116,7 @@ export class PluginProcess {
       this.#launched = await this.#launch(plan);
       this.#supervise(this.#launched);
       // It may have been given up while it was being born.
-      if (this.#killed) killGroup(this.#launched.pid);
+      if (this.#killed) killLaunched(this.#launched);
       this.#mustLive();
       this.session = this.#spec.dialect.connect(this.#link(this.#launched));
       await this.session.open();
@@ -138,18 +147,19 @@ export class PluginProcess {
   }
 
   #discard(launched: Launched): void {
-    killGroup(launched.pid);
+    killLaunched(launched);
     launched.child.once("exit", () => this.#deps.watchdog.forget(launched.pid));
     for (const stream of [launched.child.stdin, launched.child.stdout, launched.child.stderr])
       stream.destroy();
   }
 
-  #supervise({ child, pid }: Launched): void {
+  #supervise(launched: Launched): void {
+    const { child, pid } = launched;
     child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
       // The leader is dead; what it left in its group goes with it.
-      killGroup(pid);
+      killLaunched(launched);
       this.#deps.watchdog.forget(pid);
       if (this.state === "ready") this.state = "stopping";
       // A child that left the group may hold the pipes for ever.
@@ -159,8 +169,15 @@ export class PluginProcess {
       child.once("close", () => {
         this.#deps.deadlines.clear(wait);
         if (this.#grace !== null) this.#deps.deadlines.clear(this.#grace);
-        this.state = "gone";
-        this.#isGone();
+        const left = (death: Death | null) => {
+          this.death = death;
+          // What we saw end was bwrap; how the plugin itself ended is known inside.
+          if (death !== null) this.exit = { code: death.code, signal: death.signal };
+          this.state = "gone";
+          this.#isGone();
+        };
+        if (launched.confined === null) left(null);
+        else void launched.confined.death.then(left);
       });
       child.stdin.destroy();
     });
@@ -221,9 +238,11 @@ export class PluginProcess {
     }
     const byItself = error.code === "crashed" && !this.#killed;
     if (byItself && this.exit === null) await this.#exitOrWait();
-    const exit = this.#killed ? null : this.exit;
+    const killed = this.#killed;
+    const seen = this.exit !== null;
     this.#end(error.message);
     await this.gone;
+    const exit = killed || !seen ? null : this.exit;
     if (this.givenUp) return error;
     const stray = error.details?.stray_output;
     const stray_output = typeof stray === "string" ? stray : undefined;
@@ -235,9 +254,15 @@ export class PluginProcess {
       { exit, stderr, stray_output },
       this.#deps.place,
     );
-    const message = silent && stray_output === undefined ? `${error.message} ${why}` : why;
+    const limit = limitMet(this.death);
+    const first = silent && stray_output === undefined ? `${error.message} ${why}` : why;
+    const message = limit === null ? first : `${first} ${limit.message}`;
     return new BackplaneError(error.code, message, {
-      details: { ...error.details, ...(exit === null ? {} : { exit_code: exit.code, signal: exit.signal }) },
+      details: {
+        ...error.details,
+        ...(exit === null ? {} : { exit_code: exit.code, signal: exit.signal }),
+        ...(limit === null ? {} : { cause: limit.cause }),
+      },
       cause: error,
     });
   }

@@ -10,6 +10,7 @@ import type { Deadline } from "./deadlines.ts";
 import type { Dialect } from "./dialects/dialect.ts";
 import type { LaunchPlan } from "./launch.ts";
 import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
+import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
 import { Slots } from "./slots.ts";
 
@@ -17,6 +18,7 @@ export interface PoolDeps extends ProcessDeps {
   clock: Clock;
   files: PackageFiles;
   scratch: Scratch;
+  confinement: Confinement;
 }
 
 /** What a call must offer to be told of broken rules. */
@@ -76,7 +78,7 @@ export class Pool {
 
   /** The caller counts as waiting until it calls `enter` or `leave`. */
   lease(order: RunOrder, dialect: Dialect, home: string | null): Worker {
-    const existing = dialect.lifetime === "pooled" ? this.#byKey.get(order.pool_key) : undefined;
+    const existing = lifetimeOf(order, dialect) === "pooled" ? this.#byKey.get(order.pool_key) : undefined;
     const usable = existing?.process.state === "launching" || existing?.process.state === "ready";
     const worker = existing !== undefined && usable ? existing : this.#create(order, dialect, home);
     worker.waiting++;
@@ -132,7 +134,8 @@ export class Pool {
 
   #create(order: RunOrder, dialect: Dialect, home: string | null): Worker {
     const { package: pkg, pool_key, binding_id } = order;
-    const pooled = dialect.lifetime === "pooled";
+    const lifetime = lifetimeOf(order, dialect);
+    const pooled = lifetime === "pooled";
     const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
     const calls: Tenant[] = [];
     let made: string | null = null;
@@ -153,6 +156,16 @@ export class Pool {
         slot = await this.#takeSlot(worker);
         if (!slot) throw new BackplaneError("crashed", "Nobody waits for this process any more.");
         const folder = await this.#deps.files.verified(pkg.digest);
+        const { sandbox, refusal } = this.#deps.confinement.of(order);
+        if (refusal !== null) throw refusal;
+        if (sandbox !== null) {
+          return {
+            runtime: pkg.runtime,
+            folder,
+            home: null,
+            confine: { sandbox, grant: order.grant, lifetime },
+          };
+        }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
         }

@@ -1,13 +1,10 @@
 /**
- * Takes the secrets of an order out of everything that leaves the runner: results, events, errors, stderr.
- * A secret is found raw, JSON-escaped, URL-encoded, and in base64 and base64url at any of the three alignments
- * (so `Basic base64(user:secret)` is caught too). Values under four characters are left alone: they would
- * blank out half of every answer and protect nothing.
+ * Takes the secrets of an order out of everything that leaves the runner: results, events, errors, stderr. How a
+ * secret is found is the contract's to say, since the kernel looks once more before it records anything.
  */
-import type { InvocationContext, Json } from "@backplane/contract";
+import { createRedactor as findSecrets, type InvocationContext, type Json } from "@backplane/contract";
 
-export const REDACTED = "[redacted]";
-const SHORTEST = 4;
+export { REDACTED } from "@backplane/contract";
 
 export interface Redactor {
   /** False: there is nothing to look for, and callers can skip the work. */
@@ -44,93 +41,24 @@ export function secretsOf(context: InvocationContext): string[] {
 }
 
 export function createRedactor(secrets: readonly string[]): Redactor {
-  if (secrets.length === 0) return NOTHING;
-  const spellings = new Set<string>();
-  for (const secret of secrets) for (const spelling of spellingsOf(secret)) spellings.add(spelling);
-  if (spellings.size === 0) return NOTHING;
-  // Longest first: a spelling that contains another must go before its part does.
-  const needles = [...spellings].sort((a, b) => b.length - a.length);
-  const text = (value: string) => {
-    let clean = value;
-    for (const needle of needles) if (clean.includes(needle)) clean = clean.replaceAll(needle, REDACTED);
-    return clean;
-  };
-  return {
-    active: true,
-    text,
-    json: (value) => redactJson(value, text) as typeof value,
-    excerpt: (value) => dropCutEnds(text(value), needles),
-  };
+  const found = findSecrets(secrets);
+  return found === null ? NOTHING : { active: true, ...found };
 }
 
-function spellingsOf(secret: string): string[] {
-  if (secret.length < SHORTEST) return [];
-  const all = [secret, JSON.stringify(secret).slice(1, -1)];
-  try {
-    all.push(encodeURIComponent(secret), encodeURIComponent(secret).replaceAll("%20", "+"));
-  } catch {
-    // A lone surrogate has no URL spelling.
-  }
-  const bytes = Buffer.from(secret, "utf8");
-  for (let shift = 0; shift < 3; shift++) {
-    for (const encoded of base64At(bytes, shift)) {
-      if (encoded.length >= SHORTEST) all.push(encoded, encoded.replaceAll("+", "-").replaceAll("/", "_"));
-    }
-  }
-  return all;
-}
+/** So many values a process is believed to know from calls before. */
+const REMEMBERED = 8;
 
 /**
- * How base64 spells `bytes` after `shift` unknown bytes: at the end of the text, with and without padding, and
- * in the middle of it, where the last character belongs to what follows as well.
+ * For a call on a process that served others: what those were given may come out here as well, such as the value
+ * before a rotation. Adds this call's values to `recent`; the usual call finds its own there and nothing else.
  */
-function base64At(bytes: Buffer, shift: number): string[] {
-  const encoded = Buffer.concat([Buffer.alloc(shift), bytes]).toString("base64");
-  const first = Math.ceil((shift * 8) / 6);
-  const last = Math.floor(((shift + bytes.length) * 8) / 6);
-  return [encoded.slice(first), encoded.slice(first).replace(/=+$/, ""), encoded.slice(first, last)];
-}
-
-function redactJson(value: Json, text: (value: string) => string): Json {
-  if (typeof value === "string") return text(value);
-  if (typeof value !== "object" || value === null) return value;
-  if (Array.isArray(value)) {
-    let copy: Json[] | undefined;
-    for (let i = 0; i < value.length; i++) {
-      const clean = redactJson(value[i]!, text);
-      if (clean === value[i]) continue;
-      copy ??= value.slice();
-      copy[i] = clean;
-    }
-    return copy ?? value;
+export function redactorAmong(recent: string[], context: InvocationContext, own: Redactor): Redactor {
+  const values = Object.values(context.secrets);
+  for (const value of values) {
+    if (recent.includes(value)) continue;
+    recent.push(value);
+    if (recent.length > REMEMBERED) recent.shift();
   }
-  let dirty = false;
-  const entries: [string, Json][] = [];
-  for (const key of Object.keys(value)) {
-    const clean = redactJson(value[key]!, text);
-    const name = text(key);
-    if (clean !== value[key] || name !== key) dirty = true;
-    entries.push([name, clean]);
-  }
-  return dirty ? Object.fromEntries(entries) : value;
-}
-
-function dropCutEnds(value: string, needles: readonly string[]): string {
-  let start = 0;
-  let end = value.length;
-  for (const needle of needles) {
-    for (let length = needle.length - 1; length >= SHORTEST; length--) {
-      if (value.startsWith(needle.slice(-length))) {
-        start = Math.max(start, length);
-        break;
-      }
-    }
-    for (let length = needle.length - 1; length >= SHORTEST; length--) {
-      if (value.endsWith(needle.slice(0, length))) {
-        end = Math.min(end, value.length - length);
-        break;
-      }
-    }
-  }
-  return start === 0 && end === value.length ? value : value.slice(start, Math.max(start, end));
+  const others = recent.filter((value) => !values.includes(value));
+  return others.length === 0 ? own : createRedactor([...secretsOf(context), ...others]);
 }

@@ -17,7 +17,10 @@ import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ended, lastWords } from "./diagnose.ts";
 import type { Dialect, Exchange } from "./dialects/dialect.ts";
 import type { Pool, Worker } from "./pool.ts";
-import { type Redactor, redactorFor, secretsOf } from "./redact.ts";
+import { type Redactor, redactorAmong, redactorFor } from "./redact.ts";
+import { limitMet } from "./sandbox/cause-of-death.ts";
+import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
+import { INSIDE } from "./sandbox/plan.ts";
 import type { Scratch } from "./scratch.ts";
 import type { RunnerTimeouts } from "./settings.ts";
 import type { SettleQueue } from "./settle-queue.ts";
@@ -27,6 +30,7 @@ export interface CallDeps {
   pool: Pool;
   deadlines: Deadlines;
   scratch: Scratch;
+  confinement: Confinement;
   timeouts: RunnerTimeouts;
   settle: SettleQueue;
   log: Logger;
@@ -51,13 +55,16 @@ export class Call implements Exchange {
   readonly #dialect: Dialect;
   readonly #listener: RunListener;
   readonly #settled: (outcome: RunOutcome) => void;
-  readonly #redactor: Redactor;
+  #redactor: Redactor;
   #worker: Worker | null = null;
   #state: "waiting" | "sent" | "done" = "waiting";
   #dispatched = false;
   #interruption: Interruption | null = null;
   #deadline: Deadline;
   #scratchDir: string | null = null;
+  /** The name of its folder in a sandbox's scratch. */
+  #scratchInside: string | null = null;
+  readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
 
   constructor(
@@ -72,6 +79,7 @@ export class Call implements Exchange {
     this.context = order.context;
     this.#deps = deps;
     this.#dialect = dialect;
+    this.#lifetime = lifetimeOf(order, dialect);
     this.#listener = listener;
     this.#settled = settled;
     this.#redactor = redactorFor(order.context);
@@ -79,7 +87,7 @@ export class Call implements Exchange {
   }
 
   start(): void {
-    const pooled = this.#dialect.lifetime === "pooled";
+    const pooled = this.#lifetime === "pooled";
     const direct = pooled && this.order.grant.filesystem !== "scratch";
     const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
     if (worker !== undefined) this.#send(worker);
@@ -129,16 +137,19 @@ export class Call implements Exchange {
 
   async #prepare(): Promise<void> {
     const { pool, scratch } = this.#deps;
-    if (this.order.grant.filesystem === "scratch") {
-      const { invocation_id, attempt } = this.order;
-      this.#scratchDir = await scratch.make(attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id);
+    const { invocation_id, attempt } = this.order;
+    const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
+    const wanted = this.order.grant.filesystem === "scratch";
+    const confined = this.#deps.confinement.of(this.order).sandbox !== null;
+    if (wanted && !confined) {
+      this.#scratchDir = await scratch.make(name);
       if (this.#state === "done") {
         await scratch.remove(this.#scratchDir);
         return;
       }
       this.context = { ...this.context, scratch_dir: this.#scratchDir };
     }
-    const home = this.#dialect.lifetime === "call" ? this.#scratchDir : null;
+    const home = this.#lifetime === "call" ? this.#scratchDir : null;
     const worker = pool.lease(this.order, this.#dialect, home);
     this.#worker = worker;
     await worker.process.ready;
@@ -149,6 +160,15 @@ export class Call implements Exchange {
       const reason = process.killReason ?? "it ended by itself";
       throw process.failure ?? new BackplaneError("crashed", `The plugin's process is gone: ${reason}.`);
     }
+    if (wanted && process.confined !== null) {
+      if (!(await process.confined.makeScratch(name))) {
+        process.kill("its scratch folder is full or spoilt");
+        throw new BackplaneError("crashed", "The plugin's scratch has no room for another call's folder.");
+      }
+      this.#scratchInside = name;
+      this.context = { ...this.context, scratch_dir: `${INSIDE.scratch}/${name}` };
+      if (this.#state !== "waiting") return;
+    }
     worker.waiting--;
     this.#send(worker);
   }
@@ -156,8 +176,10 @@ export class Call implements Exchange {
   #send(worker: Worker): void {
     this.#worker = worker;
     this.#state = "sent";
-    this.#stderrFrom = this.#dialect.lifetime === "call" ? 0 : worker.process.stderr.total;
-    if (this.#redactor.active) remember(worker, secretsOf(this.order.context));
+    this.#stderrFrom = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
+    if (this.#redactor.active) {
+      this.#redactor = redactorAmong(worker.recent_secrets, this.order.context, this.#redactor);
+    }
     this.#deps.pool.enter(worker, this);
     worker.process.session!.call(this);
   }
@@ -168,8 +190,9 @@ export class Call implements Exchange {
     this.#state = "done";
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#worker !== null && !wasSent) this.#deps.pool.leave(this.#worker);
-    const slow = this.#worker !== null && (!this.#worker.pooled || answer.error?.code === "crashed");
-    if (!slow && this.#scratchDir === null) {
+    const ours = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
+    const slow = ours || (this.#worker !== null && answer.error?.code === "crashed");
+    if (!slow && this.#scratchDir === null && this.#scratchInside === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
       this.#finishSlowly(answer, wasSent).catch((error: unknown) => {
@@ -184,16 +207,27 @@ export class Call implements Exchange {
     let answer = first;
     const worker = this.#worker;
     if (worker !== null) {
-      if (!worker.pooled && wasSent) answer = await this.#tearDown(worker, answer);
+      const oneCall = this.#dialect.lifetime === "call";
+      if (oneCall && wasSent) answer = await this.#tearDown(worker, answer);
       if (answer.error?.code === "crashed" && wasSent) {
         await worker.process.gone;
         answer = crashed(worker, answer);
       }
       // One that was given up before it was born never will be; nothing to wait for.
-      if (!worker.pooled && worker.process.pid !== undefined) await worker.process.gone;
+      if (oneCall && worker.process.pid !== undefined) await worker.process.gone;
+      answer = withLimit(worker, answer);
+      if (worker.pooled && this.#scratchInside !== null)
+        await this.#clearScratch(worker, this.#scratchInside);
     }
     if (this.#scratchDir !== null) await this.#deps.scratch.remove(this.#scratchDir);
     this.#settle(answer, wasSent);
+  }
+
+  /** A folder that resists is no longer the next call's neighbour: the process goes, and its scratch with it. */
+  async #clearScratch({ process }: Worker, name: string): Promise<void> {
+    if (process.confined === null || process.state !== "ready") return;
+    if (await process.confined.removeScratch(name)) return;
+    process.kill("a call's scratch folder could not be removed");
   }
 
   /** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
@@ -219,6 +253,10 @@ export class Call implements Exchange {
       stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
     }
     if (worker !== null && wasSent) this.#deps.pool.exit(worker, this);
+    // Used once: it goes now, and nobody has to wait for it.
+    if (worker !== null && wasSent && !worker.pooled) {
+      worker.process.stop(this.#deps.timeouts.teardown_ms, "its one call is over");
+    }
     const { result, error } = answer;
     const clean = this.#redactor.active;
     this.#settled({
@@ -268,13 +306,11 @@ function crashed(worker: Worker, answer: Answer): Answer {
   );
 }
 
-const REMEMBERED = 8;
-
-function remember(worker: Worker, secrets: readonly string[]): void {
-  const recent = worker.recent_secrets;
-  for (const secret of secrets) {
-    if (recent.includes(secret)) continue;
-    recent.push(secret);
-    if (recent.length > REMEMBERED) recent.shift();
-  }
+/** A limit that the plugin ran into is named, also where time ran out first. */
+function withLimit({ process }: Worker, answer: Answer): Answer {
+  const limit = limitMet(process.death);
+  if (limit === null || answer.error === null || answer.error.details?.cause !== undefined) return answer;
+  const { error } = answer;
+  const message = `${error.message} ${limit.message}`;
+  return { ...answer, error: { ...error, message, details: { ...error.details, cause: limit.cause } } };
 }

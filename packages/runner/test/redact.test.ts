@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createRedactor, REDACTED } from "../src/redact.ts";
+import { createRedactor, REDACTED, redactorAmong } from "../src/redact.ts";
 
 const SECRET = 'p@ss "wörd"/42+x';
 const redactor = createRedactor([SECRET]);
@@ -49,4 +49,17 @@ test("does nothing without secrets, and leaves very short ones alone", () => {
   expect(createRedactor([]).active).toBe(false);
   expect(createRedactor(["no", ""]).active).toBe(false);
   expect(createRedactor(["longenough", "no"]).text("no longenough")).toBe(`no ${REDACTED}`);
+});
+
+test("on a process that served others, their values are looked for too, and the usual call pays nothing", () => {
+  const context = (token: string) => ({ secrets: { slot: token }, gateway: {} }) as never;
+  const recent: string[] = [];
+  const first = createRedactor(["value-before"]);
+  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
+  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
+  const second = createRedactor(["value-after"]);
+  const among = redactorAmong(recent, context("value-after"), second);
+  expect(among.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
+  for (let i = 0; i < 20; i++) redactorAmong(recent, context(`value-${i}`), second);
+  expect(recent).toHaveLength(8);
 });

@@ -145,7 +145,7 @@ test("a writer thread that dies fails its batch and is started again", async () 
   await store.close();
 });
 
-test("in a burst that starts early, a failure half way still fails alone", async () => {
+test("in a burst that is cut, a failure half way still fails alone", async () => {
   const store = await openSqliteStore({ file });
   const delegation = (invocation_id: string) => ({
     token_hash: "same",
@@ -154,7 +154,7 @@ test("in a burst that starts early, a failure half way still fails alone", async
     scopes: [],
     expires_at: 1,
   });
-  // 200 calls in one turn go over in parts; two of the first and the last part collide.
+  // 200 calls in one turn are more than one batch; two of the first and one of the last collide.
   const results = await Promise.allSettled(
     Array.from({ length: 200 }, (_, n) => {
       const row = sampleInvocation();

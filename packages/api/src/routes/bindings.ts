@@ -4,7 +4,9 @@ import {
   BindingCreateSchema,
   BindingPatchSchema,
   BindingSchema,
+  GrantSchema,
   PackageIdSchema,
+  PermissionsSchema,
 } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
@@ -23,6 +25,8 @@ const ReportSchema = z.object({
   status: BindingSchema.shape.status,
   unbound_slots: z.array(z.string()),
   issues: z.array(z.object({ path: z.string(), message: z.string() })),
+  requested: PermissionsSchema.describe("what the manifest asks for"),
+  grant: GrantSchema.describe("what a call gets here, before its caller narrows it"),
 });
 
 export function bindingRoutes({ kernel }: RouteDeps): Route[] {

@@ -26,6 +26,8 @@ export interface RouteDeps {
   version: string;
   sign_in: SignIn;
   streams: EventStreams;
+  /** `/mcp`. */
+  mcp: readonly Route[];
   metrics: Metrics;
   secure: boolean;
   upload_bytes: number;
@@ -49,6 +51,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...compactionRoutes(deps),
     ...pluginRoutes(deps),
     ...eventRoutes(deps),
+    ...deps.mcp,
     ...pageRoutes(deps),
   ];
   table.push(...systemRoutes(deps, table));

@@ -135,10 +135,9 @@ describe("bindings and packages", () => {
     expect((await gateway.json<Binding>(["binding", "disable", id])).status).toBe("disabled");
     expect((await gateway.backplane(["invoke", "echo", "--input", '{"text":"x"}'])).exit).not.toBe(EXIT.ok);
     expect((await gateway.json<Binding>(["binding", "enable", id])).status).toBe("active");
-    expect(await gateway.backplane(["binding", "validate", id])).toMatchObject({
-      exit: EXIT.ok,
-      out: "valid, active\n",
-    });
+    const { exit, out } = await gateway.backplane(["binding", "validate", id]);
+    expect(exit).toBe(EXIT.ok);
+    expect(out).toMatch(/^valid, active\nclass: +\w+\nnetwork: +none\n/);
     expect((await gateway.backplane(["binding", "show", id])).out).toContain("acme/cli-kit@0.1.0");
     const { items } = await gateway.json<{ items: Binding[] }>(["binding", "list", "--kind", "tool"]);
     expect(items).toHaveLength(5);

@@ -65,11 +65,11 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
         { session_id: KERNEL_SESSION, scope: key.scope },
       ),
   });
-  const models = new ModelCalls(port, clock);
+  const models = new ModelCalls(port, clock, (org_id, provider) => plugins.providerOf(org_id, provider));
   const active = new ActiveModels(config);
   const services = new Map<string, KernelService>();
   const late: AgentBase["late"] = { ended() {} };
-  const plugins = createPluginSystem({
+  const plugins: PluginSystem = createPluginSystem({
     bus,
     loader: deps.plugins ?? NO_PLUGINS,
     config,

@@ -68,6 +68,8 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     windowOf: (org_id, provider) => active.of(org_id, provider),
     bound: boundCompactor(door),
   });
+  const strategyPlugin = (strategy: string) =>
+    plugins.strategies().find(({ strategy_id }) => strategy_id === strategy)?.plugin ?? null;
   const loop: Loop = new Loop({
     port,
     models,
@@ -82,15 +84,16 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     clock,
     log,
     node_id: deps.node_id,
-    hasMemory: () =>
-      plugins.snapshot().some(({ category, status }) => category === "memory" && status === "loaded"),
+    memories: () => plugins.memories(),
+    strategyOf: (strategy) => strategyPlugin(strategy),
+    history: (key) => histories.open(key),
     activeModel: (org_id, provider) => active.of(org_id, provider),
     makeRoom: (turn, provider) => compactions.makeRoom(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
     strategyProblem: (strategy) =>
-      plugins.strategies().some(({ strategy_id }) => strategy_id === strategy)
-        ? null
-        : `no loaded plugin is the strategy ${strategy}; see backplane plugin list`,
+      strategyPlugin(strategy) === null
+        ? `no loaded plugin is the strategy ${strategy}; see backplane plugin list`
+        : null,
   });
   // A person said yes to a call whose turn a restart had ended: the conversation goes on from its result.
   base.late.ended = (key, row) => {
@@ -98,7 +101,18 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
   };
   startDispatcher({ port, door, tools: plugins.tools, turnAt: (scope, id) => loop.turnAt(scope, id) });
   hearAnswers(port, parts.approvals, log);
-  const services = subagentServices({ loop, sessions, persister, clock, random: deps.random });
+  const services = subagentServices({
+    loop,
+    sessions,
+    persister,
+    clock,
+    random: deps.random,
+    onCallEnded(invocation_id, tell) {
+      const live = door.live.get(invocation_id);
+      if (live === undefined) tell();
+      else live.onSettled(tell);
+    },
+  });
   for (const [name, service] of services) base.services.set(name, service);
   const fanout = createFanout({ store, sessions, bus: base.bus, feed: persister, live, clock, ids, log });
   const everyone = { session_id: KERNEL_SESSION, scope: { org_id: "org_local", project_id: null } };

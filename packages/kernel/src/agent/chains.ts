@@ -19,6 +19,7 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
   return {
     async create(caller, { from_chain_id, at, ...ref }) {
       requireTalker(caller, "make chains");
+      checkClientSessionId(ref.session_id);
       const key = sessionKey(caller, ref);
       await persister.drain(key);
       const session = await sessions.get(key);

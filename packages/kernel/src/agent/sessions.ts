@@ -1,5 +1,5 @@
 /** Sessions as the edges see them: made, spoken to, forked, reset. What is told on the bus was written first. */
-import { BackplaneError, type JsonObject, KERNEL_SESSION } from "@backplane/contract";
+import { type JsonObject, KERNEL_SESSION } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { KernelPort } from "../bus/bus-port.ts";
 import { requireOperator } from "../caller.ts";
@@ -30,12 +30,6 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
 
   const tell = (key: SessionKey, kind: string, payload: JsonObject) =>
     void port.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope: key.scope });
-
-  /** Nothing that moves the head happens under a running turn. */
-  const idle = (key: SessionKey): void => {
-    if (!loop.busy(key)) return;
-    throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first");
-  };
 
   const writable = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
     requireTalker(caller, what);
@@ -77,17 +71,18 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     },
     async reset(caller, ref) {
       const key = writable(caller, ref, "reset sessions");
-      idle(key);
-      await persister.drain(key);
-      const { head_chain_id, last_entry_id } = await sessions.get(key);
-      const chain = await sessions.reset(key);
-      histories.forget(key);
-      persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
-      const { session_id } = key;
-      const archive_path = `chain:${head_chain_id}`;
-      tell(key, "session.archived", { session_id, archive_path });
-      tell(key, "session.reset", { session_id, archive_path });
-      return await sessions.get(key);
+      return await loop.alone(key, async () => {
+        await persister.drain(key);
+        const { head_chain_id, last_entry_id } = await sessions.get(key);
+        const chain = await sessions.reset(key);
+        histories.forget(key);
+        persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
+        const { session_id } = key;
+        const archive_path = `chain:${head_chain_id}`;
+        tell(key, "session.archived", { session_id, archive_path });
+        tell(key, "session.reset", { session_id, archive_path });
+        return await sessions.get(key);
+      });
     },
     async entries(caller, ref, after_id, limit) {
       return await store.sessions.replay(sessionKey(caller, ref), after_id, limit);
@@ -100,23 +95,25 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async interrupt(caller, ref) {
       const key = writable(caller, ref, "interrupt sessions");
       await sessions.get(key);
-      const running = loop.busy(key);
-      // The event tells everyone, the model's provider among them; the turn hears it like the others.
+      // Straight to the turn: on the bus it would wait for whichever handler holds the session up.
+      if (!loop.interrupt(key, "user")) return false;
       await port.publish("user.interrupt", {}, { session_id: key.session_id, scope: key.scope });
-      return running;
+      return true;
     },
     async compact(caller, ref) {
       const key = writable(caller, ref, "compact sessions");
-      idle(key);
-      await persister.drain(key);
-      return await deps.compactions.compact(key, caller);
+      return await loop.alone(key, async () => {
+        await persister.drain(key);
+        return await deps.compactions.compact(key, caller);
+      });
     },
     async undoCompaction(caller, ref) {
       const key = writable(caller, ref, "undo compactions");
-      idle(key);
-      const chain = await sessions.undo(key, caller.actor);
-      histories.forget(key);
-      return chain;
+      return await loop.alone(key, async () => {
+        const chain = await sessions.undo(key, caller.actor);
+        histories.forget(key);
+        return chain;
+      });
     },
   };
 }

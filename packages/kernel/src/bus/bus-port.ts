@@ -57,8 +57,8 @@ export interface RequestOptions extends Omit<PublishOptions, "call_ms"> {
   /** The kinds that answer. */
   reply: string | readonly string[];
   timeout_ms: number;
-  /** Only this plugin's answer counts. */
-  from?: string;
+  /** Only an answer of this plugin, or of one of these, counts. */
+  from?: string | readonly string[];
   signal?: AbortSignal;
   /** Told in the step that gives the request its place, before any answer can come. */
   sent?: (event: BusEvent) => void;

@@ -156,14 +156,14 @@ class MemoryBus implements Bus, Backbone {
   }
 
   /** On the kernel's session and in the scope of the event, so that nobody else reads of it. */
-  #tellFailure({ org_id, project_id }: BusEvent, name: string, error: string): void {
+  #tellFailure({ org_id, project_id, id: event_id }: BusEvent, name: string, error: string): void {
     const scope = this.scopeOf({ org_id, project_id });
     const queue = this.queueOf(scope, KERNEL_SESSION);
     if (queue.size >= this.limits.queue + this.limits.reserve) {
       this.#deps.log.error({ plugin: name }, "a plugin.error was dropped: the kernel's session is full");
       return;
     }
-    const payload = Object.freeze({ name, error });
+    const payload = Object.freeze({ name, error, event_id });
     const draft = { kind: "plugin.error", payload, session_id: KERNEL_SESSION, source: "kernel", scope };
     this.enter(queue, this.stamp({ ...draft, call_ms: undefined }));
   }

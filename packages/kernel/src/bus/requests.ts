@@ -84,7 +84,8 @@ class Pending implements OpenRequest {
       answer.org_id === request.org_id &&
       answer.project_id === request.project_id &&
       (typeof reply === "string" ? reply === answer.kind : reply.includes(answer.kind)) &&
-      (from === undefined || from === answer.source)
+      (from === undefined ||
+        (typeof from === "string" ? from === answer.source : from.includes(answer.source)))
     );
   }
 

@@ -9,7 +9,7 @@ type Plain = Record<string, unknown>;
 /** Copies that go into many payloads, and how deep they are. */
 const shared = new WeakMap<object, number>();
 
-/** An own frozen copy that later payloads hold as it is: what every model call repeats is copied once. */
+/** An own frozen copy that lists of later payloads hold as it is: what every model call repeats is copied once. */
 export function share<T extends object>(value: T): T {
   try {
     const copied = copyObject(value as Plain, 0) as T;
@@ -22,7 +22,13 @@ export function share<T extends object>(value: T): T {
 }
 
 export function isShared(value: object): boolean {
-  return Object.isFrozen(value) && shared.has(value);
+  return shared.has(value);
+}
+
+function isHeld(item: unknown, depth: number): boolean {
+  if (typeof item !== "object" || item === null || !Object.isFrozen(item)) return false;
+  const own = shared.get(item);
+  return own !== undefined && depth + own <= WIRE_LIMITS.json_depth;
 }
 
 export function snapshot(payload: unknown): Readonly<Plain> {
@@ -52,7 +58,7 @@ function copy(value: unknown, depth: number): unknown {
 function copyArray(list: unknown[], depth: number): readonly unknown[] {
   if (depth >= WIRE_LIMITS.json_depth) throw refuse("a payload is nested too deeply");
   const out: unknown[] = [];
-  for (const item of list) out.push(copy(item ?? null, depth + 1));
+  for (const item of list) out.push(isHeld(item, depth + 1) ? item : copy(item ?? null, depth + 1));
   return Object.freeze(out);
 }
 
@@ -62,7 +68,6 @@ function depthOf(value: unknown): number {
 }
 
 function copyObject(from: Plain, depth: number): Readonly<Plain> {
-  if (isShared(from) && depth + shared.get(from)! <= WIRE_LIMITS.json_depth) return from;
   if (depth >= WIRE_LIMITS.json_depth) throw refuse("a payload is nested too deeply");
   const prototype: unknown = Object.getPrototypeOf(from);
   // A plain object of another realm has a prototype whose own prototype is null.
@@ -74,9 +79,17 @@ function copyObject(from: Plain, depth: number): Readonly<Plain> {
     const value = from[key];
     if (value === undefined) continue;
     if (key === "__proto__") throw refuse('a payload must not have the key "__proto__"');
+    if (key === "constructor" && reachesPrototype(value)) {
+      throw refuse('a payload must not have a "constructor" with a "prototype"');
+    }
     out[key] = typeof value === "string" ? value : copy(value, depth + 1);
   }
   return Object.freeze(out);
+}
+
+/** What no frame to a plugin may hold is not let in here: a plugin must not fail over a client's words. */
+function reachesPrototype(value: unknown): boolean {
+  return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
 function refuse(what: string): BackplaneError {

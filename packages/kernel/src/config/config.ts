@@ -3,7 +3,7 @@
  * for this one key, and the asking is on the record before the answer is given.
  */
 import { BackplaneError, type ConfigMap, isConfigKey, type Json } from "@backplane/contract";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
@@ -68,7 +68,9 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
 }
 
 function requireAdmin(caller: Caller, what: string): void {
-  if (caller.admin && caller.delegation === undefined) return;
+  // The configuration is the whole org's: a project's admin is none here.
+  const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
+  if (caller.admin && whole_org && caller.delegation === undefined) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${what}.`, {
     details: { needs: "admin" },
     fix: "Use the admin token, or a key with the scope admin.",

@@ -4,6 +4,7 @@
  * while somebody watches it or an answer is under way.
  */
 import {
+  AGENT_SEPARATOR,
   BackplaneError,
   type BusEvent,
   FANOUT_LIMITS,
@@ -153,8 +154,17 @@ class SessionFanout implements FanoutService {
         hub.tell(event);
         if (TAPE_MOVES.has(kind)) hub.refresh();
       }
+      if (kind.startsWith("approval.")) this.#tellAncestors(event, subject);
     } else if (isAnnounced(kind)) {
       for (const hub of this.#hubs.all()) if (hears(hub.key.scope, event)) hub.tell(event);
+    }
+  }
+
+  /** Nobody can attach to a sub-agent: who watches the session that spawned it is asked instead. */
+  #tellAncestors(event: BusEvent, subject: string): void {
+    for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
+      id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR));
+      for (const hub of this.#hubs.about(event, id)) hub.tell(event);
     }
   }
 

@@ -39,6 +39,10 @@ class LiveTicket implements Ticket {
   get invocation(): Invocation {
     return publicInvocation(this.#live.row);
   }
+
+  get events(): number {
+    return this.#live.tape?.seq ?? this.#live.last_seq;
+  }
 }
 
 /** From a recorded call to its end. Never rejects: whatever happens, the row is settled. */

@@ -86,8 +86,8 @@ function listenerOf(
     if (live.stage !== "settling") tapeOf(deps, live).write(event);
   };
   if (redactor === null) return { event: write };
-  const { take, flush } = redactEvents(redactor, write);
-  return { event: take, flush };
+  const stream = redactEvents(redactor, write);
+  return { event: (event) => stream.take(event), flush: () => stream.flush() };
 }
 
 /** Made when the first event or the first watcher comes: most calls have neither. */

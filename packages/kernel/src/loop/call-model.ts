@@ -49,14 +49,35 @@ interface Failure {
   retry_after_ms: number;
 }
 
+/** The loaded plugin that answers for an instance of the org, or null. */
+export type ProviderOwners = (org_id: string, provider: string) => Promise<string | null>;
+
+interface Asked {
+  owner: string;
+  fail(message: string): void;
+}
+
 export class ModelCalls {
   readonly #port: KernelPort;
   readonly #clock: Clock;
+  readonly #owners: ProviderOwners;
   readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
+  readonly #asked = new IdTable<Asked>();
 
-  constructor(port: KernelPort, clock: Clock) {
+  constructor(port: KernelPort, clock: Clock, owners: ProviderOwners) {
     this.#port = port;
     this.#clock = clock;
+    this.#owners = owners;
+    // Who throws over a call, or goes away, will not answer it.
+    port.subscribe("plugin.error", ({ payload }) => {
+      const asked = this.#asked.get(String(payload.event_id));
+      if (asked?.owner === payload.name) asked.fail(`${payload.name} failed: ${payload.error}`);
+    });
+    port.subscribe("plugin.removed", ({ payload }) => {
+      for (const asked of this.#asked.values()) {
+        if (asked.owner === payload.name) asked.fail(`${payload.name} was unloaded during the call`);
+      }
+    });
     port.subscribe("llm.call.delta", ({ payload }) => {
       if (payload.request_id !== undefined) this.#deltas.get(payload.request_id)?.(payload);
     });
@@ -83,6 +104,22 @@ export class ModelCalls {
     const { to, signal, timeout_ms, onDelta } = options;
     let started = false;
     let step = "";
+    const owner = await this.#owners(to.scope.org_id, request.provider);
+    if (owner === null) {
+      return { message: "no loaded plugin answers for this instance", retryable: false, retry_after_ms: 0 };
+    }
+    const lost = new AbortController();
+    let why = "";
+    const asked: Asked = {
+      owner,
+      fail(message) {
+        why = message;
+        lost.abort();
+      },
+    };
+    const stop = () => lost.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
     try {
       const reply = await this.#port.request(
         "llm.call.request",
@@ -95,10 +132,12 @@ export class ModelCalls {
         {
           ...to,
           reply: ["llm.call.response", "llm.call.error"],
+          from: owner,
           timeout_ms,
-          signal,
+          signal: lost.signal,
           sent: ({ id }) => {
             step = id;
+            this.#asked.add(id, asked);
             this.#deltas.add(id, ({ content }) => {
               started = true;
               if (content !== undefined && content !== "") onDelta?.(content);
@@ -109,9 +148,12 @@ export class ModelCalls {
       if (reply.kind === "llm.call.response") return answerOf(step, reply as BusEvent<"llm.call.response">);
       return failureOf(reply as BusEvent<"llm.call.error">, started);
     } catch (error) {
+      if (why !== "" && !signal.aborted) return { message: why, retryable: !started, retry_after_ms: 0 };
       if (codeOf(error) !== "timeout" || signal.aborted) throw error;
       return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
     } finally {
+      signal.removeEventListener("abort", stop);
+      this.#asked.delete(step);
       this.#deltas.delete(step);
     }
   }

@@ -8,6 +8,7 @@ import {
   type BusPayload,
   type Chain,
   COMPACTION_LIMITS,
+  codeOf,
   type Entry,
   type JsonObject,
   KERNEL_SESSION,
@@ -78,7 +79,10 @@ export class Compactions {
   async compact(key: SessionKey, caller: Caller): Promise<Chain> {
     const about = await this.#deps.windowOf(key.scope.org_id, null);
     if (about === null) throw new BackplaneError("llm.failed", "no provider instance is active");
-    return await this.#run(key, caller, about, new AbortController().signal);
+    const { tokens } = await this.#deps.histories.open(key);
+    // Asked for by a person it is about this conversation, however little of the window it fills.
+    const window = Math.min(about.window, Math.max(tokens, 1));
+    return await this.#run(key, caller, { ...about, window }, new AbortController().signal);
   }
 
   async #run(
@@ -103,7 +107,8 @@ export class Compactions {
         this.#tell(key, "session.compaction.completed", { target_session_id, tokens_before, tokens_after });
         return chain;
       } catch (error) {
-        const last = attempt >= COMPACTION_LIMITS.tries || signal.aborted;
+        const useless = codeOf(error) === "request.invalid";
+        const last = useless || attempt >= COMPACTION_LIMITS.tries || signal.aborted;
         log.warn({ err: error, session_id: key.session_id, attempt }, "a compaction failed");
         if (!last) continue;
         this.#tell(key, "session.compaction.failed", {
@@ -150,7 +155,10 @@ export class Compactions {
     const at = { chain_id: head_chain_id, last_entry_id };
     const tokens_after = Math.ceil(summary.length / 4) + tokensOf(seed.map((entry) => ({ id: 0, ...entry })));
     if (tokens_after >= tokens_before) {
-      throw new BackplaneError("loop.failed", "the compaction would leave no more room than there is");
+      throw new BackplaneError(
+        "request.invalid",
+        "the conversation is too short for a compaction to save anything",
+      );
     }
     const compaction: Compaction = { summary, source: at, tokens_before, tokens_after, seed };
     const chain = await sessions.compact(key, compaction);

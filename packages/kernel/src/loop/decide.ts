@@ -10,12 +10,25 @@ import {
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { Turn } from "./turn.ts";
 
-export async function decide(port: KernelPort, turn: Turn, state: AgentLoopState): Promise<Decision> {
+export async function decide(
+  port: KernelPort,
+  strategyOf: (strategy: string) => string | null,
+  turn: Turn,
+  state: AgentLoopState,
+): Promise<Decision> {
   const { strategy } = turn.run;
+  const from = strategyOf(strategy);
+  if (from === null) throw new BackplaneError("loop.failed", `the strategy ${strategy} is no longer loaded`);
   const reply = await port.request(
     "strategy.decide.request",
     { state: state as unknown as JsonObject, strategy },
-    { ...turn.to, reply: "strategy.decide.response", timeout_ms: LOOP_LIMITS.decide_ms, signal: turn.signal },
+    {
+      ...turn.to,
+      reply: "strategy.decide.response",
+      from,
+      timeout_ms: LOOP_LIMITS.decide_ms,
+      signal: turn.signal,
+    },
   );
   const decision = reply.payload as unknown as Decision;
   const pending = state.last_response?.tool_calls.length ?? 0;

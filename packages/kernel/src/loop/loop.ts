@@ -80,7 +80,8 @@ export interface LoopDeps extends StepDeps {
 }
 
 interface Place {
-  turn: Promise<Turn>;
+  /** null: something else than a turn has the session for itself. */
+  turn: Promise<Turn | null>;
   leave(): void;
   /** Set while the turn runs. */
   running: Turn | null;
@@ -159,9 +160,30 @@ export class Loop {
   interrupt(key: SessionKey, reason: StopReason): boolean {
     const place = this.#places.get(sessionName(key));
     // One that is just beginning is stopped as soon as it has begun.
-    if (place?.running === null) place.turn.then((turn) => turn.stop(reason)).catch(() => {});
-    else place?.running.stop(reason);
-    return place !== undefined;
+    if (place === undefined) return false;
+    if (place.running !== null) place.running.stop(reason);
+    else place.turn.then((turn) => turn?.stop(reason)).catch(() => {});
+    return true;
+  }
+
+  /** Work that moves the head: no turn begins before it is done. Throws session.busy while one runs. */
+  async alone<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
+    const name = sessionName(key);
+    if (this.#places.has(name)) {
+      throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first", {
+        details: { retry_after_ms: 1_000 },
+      });
+    }
+    const leave = this.#deps.live.enter(key);
+    const { promise: turn, resolve } = Promise.withResolvers<null>();
+    this.#places.add(name, { turn, leave, running: null });
+    try {
+      return await work();
+    } finally {
+      this.#places.delete(name);
+      leave();
+      resolve(null);
+    }
   }
 
   turnAt(scope: Scope, session_id: string): Turn | undefined {
@@ -195,15 +217,20 @@ export class Loop {
   /** Turns of a gateway that died: they end as what they are. */
   async recover(limit = 1_000): Promise<number> {
     const { store, node_id, clock, log } = this.#deps;
-    const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
-    for (const run of orphans) {
-      const error = { code: "loop.failed", message: "the gateway stopped in the middle of this turn" };
-      const { usage, iterations, output } = run;
-      const end = { usage, iterations, output, status: "failed" as const, error, ended_at: this.#now() };
-      await store.runs.end(run, run.id, end, null, runFacts(this.#deps, "run.failed", { ...run, ...end }));
+    for (let ended = 0; ; ) {
+      const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
+      for (const run of orphans) {
+        const error = { code: "loop.failed", message: "the gateway stopped in the middle of this turn" };
+        const { usage, iterations, output } = run;
+        const end = { usage, iterations, output, status: "failed" as const, error, ended_at: this.#now() };
+        const facts = runFacts(this.#deps, "run.failed", { ...run, ...end });
+        await store.runs.end(run, run.id, end, null, facts);
+      }
+      ended += orphans.length;
+      if (orphans.length === limit) continue;
+      if (ended > 0) log.info({ runs: ended }, "ended the turns of an earlier gateway");
+      return ended;
     }
-    if (orphans.length > 0) log.info({ runs: orphans.length }, "ended the turns of an earlier gateway");
-    return orphans.length;
   }
 
   /** A message that an adapter plugin published by itself. */
@@ -230,7 +257,7 @@ export class Loop {
     await this.#deps.enter(key.scope.org_id);
     const rules = await settings.of(key, request.strategy);
     const problem = this.#deps.strategyProblem(rules.strategy);
-    if (problem !== null) throw new BackplaneError("loop.failed", problem);
+    if (problem !== null) throw new BackplaneError("request.invalid", problem);
     const run: RunRow = {
       id: this.#deps.ids.next("run"),
       ...key.scope,
@@ -322,11 +349,12 @@ export class Loop {
     }
     turn.closing = true;
     const run = await finishTurn(this.#deps, turn, end, failure);
-    this.#places.delete(name);
-    place.leave();
-    if (end?.write != null && turn.stopped === null && this.#deps.hasMemory()) {
+    if (end?.write != null && turn.stopped === null && this.#deps.memories().length > 0) {
       port.tryPublish("memory.write", { entry: end.write as unknown as JsonObject }, turn.to);
     }
+    this.#places.delete(name);
+    // A moment later: what was just told belongs to this workspace's tape.
+    this.#deps.clock.after(0, () => place.leave());
     turn.end(run);
   }
 

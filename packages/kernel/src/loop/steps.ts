@@ -16,13 +16,19 @@ import {
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { ModelAnswer, ModelCalls } from "./call-model.ts";
 import { decide } from "./decide.ts";
+import type { SessionKey } from "../ports/index.ts";
+import type { History } from "./history.ts";
 import type { Turn } from "./turn.ts";
 
 export interface StepDeps {
   port: KernelPort;
   models: ModelCalls;
-  /** Whether any memory plugin listens. */
-  hasMemory: () => boolean;
+  /** The loaded memory plugins. */
+  memories: () => string[];
+  /** The loaded plugin that is this strategy, or null. */
+  strategyOf: (strategy: string) => string | null;
+  /** Of this session as it is on the tape now: what others wrote in between is in it. */
+  history(key: SessionKey): Promise<History>;
   /** The model of this instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /** Before each model call; makes room in the context when it is nearly full. */
@@ -49,14 +55,15 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
     last_response: null,
     tool_results: [],
     memory: null,
-    has_memory: deps.hasMemory(),
+    has_memory: deps.memories().length > 0,
     history: 0,
     tools: [...turn.tools.keys()].filter((name) => turn.allows(name)),
   };
   let answer: ModelAnswer | null = null;
   for (;;) {
+    turn.history = await deps.history(turn.key);
     state.history = turn.history.size;
-    const decision = await decide(deps.port, turn, state);
+    const decision = await decide(deps.port, deps.strategyOf, turn, state);
     switch (decision.next) {
       case "memory":
         state.memory = await recall(deps, turn, decision);
@@ -86,16 +93,17 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
 }
 
 async function recall(
-  { port, hasMemory }: StepDeps,
+  { port, memories }: StepDeps,
   turn: Turn,
   { query, k = 5 }: Extract<Decision, { next: "memory" }>,
 ): Promise<MemoryEntry[]> {
-  if (!hasMemory()) return [];
+  const from = memories();
+  if (from.length === 0) return [];
   try {
     const reply = await port.request(
       "memory.query",
       { query, k },
-      { ...turn.to, reply: "memory.result", timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal },
+      { ...turn.to, reply: "memory.result", from, timeout_ms: LOOP_LIMITS.memory_ms, signal: turn.signal },
     );
     return (reply as BusEvent<"memory.result">).payload.hits as unknown as MemoryEntry[];
   } catch (error) {
@@ -131,6 +139,7 @@ async function think(
   turn.iterations++;
   turn.partial = "";
   await turn.hear();
+  turn.history = await deps.history(turn.key);
   const offered = decision.tools ?? state.tools;
   const messages: { role: string; content: Json }[] = turn.history.messages() as never;
   if (decision.system !== undefined && decision.system !== "") {

@@ -147,6 +147,16 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
       [...life.onAir]
         .filter(({ entry }) => entry.category === "strategy")
         .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
+    async providerOf(org_id, provider) {
+      const owner = await owners.of(org_id, provider);
+      for (const { entry, plugin, name } of life.onAir) {
+        if (entry.category !== "llm-provider") continue;
+        if (owner === null ? plugin.providerId === provider : owner === name) return name;
+      }
+      return null;
+    },
+    memories: () =>
+      [...life.onAir].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
     snapshot: () => registry.list().map((record) => record.state()),
     stop(reason) {
       stopped ??= stop(reason);

@@ -121,6 +121,10 @@ export interface PluginSystem {
   /** `enter`, and the org's default provider instances are there. */
   prepare(org_id: string): Promise<void>;
   strategies(): { strategy_id: string; plugin: string }[];
+  /** The loaded plugin that answers for this provider instance, or null. */
+  providerOf(org_id: string, provider: string): Promise<string | null>;
+  /** The loaded memory plugins. */
+  memories(): string[];
   snapshot(): PluginState[];
   /** Publishes kernel.shutdown, then unloads in reverse order. */
   stop(reason: string): Promise<void>;

@@ -3,7 +3,7 @@
  * an admin, or an owner or admin of the default org; making one run inside the gateway takes an admin.
  */
 import { BackplaneError, type Json, type JsonObject, pluginNamespace } from "@backplane/contract";
-import { atLeast, auditOf } from "../caller.ts";
+import { atLeast, auditOf, HOST_ADMIN } from "../caller.ts";
 import { maskValue } from "../config/mask.ts";
 import type { AgentPlugins, PluginRow } from "../facade-agent.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
@@ -55,9 +55,11 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
 
   function mayChange(caller: Caller, what: string): void {
     const { admin, delegation, role, scope } = caller;
-    if (delegation === undefined && (admin || (atLeast(role, "admin") && scope.org_id === home))) return;
+    // One instance serves every org: only the host's own admin, or the default org as a whole, decides about it.
+    const operator = (admin || atLeast(role, "admin")) && scope.org_id === home && scope.project_id === null;
+    if (delegation === undefined && ((admin && caller.actor === HOST_ADMIN) || operator)) return;
     throw new BackplaneError("policy.denied", `only an operator may ${what}`, {
-      fix: "Use the admin token, or a key with the role admin or owner in the default org.",
+      fix: "Use the admin token, or an admin's key of the whole default org.",
     });
   }
 
@@ -77,7 +79,8 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       return await write(caller, "plugin.enable", record, settingKey(name, "enabled"), enabled);
     },
     async setTrusted(caller, name, trusted) {
-      if (!caller.admin || caller.delegation !== undefined) {
+      const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
+      if (!caller.admin || !whole_org || caller.scope.org_id !== home || caller.delegation !== undefined) {
         throw new BackplaneError(
           "auth.scope",
           "Only an admin credential may let a plugin run in the gateway.",

@@ -12,7 +12,7 @@ import {
   type JsonObject,
   type ProviderInstance,
 } from "@backplane/contract";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { LiveConfig } from "../config/live-config.ts";
 import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
 import type { AgentProviders, ProviderRow } from "../facade-agent.ts";
@@ -89,7 +89,8 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
   return {
     async list(caller, { show }) {
       const { org_id } = caller.scope;
-      if (show && (!caller.admin || caller.delegation !== undefined)) {
+      const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
+      if (show && (!caller.admin || !whole_org || caller.delegation !== undefined)) {
         throw new BackplaneError(
           "auth.scope",
           "Only an admin credential may read the values of secret fields.",

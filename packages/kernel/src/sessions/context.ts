@@ -21,6 +21,8 @@ const NO_OUTCOME = "no outcome of this call was recorded";
 export class ContextBuilder {
   #messages: ChatMessage[] = [];
   #group: Group | null = null;
+  /** The open group as messages, until it changes. */
+  #open: ChatMessage[] | null = null;
   /** What a user said while calls ran: models want results right behind their calls. */
   #deferred: ChatMessage[] = [];
   #answer: { text: Json; ids: readonly Json[] } | null = null;
@@ -59,11 +61,17 @@ export class ContextBuilder {
   }
 
   messages(): ChatMessage[] {
-    return [...this.#messages, ...(this.#group === null ? [] : rendered(this.#group)), ...this.#deferred];
+    return [...this.#messages, ...this.#rendered(), ...this.#deferred];
+  }
+
+  #rendered(): ChatMessage[] {
+    this.#open ??= this.#group === null ? [] : rendered(this.#group).map(share);
+    return this.#open;
   }
 
   #restart(summary: string | null): void {
     this.#messages = [];
+    this.#open = null;
     this.#group = null;
     this.#deferred = [];
     this.#answer = null;
@@ -97,17 +105,25 @@ export class ContextBuilder {
       this.#group = { step, content: text, calls: [], results: new Map() };
     }
     this.#group!.calls.push(call);
+    this.#open = null;
   }
 
   #result(tool_call_id: string, content: string, is_error: boolean): void {
-    if (this.#group?.calls.some(({ id }) => id === tool_call_id) !== true) return;
+    const message: ToolMessage = { role: "tool", tool_call_id, content, ...(is_error && { is_error }) };
+    if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
+      this.#open = null;
+      this.#group.results.set(tool_call_id, message);
+    } else if (!this.#late(message)) return;
     this.#count(content);
-    this.#group.results.set(tool_call_id, {
-      role: "tool",
-      tool_call_id,
-      content,
-      ...(is_error && { is_error }),
-    });
+  }
+
+  /** A call that an interrupt cut off ends behind the turn's last message; the model is told of its end all the same. */
+  #late(message: ToolMessage): boolean {
+    const place = this.#messages.findLastIndex(
+      (one) => one.role === "tool" && one.tool_call_id === message.tool_call_id && one.content === NO_OUTCOME,
+    );
+    if (place >= 0) this.#messages[place] = share(message);
+    return place >= 0;
   }
 
   #event({ name, data }: JsonObject): void {
@@ -120,9 +136,9 @@ export class ContextBuilder {
   }
 
   #close(): void {
-    if (this.#group !== null) this.#messages.push(...rendered(this.#group).map(share));
-    this.#messages.push(...this.#deferred);
+    this.#messages.push(...this.#rendered(), ...this.#deferred);
     this.#group = null;
+    this.#open = null;
     this.#deferred = [];
   }
 

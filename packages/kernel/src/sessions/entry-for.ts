@@ -76,16 +76,11 @@ function other(kind: string, payload: JsonObject): Shape {
 
 /** What the tape says already, or what every call repeats, is left out. */
 const SHORTENED: Readonly<Record<string, (payload: JsonObject) => JsonObject>> = {
-  "llm.call.request": (payload) => withToolNames(withoutMessages(payload)),
+  "llm.call.request": withReferences,
   "strategy.decide.request": withToolCount,
 };
 
 const whole = (payload: JsonObject) => payload;
-
-function withToolNames({ tools, ...rest }: JsonObject): JsonObject {
-  if (!Array.isArray(tools)) return rest;
-  return { ...rest, tool_names: tools.map((tool) => (tool as { name?: Json }).name ?? null) };
-}
 
 function withToolCount(payload: JsonObject): JsonObject {
   const { state } = payload;
@@ -98,10 +93,15 @@ function withToolCount(payload: JsonObject): JsonObject {
  * The messages are the tape's own entries before this one; written out with each call the tape would grow
  * with the square of its length. The digest tells whether a context made again is the one that was sent.
  */
-function withoutMessages({ messages, ...rest }: JsonObject): JsonObject {
+function withReferences(payload: JsonObject): JsonObject {
+  const { messages, tools } = payload;
   const list = Array.isArray(messages) ? messages : [];
   const digest = hash("sha256", `[${list.map(jsonOf).join(",")}]`);
-  return { ...rest, messages_ref: { entries: "before", count: list.length, digest: `sha256:${digest}` } };
+  const data: JsonObject = {};
+  for (const key in payload) if (key !== "messages" && key !== "tools") data[key] = payload[key]!;
+  data.messages_ref = { entries: "before", count: list.length, digest: `sha256:${digest}` };
+  if (Array.isArray(tools)) data.tool_names = tools.map((tool) => (tool as { name?: Json }).name ?? null);
+  return data;
 }
 
 /** Of messages that come again with every call of their session. */

@@ -23,6 +23,8 @@ export interface SubagentDeps {
   persister: Persister;
   clock: Clock;
   random: (bytes: Uint8Array) => void;
+  /** Tells when the tool call that spawned it has ended, however it ended. */
+  onCallEnded(invocation_id: string, tell: () => void): void;
 }
 
 interface Child {
@@ -73,6 +75,8 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const stop = () => turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
     if (parent.signal.aborted) stop();
     else parent.signal.addEventListener("abort", stop, { once: true });
+    // The call that spawned it may end before the turn does.
+    if (who.call !== null) deps.onCallEnded(who.call.invocation_id, () => turn.stop("user"));
     void turn.settled.then(() => {
       timer.stop();
       parent.signal.removeEventListener("abort", stop);

@@ -3,7 +3,7 @@
  * turn takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at
  * most: another node may have changed them.
  */
-import type { DiscoveredExport, Json, JsonObject, LlmTool } from "@backplane/contract";
+import type { DiscoveredExport, EffectClass, Json, JsonObject, LlmTool } from "@backplane/contract";
 import { share } from "../bus/snapshot.ts";
 import type { Caller, Clock, Scope } from "../ports/index.ts";
 import { kernelBindingId } from "./bound-tools.ts";
@@ -15,6 +15,15 @@ export interface OfferedTool extends LlmTool {
   binding_id: string | null;
   export_id: string;
   legacy: boolean;
+  /** What clients outside of the loop are told beside that. */
+  about: ToolAbout;
+}
+
+export interface ToolAbout {
+  title: string | null;
+  output_schema: JsonObject | null;
+  effect_class: EffectClass;
+  requires_approval: boolean;
 }
 
 export interface ToolCatalog {
@@ -44,7 +53,13 @@ export function createToolCatalog({ tools, clock, discover }: CatalogDeps): Tool
       const { name, description, parameters } = spec;
       const binding_id = kernelBindingId(name);
       const shown = share({ name, description, parameters });
-      offered.set(name, { ...shown, shown, binding_id, export_id: name, legacy });
+      const about = {
+        title: null,
+        output_schema: null,
+        effect_class: spec.effect_class ?? "unknown",
+        requires_approval: spec.requires_approval ?? false,
+      };
+      offered.set(name, { ...shown, shown, binding_id, export_id: name, legacy, about });
     }
     for (const found of await discover(caller)) {
       const { export_id, description, display_name, input_schema } = found;
@@ -61,6 +76,7 @@ export function createToolCatalog({ tools, clock, discover }: CatalogDeps): Tool
         binding_id: null,
         export_id,
         legacy: false,
+        about: aboutExport(found),
       });
     }
     return offered;
@@ -89,8 +105,21 @@ function keyOf({ org_id, project_id }: Scope, { role, delegation }: Caller): str
   return delegation === undefined ? `${org_id}\n${project_id}\n${role === "guest"}` : null;
 }
 
+function aboutExport({ export: item, display_name, output_schema }: DiscoveredExport): ToolAbout {
+  const tool = item.kind === "tool" ? item.tool : null;
+  return {
+    title: display_name === item.id ? null : display_name,
+    output_schema: isObject(output_schema) ? output_schema : null,
+    effect_class: tool?.effect_class ?? "unknown",
+    requires_approval: tool?.requires_approval ?? false,
+  };
+}
+
 /** Vendors want an object; a tool without a schema takes any. */
 function objectSchema(schema: Json | null): JsonObject {
-  const isObject = typeof schema === "object" && schema !== null && !Array.isArray(schema);
-  return isObject ? schema : ANYTHING;
+  return isObject(schema) ? schema : ANYTHING;
+}
+
+function isObject(value: Json | null): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

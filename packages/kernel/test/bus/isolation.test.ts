@@ -31,12 +31,19 @@ verifies("bus.isolation", "a handler that throws, rejects or hangs hurts nobody 
   web.tryPublish("user.message.received", { text: "next" }, { session_id: "s" });
   await turn();
   expect(heard).toEqual(["s"]);
-  const errors = () => seen.filter((event) => event.kind === "plugin.error").map((event) => event.payload);
+  const errors = () =>
+    seen
+      .filter((event) => event.kind === "plugin.error")
+      .map(({ payload: { name, error } }) => ({ name, error }));
+  const about = () =>
+    seen.filter(({ kind }) => kind === "plugin.error").map(({ payload }) => payload.event_id);
   expect(errors()).toEqual([
     { name: "throws", error: "sync" },
     { name: "rejects", error: "async" },
     { name: "odd", error: "the handler threw something that cannot be read" },
   ]);
+  // Each names the event over which it failed.
+  expect(about().every((id) => typeof id === "string")).toBe(true);
   // One timer for all; the hanging one is let go at 30 s, not before, and its session goes on.
   expect(clock.timers).toBe(1);
   await clock.advance(29_900);

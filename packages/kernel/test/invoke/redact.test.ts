@@ -47,7 +47,7 @@ test("a secret that events cut into pieces is taken out, wherever they cut it", 
 });
 
 test("letter by letter too", () => {
-  const out = joined(through([..."key: ", ...SECRET, ..." end"].map(delta)));
+  const out = joined(through(`key: ${SECRET} end`.split("").map(delta)));
   expect(out).toMatch(/^key: .{0,3}\[redacted\] end$/);
 });
 

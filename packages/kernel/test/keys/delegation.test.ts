@@ -1,6 +1,7 @@
 /** Delegated tokens away from the node that minted them, and after their time. */
 import { openSqliteStore } from "@backplane/store";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { furnish, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
@@ -9,38 +10,42 @@ const content = manifest([
   tool("talk", { permissions: { gateway_api_scopes: ["runs:read"] }, default_timeout_ms: 60_000 }),
 ]);
 
-test("another node knows a running call's token, and no longer when the call has ended or its time is over", async () => {
-  const here = await openHouse();
-  const there = await furnish(await openSqliteStore({ file: here.file, threaded: false }), here.file);
-  await here.bind(content);
-  let token = "";
-  let finish = () => {};
-  here.runner.script = async ({ order }) => {
-    token = order.context.gateway.delegation_token!;
-    await new Promise<void>((resolve) => {
-      finish = resolve;
-    });
-    return ok();
-  };
-  const first = here.call({ export_id: "talk" });
-  await until(() => token !== "");
-  const caller = await there.kernel.keys.authenticate(token);
-  expect(caller).toMatchObject({ admin: false, delegation: { scopes: ["runs:read"] } });
-  expect(caller.delegation!.grant).toEqual(
-    (await there.kernel.invocations.list(user, {}, { limit: 1 })).items[0]!.grant,
-  );
-  finish();
-  await first;
-  for (const { kernel } of [here, there]) {
-    await expect(kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
-  }
+verifies(
+  "delegation.token",
+  "another node knows a running call's token, and no longer when the call has ended or its time is over",
+  async () => {
+    const here = await openHouse();
+    const there = await furnish(await openSqliteStore({ file: here.file, threaded: false }), here.file);
+    await here.bind(content);
+    let token = "";
+    let finish = () => {};
+    here.runner.script = async ({ order }) => {
+      token = order.context.gateway.delegation_token!;
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      return ok();
+    };
+    const first = here.call({ export_id: "talk" });
+    await until(() => token !== "");
+    const caller = await there.kernel.keys.authenticate(token);
+    expect(caller).toMatchObject({ admin: false, delegation: { scopes: ["runs:read"] } });
+    expect(caller.delegation!.grant).toEqual(
+      (await there.kernel.invocations.list(user, {}, { limit: 1 })).items[0]!.grant,
+    );
+    finish();
+    await first;
+    for (const { kernel } of [here, there]) {
+      await expect(kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    }
 
-  token = "";
-  const second = here.call({ export_id: "talk" });
-  await until(() => token !== "");
-  expect((await there.kernel.keys.authenticate(token)).delegation).toBeDefined();
-  there.clock.wall_offset += 60_000 + 5_001;
-  await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
-  finish();
-  await second;
-});
+    token = "";
+    const second = here.call({ export_id: "talk" });
+    await until(() => token !== "");
+    expect((await there.kernel.keys.authenticate(token)).delegation).toBeDefined();
+    there.clock.wall_offset += 60_000 + 5_001;
+    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    finish();
+    await second;
+  },
+);

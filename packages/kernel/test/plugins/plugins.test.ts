@@ -14,7 +14,13 @@ import {
   until,
 } from "./open-plugins.ts";
 
-const owner: Caller = { ...user, actor: "key_owner", role: "owner" };
+/** Of the whole default org, which plugins are for. */
+const owner: Caller = {
+  ...user,
+  actor: "key_owner",
+  role: "owner",
+  scope: { ...user.scope, project_id: null },
+};
 const elsewhere: Caller = { ...owner, scope: { org_id: "org_acme", project_id: null } };
 const delegated = {
   ...admin,
@@ -22,7 +28,7 @@ const delegated = {
 } as unknown as Caller;
 
 const audited = async ({ store }: OpenPlugins) =>
-  (await store.audit.list(scope, {}, { limit: 100 })).items
+  (await store.audit.list({ ...scope, project_id: null }, {}, { limit: 100 })).items
     .map(({ actor, action, subject }) => `${actor} ${action} ${subject}`)
     .toReversed();
 

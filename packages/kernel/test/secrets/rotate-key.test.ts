@@ -28,7 +28,7 @@ test("everything of every org is sealed again, in steps, over an interruption an
   }
   await kernel.config.set(there, { "llm.api_key": "sk-config-value", "llm.model": "m" });
   // The gateway dies after the first step.
-  const { replace } = store.sealed;
+  const replace = store.sealed.replace.bind(store.sealed);
   let steps = 0;
   store.sealed.replace = async (changes) => {
     if (++steps > 1) throw new Error("killed");

@@ -15,52 +15,43 @@ export interface Stage {
   join: readonly string[];
 }
 
-const DEVICES = ["null", "zero", "full", "random", "urandom"] as const;
+const words = (line: string) => line.split(" ");
+
+const PROC = words("--proc /proc --remount-ro /proc");
+/** bwrap's own --dev nests a second user namespace and leaves /dev and /dev/shm writable. */
+const DEV = [
+  ...words("--perms 0755 --tmpfs /dev"),
+  ...words("null zero full random urandom").flatMap((name) => words(`--dev-bind /dev/${name} /dev/${name}`)),
+  ...words("--symlink /proc/self/fd /dev/fd --remount-ro /dev"),
+];
 
 const NAMESPACES = [
-  "--as-pid-1",
-  "--unshare-user",
-  "--unshare-pid",
-  "--unshare-net",
-  "--unshare-ipc",
-  "--unshare-uts",
-  "--unshare-cgroup-try",
-  "--uid",
-  String(INSIDE_UID),
-  "--gid",
-  String(INSIDE_UID),
-  "--hostname",
-  "sandbox",
-  "--die-with-parent",
-  "--new-session",
-  "--cap-drop",
-  "ALL",
-  "--unsetenv",
-  "NODE_CHANNEL_FD",
-  "--unsetenv",
-  "NODE_CHANNEL_SERIALIZATION_MODE",
-] as const;
+  ...words("--as-pid-1 --unshare-user --unshare-pid --unshare-net --unshare-ipc --unshare-uts"),
+  ...words(`--unshare-cgroup-try --uid ${INSIDE_UID} --gid ${INSIDE_UID} --hostname sandbox`),
+  ...words("--die-with-parent --new-session --cap-drop ALL"),
+  ...words("--unsetenv NODE_CHANNEL_FD --unsetenv NODE_CHANNEL_SERIALIZATION_MODE"),
+];
 
-/** The whole command line, program first. */
-export function commandLine(plan: SandboxPlan, bwrap: string, stage: Stage | null): string[] {
-  if (stage === null) {
-    const scratch = plan.scratch === null ? [] : ownTmpfs(plan.scratch);
-    return [bwrap, ...bubblewrapArguments(plan, plan.mounts, scratch)];
-  }
+/** What an ordinary gateway starts, program first. */
+export function directLine(plan: SandboxPlan, bwrap: string): string[] {
+  const scratch = plan.scratch === null ? [] : ownTmpfs(plan.scratch);
+  return [bwrap, ...bubblewrapArguments(plan, plan.mounts, scratch)];
+}
+
+/** What root starts, program first; it can wait there for its words. */
+export function stageLine({ uid, folder, init, join }: Stage): string[] {
+  return [init, "stage", String(uid), String(uid), folder, ...join];
+}
+
+export function stageWords(plan: SandboxPlan, bwrap: string, { uid, folder }: Stage): string[] {
   // What everybody may read needs no staging; the rest appears in the stage's folder under a number.
   const staged = plan.mounts.map((mount, index) =>
-    mount.system ? mount : { ...mount, source: `${stage.folder}/${index}` },
+    mount.system ? mount : { ...mount, source: `${folder}/${index}` },
   );
-  const scratch = plan.scratch === null ? [] : ["--bind", `${stage.folder}/scratch`, plan.scratch.target];
+  const scratch = plan.scratch === null ? [] : ["--bind", `${folder}/scratch`, plan.scratch.target];
   return [
-    stage.init,
-    "stage",
-    String(stage.uid),
-    String(stage.uid),
-    stage.folder,
-    ...stage.join.flatMap((file) => ["cgroup", file]),
     ...plan.mounts.flatMap(({ source, system }, index) => (system ? [] : ["bind", source, String(index)])),
-    ...(plan.scratch === null ? [] : ["scratch", "scratch", tmpfsOptions(plan.scratch, stage.uid)]),
+    ...(plan.scratch === null ? [] : ["scratch", "scratch", tmpfsOptions(plan.scratch, uid)]),
     "--",
     bwrap,
     ...bubblewrapArguments(plan, staged, scratch),
@@ -83,15 +74,12 @@ function bubblewrapArguments(
 ): string[] {
   return [
     ...NAMESPACES,
-    ...["--proc", "/proc", "--remount-ro", "/proc"],
-    // bwrap's own --dev nests a second user namespace and leaves /dev and /dev/shm writable.
-    ...["--perms", "0755", "--tmpfs", "/dev"],
-    ...DEVICES.flatMap((name) => ["--dev-bind", `/dev/${name}`, `/dev/${name}`]),
-    ...["--symlink", "/proc/self/fd", "/dev/fd", "--remount-ro", "/dev"],
+    ...PROC,
+    ...DEV,
     ...mounts.flatMap(({ source, target, writable }) => [writable ? "--bind" : "--ro-bind", source, target]),
     ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
     ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
     ...scratch,
-    ...["--remount-ro", "/", "--chdir", plan.cwd, "--", INSIDE.init, "init"],
+    ...words(`--remount-ro / --chdir ${plan.cwd} -- ${INSIDE.init} init`),
   ];
 }

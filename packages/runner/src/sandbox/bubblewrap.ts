@@ -7,9 +7,7 @@ import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "n
 import { closeSync, openSync, readFileSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
-import { commandLine, type Stage } from "./bubblewrap-arguments.ts";
-import { ControlChannel, type Start } from "./control-channel.ts";
-import type { SandboxPlan } from "./plan.ts";
+import { ControlChannel } from "./control-channel.ts";
 
 export interface Bubblewrap {
   program: string;
@@ -22,18 +20,20 @@ export interface Spawned {
   child: ChildProcessWithoutNullStreams;
   pid: number;
   control: ControlChannel;
-  start: Promise<Start>;
   /** What bwrap and sandbox-init had to say, for the case that there was no start. */
   words(): string;
   kill(): void;
+  /** Whether it keeps the gateway alive; one that only waits does not. */
+  hold(held: boolean): void;
 }
 
 const FD = { control: 3, filter: 4, stdin: 5, stdout: 6, stderr: 7 } as const;
 const OUTER_GRACE_MS = 500;
 const MAX_WORDS = 4_096;
 
-export function spawnConfined(plan: SandboxPlan, tools: Bubblewrap, stage: Stage | null): Spawned {
-  const [program, ...args] = commandLine(plan, tools.program, stage) as [string, ...string[]];
+/** It does nothing before the control channel tells it to. */
+export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
+  const [program, ...args] = line as [string, ...string[]];
   // A fresh description per spawn: a shared one would share its offset.
   const filter = openSync(tools.filter, "r");
   let child: ChildProcess;
@@ -60,15 +60,24 @@ export function spawnConfined(plan: SandboxPlan, tools: Bubblewrap, stage: Stage
     if (words.length < MAX_WORDS) words += chunk.toString("utf8");
   });
   const control = new ControlChannel(stdio(child, FD.control));
-  control.order(plan);
   return {
     child: withStreams(child),
     pid: outer,
     control,
-    start: control.started,
     words: () => words.trim(),
     kill: () => killBoth(child, outer, control),
+    hold: (held) => {
+      for (const handle of [child, ...(child.stdio as unknown as (Held | null)[])]) {
+        if (held) handle?.ref();
+        else handle?.unref();
+      }
+    },
   };
+}
+
+interface Held {
+  ref(): void;
+  unref(): void;
 }
 
 /** The inner process first, and with it the whole namespace; the outer one follows by itself, or is made to. */

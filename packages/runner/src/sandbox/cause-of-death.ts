@@ -4,7 +4,7 @@ import type { CgroupCounters } from "./cgroup/cgroup.ts";
 import type { EndReport } from "./control-channel.ts";
 import type { SandboxLimits } from "./limits.ts";
 
-export type Cause = "oom" | "pids" | "cpu" | "disk" | "timeout" | "signal" | "exit";
+type Cause = "oom" | "pids" | "cpu" | "disk" | "timeout" | "signal" | "exit";
 
 export interface Death {
   cause: Cause;
@@ -54,6 +54,11 @@ export function causeOfDeath(evidence: Evidence, limits: SandboxLimits): Death {
   if (evidence.timed_out) return death("timeout", "Its time was over.");
   if (signal !== null) return death("signal", `It was killed by ${signal}.`);
   return death("exit", `It ended with exit code ${code ?? "unknown"}.`);
+}
+
+/** The death, when one of the plugin's own limits had its part in it. */
+export function limitMet(death: Death | null): Death | null {
+  return death !== null && ["oom", "pids", "cpu", "disk"].includes(death.cause) ? death : null;
 }
 
 function nameOf(number: number): string | null {

@@ -47,16 +47,12 @@ export class ControlChannel {
       ...Object.entries(plan.env).map(([name, value]) => `e${name}=${value}`),
       ...plan.command.map((word) => `a${word}`),
     ];
-    if (records.some((record) => record.includes("\0"))) {
-      throw new BackplaneError(
-        "launch_failed",
-        "An argument or variable of the plugin holds a NUL character.",
-      );
-    }
-    const body = Buffer.from(`${records.join("\0")}\0`);
-    const length = Buffer.alloc(4);
-    length.writeUInt32LE(body.length);
-    this.#socket.write(Buffer.concat([length, body]));
+    this.#block(records);
+  }
+
+  /** For `sandbox-init stage`, before the order. */
+  stage(words: readonly string[]): void {
+    this.#block(words);
   }
 
   /** Makes or removes one folder in scratch; answers 0 or the errno. */
@@ -73,6 +69,19 @@ export class ControlChannel {
 
   close(): void {
     this.#socket.destroy();
+  }
+
+  #block(records: readonly string[]): void {
+    if (records.some((record) => record.includes("\0"))) {
+      throw new BackplaneError(
+        "launch_failed",
+        "An argument or variable of the plugin holds a NUL character.",
+      );
+    }
+    const body = Buffer.from(`${records.join("\0")}\0`);
+    const length = Buffer.alloc(4);
+    length.writeUInt32LE(body.length);
+    this.#socket.write(Buffer.concat([length, body]));
   }
 
   #read(chunk: Buffer): void {

@@ -3,10 +3,11 @@ import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { type Spawned, spawnConfined } from "./bubblewrap.ts";
-import type { Stage } from "./bubblewrap-arguments.ts";
+import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death } from "./cause-of-death.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
+import type { Prepared } from "./prepared.ts";
 
 export interface Confined {
   /** Its streams are the plugin's own; its pid is the outer process, which ends after the sandbox. */
@@ -27,14 +28,14 @@ const START_MS = 15_000;
 
 export async function launchConfined(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
   const assets = await stat(join(request.folder, "assets")).catch(() => null);
-  const slot = await made.slots.take();
+  const prepared = await made.prepared.take();
+  const { slot } = prepared;
   let spawned: Spawned;
   try {
     const has_assets = assets?.isDirectory() ?? false;
-    const planned = plan({ ...request, slot: slot.index, has_assets }, made.host);
-    spawned = spawnConfined(planned, made.tools, stageOf(made, planned, slot.cgroup?.join ?? []));
+    spawned = begin(made, prepared, plan({ ...request, slot: slot.index, has_assets }, made.host));
   } catch (error) {
-    await made.slots.release(slot);
+    await made.prepared.discard(prepared);
     throw error;
   }
   const { child, control } = spawned;
@@ -45,9 +46,13 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
     const cpu_bounded = request.lifetime === "call";
     return causeOfDeath({ report: control.ended, exit, counted, cpu_bounded, timed_out }, made.host.limits);
   });
-  const late = setTimeout(spawned.kill, START_MS);
-  const start = await spawned.start;
+  const entry = { kill: () => spawned.kill(), death };
+  made.live.add(entry);
+  void death.finally(() => made.live.delete(entry));
+  const late = setTimeout(entry.kill, START_MS);
+  const start = await control.started;
   clearTimeout(late);
+  made.prepared.refill();
   if (!start.started) {
     spawned.kill();
     child.stdout.resume();
@@ -68,9 +73,11 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
   };
 }
 
-function stageOf(made: SandboxParts, { uid }: SandboxPlan, join: readonly string[]): Stage | null {
-  if (uid === null || made.stage_folder === null) return null;
-  return { uid, folder: made.stage_folder, init: made.init, join };
+function begin({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPlan): Spawned {
+  const spawned = staged?.spawned ?? spawnConfined(directLine(planned, tools.program), tools);
+  if (staged !== null) spawned.control.stage(stageWords(planned, tools.program, staged.stage));
+  spawned.control.order(planned);
+  return spawned;
 }
 
 /** From what bwrap says to what a person can do. */

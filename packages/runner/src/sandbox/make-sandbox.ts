@@ -12,6 +12,7 @@ import { startJanitor } from "./janitor.ts";
 import { keepFile } from "./keep-file.ts";
 import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
 import { INSIDE, type SandboxHost } from "./plan.ts";
+import { PreparedSlots } from "./prepared.ts";
 import { readSystem, writeOwnFiles } from "./read-host.ts";
 import { filteredArch, systemCallFilter } from "./seccomp/filter.ts";
 import { SlotTable } from "./slot-table.ts";
@@ -31,9 +32,10 @@ export interface SandboxOptions {
 export interface SandboxParts {
   host: SandboxHost;
   tools: Bubblewrap;
-  init: string;
-  stage_folder: string | null;
   slots: SlotTable;
+  prepared: PreparedSlots;
+  /** Processes that exist; closing ends them. */
+  live: Set<{ kill(): void; death: Promise<unknown> }>;
 }
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
@@ -89,12 +91,25 @@ export async function makeSandbox(
     );
   }
   const slots = new SlotTable(cgroups, limits);
-  closers.push(() => slots.close());
+  const folder = root ? stageFolder() : null;
+  const tools = { program: bwrap, filter };
+  const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) =>
+    folder === null ? null : { uid: FIRST_UID + index, folder, init: init.file, join: cgroup?.join ?? [] },
+  );
+  const live: SandboxParts["live"] = new Set();
+  closers.push(
+    () => slots.close(),
+    () => prepared.close(),
+    async () => {
+      for (const process of live) process.kill();
+      await Promise.all(Array.from(live, ({ death }) => death));
+    },
+  );
   return {
-    tools: { program: bwrap, filter },
-    init: init.file,
-    stage_folder: root ? stageFolder() : null,
+    tools,
     slots,
+    prepared,
+    live,
     host: {
       ...(await readSystem()),
       files: [...(await writeOwnFiles(cache_dir)), { source: init.file, target: INSIDE.init }],

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { commandLine } from "../../src/sandbox/bubblewrap-arguments.ts";
+import { directLine, stageLine, stageWords } from "../../src/sandbox/bubblewrap-arguments.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 
 const PLAN: SandboxPlan = {
@@ -21,14 +21,11 @@ const PLAN: SandboxPlan = {
 const STAGE = { uid: 59_007, folder: "/mnt", init: "/cache/init", join: ["/cg/cgroup.procs"] };
 
 test("as root, bwrap runs only behind the stage, as the slot's user, in the slot's cgroup", () => {
-  const line = commandLine(PLAN, "/usr/bin/bwrap", STAGE);
-  const stage = line.slice(0, line.indexOf("--"));
-  expect(stage).toEqual([
-    ...["/cache/init", "stage", "59007", "59007", "/mnt"],
-    ...["cgroup", "/cg/cgroup.procs"],
-    ...["bind", "/root/store/abc", "1", "bind", "/srv/data", "2"],
-    ...["scratch", "scratch", "mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007"],
-  ]);
+  expect(stageLine(STAGE).join(" ")).toBe("/cache/init stage 59007 59007 /mnt /cg/cgroup.procs");
+  const line = stageWords(PLAN, "/usr/bin/bwrap", STAGE);
+  expect(line.slice(0, line.indexOf("--")).join(" ")).toBe(
+    "bind /root/store/abc 1 bind /srv/data 2 scratch scratch mode=0700,size=1024,nr_inodes=16,uid=59007,gid=59007",
+  );
   const text = line.slice(line.indexOf("--") + 1).join(" ");
   expect(text.startsWith("/usr/bin/bwrap ")).toBe(true);
   expect(text).toContain("--ro-bind /mnt/1 /plugin --bind /mnt/2 /srv/data");
@@ -37,14 +34,14 @@ test("as root, bwrap runs only behind the stage, as the slot's user, in the slot
 });
 
 test("an ordinary gateway starts bwrap itself, with scratch as a tmpfs of its own", () => {
-  const text = commandLine({ ...PLAN, uid: null }, "/usr/bin/bwrap", null).join(" ");
+  const text = directLine({ ...PLAN, uid: null }, "/usr/bin/bwrap").join(" ");
   expect(text.startsWith("/usr/bin/bwrap --as-pid-1 ")).toBe(true);
   expect(text).toContain("--ro-bind /root/store/abc /plugin");
   expect(text).toContain("--perms 0700 --size 1024 --tmpfs /sandbox/scratch");
 });
 
 test("every namespace is new, everything is read-only at the end, and nothing of the plugin's is in argv", () => {
-  for (const line of [commandLine(PLAN, "bwrap", STAGE), commandLine(PLAN, "bwrap", null)]) {
+  for (const line of [stageWords(PLAN, "bwrap", STAGE), directLine(PLAN, "bwrap")]) {
     for (const kind of ["user", "pid", "net", "ipc", "uts"]) expect(line).toContain(`--unshare-${kind}`);
     for (const flag of ["--die-with-parent", "--new-session", "--cap-drop"]) expect(line).toContain(flag);
     const text = line.join(" ");

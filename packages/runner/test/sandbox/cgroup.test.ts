@@ -41,6 +41,34 @@ test("version 2: without a parent that hands memory and pids down there are no c
   expect(existsSync(join(mount, "a/ours"))).toBe(false);
 });
 
+test("version 2: limits go to the nearest parent that hands controllers down, counters come from its events", async () => {
+  const mount = emptyFolder();
+  looksLikeCgroup(mount, "cpu memory pids", "cpu memory pids");
+  looksLikeCgroup(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
+  // The gateway's own has processes in it, so the kernel refuses to let it hand anything down.
+  looksLikeCgroup(join(mount, "system.slice/gateway"), "", "");
+  const files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max"];
+  const cgroups = await openCgroupsV2(mount, join(mount, "system.slice/gateway"), "ours", async (folder) => {
+    looksLikeCgroup(folder, "cpu memory pids", "cpu memory pids");
+    for (const name of files) writeFileSync(join(folder, name), "");
+    writeFileSync(join(folder, "memory.events"), "low 0\noom 2\noom_kill 1\n");
+    writeFileSync(join(folder, "pids.events"), "max 7\n");
+  });
+  expect(cgroups).toMatchObject({ version: "v2", controllers: ["cpu", "memory", "pids"] });
+  expect(cgroups!.folders).toEqual([join(mount, "system.slice/ours")]);
+  const slot = await cgroups!.make("slot-0", { ...DEFAULT_SANDBOX_LIMITS, processes: 10, cpus: 0.5 });
+  const folder = join(mount, "system.slice/ours/slot-0");
+  expect(slot.join).toEqual([join(folder, "cgroup.procs")]);
+  expect(files.map((name) => readFileSync(join(folder, name), "utf8"))).toEqual([
+    String(DEFAULT_SANDBOX_LIMITS.memory_bytes),
+    "0",
+    "1",
+    "12",
+    "50000 100000",
+  ]);
+  expect(await slot.counters()).toEqual({ oom: 1, pids: 7 });
+});
+
 test("the kernel of this machine takes the limits and tells what it counted", async () => {
   const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
   // Not root, or no controllers: then that is what is said, and resource limits hold instead.

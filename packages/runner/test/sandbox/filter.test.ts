@@ -22,7 +22,7 @@ function decide(arch: FilteredArch, call: number, args: readonly number[] = [], 
   const data = Buffer.alloc(64);
   data.writeUInt32LE(call >>> 0, 0);
   data.writeUInt32LE(audit, 4);
-  args.forEach((value, index) => data.writeUInt32LE(value >>> 0, 16 + index * 8));
+  for (const [index, value] of args.entries()) data.writeUInt32LE(value >>> 0, 16 + index * 8);
   let accumulator = 0;
   for (let at = 0; at < program.length; at += 8) {
     const code = program.readUInt16LE(at);

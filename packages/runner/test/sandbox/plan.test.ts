@@ -71,7 +71,7 @@ test("nothing of the host appears that neither the system nor the grant names", 
 
 test("nothing can be written but scratch and the mounts that the grant calls writable", () => {
   fc.assert(
-    fc.property(requests, ({ kind: _, ...change }) => {
+    fc.property(requests, ({ kind: _kind, ...change }) => {
       const request = ask(change);
       const made = plan(request, HOST);
       const writable = made.mounts.filter((mount) => mount.writable);
@@ -85,7 +85,7 @@ test("nothing can be written but scratch and the mounts that the grant calls wri
 
 test("the environment is the manifest's, with five names that it cannot choose", () => {
   fc.assert(
-    fc.property(requests, ({ kind: _, ...change }) => {
+    fc.property(requests, ({ kind: _kind, ...change }) => {
       const { env } = plan(ask(change), HOST);
       const { LANG = "C.UTF-8", ...own } = change.env;
       const home = change.grant.filesystem === "scratch" ? "/sandbox/scratch" : "/nonexistent";

@@ -1,7 +1,8 @@
 /**
  * Collects writes into batches. A write that finds the writer idle goes at the end of this turn of the event loop,
- * so that everything the turn's sockets ask for shares one commit; while batches are under way, the next one
- * forms by itself, so that the busier the store is, the more writers share a commit.
+ * so that everything the turn's sockets ask for shares one commit; while a batch is under way, the next one forms
+ * by itself, so that the busier the store is, the more writers share a commit. A burst is cut in two: from then on
+ * one half of its writers works while the commit of the other half is under way.
  */
 import { rethrow } from "../errors.ts";
 import type { WriteInput, WriteName } from "../ops/index.ts";
@@ -28,8 +29,6 @@ const MAX_PROGRESS_ROWS = 10_000;
 
 export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Error) => void): GroupCommit {
   const queue: Waiting[] = [];
-  /** Calls that the writer has already; this turn's pump completes their batch. */
-  let started: Waiting[] = [];
   let progress: WriteInput<"appendProgress"> = [];
   let timer: NodeJS.Timeout | null = null;
   let scheduled = false;
@@ -40,10 +39,7 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
 
   const pump = (): void => {
     scheduled = false;
-    while (
-      under_way < writer.depth &&
-      (started.length > 0 || queue.length > 0 || (progress.length > 0 && timer === null))
-    ) {
+    while (under_way < writer.depth && (queue.length > 0 || (progress.length > 0 && timer === null))) {
       send(nextBatch(queue));
     }
     if (under_way === 0 && queue.length === 0) for (const resolve of idle.splice(0)) resolve();
@@ -57,16 +53,14 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
 
   /** Much fewer than usual are the first of a wave: one more turn, and most of it shares their commit. */
   const gather = (): void => {
-    if (started.length + queue.length >= usual / 2) pump();
+    if (queue.length >= usual / 2) pump();
     else setImmediate(pump);
   };
 
-  const send = (rest: Waiting[]): void => {
-    if (progress.length > 0) rest.unshift(takeProgress());
-    const batch = started.concat(rest);
-    started = [];
+  const send = (batch: Waiting[]): void => {
+    if (progress.length > 0) batch.unshift(takeProgress());
     under_way++;
-    void writer.run(rest.map((waiting) => waiting.call)).then((result) => {
+    void writer.run(batch.map((waiting) => waiting.call)).then((result) => {
       under_way--;
       usual += (batch.length - usual) / 5;
       answer(batch, result);
@@ -74,11 +68,9 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
     });
   };
 
-  /** A burst in one turn: the writer begins with its first calls while we still encode the others. */
+  /** A burst in one turn: its first calls are committed while the others are still being made. */
   const startEarly = (): void => {
-    if (!scheduled || started.length > 0 || queue.length < writer.part) return;
-    started = nextBatch(queue);
-    writer.start(started.map((waiting) => waiting.call));
+    if (under_way === 0 && queue.length >= writer.burst) send(nextBatch(queue));
   };
 
   const takeProgress = (): Waiting => {

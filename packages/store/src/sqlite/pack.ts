@@ -23,7 +23,8 @@ const OBJECT = 6;
 export function pack(calls: readonly Call[]): Packed {
   const codes: number[] = [];
   const numbers = new Map<string, number>();
-  let text = "";
+  // Joined once: V8 keeps what is added up bit by bit as a tree, and takes it apart when it is sent.
+  const pieces: string[] = [];
   const addKey = (key: string): void => {
     const number = numbers.get(key);
     if (number !== undefined) {
@@ -32,12 +33,12 @@ export function pack(calls: readonly Call[]): Packed {
     }
     codes.push(numbers.size, key.length);
     numbers.set(key, numbers.size);
-    text += key;
+    pieces.push(key);
   };
   const add = (value: Plain): void => {
     if (typeof value === "string") {
       codes.push(STRING, value.length);
-      text += value;
+      pieces.push(value);
     } else if (typeof value === "number") {
       codes.push(NUMBER, value);
     } else if (value === null || value === undefined) {
@@ -57,7 +58,7 @@ export function pack(calls: readonly Call[]): Packed {
     }
   };
   add(calls as unknown as Plain);
-  return { text, codes: new Float64Array(codes) };
+  return { text: pieces.join(""), codes: new Float64Array(codes) };
 }
 
 const OWN = { configurable: true, enumerable: true, writable: true };

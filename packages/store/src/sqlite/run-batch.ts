@@ -2,8 +2,6 @@
  * A batch is one transaction: its writers share one fsync. Operations fail alone. The batch first runs without
  * savepoints, since nearly every batch has no failure and each savepoint costs a tenth of a row; when an
  * operation fails after it has written, the batch is rolled back and run again with one savepoint each.
- *
- * Calls may come in two parts, so that the first ones run while the rest is still on its way.
  */
 import { type Failure, failureOf } from "../op.ts";
 import { startWrite, type WriteName } from "../ops/index.ts";
@@ -21,60 +19,39 @@ export interface BatchResult {
   broken: Failure | null;
 }
 
-export interface Batch {
-  add(calls: readonly Call[]): void;
-  commit(): BatchResult;
+export function runBatch(connection: Connection, calls: readonly Call[]): BatchResult {
+  try {
+    const result = tryPlain(connection, calls) ?? tryEach(connection, calls);
+    connection.exec("commit");
+    return result;
+  } catch (error) {
+    // What the disk refuses ends the batch; the rest of its calls are not even tried.
+    abandon(connection);
+    return { ...emptyResult(), broken: unavailable(error) };
+  }
 }
 
-export function createBatch(connection: Connection): Batch {
-  const calls: Call[] = [];
-  let result = emptyResult();
-  let state: "new" | "open" | "again" = "new";
+/** Null: a call failed half way, and everything is rolled back. */
+function tryPlain(connection: Connection, calls: readonly Call[]): BatchResult | null {
+  const result = emptyResult();
+  connection.exec("begin immediate");
+  for (const call of calls) {
+    if (runCall(connection, call, result, false)) continue;
+    connection.exec("rollback");
+    return null;
+  }
+  return result;
+}
 
-  const begin = (): void => {
-    connection.exec("begin immediate");
-    state = "open";
-  };
-  /** What the disk refuses ends the batch; the rest of its calls are not even tried. */
-  const guarded = (work: () => void): void => {
-    if (result.broken !== null) return;
-    try {
-      work();
-    } catch (error) {
-      abandon(connection);
-      result = { ...emptyResult(), broken: unavailable(error) };
-    }
-  };
-
-  return {
-    add(part) {
-      calls.push(...part);
-      guarded(() => {
-        if (state === "new") begin();
-        for (const call of part) {
-          if (state === "again") return;
-          if (runCall(connection, call, result, false)) continue;
-          connection.exec("rollback");
-          state = "again";
-        }
-      });
-    },
-    commit() {
-      guarded(() => {
-        if (state === "again") {
-          result = emptyResult();
-          begin();
-          for (const call of calls) {
-            connection.exec("savepoint op");
-            runCall(connection, call, result, true);
-            connection.exec("release op");
-          }
-        }
-        if (state === "open") connection.exec("commit");
-      });
-      return result;
-    },
-  };
+function tryEach(connection: Connection, calls: readonly Call[]): BatchResult {
+  const result = emptyResult();
+  connection.exec("begin immediate");
+  for (const call of calls) {
+    connection.exec("savepoint op");
+    runCall(connection, call, result, true);
+    connection.exec("release op");
+  }
+  return result;
 }
 
 /** False: the call failed half way and, without a savepoint, has left something behind. */

@@ -7,14 +7,14 @@ import { Worker } from "node:worker_threads";
 import type { Logger } from "@backplane/kernel/ports";
 import type { HookModule } from "./hook.ts";
 import { pack } from "./pack.ts";
-import type { BatchResult, Call } from "./run-batch.ts";
+import type { BatchResult } from "./run-batch.ts";
 import type { Writer } from "./writer.ts";
-import type { WriterMessage, WriterThreadData } from "./writer-thread.ts";
+import type { WriterThreadData } from "./writer-thread.ts";
 
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 1 };
 
-/** Early enough to overlap, large enough to be worth waking the thread once more. */
-const PART = 32;
+/** Half of a hundred writers: fewer would pay for more commits than the overlap is worth. */
+const BURST = 48;
 
 interface Thread {
   worker: Worker;
@@ -53,17 +53,13 @@ export function createThreadWriter(
   return {
     // One batch at a time: a second would be closed by its first write, and groups would stay small.
     depth: 1,
-    part: PART,
-    start(calls) {
-      current ??= start();
-      send(current, calls, false);
-    },
+    burst: BURST,
     run(calls) {
       current ??= start();
       const thread = current;
       return new Promise((resolve) => {
         thread.waiting.push(resolve);
-        send(thread, calls, true);
+        thread.worker.postMessage(pack(calls));
       });
     },
     async close() {
@@ -74,11 +70,6 @@ export function createThreadWriter(
       await gone;
     },
   };
-}
-
-function send(thread: Thread, calls: Call[], last: boolean): void {
-  const message: WriterMessage = { ...pack(calls), last };
-  thread.worker.postMessage(message);
 }
 
 /** Beside this file, in the sources as in the build. */

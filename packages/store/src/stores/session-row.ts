@@ -1,5 +1,5 @@
 /** Sessions, chains and entries in columns. */
-import type { Chain, Entry, JsonObject, Session } from "@backplane/contract";
+import type { Chain, Entry, Json, JsonObject, Session } from "@backplane/contract";
 import type { NewChain, NewEntry, NewSession, Scope, SessionKey, TapeWrite } from "@backplane/kernel/ports";
 import type { Row } from "../op.ts";
 import type { EntryRow, KeyColumns } from "../ops/entries.ts";
@@ -28,7 +28,26 @@ export function encodeChain(chain: NewChain): ChainRow {
 }
 
 export function encodeEntry(entry: NewEntry): EntryRow {
-  return [entry.kind, entry.date, JSON.stringify(entry.payload), JSON.stringify(entry.meta)];
+  return [entry.kind, entry.date, JSON.stringify(thawed(entry.payload)), JSON.stringify(entry.meta)];
+}
+
+/** The same value without frozen lists, which JSON.stringify spells at half the speed. */
+function thawed(value: JsonObject): JsonObject {
+  let own = value;
+  for (const key in value) {
+    const item = value[key];
+    if (typeof item !== "object" || item === null) continue;
+    const fresh = Array.isArray(item) ? item.map(thawedItem) : thawed(item);
+    if (fresh === item) continue;
+    if (own === value) own = { ...value };
+    own[key] = fresh;
+  }
+  return own;
+}
+
+function thawedItem(item: Json): Json {
+  if (typeof item !== "object" || item === null) return item;
+  return Array.isArray(item) ? item.map(thawedItem) : thawed(item);
 }
 
 export function encodeTape(tape: TapeWrite): TapeRows {

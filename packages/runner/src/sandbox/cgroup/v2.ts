@@ -13,12 +13,17 @@ const CPU_PERIOD_US = 100_000;
  * A cgroup with processes in it cannot hand controllers down, so the gateway's own mostly cannot: the nearest of
  * its parents that does, or lets itself be told to, becomes the parent of ours. Null: none does.
  */
-export async function openCgroupsV2(mount: string, own: string, name: string): Promise<Cgroups | null> {
+export async function openCgroupsV2(
+  mount: string,
+  own: string,
+  name: string,
+  makeFolder: (folder: string) => Promise<unknown> = (folder) => mkdir(folder, { mode: 0o755 }),
+): Promise<Cgroups | null> {
   for (let parent = own; parent.startsWith(mount); parent = dirname(parent)) {
     if (!(await handDown(parent))) continue;
     const folder = join(parent, name);
     try {
-      await mkdir(folder, { mode: 0o755 });
+      await makeFolder(folder);
     } catch {
       continue;
     }
@@ -28,7 +33,10 @@ export async function openCgroupsV2(mount: string, own: string, name: string): P
         version: "v2",
         controllers: [...WANTED, ...NEEDED].filter((controller) => has.includes(controller)),
         folders: [folder],
-        make: (slot, limits) => makeSlot(join(folder, slot), limits),
+        make: async (slot, limits) => {
+          await makeFolder(join(folder, slot));
+          return await boundSlot(join(folder, slot), limits);
+        },
         close: () => removeFolder(folder),
       };
     }
@@ -50,8 +58,7 @@ async function handDown(folder: string): Promise<boolean> {
   return NEEDED.every((controller) => handed.includes(controller));
 }
 
-async function makeSlot(folder: string, limits: SandboxLimits): Promise<SlotCgroup> {
-  await mkdir(folder, { mode: 0o755 });
+async function boundSlot(folder: string, limits: SandboxLimits): Promise<SlotCgroup> {
   await order(join(folder, "memory.max"), String(limits.memory_bytes));
   await order(join(folder, "memory.swap.max"), "0");
   // One member out of memory ends them all: half a plugin is none.

@@ -1,0 +1,48 @@
+/**
+ * One end of a transfer in a process of its own. `serve ADDRESS`: after one byte it sends without end. `fetch`: takes
+ * lines of JSON {port, host, connect, bytes} and answers each with the milliseconds from its first byte to its last.
+ */
+import { connect, createServer } from "node:net";
+import { createInterface } from "node:readline";
+
+const [role, address] = process.argv.slice(2);
+if (role === "serve") {
+  const block = Buffer.alloc(256 * 1024, 7);
+  const server = createServer((socket) => {
+    socket.on("error", () => {});
+    const send = () => {
+      while (!socket.destroyed && socket.write(block));
+    };
+    socket.once("data", send);
+    socket.on("drain", send);
+  });
+  server.listen(0, address, () => console.log(server.address().port));
+} else {
+  createInterface({ input: process.stdin }).on("line", (line) => fetchOnce(JSON.parse(line)));
+}
+
+function fetchOnce({ host, port, connect: target, bytes }) {
+  const socket = connect({ host, port });
+  let got = 0;
+  let from = 0;
+  const begin = () => {
+    from = performance.now();
+    // A byte that is neither text nor TLS: it passes as it is.
+    socket.write(Buffer.from([0]));
+    socket.on("data", (chunk) => {
+      got += chunk.length;
+      if (got < bytes) return;
+      socket.removeAllListeners("data");
+      socket.destroy();
+      console.log(performance.now() - from);
+    });
+  };
+  socket.once("connect", () => {
+    if (target === null) return begin();
+    socket.write(`CONNECT ${target} HTTP/1.1\r\nHost: ${target}\r\n\r\n`);
+    socket.once("data", (head) => {
+      if (!head.toString().startsWith("HTTP/1.1 200")) throw new Error(head.toString());
+      begin();
+    });
+  });
+}

@@ -1,0 +1,87 @@
+/** Bytes per second through a tunnel of the egress proxy beside the same transfer over a direct connection. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { createEgress } from "../../packages/runner/src/egress/create-egress.ts";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const FILE = fileURLToPath(new URL("./children/egress-peer.mjs", import.meta.url));
+const WORLD = "127.88.0.1";
+const BYTES = 512 * 1024 * 1024;
+const REPETITIONS = 7;
+
+const clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms: number, run: () => void) {
+    const timer = setTimeout(run, ms);
+    return { stop: () => clearTimeout(timer) };
+  },
+};
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
+export async function egressThroughput(): Promise<Row[]> {
+  const egress = createEgress({
+    clock,
+    log,
+    limits: { bytes_in: Number.MAX_SAFE_INTEGER },
+    forbidden: () => null,
+    resolve: async () => [WORLD],
+  });
+  const grant = { network: "egress" as const, allowed_domains: ["api.acme.test"], gateway_api_scopes: [] };
+  const session = await egress.open({ id: "inv_bench", grant });
+  const proxy = createServer();
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  session.attach(session.listeners[0]!, proxy);
+  const server = peer("serve", WORLD);
+  const client = peer("fetch");
+  try {
+    const there = Number(await server.line());
+    const { port } = proxy.address() as { port: number };
+    const direct = { host: WORLD, port: there, connect: null, bytes: BYTES };
+    const tunnel = { host: "127.0.0.1", port, connect: `api.acme.test:${there}`, bytes: BYTES };
+    const rates: Record<"direct" | "tunnel", number[]> = { direct: [], tunnel: [] };
+    for (let turn = 0; turn <= REPETITIONS; turn++) {
+      for (const [way, order] of [["direct", direct] as const, ["tunnel", tunnel] as const]) {
+        const ms = Number(await client.ask(order));
+        // The first round warms up.
+        if (turn > 0) rates[way].push(BYTES / 1024 / 1024 / (ms / 1000));
+      }
+    }
+    if (session.counts().refused > 0) throw new Error(JSON.stringify(session.refusals()));
+    return [
+      row("egress.throughput", "MiB/s, one tunnel", "higher", median(rates.tunnel), median(rates.direct)),
+    ];
+  } finally {
+    await session.close();
+    await Promise.all([server.stop(), client.stop()]);
+  }
+}
+
+function peer(...args: string[]) {
+  const child: ChildProcess = spawn(process.execPath, [FILE, ...args], {
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  const lines = createInterface({ input: child.stdout! })[Symbol.asyncIterator]();
+  const line = async () => {
+    const { value, done } = await lines.next();
+    if (done) throw new Error(`${args[0]} ended`);
+    return value;
+  };
+  return {
+    line,
+    ask: (order: object) => {
+      child.stdin!.write(`${JSON.stringify(order)}\n`);
+      return line();
+    },
+    stop: async () => {
+      const gone = once(child, "exit");
+      child.kill("SIGKILL");
+      await gone;
+    },
+  };
+}

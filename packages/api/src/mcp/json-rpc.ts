@@ -1,0 +1,93 @@
+/** JSON-RPC 2.0 as MCP narrows it: ids are strings or numbers, params are objects, and every error has a code. */
+import type { Json, JsonObject } from "@backplane/contract";
+
+export type RpcId = string | number;
+
+export const RPC = {
+  parse: -32700,
+  invalid_request: -32600,
+  method_not_found: -32601,
+  invalid_params: -32602,
+  internal: -32603,
+  /** Ours: the gateway refuses for now. */
+  refused: -32000,
+  session_not_found: -32001,
+  /** Of revisions before 2026-07-28. */
+  resource_not_found: -32002,
+  header_mismatch: -32020,
+  unsupported_version: -32022,
+} as const;
+
+export interface RpcRequest {
+  kind: "request";
+  id: RpcId;
+  method: string;
+  params: JsonObject;
+}
+
+export interface RpcNotification {
+  kind: "notification";
+  method: string;
+  params: JsonObject;
+}
+
+/** A client's answer to a request of ours. */
+export interface RpcAnswer {
+  kind: "answer";
+}
+
+export type RpcMessage = RpcRequest | RpcNotification | RpcAnswer;
+
+/** What ends a request with an error object. Known by its numeric code. */
+export class RpcError extends Error {
+  readonly code: number;
+  readonly data: Json | undefined;
+
+  constructor(code: number, message: string, data?: Json) {
+    super(message);
+    this.code = code;
+    this.data = data;
+  }
+}
+
+/** Null: it is no JSON-RPC message that MCP knows. */
+export function readMessage(value: unknown): RpcMessage | null {
+  if (!isObject(value) || value.jsonrpc !== "2.0") return null;
+  const { method, id, params } = value;
+  if (method === undefined) return isAnswer(value) ? { kind: "answer" } : null;
+  if (typeof method !== "string") return null;
+  if (params !== undefined && !isObject(params)) return null;
+  const given = params ?? {};
+  if (id === undefined) return { kind: "notification", method, params: given };
+  return isId(id) ? { kind: "request", id, method, params: given } : null;
+}
+
+export function resultMessage(id: RpcId, result: JsonObject): JsonObject {
+  return { jsonrpc: "2.0", id, result };
+}
+
+export function errorMessage(id: RpcId | null, { code, message, data }: RpcError): JsonObject {
+  return { jsonrpc: "2.0", id, error: { code, message, ...(data === undefined ? {} : { data }) } };
+}
+
+export function notification(method: string, params?: JsonObject): JsonObject {
+  return { jsonrpc: "2.0", method, ...(params === undefined ? {} : { params }) };
+}
+
+export function isRpcError(error: unknown): error is RpcError {
+  return typeof error === "object" && error !== null && "code" in error && typeof error.code === "number";
+}
+
+export function isObject(value: unknown): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+export function isId(value: unknown): value is RpcId {
+  return typeof value === "string" || typeof value === "number";
+}
+
+function isAnswer({ id, result, error }: JsonObject): boolean {
+  return (
+    (isId(id) || (id === null && error !== undefined)) && (result !== undefined) !== (error !== undefined)
+  );
+}

@@ -1,0 +1,145 @@
+/**
+ * Sessions of clients that negotiated. One is its caller's alone: for anybody else it does not exist. They live in
+ * memory, because a client whose session is unknown begins a new one; what it called is on disk either way.
+ */
+import { randomBytes } from "node:crypto";
+import { BackplaneError, type JsonObject } from "@backplane/contract";
+import type { Caller, Clock } from "@backplane/kernel";
+import type { RpcId } from "./json-rpc.ts";
+import type { LogLevel } from "./log-levels.ts";
+
+export const SESSION_LIMITS = { sessions: 10_000, per_caller: 1_000, idle_ms: 3_600_000 } as const;
+
+const EARLY = 64;
+
+/** A call that is under way. */
+export interface OpenCall {
+  invocation_id: string | null;
+  cancelled: boolean;
+}
+
+export class McpSession {
+  readonly id: string;
+  /** As the calls of this session are recorded. */
+  readonly ref: string;
+  readonly caller: Caller;
+  readonly version: string;
+  level: LogLevel = "info";
+  used_at: number;
+  /** By the id of the client's request. */
+  readonly calls = new Map<RpcId, OpenCall>();
+  /** Cancels that overtook their request on another connection; the last few. */
+  readonly #early = new Set<RpcId>();
+  /** Streams that wait for what is told outside of any request; the newest gets it. */
+  readonly #listeners: ((message: JsonObject) => void)[] = [];
+  readonly #ends = new Set<() => void>();
+
+  constructor(caller: Caller, version: string, now: number) {
+    this.id = randomBytes(24).toString("base64url");
+    this.ref = `mcp-${randomBytes(9).toString("hex")}`;
+    this.caller = caller;
+    this.version = version;
+    this.used_at = now;
+  }
+
+  /** Something is under way in it. */
+  get busy(): boolean {
+    return this.#listeners.length > 0 || this.calls.size > 0;
+  }
+
+  cancelEarly(id: RpcId): void {
+    if (this.#early.size >= EARLY) this.#early.delete(this.#early.values().next().value!);
+    this.#early.add(id);
+  }
+
+  wasCancelled(id: RpcId): boolean {
+    return this.#early.delete(id);
+  }
+
+  tell(message: JsonObject): void {
+    this.#listeners.at(-1)?.(message);
+  }
+
+  listen(listener: (message: JsonObject) => void, ended: () => void): () => void {
+    this.#listeners.push(listener);
+    this.#ends.add(ended);
+    return () => {
+      this.#listeners.splice(this.#listeners.indexOf(listener), 1);
+      this.#ends.delete(ended);
+    };
+  }
+
+  end(): void {
+    for (const ended of this.#ends) ended();
+  }
+}
+
+export class McpSessions {
+  readonly #clock: Clock;
+  readonly #limits: { sessions: number; per_caller: number };
+  readonly #sessions = new Map<string, McpSession>();
+  /** Oldest first. */
+  readonly #callers = new Map<string, Set<McpSession>>();
+
+  constructor(clock: Clock, limits: { sessions: number; per_caller: number } = SESSION_LIMITS) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  /** A caller that opens more and more loses its oldest idle ones, and takes no other caller's place. */
+  open(caller: Caller, version: string): McpSession {
+    const key = keyOf(caller);
+    const own = this.#callers.get(key) ?? new Set();
+    if (own.size >= this.#limits.per_caller) {
+      const oldest = [...own].find((session) => !session.busy);
+      if (oldest !== undefined) this.remove(oldest);
+    }
+    if (this.#sessions.size >= this.#limits.sessions) this.#sweep();
+    if (this.#sessions.size >= this.#limits.sessions || own.size >= this.#limits.per_caller)
+      throw new BackplaneError("request.overloaded", "Too many MCP sessions are open already.", {
+        details: { retry_after_ms: 5_000 },
+      });
+    const session = new McpSession(caller, version, this.#clock.monotonic());
+    this.#sessions.set(session.id, session);
+    this.#callers.set(key, own.add(session));
+    return session;
+  }
+
+  find(caller: Caller, id: string): McpSession | null {
+    const session = this.#sessions.get(id);
+    if (session === undefined || keyOf(session.caller) !== keyOf(caller)) return null;
+    const now = this.#clock.monotonic();
+    if (this.#idle(session, now)) {
+      this.remove(session);
+      return null;
+    }
+    session.used_at = now;
+    return session;
+  }
+
+  remove(session: McpSession): void {
+    const key = keyOf(session.caller);
+    const own = this.#callers.get(key);
+    own?.delete(session);
+    if (own?.size === 0) this.#callers.delete(key);
+    this.#sessions.delete(session.id);
+    session.end();
+  }
+
+  #sweep(): void {
+    const now = this.#clock.monotonic();
+    for (const session of this.#sessions.values()) if (this.#idle(session, now)) this.remove(session);
+  }
+
+  #idle(session: McpSession, now: number): boolean {
+    return !session.busy && now - session.used_at > SESSION_LIMITS.idle_ms;
+  }
+}
+
+function keyOf({ actor, scope }: Caller): string {
+  return `${actor}\n${scope.org_id}\n${scope.project_id}`;
+}

@@ -1,0 +1,77 @@
+/**
+ * What all connections of one invocation share: its policy, counts, clock, and the list of who is on the way. One
+ * timer watches them all while there are any; closing ends everything at once.
+ */
+import type { Socket } from "node:net";
+import type { Clock, Timer } from "@backplane/kernel/ports";
+import { dial } from "./dial.ts";
+import type { EgressLimits } from "./limits.ts";
+import { Meter } from "./meter.ts";
+import { Passage } from "./passage.ts";
+import type { Policy, Target } from "./policy.ts";
+import type { RefusalRecord } from "./refusals.ts";
+
+const SWEEP_MS = 1_000;
+
+export class Border {
+  readonly policy: Policy;
+  readonly limits: EgressLimits;
+  readonly clock: Clock;
+  readonly refusals: RefusalRecord;
+  readonly meter: Meter;
+  /** Led somewhere: now, and ever. */
+  leading = 0;
+  total = 0;
+  closed = false;
+  readonly #passages = new Set<Passage>();
+  #sweep: Timer | null = null;
+
+  constructor(policy: Policy, limits: EgressLimits, clock: Clock, refusals: RefusalRecord) {
+    this.policy = policy;
+    this.limits = limits;
+    this.clock = clock;
+    this.refusals = refusals;
+    this.meter = new Meter(limits);
+  }
+
+  /** Null: there are too many sockets, and this one is gone. */
+  enter(client: Socket): Passage | null {
+    client.on("error", () => {});
+    if (this.closed || this.#passages.size >= this.limits.sockets) {
+      if (!this.closed) this.refusals.add({ host: "", port: 0 }, "limit.connections");
+      client.destroy();
+      return null;
+    }
+    client.allowHalfOpen = true;
+    const passage = new Passage(this, client, () => this.#passages.delete(passage));
+    this.#passages.add(passage);
+    this.#sweep ??= this.clock.after(SWEEP_MS, () => this.#look());
+    return passage;
+  }
+
+  dial(passage: Passage, { addresses, port }: Target): Promise<Socket | null> {
+    return dial(addresses, port, {
+      clock: this.clock,
+      timeout_ms: this.limits.connect_ms,
+      born: (socket) => passage.bring(socket),
+      closed: () => passage.ended,
+    });
+  }
+
+  get sockets(): number {
+    return this.#passages.size;
+  }
+
+  close(): void {
+    this.closed = true;
+    this.#sweep?.stop();
+    this.#sweep = null;
+    for (const passage of this.#passages) passage.end();
+  }
+
+  #look(): void {
+    const now = this.clock.monotonic();
+    for (const passage of this.#passages) passage.look(now);
+    this.#sweep = this.#passages.size === 0 ? null : this.clock.after(SWEEP_MS, () => this.#look());
+  }
+}

@@ -1,0 +1,112 @@
+/**
+ * Reads the name out of a TLS ClientHello that may come in any number of records and segments. Whatever is not
+ * exactly as RFC 8446 has it is malformed: a parser that is more lenient than the server's could be told another name.
+ */
+export type HelloRead =
+  | { state: "more" }
+  | { state: "malformed" }
+  /** `name` is null without the extension; `hidden`: the real name is encrypted (ECH, ESNI). */
+  | { state: "read"; name: string | null; hidden: boolean };
+
+const HANDSHAKE_RECORD = 22;
+const CLIENT_HELLO = 1;
+const MAX_RECORD = 16_384;
+const SERVER_NAME = 0;
+const HIDING = [0xfe0d, 0xffce];
+
+export function readClientHello(bytes: Buffer): HelloRead {
+  const fragments: Buffer[] = [];
+  let have = 0;
+  let need: number | null = null;
+  for (let at = 0; ; ) {
+    if (bytes.length > at && bytes[at] !== HANDSHAKE_RECORD) return { state: "malformed" };
+    if (bytes.length > at + 1 && bytes[at + 1] !== 3) return { state: "malformed" };
+    if (bytes.length < at + 5) return { state: "more" };
+    const length = bytes.readUInt16BE(at + 3);
+    if (length === 0 || length > MAX_RECORD) return { state: "malformed" };
+    const fragment = bytes.subarray(at + 5, at + 5 + length);
+    fragments.push(fragment);
+    have += fragment.length;
+    if (need === null && have >= 4) {
+      const start = Buffer.concat(fragments);
+      if (start[0] !== CLIENT_HELLO) return { state: "malformed" };
+      need = 4 + start.readUIntBE(1, 3);
+    }
+    if (need !== null && have >= need) {
+      // A second message behind it in the same flight is nothing that a client says.
+      return have > need ? { state: "malformed" } : readBody(Buffer.concat(fragments).subarray(4));
+    }
+    if (fragment.length < length) return { state: "more" };
+    at += 5 + length;
+  }
+}
+
+/** Moves over a message; past its end everything is null. */
+class Walk {
+  readonly #bytes: Buffer;
+  at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  get left(): number {
+    return this.#bytes.length - this.at;
+  }
+
+  take(length: number): Buffer | null {
+    if (this.left < length) return null;
+    this.at += length;
+    return this.#bytes.subarray(this.at - length, this.at);
+  }
+
+  number(size: 1 | 2): number | null {
+    return this.take(size)?.readUIntBE(0, size) ?? null;
+  }
+
+  vector(size: 1 | 2): Buffer | null {
+    const length = this.number(size);
+    return length === null ? null : this.take(length);
+  }
+}
+
+function readBody(body: Buffer): HelloRead {
+  const walk = new Walk(body);
+  const fixed = walk.take(2 + 32);
+  const [session, suites, compression] = [walk.vector(1), walk.vector(2), walk.vector(1)];
+  if (fixed === null || session === null || suites === null || compression === null) {
+    return { state: "malformed" };
+  }
+  if (walk.left === 0) return { state: "read", name: null, hidden: false };
+  const extensions = walk.vector(2);
+  if (extensions === null || walk.left !== 0) return { state: "malformed" };
+  return readExtensions(new Walk(extensions));
+}
+
+function readExtensions(walk: Walk): HelloRead {
+  const seen = new Set<number>();
+  let name: string | null = null;
+  let hidden = false;
+  while (walk.left > 0) {
+    const type = walk.number(2);
+    const data = walk.vector(2);
+    if (type === null || data === null || seen.has(type)) return { state: "malformed" };
+    seen.add(type);
+    hidden ||= HIDING.includes(type);
+    if (type !== SERVER_NAME) continue;
+    name = readServerName(new Walk(data));
+    if (name === null) return { state: "malformed" };
+  }
+  return { state: "read", name, hidden };
+}
+
+/** One entry of type host_name and nothing after it. */
+function readServerName(walk: Walk): string | null {
+  const list = walk.vector(2);
+  if (list === null || walk.left !== 0) return null;
+  const entry = new Walk(list);
+  const type = entry.number(1);
+  const name = entry.vector(2);
+  if (type !== 0 || name === null || name.length === 0 || entry.left !== 0) return null;
+  return name.toString("latin1");
+}

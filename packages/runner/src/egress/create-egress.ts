@@ -1,0 +1,106 @@
+/**
+ * The way out of a sandbox. It has no network of its own: it holds listeners that were opened inside and handed out,
+ * and for each connection the gateway decides by the invocation's grant, resolves, checks, dials and counts
+ * (sandbox.net, delegation.reach). Nothing that belongs to one invocation is seen by another.
+ */
+import type { Server, Socket } from "node:net";
+import type { Clock, Logger } from "@backplane/kernel/ports";
+import { type AddressRule, publicAndForeign } from "./address.ts";
+import { allowList } from "./allow-list.ts";
+import { Border } from "./border.ts";
+import { type GatewayDoor, gatewayDoor } from "./gateway-door.ts";
+import { DEFAULT_EGRESS_LIMITS, type EgressLimits } from "./limits.ts";
+import type { Policy } from "./policy.ts";
+import { type Refusal, RefusalRecord } from "./refusals.ts";
+import { type Resolver, systemResolver } from "./resolve.ts";
+import { createReception } from "./reception.ts";
+import { type EgressGrant, type EgressListener, type WayIn, wayIn } from "./way-in.ts";
+
+export interface EgressOptions {
+  clock: Clock;
+  log: Logger;
+  limits?: Partial<EgressLimits>;
+  /** `host:port` that the operator opens although it is no public address; the grant must allow it all the same. */
+  operator_allows?: readonly string[];
+  resolve?: Resolver;
+  forbidden?: AddressRule;
+}
+
+export interface EgressInvocation {
+  id: string;
+  grant: EgressGrant;
+  gateway?: { base_url: string };
+}
+
+export interface EgressSession extends WayIn {
+  /** One of `listeners`, as sandbox-init handed it out. */
+  attach(listener: EgressListener, server: Server): void;
+  /** A connection that was accepted elsewhere, for a process whose invocations change. */
+  accept(listener: EgressListener, socket: Socket): void;
+  /** Word for word up to a bound; `counts.refused` has them all. */
+  refusals(): Refusal[];
+  counts(): { bytes_in: number; bytes_out: number; connections: number; sockets: number; refused: number };
+  /** Ends every connection and lets the listeners go, so that the namespace can end. */
+  close(): Promise<void>;
+}
+
+export interface Egress {
+  open(invocation: EgressInvocation): Promise<EgressSession>;
+}
+
+export function createEgress(options: EgressOptions): Egress {
+  const limits = { ...DEFAULT_EGRESS_LIMITS, ...options.limits };
+  const forbidden = options.forbidden ?? publicAndForeign();
+  const resolve = options.resolve ?? systemResolver(limits.connect_ms);
+  const operator_allows = new Set((options.operator_allows ?? []).map((place) => place.toLowerCase()));
+  return {
+    open: (invocation) => {
+      const way = wayIn(invocation.grant, invocation.gateway);
+      const door =
+        invocation.gateway === undefined ? null : gatewayDoor(invocation.gateway.base_url, way.gateway_url);
+      const policy: Policy = {
+        allowed: allowList(invocation.grant.network === "none" ? [] : invocation.grant.allowed_domains),
+        operator_allows,
+        gateway: { names: door?.names ?? new Set(), reachable: way.gateway_url !== null },
+        resolve,
+        forbidden,
+      };
+      const record = new RefusalRecord(invocation.id, limits.refusals, options.clock, options.log);
+      const border = new Border(policy, limits, options.clock, record);
+      return Promise.resolve(sessionOf(way, border, door));
+    },
+  };
+}
+
+function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null): EgressSession {
+  const receive = createReception(border, way, door);
+  const servers = new Set<Server>();
+  const accept = (listener: EgressListener, socket: Socket) => {
+    const passage = border.enter(socket);
+    if (passage !== null) receive(passage, listener);
+  };
+  return {
+    ...way,
+    accept,
+    attach: (listener, server) => {
+      servers.add(server);
+      server.on("error", () => {});
+      server.on("connection", (socket) => accept(listener, socket));
+      if (border.closed) server.close();
+    },
+    refusals: () => border.refusals.list(),
+    counts: () => ({
+      bytes_in: border.meter.in,
+      bytes_out: border.meter.out,
+      connections: border.total,
+      sockets: border.sockets,
+      refused: border.refusals.count,
+    }),
+    close: async () => {
+      border.close();
+      const gone = [...servers].map((server) => new Promise<void>((done) => server.close(() => done())));
+      servers.clear();
+      await Promise.all(gone);
+    },
+  };
+}

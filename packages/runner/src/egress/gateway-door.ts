@@ -1,0 +1,61 @@
+/**
+ * The gateway from inside a sandbox (delegation.reach): its API, with a delegated token, and nothing else it serves.
+ * What the token opens is the API's to say; pages, health and metrics, which need no token, are not for plugins.
+ */
+import type { IncomingMessage } from "node:http";
+import { connect, type Socket } from "node:net";
+import { connect as connectTls } from "node:tls";
+import type { Refusal } from "./refusals.ts";
+import { type Asked, spell } from "./target.ts";
+
+export interface GatewayDoor {
+  /** The value of the Host header that the gateway knows itself by. */
+  host: string;
+  /** What it is called inside, `host:port`; `ready` is the event of a connection that can be used. */
+  inside: string;
+  ready: "connect" | "secureConnect";
+  /** How a plugin may call it, each `host:port`. */
+  names: ReadonlySet<string>;
+  check(request: IncomingMessage, path: string): Pick<Refusal, "reason" | "detail"> | null;
+  connect(): Socket;
+}
+
+const TOKEN = /^Bearer vai_dlg_[A-Za-z0-9_-]+$/i;
+/** Anything that a server might read as another path than it is written. */
+const CROOKED = /(^|\/)(\.|%2e){1,2}(\/|$)|\/\/|\\|%2f|%5c|%00/i;
+
+export function gatewayDoor(base_url: string, inside_url: string | null): GatewayDoor {
+  const url = new URL(base_url);
+  const secure = url.protocol === "https:";
+  const { host, port } = readUrl(base_url);
+  const inside = placeOf(inside_url ?? base_url);
+  const prefix = url.pathname.replace(/\/$/, "");
+  return {
+    host: url.host,
+    inside,
+    ready: secure ? "secureConnect" : "connect",
+    names: new Set([placeOf(base_url), inside]),
+    check(request, path) {
+      const [route] = path.split("?", 1) as [string];
+      const socket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
+      if ((!route.startsWith(`${prefix}/v1/`) && !socket) || CROOKED.test(route)) {
+        return { reason: "gateway.route", detail: route };
+      }
+      return TOKEN.test(request.headers.authorization ?? "") ? null : { reason: "gateway.no_token" };
+    },
+    connect: () =>
+      secure
+        ? connectTls({ host, port, servername: host, ALPNProtocols: ["http/1.1"] })
+        : connect({ host, port, noDelay: true }),
+  };
+}
+
+function placeOf(url: string): string {
+  return spell(readUrl(url));
+}
+
+function readUrl(text: string): Asked {
+  const url = new URL(text);
+  const usual = url.protocol === "https:" ? 443 : 80;
+  return { host: url.hostname.replaceAll(/[[\]]/g, ""), port: url.port === "" ? usual : Number(url.port) };
+}

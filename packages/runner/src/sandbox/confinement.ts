@@ -1,0 +1,80 @@
+/**
+ * Who runs confined. Isolated: always, or it is refused; never a silent downgrade. Worker: confined wherever the
+ * sandbox is there, and otherwise as before. Egress has no way out of the sandbox yet: an isolated export that is
+ * granted it is refused, a worker keeps its plain process.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { RunOrder } from "@backplane/kernel/ports";
+import type { SandboxOptions } from "./make-sandbox.ts";
+import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
+
+/** Without a sandbox and without a refusal it is a plain process. */
+interface Boundary {
+  sandbox: Sandbox | null;
+  refusal: BackplaneError | null;
+}
+
+export interface Confinement {
+  /** Settles when the sandbox has been tried; null once it has. */
+  opening: Promise<void> | null;
+  status(): { available: boolean; reason: string };
+  of(order: RunOrder): Boundary;
+  close(): Promise<void>;
+}
+
+const SWITCHED_OFF =
+  "This gateway runs without a sandbox, so an isolated export does not run. Switch it on, or let an admin lower its class with `backplane binding set ID --class worker`.";
+
+/** Without options there is no sandbox. */
+export function createConfinement(options: SandboxOptions | null): Confinement {
+  let sandbox: Sandbox | null = null;
+  const confinement: Confinement = {
+    opening: null,
+    status: () => {
+      if (options === null) return { available: false, reason: SWITCHED_OFF };
+      // Calls wait for the trial, so there is nothing to refuse yet.
+      if (sandbox === null) return { available: true, reason: "The sandbox is being tried out." };
+      const { available, reason, fix } = sandbox.status;
+      return { available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
+    },
+    of: (order) => {
+      const usable = sandbox?.status.available ?? false;
+      const offline = order.grant.network === "none";
+      if (order.class === "worker") return { sandbox: usable && offline ? sandbox : null, refusal: null };
+      if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", SWITCHED_OFF));
+      if (!usable) return refuse(unavailable(sandbox.status));
+      return offline ? { sandbox, refusal: null } : refuse(noWayOut(order));
+    },
+    close: async () => {
+      await confinement.opening;
+      await sandbox?.close();
+    },
+  };
+  if (options !== null) {
+    confinement.opening = openSandbox(options).then((opened) => {
+      sandbox = opened;
+      confinement.opening = null;
+      const { available, reason, fix } = opened.status;
+      if (available) options.log.info({ boundary: reason }, "the sandbox is in force");
+      else options.log.warn({ reason, fix }, "there is no sandbox: isolated exports are refused");
+    });
+  }
+  return confinement;
+}
+
+/** An isolated process is used once, whatever its dialect could do. */
+export function lifetimeOf(order: RunOrder, dialect: { lifetime: "pooled" | "call" }): "pooled" | "call" {
+  return order.class === "isolated" ? "call" : dialect.lifetime;
+}
+
+function refuse(refusal: BackplaneError): Boundary {
+  return { sandbox: null, refusal };
+}
+
+function noWayOut({ export_id }: RunOrder): BackplaneError {
+  return new BackplaneError(
+    "sandbox.unavailable",
+    `${export_id} is granted network egress, and the sandbox of this build has no way out to the network.`,
+    { fix: "Set policy.network = none on its binding, or let an admin lower its class to worker." },
+  );
+}

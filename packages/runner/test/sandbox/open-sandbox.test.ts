@@ -1,0 +1,258 @@
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, test } from "vitest";
+import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import {
+  emptyFolder,
+  finish,
+  openTestSandbox,
+  packageFolder,
+  request,
+  sandboxOptions,
+  sh,
+} from "./open-test-sandbox.ts";
+import { treeOf, waitingHere } from "./process-tree.ts";
+
+function ourCgroups(): string[] {
+  const mine = `backplane-${process.pid}-`;
+  return readdirSync("/sys/fs/cgroup").flatMap((controller) => {
+    const folder = join("/sys/fs/cgroup", controller);
+    try {
+      return readdirSync(folder).filter((name) => name.startsWith(mine));
+    } catch {
+      return [];
+    }
+  });
+}
+
+test("what is in force is said, part by part", async () => {
+  const { status } = await openTestSandbox();
+  expect(status).toMatchObject({ available: true });
+  expect(status.checks.map(({ name }) => name)).toEqual([
+    "system",
+    "bubblewrap",
+    "sandbox-init",
+    "users",
+    "cgroups",
+    "trial",
+  ]);
+  for (const { ok, fix } of status.checks) expect(ok || fix !== undefined).toBe(true);
+});
+
+test("whatever is missing closes the sandbox and names the fix", async () => {
+  const noBwrap = await sandboxStatus(sandboxOptions({ bwrap: ["/nonexistent/bwrap"] }));
+  expect(noBwrap).toMatchObject({ available: false, fix: "apt-get install -y bubblewrap" });
+  const noCompiler = await sandboxStatus(sandboxOptions({ cache_dir: emptyFolder(), compilers: [] }));
+  expect(noCompiler).toMatchObject({ available: false, fix: expect.stringContaining("gcc") });
+  // A bwrap that confines nothing: the trial looks at the process, not at the program's name.
+  const fake = join(emptyFolder(), "bwrap");
+  const script = '#!/bin/sh\n[ "$1" = --version ] && { echo bubblewrap 9; exit 0; }\nexit 0\n';
+  writeFileSync(fake, script, { mode: 0o755 });
+  const sandbox = await openSandbox(sandboxOptions({ bwrap: [fake] }));
+  expect(sandbox.status.available).toBe(false);
+  const folder = await packageFolder();
+  expect(() => sandbox.launch(request(folder))).toThrow(
+    expect.objectContaining({ code: "sandbox.unavailable" }),
+  );
+  await sandbox.close();
+});
+
+test("streams, exit code and signal are the plugin's own", async () => {
+  const sandbox = await openTestSandbox();
+  const ran = await sh(sandbox, "echo out; echo err >&2; exit 7");
+  expect(ran).toMatchObject({ out: "out\n", err: "err\n", death: { cause: "exit", code: 7, signal: null } });
+  const crash = await sh(sandbox, "kill -SEGV $$");
+  expect(crash.death).toMatchObject({ cause: "signal", code: null, signal: "SIGSEGV" });
+});
+
+test("a program that cannot be started is the plugin's failure, not the sandbox's", async () => {
+  const sandbox = await openTestSandbox();
+  const program = { kind: "system" as const, file: "/usr/bin/no-such-program", args: [] };
+  await expect(sandbox.launch(request(await packageFolder(), { program }))).rejects.toMatchObject({
+    code: "launch_failed",
+    details: { errno: 2 },
+  });
+});
+
+test("the process that waits for the next call is replaced when it dies, and gone after close", async () => {
+  const sandbox = await openSandbox(sandboxOptions());
+  expect((await sh(sandbox, "echo one")).out).toBe("one\n");
+  const before = waitingHere();
+  for (const pid of before) process.kill(pid, "SIGKILL");
+  await eventually(() => !before.some(isAlive), 5_000, "it is dead");
+  expect((await sh(sandbox, "echo two")).out).toBe("two\n");
+  const after = waitingHere();
+  // An ordinary gateway has no cgroups to enter, and so nothing to prepare.
+  expect([before.length, after.length]).toEqual(process.getuid!() === 0 ? [1, 1] : [0, 0]);
+  await sandbox.close();
+  expect(after.filter(isAlive)).toEqual([]);
+});
+
+test("scratch folders come and go while the process runs, whatever lies in them", async () => {
+  const sandbox = await openTestSandbox();
+  const program = { kind: "system" as const, file: "/bin/sh", args: [] };
+  const change = { program, grant: { filesystem: "scratch" as const } };
+  const confined = await sandbox.launch(request(await packageFolder(), change));
+  expect(await confined.makeScratch("inv_1")).toBe(true);
+  expect(await confined.makeScratch("inv_1")).toBe(false);
+  await expect(confined.makeScratch("../x")).rejects.toThrow("cannot name");
+  const { child } = confined;
+  const said = new Promise<string>((resolve) => child.stdout.once("data", (data) => resolve(String(data))));
+  const mess = "cd /sandbox/scratch/inv_1 && mkdir -p a/b shut && touch a/b/c shut/x && chmod 0 shut";
+  child.stdin.write(`${mess} && ln -s / root && mkfifo pipe && stat -c "%a %n" $PWD\n`);
+  expect(await said).toContain("700 /sandbox/scratch/inv_1\n");
+  expect(await confined.removeScratch("inv_1")).toBe(true);
+  expect(await confined.removeScratch("inv_2")).toBe(false);
+  child.stdin.write("ls -A /sandbox/scratch; exit\n");
+  const ran = await finish(confined);
+  expect(ran).toMatchObject({ out: "", death: { code: 0 } });
+});
+
+test("assets are there for a grant that has them, and only then", async () => {
+  const sandbox = await openTestSandbox();
+  const folder = await packageFolder();
+  mkdirSync(join(folder, "assets"));
+  writeFileSync(join(folder, "assets/logo"), "bytes");
+  const look = "cat assets/logo; ls -A assets; touch assets/x assets/logo 2>/dev/null || echo read-only";
+  const seen = async (filesystem: "none" | "assets_ro") =>
+    (await sh(sandbox, look, { folder, grant: { filesystem } })).out;
+  expect(await seen("assets_ro")).toBe("byteslogo\nread-only\n");
+  expect(await seen("none")).toBe("read-only\n");
+});
+
+test("an operator's mounts appear where they were put, writable only if they say so", async () => {
+  const sandbox = await openTestSandbox();
+  // Closed to everyone but the gateway, as a home is; its inside is open.
+  const closed = emptyFolder();
+  const shared = join(closed, "shared");
+  mkdirSync(shared, { mode: 0o777 });
+  writeFileSync(join(shared, "file"), "shared");
+  const mounts = (writable: boolean) => ({ mounts: [{ source: shared, target: "/srv/shared", writable }] });
+  const script = "cat /srv/shared/file; touch /srv/shared/new 2>/dev/null && echo written; true";
+  const readOnly = await sh(sandbox, script, { grant: mounts(false) });
+  expect(readOnly.out).toBe("shared");
+  expect(existsSync(join(shared, "new"))).toBe(false);
+});
+
+describe("limits name their cause", () => {
+  verifies("sandbox.limits", "memory, processes, disk, files, CPU time and wall time", async () => {
+    const MIB = 1024 * 1024;
+    const limits = {
+      memory_bytes: 64 * MIB,
+      processes: 24,
+      cpu_seconds: 1,
+      open_files: 32,
+      scratch_bytes: 4 * MIB,
+      scratch_files: 64,
+    };
+    const sandbox = await openTestSandbox({ limits });
+    const bystander = await sandbox.launch(
+      request(await packageFolder(), { program: { kind: "system", file: "/bin/cat", args: [] } }),
+    );
+    const python = (code: string) => ({
+      program: { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] },
+      grant: { filesystem: "scratch" as const },
+    });
+    const run = async (code: string) =>
+      await finish(await sandbox.launch(request(await packageFolder(), python(code))));
+
+    expect(
+      (await run("x = bytearray(8 << 30)\nfor i in range(0, len(x), 4096): x[i] = 1")).death,
+    ).toMatchObject({
+      cause: "oom",
+      message: "It used more than the 64 MiB of memory it may.",
+    });
+    const bomb = await run(
+      "import os\nfor i in range(1000):\n  if os.fork() == 0:\n    import time; time.sleep(60)",
+    );
+    expect(bomb.death).toMatchObject({ cause: "pids", code: 1 });
+    const disk = await run(
+      "f = open('/sandbox/scratch/a', 'wb')\ng = open('/sandbox/scratch/b', 'wb')\nfor i in range(9999):\n  f.write(b'x' * 65536); f.flush(); g.write(b'x' * 65536); g.flush()",
+    );
+    expect(disk.death.cause).toBe("disk");
+    const inodes = await run("for i in range(9999): open(f'/sandbox/scratch/{i}', 'w').close()");
+    expect(inodes.death.cause).toBe("disk");
+    const files = await run("fs = []\nwhile True: fs.append(open('/dev/null'))");
+    expect(files.err).toContain("Too many open files");
+    expect((await run("while True: pass")).death).toMatchObject({ cause: "cpu" });
+    const slow = await sandbox.launch(request(await packageFolder(), python("import time; time.sleep(60)")));
+    slow.kill("timeout");
+    expect((await finish(slow)).death).toMatchObject({ cause: "timeout" });
+
+    // Nobody else noticed.
+    const echoed = new Promise((resolve) => bystander.child.stdout.once("data", resolve));
+    bystander.child.stdin.write("still here\n");
+    expect(String(await echoed)).toBe("still here\n");
+    bystander.kill();
+    await bystander.death;
+  });
+});
+
+describe("nobody is left", () => {
+  const STUBBORN =
+    "trap '' TERM HUP INT; (trap '' TERM HUP; setsid sh -c 'sleep 300' & setsid setsid sh -c 'sleep 301 & sleep 302' &) ; echo up; sleep 303";
+
+  test("after a kill, with daemons that left their session", async () => {
+    const sandbox = await openTestSandbox();
+    const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
+    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    await new Promise((resolve) => confined.child.stdout.once("data", resolve));
+    await eventually(() => treeOf(confined.pid).length >= 6, 10_000, "the daemons are up");
+    const everyone = [confined.pid, ...treeOf(confined.pid)];
+    confined.kill();
+    await confined.death;
+    expect(everyone.filter(isAlive)).toEqual([]);
+  });
+
+  test("after the plugin's own end, with daemons that would stay", async () => {
+    const sandbox = await openTestSandbox();
+    const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", "setsid sleep 300 & read x"] };
+    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    await eventually(() => treeOf(confined.pid).length >= 3, 10_000, "the daemon is up");
+    const everyone = [confined.pid, ...treeOf(confined.pid)];
+    await finish(confined);
+    expect(everyone.filter(isAlive)).toEqual([]);
+  });
+
+  test("after the outer process alone was killed", async () => {
+    const sandbox = await openTestSandbox();
+    const program = { kind: "system" as const, file: "/bin/sleep", args: ["300"] };
+    const confined = await sandbox.launch(request(await packageFolder(), { program }));
+    const inside = treeOf(confined.pid);
+    expect(inside.length).toBeGreaterThanOrEqual(2);
+    process.kill(confined.pid, "SIGKILL");
+    await confined.death;
+    await eventually(() => !inside.some(isAlive), 5_000, "the sandbox is gone");
+  });
+
+  verifies("sandbox.kill", "after a gateway that was killed: no process, no cgroup", async () => {
+    const host = spawn(
+      process.execPath,
+      [
+        "--conditions=backplane-source",
+        fileURLToPath(new URL("../fixtures/doomed-sandbox.ts", import.meta.url)),
+      ],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
+    const text = await new Promise<string>((resolve) => {
+      host.stdout.once("data", (data) => resolve(String(data)));
+    });
+    const { pid, cgroups } = JSON.parse(text) as { pid: number; cgroups: string[] };
+    const everyone = [pid, ...treeOf(pid)];
+    expect(everyone.length).toBeGreaterThanOrEqual(3);
+    host.kill("SIGKILL");
+    await eventually(() => !everyone.some(isAlive), 5_000, "every process is gone");
+    await eventually(() => !cgroups.some((folder) => existsSync(folder)), 5_000, "every cgroup is gone");
+  });
+
+  test("after close: no cgroup of this gateway", async () => {
+    const sandbox = await openSandbox(sandboxOptions());
+    await sh(sandbox, "true");
+    await sandbox.close();
+    expect(ourCgroups()).toEqual([]);
+  });
+});

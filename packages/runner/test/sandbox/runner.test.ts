@@ -1,0 +1,215 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { createConfinement } from "../../src/sandbox/confinement.ts";
+import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { orderOf, side, vai } from "../order.ts";
+import { type Rig, until } from "../rig.ts";
+import { confinedRig } from "./confined-rig.ts";
+import { sandboxOptions } from "./open-test-sandbox.ts";
+import { confinedHere } from "./process-tree.ts";
+
+const EXAMPLES = fileURLToPath(new URL("../../../../examples", import.meta.url));
+const isolated = { class: "isolated" } as const;
+
+verifies(
+  "sandbox.env",
+  "the environment is exactly the documented list, and holds nothing of the host's",
+  async () => {
+    process.env.HOST_CANARY = "canary-of-the-host";
+    const rig = confinedRig();
+    const context = { secrets: { token: "canary-of-the-call" } };
+    for (const confined of [isolated, {}]) {
+      const change = { ...confined, context, env: { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x" } };
+      const { result } = await rig.run(vai("environment", change));
+      expect(result).toEqual({
+        env: {
+          OWN: "yes",
+          LD_LIBRARY_PATH: "/x",
+          MARK: rig.mark,
+          PATH: "/usr/local/bin:/usr/bin:/bin",
+          HOME: "/nonexistent",
+          TMPDIR: "/nonexistent",
+          LANG: "C.UTF-8",
+        },
+        cwd: "/plugin",
+        execPath: "/sandbox/node",
+      });
+    }
+    // On the host neither the command line nor the environment of any process shows a secret.
+    for (const pid of readdirSync("/proc").filter(
+      (name) => /^\d+$/.test(name) && name !== String(process.pid),
+    )) {
+      for (const file of ["cmdline", "environ"]) {
+        let text = "";
+        try {
+          text = readFileSync(`/proc/${pid}/${file}`, "latin1");
+        } catch {
+          continue;
+        }
+        expect(text).not.toContain("canary-of-the-call");
+      }
+    }
+    delete process.env.HOST_CANARY;
+  },
+);
+
+test("isolated is used once, a worker serves on", async () => {
+  const rig = confinedRig();
+  expect(await rig.run(vai("echo", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  await until(() => rig.runner.health().processes === 0);
+  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(rig.runner.health().processes).toBe(1);
+  expect(await rig.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+  expect(rig.runner.health().sandbox).toMatchObject({ available: true });
+});
+
+test("a call that comes before the sandbox was tried waits, and can be cancelled", async () => {
+  const rig = confinedRig();
+  const waits = rig.run(vai("echo", isolated));
+  const called = rig.run(vai("echo", { ...isolated, invocation_id: "inv_early" }));
+  expect(rig.runner.health().sandbox).toMatchObject({
+    available: true,
+    reason: expect.stringContaining("tried"),
+  });
+  expect(rig.runner.cancel("inv_early", "user")).toBe(true);
+  expect(await waits).toMatchObject({ status: "succeeded" });
+  expect(await called).toMatchObject({
+    status: "cancelled",
+    error: { code: "cancelled" },
+    dispatched: false,
+  });
+});
+
+test("each call has a scratch folder of its own, private and gone after it", async () => {
+  const rig = confinedRig();
+  const grant = { filesystem: "scratch" as const };
+  for (const confined of [isolated, {}]) {
+    for (const invocation_id of ["inv_a", "inv_b"]) {
+      const { result } = await rig.run(vai("uses-scratch", { ...confined, invocation_id, grant }));
+      expect(result).toEqual({
+        scratch_dir: `/sandbox/scratch/${invocation_id}`,
+        tmp: "/sandbox/scratch",
+        home: "/sandbox/scratch",
+      });
+    }
+  }
+  // The same id again on the same process: the folder of the first was removed.
+  const again = await rig.run(vai("uses-scratch", { invocation_id: "inv_a", grant }));
+  expect(again.status).toBe("succeeded");
+});
+
+test("the examples run as workers in the sandbox: TypeScript, Python, shell", async () => {
+  const examples = [
+    { name: "hello-tool", id: "acme/hello", entrypoint: ["node", "./bin/plugin.mjs"] },
+    { name: "jira-search", id: "acme/jira", entrypoint: ["python3", "./bin/plugin.py"] },
+    { name: "notifier", id: "acme/notifier", entrypoint: ["sh", "./bin/plugin.sh"] },
+  ];
+  for (const { name, id, entrypoint } of examples) {
+    const folder = join(EXAMPLES, name);
+    const version = /^version = "(.*)"$/m.exec(readFileSync(join(folder, "vai-plugin.toml"), "utf8"))![1]!;
+    const rig = confinedRig({ folder });
+    const outcome = await rig.run({
+      entrypoint,
+      package: packageOf(id, version, entrypoint),
+      export_id: "none",
+    });
+    // They spoke: no launch, handshake or crash failure, whatever they think of an export that they do not have.
+    expect(["succeeded", "failed", "retryable_failure"]).toContain(outcome.status);
+    expect([null, "plugin_failed", "plugin_protocol_error", "plugin_retryable"]).toContain(
+      outcome.error?.code ?? null,
+    );
+    expect(outcome.dispatched).toBe(true);
+  }
+});
+
+function packageOf(package_id: string, version: string, entrypoint: string[]) {
+  return {
+    package_id,
+    version,
+    runtime: { ...orderOf({}).package.runtime, entrypoint },
+  };
+}
+
+test("without a way out, isolated egress is refused and a worker keeps its plain process", async () => {
+  const rig = confinedRig();
+  const grant = { network: "egress" as const };
+  expect(await rig.run(vai("echo", { ...isolated, grant }))).toMatchObject({
+    status: "failed",
+    dispatched: false,
+    error: { code: "sandbox.unavailable", message: expect.stringContaining("network egress") },
+  });
+  const plain = await rig.run(vai("environment", { grant }));
+  expect(plain.result).toMatchObject({ execPath: process.execPath });
+});
+
+test("without a sandbox isolated is refused with the fix, never run another way", async () => {
+  const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
+  await confinement.opening;
+  const { sandbox, refusal } = confinement.of(orderOf(isolated));
+  expect([sandbox, refusal?.code, refusal?.fix]).toEqual([
+    null,
+    "sandbox.unavailable",
+    "apt-get install -y bubblewrap",
+  ]);
+  expect(confinement.of(orderOf({}))).toEqual({ sandbox: null, refusal: null });
+  expect(confinement.status()).toMatchObject({
+    available: false,
+    reason: expect.stringContaining("bubblewrap"),
+  });
+  await confinement.close();
+});
+
+test("a program that cannot run inside is explained as outside", async () => {
+  const rig = confinedRig();
+  const outcome = await rig.run({ ...isolated, entrypoint: ["./frames.mjs"] });
+  expect(outcome).toMatchObject({ status: "failed", error: { code: "launch_failed" } });
+  expect(outcome.error?.message).toMatch(/not executable|interpreter line/);
+  const early = await rig.run(vai("kills-itself", isolated));
+  expect(early.error?.message).toContain("was killed by SIGSEGV before it answered");
+});
+
+verifies("sandbox.kill", "the whole tree dies at cancel, deadline, unload and host exit", async () => {
+  const timeouts = { cancel_grace_ms: 100, shutdown_grace_ms: 100 };
+  const ends: Record<string, (rig: Rig) => Promise<unknown>> = {
+    cancel: async (rig) => {
+      const running = rig.run(vai("ignores-everything", { ...isolated, invocation_id: "inv_deaf" }));
+      await until(() => confinedHere().length >= 3);
+      const tree = confinedHere();
+      expect(rig.runner.cancel("inv_deaf", "user")).toBe(true);
+      expect(await running).toMatchObject({ status: "cancelled" });
+      return tree;
+    },
+    deadline: async (rig) => {
+      const running = rig.run(vai("ignores-everything", { ...isolated, timeout_ms: 1_000 }));
+      await until(() => confinedHere().length >= 3);
+      const tree = confinedHere();
+      expect(await running).toMatchObject({ status: "failed", error: { code: "timeout" } });
+      return tree;
+    },
+    unload: async (rig) => {
+      expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      const tree = confinedHere();
+      rig.runner.retire("bind_1");
+      return tree;
+    },
+    "host exit": async (rig) => {
+      expect(await rig.run(vai("forks"))).toMatchObject({ status: "succeeded" });
+      const tree = confinedHere();
+      await rig.runner.close(200);
+      return tree;
+    },
+  };
+  for (const [how, end] of Object.entries(ends)) {
+    const rig = confinedRig({ timeouts });
+    await rig.run(side("ok"));
+    const tree = (await end(rig)) as number[];
+    expect([how, tree.length >= 3]).toEqual([how, true]);
+    const took = await eventually(() => !tree.some(isAlive), 5_000, `everybody is gone after ${how}`);
+    expect(took).toBeLessThan(5_000);
+    await rig.runner.close(200);
+  }
+});

@@ -1,0 +1,99 @@
+/** sandbox-init by itself, outside any sandbox: its side of the conversation, and that it never outlives the gateway. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import type { Duplex } from "node:stream";
+import { expect, onTestFinished, test } from "vitest";
+import { ControlChannel } from "../../src/sandbox/control-channel.ts";
+import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
+import { keepFile } from "../../src/sandbox/keep-file.ts";
+import type { SandboxPlan } from "../../src/sandbox/plan.ts";
+import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
+import { CACHE } from "./open-test-sandbox.ts";
+
+const NEVER_MADE = 126;
+
+async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
+  const { file } = await findOrBuildInit(CACHE);
+  const filter = openSync(
+    await keepFile(CACHE, "filter", systemCallFilter(filteredArch(process.arch)!)),
+    "r",
+  );
+  const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
+  const child = spawn(file, ["init"], { env: {}, stdio: [...stdio] });
+  closeSync(filter);
+  for (const stream of child.stdio) stream?.on("error", () => {});
+  onTestFinished(() => void child.kill("SIGKILL"));
+  return { child, control: child.stdio[3] as unknown as Duplex };
+}
+
+function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPlan {
+  return {
+    uid: null,
+    mounts: [],
+    links: [],
+    hidden: [],
+    scratch: null,
+    network: "none",
+    env: {},
+    cwd: "/",
+    command,
+    limits: [],
+    ...change,
+  };
+}
+
+test("it ends when the gateway's end of the socket does", async () => {
+  const { child, control } = await start();
+  const channel = new ControlChannel(control);
+  channel.order(order(["/bin/sleep", "5"]));
+  expect(await channel.started).toEqual({ started: true });
+  const exited = once(child, "exit");
+  channel.close();
+  expect(await exited).toEqual([NEVER_MADE, null]);
+});
+
+test("it tells how the plugin ended, or why it never began", async () => {
+  const ran = async (command: string[]) => {
+    const { child, control } = await start();
+    const channel = new ControlChannel(control);
+    channel.order(order(command, { env: { A: "b c" } }));
+    const started = await channel.started;
+    if (child.exitCode === null) await once(child, "exit");
+    return { started, ended: channel.ended, code: child.exitCode };
+  };
+  expect(await ran(["/bin/sh", "-c", 'test "$A" = "b c" && exit 9'])).toMatchObject({
+    started: { started: true },
+    ended: { code: 9, signal: 0, scratch_full: false },
+    code: 9,
+  });
+  expect(await ran(["/bin/sh", "-c", "kill -9 $$"])).toMatchObject({
+    ended: { code: null, signal: 9 },
+    code: 137,
+  });
+  const [ENOENT, EACCES] = [2, 13];
+  expect(await ran(["/nonexistent"])).toMatchObject({ started: { started: false, errno: ENOENT } });
+  expect(await ran(["/etc/passwd"])).toMatchObject({ started: { started: false, errno: EACCES } });
+});
+
+test.each([
+  ["nothing at all", "00000000"],
+  ["more than an order may be", "ffffffff"],
+  ["no end", "0200000061"],
+  ["no program", "04000000653d3100"],
+  ["an unknown word", "020000007a00"],
+  ["a limit without a value", "030000006c3700"],
+  ["text that does not end in NUL", "020000006161"],
+])("an order with %s is refused", async (_, bytes) => {
+  const { child, control } = await start();
+  const exited = once(child, "exit");
+  control.end(Buffer.from(bytes, "hex"));
+  expect(await exited).toEqual([NEVER_MADE, null]);
+});
+
+test("a variable cannot smuggle another", async () => {
+  const { control } = await start();
+  const channel = new ControlChannel(control);
+  expect(() => channel.order(order(["/bin/true"], { env: { A: "1\0aB" } }))).toThrow("NUL character");
+  channel.close();
+});
