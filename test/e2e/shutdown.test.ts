@@ -1,12 +1,16 @@
+import { readFileSync, writeFileSync } from "node:fs";
 import { afterAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, processesWith } from "../support/processes.ts";
+import { type SharedFolder, shareFolder } from "../support/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 const gateways: TestGateway[] = [];
+const shared: SharedFolder = shareFolder("runs.log");
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
+  shared.remove();
 });
 
 const start = async (options = {}) => {
@@ -69,7 +73,6 @@ verifies(
   "kill -9 in mid-call: no plugin is left, and the effect class decides what happens at the next start",
   async () => {
     const gateway = await start();
-    const marker = `${gateway.home}/runs.log`;
     const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"];
     for (const effect_class of classes) {
       const id = effect_class.replaceAll("_", "-");
@@ -90,13 +93,12 @@ verifies(
         files: { "bin/plugin.mjs": program },
         exports: [{ id: effect_class, effect_class, default_timeout_ms: 600_000 }],
       });
-      await installAndBind(gateway, folder, [effect_class]);
-      const input = { marker: `${marker}.again`, log: marker };
+      await installAndBind(gateway, folder, [effect_class], { class: "worker", mounts: [shared.mount] });
+      const input = { marker: shared.inside("again"), log: shared.inside("runs.log") };
       const answer = await gateway.http("POST", "/v1/invocations", { export_id: effect_class, input });
       expect(answer.status).toBe(202);
     }
-    const { existsSync, readFileSync, writeFileSync } = await import("node:fs");
-    const runs = () => (existsSync(marker) ? readFileSync(marker, "utf8").trim().split("\n") : []);
+    const runs = () => readFileSync(shared.outside("runs.log"), "utf8").split("\n").slice(0, -1);
     await eventually(() => runs().length === 4, 20_000, "all four calls reached their plugin");
     await gateway.kill9();
     await eventually(
@@ -104,7 +106,7 @@ verifies(
       5_000,
       "no plugin process is left",
     );
-    writeFileSync(`${marker}.again`, "");
+    writeFileSync(shared.outside("again"), "");
 
     const again = await start({ home: gateway.home });
     await eventually(

@@ -12,6 +12,13 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.dispose());
 
+interface Row {
+  id: string;
+  status: string;
+  grant: { class: string };
+  error: { code: string; message: string } | null;
+}
+
 /** The `npx backplane …` lines of the README, as argument lists. */
 function readmeCommands(): string[][] {
   const lines = readFileSync("README.md", "utf8").split("\n");
@@ -44,20 +51,88 @@ test("the commands of the README work, one after the other", async () => {
   expect(outputs[4]).toContain("hello");
 });
 
-test("an isolated export is refused, and the refusal is a record", async () => {
-  await gateway.cli("plugin", "install", "examples/jira-search");
-  await gateway.cli("secret", "set", "jira");
-  const bound = await gateway.cli(
-    "binding",
-    "create",
-    "acme/jira",
-    "jira_search",
-    "--config",
-    '{"base_url":"http://127.0.0.1:9"}',
-    "--json",
+test("a tool of a third party runs isolated and confined; switched off, it is refused, and the refusal is a record", async () => {
+  // The README's own call, to which nobody gave another class.
+  const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
+  expect(body.items[0]).toMatchObject({ status: "succeeded", grant: { class: "isolated" } });
+  const status = await gateway.http<{ sandbox: { available: boolean } }>("GET", "/v1/status");
+  expect(status.body.sandbox).toMatchObject({ available: true });
+  // As a worker it is confined just the same.
+  const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
+    "GET",
+    "/v1/plugin-bindings",
   );
-  expect(bound.code, bound.stderr).toBe(0);
-  expect(JSON.parse(bound.stdout)).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+  const hello = list.body.items.find((item) => item.export_id === "hello")!;
+  expect((await gateway.cli("binding", "set", hello.binding_id, "--class", "worker")).code).toBe(0);
+  const pooled = await gateway.cli("invoke", "hello", "--input", '{"name":"Ada"}');
+  expect(pooled.stdout, pooled.stderr).toContain("Ada");
+
+  const open = await startTestGateway({ env: { BACKPLANE_SANDBOX: "0" } });
+  try {
+    await open.cli("plugin", "install", "examples/hello-tool");
+    const bound = await open.cli("binding", "create", "acme/hello", "hello", "--json");
+    expect(bound.code, bound.stderr).toBe(0);
+    const call = () => open.cli("invoke", "hello", "--input", '{"name":"Ada"}');
+    const refused = await call();
+    expect(refused.code).toBe(3);
+    expect(refused.stderr).toContain("error[sandbox.unavailable]");
+    const rows = await open.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=hello");
+    expect(rows.body.items).toMatchObject([{ status: "failed", error: { code: "sandbox.unavailable" } }]);
+    const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
+    expect((await open.cli("binding", "set", binding_id, "--class", "worker")).code).toBe(0);
+    expect((await call()).stdout).toContain("Ada");
+  } finally {
+    await open.dispose();
+  }
+});
+
+test("a Python tool with egress is refused isolated; without the network it runs confined and reaches nobody", async () => {
+  const server = createServer((_request, response) => response.end("{}"));
+  let reached = 0;
+  server.on("connection", () => reached++);
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  try {
+    const base_url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    await gateway.cli("plugin", "install", "examples/jira-search");
+    const config = JSON.stringify({ base_url });
+    const bound = await gateway.cli(
+      "binding",
+      "create",
+      "acme/jira",
+      "jira_search",
+      "--config",
+      config,
+      "--json",
+    );
+    expect(bound.code, bound.stderr).toBe(0);
+    const binding = JSON.parse(bound.stdout) as { binding_id: string };
+    expect(binding).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+    const stored = await gateway.http("PUT", "/v1/secrets/jira", { value: "not-the-one" });
+    expect(stored.status).toBeLessThan(300);
+    const callWith = async (policy: object) => {
+      const secrets = { jira_token: "secret://org_local/jira" };
+      const path = `/v1/plugin-bindings/${binding.binding_id}`;
+      expect((await gateway.http("PATCH", path, { secrets, policy })).body).toMatchObject({
+        status: "active",
+      });
+      const call = { export_id: "jira_search", input: { query: "billing outage", project: "ENG" } };
+      return (await gateway.http<Row>("POST", "/v1/invocations?wait=true", call)).body;
+    };
+    expect(await callWith({})).toMatchObject({
+      status: "failed",
+      error: { code: "sandbox.unavailable", message: expect.stringContaining("no way out to the network") },
+    });
+    for (const name of ["isolated", "worker"]) {
+      expect(await callWith({ class: name, permissions: { network: "none" } })).toMatchObject({
+        status: "retryable_failure",
+        grant: { class: name, network: "none" },
+        error: { message: expect.stringContaining("Jira cannot be reached") },
+      });
+    }
+    expect(reached).toBe(0);
+  } finally {
+    server.close();
+  }
 });
 
 test("a Python tool talks to its server with the secret it was given, and the secret stays out of the records", async () => {
@@ -100,7 +175,7 @@ test("a Python tool talks to its server with the secret it was given, and the se
 
 test("a shell hook hears of a settled call", async () => {
   expect((await gateway.cli("plugin", "install", "examples/notifier")).code).toBe(0);
-  const bound = await gateway.cli("binding", "create", "acme/notifier", "notify");
+  const bound = await gateway.cli("binding", "create", "acme/notifier", "notify", "--json");
   expect(bound.code, bound.stderr).toBe(0);
   await gateway.cli("invoke", "hello", "--input", '{"name":"Grace"}');
   const delivered = async () => {
@@ -112,4 +187,15 @@ test("a shell hook hears of a settled call", async () => {
   };
   await eventually(delivered, 20_000, "the hook was delivered");
   expect(await delivered()).toBe(true);
+
+  // The same shell program used once for each delivery.
+  const { binding_id } = JSON.parse(bound.stdout) as { binding_id: string };
+  const isolated = await gateway.cli("binding", "set", binding_id, "--class", "isolated");
+  expect(isolated.code, isolated.stderr).toBe(0);
+  await gateway.cli("invoke", "hello", "--input", '{"name":"Lin"}');
+  const deliveredIsolated = async () => {
+    const { body } = await gateway.http<{ items: Row[] }>("GET", "/v1/invocations?export_id=notify");
+    return body.items.some((item) => item.status === "succeeded" && item.grant.class === "isolated");
+  };
+  await eventually(deliveredIsolated, 20_000, "the hook was delivered to an isolated process");
 });

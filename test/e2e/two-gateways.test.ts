@@ -1,20 +1,23 @@
 /** Two gateways on one PostgreSQL are one system: limits hold across them, and across a restart. */
-import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync } from "node:fs";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { type SharedFolder, shareFolder } from "../support/shared-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let postgres: TestPostgres;
+let shared: SharedFolder;
 const gateways: TestGateway[] = [];
 beforeAll(async () => {
   postgres = await startPostgres();
+  shared = shareFolder("calls.log");
 });
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
   await postgres.stop();
+  shared.remove();
 });
 
 const start = async () => {
@@ -25,7 +28,7 @@ const start = async () => {
 
 /** The most calls that were inside the plugin at one time, from its own log of entries and exits. */
 function mostAtOnce(log: string): { most: number; calls: number } {
-  const lines = existsSync(log) ? readFileSync(log, "utf8").trim().split("\n") : [];
+  const lines = readFileSync(log, "utf8").trim().split("\n");
   let now = 0;
   let most = 0;
   for (const line of lines) {
@@ -40,7 +43,6 @@ verifies(
   "max_concurrency holds over two gateways, excess waits, and a full queue is answered 429",
   async () => {
     const [one, two] = [await start(), await start()];
-    const log = join(one.home, "calls.log");
     const folder = writePluginFolder({
       package_id: "acme/limited",
       entrypoint: ["node", "./bin/plugin.mjs"],
@@ -57,12 +59,13 @@ verifies(
       },
       exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000 }],
     });
-    await installAndBind(one, folder, ["limited"]);
+    // Both gateways confine it; the one thing of this machine that it sees is the folder of the log.
+    await installAndBind(one, folder, ["limited"], { class: "worker", mounts: [shared.mount] });
     await two.http("POST", "/v1/plugin-packages", { source: { folder } });
     const call = (gateway: TestGateway, query: string) =>
       gateway.http<{ status: string }>("POST", `/v1/invocations${query}`, {
         export_id: "limited",
-        input: { log },
+        input: { log: shared.inside("calls.log") },
       });
     const answers = await Promise.all(
       Array.from({ length: 40 }, (_, i) => call(i % 2 === 0 ? one : two, "?wait=50")),
@@ -70,7 +73,7 @@ verifies(
     expect(answers.map((answer) => answer.body.status)).toEqual(
       Array.from({ length: 40 }, () => "succeeded"),
     );
-    expect(mostAtOnce(log)).toEqual({ most: 3, calls: 40 });
+    expect(mostAtOnce(shared.outside("calls.log"))).toEqual({ most: 3, calls: 40 });
 
     // One gateway alone takes 3 + 100; what comes on top is refused at once, and says when to come back.
     const burst = await Promise.all(Array.from({ length: 140 }, () => call(one, "")));

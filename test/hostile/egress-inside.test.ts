@@ -4,13 +4,12 @@ import { chmodSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { expect, onTestFinished } from "vitest";
+import { expect, onTestFinished, test } from "vitest";
 import type { EgressSession } from "../../packages/runner/src/egress/create-egress.ts";
 import { takeListeners } from "../../packages/runner/src/egress/hand-out.ts";
 import { openRig } from "../../packages/runner/test/egress/egress-rig.ts";
 import { listen } from "../../packages/runner/test/egress/loopback.ts";
 import { emptyFolder } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
-import { verifies } from "../support/verifies.ts";
 import { openWorld, ownAddress } from "./egress-world.ts";
 
 const PROGRAM = fileURLToPath(new URL("./egress-inside.py", import.meta.url));
@@ -48,7 +47,7 @@ async function runInside(session: EgressSession, order: object): Promise<unknown
   return JSON.parse(said);
 }
 
-verifies("sandbox.net", "by proxy and transparently to what is allowed, and nowhere else", async () => {
+test("by proxy and transparently to what is allowed, and nowhere else", async () => {
   const { port, rig, hits } = await openWorld((at) => ({ domains: [`api.acme.test:${at}`] }));
   const abstract = `backplane-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const unix = createServer((socket) => {
@@ -75,25 +74,21 @@ verifies("sandbox.net", "by proxy and transparently to what is allowed, and nowh
   );
 });
 
-verifies(
-  "delegation.reach",
-  "the gateway's address without any network: its routes, with the token",
-  async () => {
-    const asked: string[] = [];
-    const { port } = await listen((socket) => {
-      socket.on("data", (chunk: Buffer) => {
-        asked.push(chunk.toString().split(" ", 2).join(" "));
-        socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
-      });
+test("the gateway's address without any network: its routes, with the token", async () => {
+  const asked: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.on("data", (chunk: Buffer) => {
+      asked.push(chunk.toString().split(" ", 2).join(" "));
+      socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
     });
-    const gateway = { base_url: `http://127.0.0.1:${port}` };
-    const { session } = await openRig({ network: "none", scopes: ["sessions:read"], gateway });
-    expect(await runInside(session, { gateway: session.gateway_url })).toEqual({
-      "/v1/sessions vai_dlg_x": 200,
-      "/v1/sessions bpk_x": 403,
-      "/metrics vai_dlg_x": 403,
-    });
-    expect(asked).toEqual(["GET /v1/sessions"]);
-    expect(session.refusals()).toMatchObject([{ reason: "gateway.no_token" }, { reason: "gateway.route" }]);
-  },
-);
+  });
+  const gateway = { base_url: `http://127.0.0.1:${port}` };
+  const { session } = await openRig({ network: "none", scopes: ["sessions:read"], gateway });
+  expect(await runInside(session, { gateway: session.gateway_url })).toEqual({
+    "/v1/sessions vai_dlg_x": 200,
+    "/v1/sessions bpk_x": 403,
+    "/metrics vai_dlg_x": 403,
+  });
+  expect(asked).toEqual(["GET /v1/sessions"]);
+  expect(session.refusals()).toMatchObject([{ reason: "gateway.no_token" }, { reason: "gateway.route" }]);
+});

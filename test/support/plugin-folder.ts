@@ -2,6 +2,7 @@
 import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
+import { buildSync } from "esbuild";
 import type { TestGateway } from "./gateway.ts";
 
 export interface PluginFolder {
@@ -53,10 +54,12 @@ function manifest(spec: PluginFolder): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** A program over the wire room's plugin side, for tests that need a well-behaved process with odd tools. */
+/**
+ * A program over the wire room's plugin side, for tests that need a well-behaved process with odd tools. One file:
+ * in the sandbox there is nothing of this repository.
+ */
 export function vaiProgram(package_id: string, handle: string, version = "1.0.0"): string {
-  const wire = JSON.stringify(resolve("packages/wire/dist/index.js"));
-  return `import { stdioTransport, VaiPlugin } from ${wire};
+  const contents = `import { stdioTransport, VaiPlugin } from "@backplane/wire";
 import { appendFileSync } from "node:fs";
 const handle = ${handle};
 process.stdin.on("end", () => process.exit(0));
@@ -69,6 +72,15 @@ new VaiPlugin({
 }).start();
 void appendFileSync;
 `;
+  const { outputFiles } = buildSync({
+    stdin: { contents, resolveDir: resolve("."), sourcefile: "plugin.mjs" },
+    bundle: true,
+    write: false,
+    platform: "node",
+    format: "esm",
+    conditions: ["backplane-source"],
+  });
+  return outputFiles[0]!.text;
 }
 
 export async function installAndBind(

@@ -37,7 +37,7 @@ const OPENS: Record<DelegationScope, string[]> = {
   "runs:write": ["POST /v1/runs", "POST /v1/runs/{id}:cancel"],
   "compactions:read": ["GET /v1/compactions"],
   "compactions:write": ["POST /v1/compactions", "POST /v1/compactions/{id}:undo"],
-  "tools:invoke": ["POST /v1/invocations"],
+  "tools:invoke": ["POST /v1/invocations", "POST /mcp", "GET /mcp", "DELETE /mcp"],
   "llm:invoke": [],
 };
 /** The record of a call that the token started itself; no other exists for it. */

@@ -54,10 +54,12 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   } catch (error) {
     if (!all.aborted) throw error;
   }
-  if (!bridge.stop.aborted) await Promise.race([Promise.all(running), pause(LINGER_MS, bridge.stop)]);
+  const answered = new AbortController();
+  void Promise.all(running).then(() => answered.abort());
+  await pause(LINGER_MS, AbortSignal.any([bridge.stop, answered.signal]));
   if (session !== null) {
-    const ended = AbortSignal.timeout(LINGER_MS);
-    await send("DELETE", sessionHeaders(), undefined, ended).catch(() => undefined);
+    const patience = AbortSignal.timeout(LINGER_MS);
+    await send("DELETE", sessionHeaders(), undefined, patience).catch(() => undefined);
   }
   gone.abort();
   await Promise.all(running);

@@ -32,7 +32,7 @@ verifies(
         "-m",
         "hi",
       );
-      expect(early).toMatchObject({ exit: EXIT.failed, error: { code: "loop.failed" } });
+      expect(early).toMatchObject({ exit: EXIT.failed, error: { code: "request.invalid" } });
       const installed = await gateway.json("plugin", "install", folder.dir, "--yes");
       expect(installed).toMatchObject({ exit: EXIT.ok, plugins: [{ name: "parrot", status: "loaded" }] });
       const listed = await gateway.json<{ plugins: { name: string }[] }>("plugin", "list");

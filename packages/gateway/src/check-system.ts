@@ -5,6 +5,7 @@ import { codeOf } from "@backplane/contract";
 import type { GatewayConfig } from "./config.ts";
 import { readDaemon } from "./home.ts";
 import { assertSafeListen } from "./listen.ts";
+import { checkSandbox } from "./check-sandbox.ts";
 import { VERSION } from "./version.ts";
 
 export interface Check {
@@ -23,7 +24,7 @@ export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
     checkHome(config),
     checkDisk(config),
     checkListen(config),
-    checkSandbox(),
+    await checkSandbox(config),
     await checkGateway(config),
   ];
 }
@@ -108,15 +109,6 @@ function checkListen(config: GatewayConfig): Check {
       ...(fix === undefined ? {} : { fix }),
     };
   }
-}
-
-function checkSandbox(): Check {
-  return {
-    name: "sandbox",
-    status: "degraded",
-    message: "this version has no OS sandbox yet: isolated exports are refused",
-    fix: "an admin may run one unconfined: backplane binding set ID --class worker",
-  };
 }
 
 async function checkGateway(config: GatewayConfig): Promise<Check> {

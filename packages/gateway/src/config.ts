@@ -15,6 +15,7 @@ import {
 import { DomainSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { z } from "zod";
+import { SandboxSchema } from "./sandbox.ts";
 import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
 
 const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
@@ -68,6 +69,7 @@ const ConfigSchema = z.strictObject({
     .prefault({}),
   orgs: OrgLevelsSchema,
   projects: ProjectLevelsSchema,
+  sandbox: SandboxSchema,
   timeouts: z
     .strictObject({
       hello_ms: millis(VAI_TIMEOUTS.hello_ms),
@@ -167,8 +169,17 @@ const ENVIRONMENT: Record<
   BACKPLANE_HOSTS: ["listen", "hosts", "list"],
   BACKPLANE_INSECURE_LISTEN: ["listen", "insecure", "flag"],
   BACKPLANE_STORE_URL: ["store", "url", "text"],
+  BACKPLANE_SANDBOX: ["sandbox", "enabled", "flag"],
   BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
 };
+
+/** Any other word is refused: a slip must not switch off what protects, nor open what is closed. */
+const FLAGS = new Map([
+  ["1", true],
+  ["true", true],
+  ["0", false],
+  ["false", false],
+]);
 
 function fromEnvironment(env: Record<string, string | undefined>): Tree {
   const tree: { [section: string]: Tree } = {};
@@ -177,7 +188,7 @@ function fromEnvironment(env: Record<string, string | undefined>): Tree {
     if (value === undefined || value === "") continue;
     tree[section] ??= {};
     if (kind === "number") tree[section][key] = /^\d+$/.test(value) ? Number(value) : value;
-    else if (kind === "flag") tree[section][key] = value === "1" || value === "true";
+    else if (kind === "flag") tree[section][key] = FLAGS.get(value) ?? value;
     else if (kind === "list") tree[section][key] = value.split(",").map((part) => part.trim());
     else tree[section][key] = value;
   }

@@ -15,6 +15,7 @@ import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writ
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
+import { sandboxOf } from "./sandbox.ts";
 import { serve } from "./serve.ts";
 import { VERSION } from "./version.ts";
 
@@ -87,6 +88,7 @@ async function compose(
     host: { name: "backplane", version: VERSION },
     timeouts: runnerTimeouts(config),
     limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
+    ...sandboxOf(config.sandbox, home.dir),
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));

@@ -35,6 +35,9 @@ test.each([
   ['[listen]\nport = "x"\n', "listen.port"],
   ["[limits]\nmax_running = 0\n", "limits.max_running"],
   ["[retention]\njobs_days = -1\n", "retention.jobs_days"],
+  ['[sandbox]\nenabled = "no"\n', "sandbox.enabled"],
+  ["[sandbox.limits]\nmemory_bytes = 1\n", "sandbox.limits.memory_bytes"],
+  ["[sandbox.limits]\nmemory = 1\n", "memory"],
   ['[policy]\nallowed_domains = ["https://a.example/"]\n', "policy.allowed_domains"],
   ['[orgs.acme]\nnetwork = "none"\n', "orgs.acme"],
   ['[orgs.org_acme]\nnetwork = "all"\n', "orgs.org_acme.network"],
@@ -54,6 +57,19 @@ test.each([
 
 test("a variable with a bad value names its key", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+});
+
+test("the sandbox is on unless it is switched off in so many words", () => {
+  const sandbox = (toml?: string, value?: string) =>
+    loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
+  expect(sandbox()).toEqual({ enabled: true, limits: {} });
+  expect(sandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
+  expect(sandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
+  expect(sandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toEqual({
+    enabled: false,
+    limits: { processes: 32 },
+  });
+  expect(() => sandbox(undefined, "off")).toThrow(/sandbox\.enabled/);
 });
 
 test("what is kept for how long is told in days", () => {

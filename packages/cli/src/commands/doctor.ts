@@ -62,8 +62,8 @@ async function checkMachine(context: Context): Promise<Check[]> {
 /** Says only what it can: without a running gateway a credential cannot be tried, which is no failure. */
 async function checkCredential(context: Context): Promise<Check[]> {
   try {
-    await context.client().status();
-    return [{ name: "credential", status: "ok", message: `accepted by ${context.url()}` }];
+    const { sandbox } = await context.client().status();
+    return [{ name: "credential", status: "ok", message: `accepted by ${context.url()}` }, boundary(sandbox)];
   } catch (error) {
     if (codeOf(error) === "daemon.unreachable") {
       return [
@@ -82,6 +82,17 @@ async function checkCredential(context: Context): Promise<Check[]> {
     }
     return [asFailed("credential", error)];
   }
+}
+
+/** In the gateway's own words: it may have been started otherwise than this command, or on another machine. */
+function boundary({ available, reason }: { available: boolean; reason: string }): Check {
+  if (available) return { name: "boundary", status: "ok", message: `in force at the gateway: ${reason}` };
+  return {
+    name: "boundary",
+    status: "degraded",
+    message: `none at the gateway, isolated exports are refused: ${reason}`,
+    fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
+  };
 }
 
 /** One row for each (plug.health). Where no gateway can be asked, the credential's row has said so. */

@@ -7,6 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import type { Binding } from "@backplane/contract";
+import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { installKit, PLUGIN, startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -176,33 +177,14 @@ describe("bindings and packages", () => {
       const other = ["--org", "org_other", "--project", "proj_other"];
       const ran = await gateway.backplane(["plugin", "install", "kit.tgz", ...other], { cwd });
       expect(ran.out).toContain(packed.digest);
-      // The printed command is the one that works, on a gateway without a sandbox too.
+      // The printed command is the one that works.
       const fourth = ["--org", "org_fourth"];
       const hint = await gateway.backplane(["plugin", "install", "kit.tgz", ...fourth], { cwd });
-      expect(hint.err).toContain("refuses what must run isolated: echo");
-      const next = /^Next, if you trust the plugin: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
-      expect(next).toBe("binding create acme/cli-kit@0.1.0 echo --class worker");
+      const next = /^Next: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
+      expect(next).toBe("binding create acme/cli-kit@0.1.0 echo");
       await gateway.json([...next.split(" "), ...fourth]);
       const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
       expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
-      const unconfined = await gateway.backplane(
-        ["plugin", "install", "kit.tgz", "--bind", "--org", "org_third"],
-        { cwd },
-      );
-      const lower = /backplane binding set (bind_\w+) --class worker/.exec(unconfined.err)?.[1];
-      const refused = await gateway.backplane([
-        "invoke",
-        "--binding",
-        lower ?? "",
-        "--input",
-        '{"text":"x"}',
-        "--org",
-        "org_third",
-      ]);
-      expect({ exit: refused.exit, err: refused.err }).toEqual({
-        exit: EXIT.denied,
-        err: expect.stringContaining("error[sandbox.unavailable]"),
-      });
       const made = await gateway.json<Binding>([
         "binding",
         "create",
@@ -232,6 +214,35 @@ describe("bindings and packages", () => {
       expect(await gateway.json(["plugin", "list", ...other])).toMatchObject({ items: [], next: null });
     } finally {
       rmSync(cwd, { recursive: true, force: true });
+    }
+  });
+
+  test("without a sandbox the printed command is still the one that works, and isolated is refused", async () => {
+    const home = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    const env = { BACKPLANE_HOME: home, BACKPLANE_SANDBOX: "0" };
+    const flags = { port: 0, log_level: "silent" };
+    const unconfined = await startGateway(loadConfig({ home, env, flags }));
+    try {
+      const hint = await gateway.backplane(["plugin", "install", PLUGIN], { env });
+      expect(hint.err).toContain("refuses what must run isolated: echo");
+      const next = /^Next, if you trust the plugin: backplane (.+)$/m.exec(hint.err)?.[1] ?? "";
+      expect(next).toBe("binding create acme/cli-kit@0.1.0 echo --class worker");
+      await gateway.json(next.split(" "), { env });
+      const call = ["invoke", "echo", "--input", '{"text":"x"}'];
+      expect((await gateway.backplane(call, { env })).exit).toBe(EXIT.ok);
+
+      const third = ["--org", "org_third"];
+      const bound = await gateway.backplane(["plugin", "install", PLUGIN, "--bind", ...third], { env });
+      const lower = /backplane binding set (bind_\w+) --class worker/.exec(bound.err)?.[1] ?? "";
+      const isolated = ["invoke", "--binding", lower, "--input", '{"text":"x"}', ...third];
+      const refused = await gateway.backplane(isolated, { env });
+      expect({ exit: refused.exit, err: refused.err }).toEqual({
+        exit: EXIT.denied,
+        err: expect.stringContaining("error[sandbox.unavailable]"),
+      });
+    } finally {
+      await unconfined.stop("test over");
+      rmSync(home, { recursive: true, force: true });
     }
   });
 

@@ -1,5 +1,5 @@
 /** What plugins say of themselves, in doctor's table and exit code. */
-import { afterEach, beforeEach, expect } from "vitest";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { EXIT } from "../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -28,6 +28,29 @@ async function install(name: string, body: string): Promise<void> {
   await gateway.json(["plugin", "install", folder.dir, "--yes"]);
   folder.remove();
 }
+
+test("which boundary is in force is said for this machine and for the gateway that runs", async () => {
+  const rows = async (env: Record<string, string>) => {
+    const { out } = await gateway.backplane(["doctor", "--json"], { env });
+    const { checks } = JSON.parse(out) as Report;
+    return ["sandbox", "boundary"].map((name) => checks.find((check) => check.name === name));
+  };
+  const [machine, running] = await rows({});
+  expect(machine?.message).toMatch(
+    /^isolated and worker exports run confined: bubblewrap .*system-call filter/,
+  );
+  expect(running).toMatchObject({
+    status: "ok",
+    message: expect.stringMatching(/^in force at the gateway: /),
+  });
+  const [off, still] = await rows({ BACKPLANE_SANDBOX: "0" });
+  expect(off).toMatchObject({
+    status: "degraded",
+    message: expect.stringMatching(/^switched off: isolated exports are refused/),
+    fix: expect.stringContaining("unset BACKPLANE_SANDBOX"),
+  });
+  expect(still).toEqual(running);
+});
 
 verifies(
   "plug.health",

@@ -91,7 +91,7 @@ verifies(
     await expect(house.kernel.bindings.patch(admin, id, { config: {} }, undefined)).rejects.toMatchObject({
       code: "binding.invalid",
     });
-    expect(await house.kernel.bindings.validate(user, id)).toEqual({
+    expect(await house.kernel.bindings.validate(user, id)).toMatchObject({
       valid: false,
       status: "inactive",
       unbound_slots: ["jira_token"],

@@ -1,0 +1,99 @@
+/**
+ * `tools/call` over HTTP: an MCP client → the gateway → a plugin over stdio, with policy and the durable record on,
+ * against bare Fastify in front of the same plugin. 1 kB, 32 in flight.
+ */
+import { join } from "node:path";
+import { buildEchoPackage } from "./echo-package.ts";
+import { httpLoad } from "./http-load.ts";
+import { median, percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+import { cpuMicros, residentBytes, type Server, startBareMcp, startOurs } from "./server-process.ts";
+
+interface Target {
+  server: Server;
+  headers: Record<string, string>;
+  figures: { rate: number[]; cpu: number[]; p50: number[] };
+}
+
+const REPETITIONS = 5;
+const CALLS = 6_000;
+const IN_FLIGHT = 32;
+
+export async function mcpHttp(): Promise<Row[]> {
+  const echo = await buildEchoPackage();
+  const servers = [await startOurs(), await startBareMcp(join(echo.folder, "bin/plugin.mjs"))] as const;
+  try {
+    const [ours, bare] = servers.map((server) => target(server));
+    await bindEcho(ours!, echo.folder);
+    await checkEcho(ours!);
+    for (const one of [ours!, bare!]) await load(one, IN_FLIGHT, CALLS);
+    for (let turn = 0; turn < REPETITIONS; turn++) {
+      for (const one of [ours!, bare!]) {
+        const before = cpuMicros(one.server.pid);
+        const from = performance.now();
+        await load(one, IN_FLIGHT, CALLS);
+        one.figures.rate.push((CALLS / (performance.now() - from)) * 1000);
+        one.figures.cpu.push((cpuMicros(one.server.pid) - before) / CALLS);
+        one.figures.p50.push(percentile(await load(one, 1, 500), 0.5));
+      }
+    }
+    const both = (name: keyof Target["figures"]) =>
+      [median(ours!.figures[name]), median(bare!.figures[name])] as const;
+    const resident = servers.map(({ pid }) => residentBytes(pid) / 1024 / 1024);
+    return [
+      row("mcp.http-call", "calls/s, 1 kB, 32 in flight", "higher", ...both("rate")),
+      row("mcp.http-call.cpu", "gateway µs/call", "lower", ...both("cpu")),
+      row("mcp.http-call.p50", "ms, sequential", "lower", ...both("p50")),
+      row("mcp.http-call.rss", "MB resident after it", "lower", resident[0]!, resident[1]!),
+    ];
+  } finally {
+    for (const server of servers) await server.stop();
+    echo.remove();
+  }
+}
+
+function target(server: Server): Target {
+  return {
+    server,
+    headers: {
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      ...(server.token === null ? {} : { authorization: `Bearer ${server.token}` }),
+    },
+    figures: { rate: [], cpu: [], p50: [] },
+  };
+}
+
+const CALL = JSON.stringify({
+  jsonrpc: "2.0",
+  id: 1,
+  method: "tools/call",
+  params: { name: "echo", arguments: { text: "x".repeat(1000) } },
+});
+
+/** Without a session each call stands alone, so that one id serves them all. */
+function load({ server, headers }: Target, connections: number, amount: number): Promise<number[]> {
+  return httpLoad({ url: `${server.url}/mcp`, headers, body: CALL }, connections, amount);
+}
+
+async function bindEcho({ server, headers }: Target, folder: string): Promise<void> {
+  const post = async (path: string, body: unknown) => {
+    const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+    if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
+  };
+  await post("/v1/plugin-packages", { source: { folder } });
+  const bound = { package_id: "bench/echo", package_version: "1.0.0", export_id: "echo" };
+  await post("/v1/plugin-bindings", { ...bound, policy: { class: "worker" } });
+}
+
+/** That what is measured is what it says: a session opens, and the echo comes back through it. */
+async function checkEcho({ server, headers }: Target): Promise<void> {
+  const send = (more: Record<string, string>, body: string) =>
+    fetch(`${server.url}/mcp`, { method: "POST", headers: { ...headers, ...more }, body });
+  const hello = { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: "2025-11-25" } };
+  const opened = await send({}, JSON.stringify(hello));
+  const session = opened.headers.get("mcp-session-id");
+  if (session === null) throw new Error(`no session was opened: ${await opened.text()}`);
+  const answer = await (await send({ "mcp-session-id": session }, CALL)).text();
+  if (!answer.includes('"isError":false')) throw new Error(`the echo does not answer: ${answer}`);
+}

@@ -1,0 +1,259 @@
+/** `/mcp` in both revisions: the same tools, the same door, each dressed as its revision wants it. */
+import type { JsonObject, KernelPlugin } from "@backplane/contract";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { bundled } from "../bundled.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
+import { call, connect, META, type McpClient, read, request, send } from "./mcp-client.ts";
+
+const teller: KernelPlugin = {
+  name: "teller",
+  version: "1.0.0",
+  category: "tool",
+  subscriptions: () => [],
+  async onLoad(ctx) {
+    await ctx.registerTool({
+      name: "tell",
+      description: "Tells what it does.",
+      parameters: { type: "object", properties: {} },
+      effect_class: "idempotent_write",
+      run(_args, { progress }) {
+        progress({ type: "log", level: "warn", message: "careful" });
+        progress({ type: "progress", message: "half", data: { progress: 50, total: 100 } });
+        progress({ type: "progress", message: "less", data: { progress: 10, total: 100 } });
+        return { ok: true, brief: "told", display: { kind: "json", data: { told: 3 } } };
+      },
+    });
+  },
+};
+
+let t: TestApi;
+let base = "";
+let asking = "";
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled(teller) });
+  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const folder = writeSamplePackage(t.home);
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  for (const export_id of ["echo", "notify"]) await bind(export_id);
+  asking = await bind("ask");
+});
+afterAll(() => t.close());
+
+async function bind(export_id: string, headers: Record<string, string> = {}): Promise<string> {
+  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id };
+  return (await t.call("POST", "/v1/plugin-bindings", { body, headers })).json.binding_id as string;
+}
+
+const setStatus = (status: string) =>
+  t.call("PATCH", `/v1/plugin-bindings/${asking}`, { body: { status } });
+const settledRow = async (id: string) => (await t.call("GET", `/v1/invocations/${id}`)).json;
+const idOf = (result: JsonObject) => (result._meta as JsonObject)["backplane/invocation_id"] as string;
+
+describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
+  let client: McpClient;
+  beforeAll(async () => {
+    client = await connect(base, revision);
+  });
+  const stateless = revision === "2026-07-28";
+
+  test("lists kernel tools and bound exports by name, and nothing that is no tool", async () => {
+    const { last } = await client.ask("tools/list");
+    const tools = last.result.tools as JsonObject[];
+    expect(tools.map(({ name }) => name)).toEqual(["ask", "echo", "tell"]);
+    expect(tools[1]).toMatchObject({
+      inputSchema: { type: "object", properties: { text: { type: "string" } } },
+      annotations: { readOnlyHint: true, destructiveHint: false, idempotentHint: true },
+    });
+    expect(tools[2]).toMatchObject({
+      description: "Tells what it does.",
+      annotations: { readOnlyHint: false, idempotentHint: true },
+    });
+    if (stateless)
+      expect(last.result).toMatchObject({ resultType: "complete", ttlMs: 0, cacheScope: "private" });
+  });
+
+  test("calls a bound export through the door: one JSON answer and a durable record", async () => {
+    const { status, form, last } = await client.ask("tools/call", call("echo", { text: "hi" }));
+    expect([status, form]).toEqual([200, "json"]);
+    expect(last.result).toMatchObject({ content: [{ type: "text", text: "hi" }], isError: false });
+    const row = await settledRow(idOf(last.result));
+    expect(row).toMatchObject({ status: "succeeded", export_id: "echo", input: { text: "hi" } });
+  });
+
+  test("progress and log messages come before the answer, and progress only rises", async () => {
+    const level: JsonObject = stateless ? { [META.level]: "info" } : {};
+    const params = { name: "tell", arguments: {}, _meta: { progressToken: "p1", ...level } };
+    const { form, messages, last } = await client.ask("tools/call", params);
+    expect(form).toBe("sse");
+    const told = messages.slice(0, -1) as { method: string; params: JsonObject }[];
+    expect(told.map(({ method, params: { progress, level } }) => [method, progress ?? level])).toEqual([
+      ["notifications/message", "warning"],
+      ["notifications/progress", 50],
+      ["notifications/progress", 51],
+    ]);
+    expect(told[1]!.params).toMatchObject({ progressToken: "p1", total: 100, message: "half" });
+    expect(last.result).toMatchObject({ structuredContent: { told: 3 }, isError: false });
+    expect(JSON.parse(last.result.content[0].text as string)).toEqual({ told: 3 });
+  });
+
+  test("a failure of the tool is a result that the model sees, a call of nothing is an error", async () => {
+    const failed = await client.ask("tools/call", call("echo", { do: "fail" }));
+    expect(failed.last.result).toMatchObject({
+      isError: true,
+      content: [{ type: "text", text: "it would not" }],
+      _meta: { "backplane/error": { code: "plugin_failed" } },
+    });
+    const wrong = await client.ask("tools/call", call("echo", { text: 7 }));
+    expect(wrong.last.result).toMatchObject({
+      isError: true,
+      _meta: { "backplane/error": { code: "input.invalid" } },
+    });
+    for (const name of ["nothing", "notify", "../etc"]) {
+      const { status, last } = await client.ask("tools/call", call(name));
+      expect([status, last.error.code], name).toEqual([200, -32602]);
+    }
+    const shapes: JsonObject[] = [{ arguments: {} }, { name: "echo", arguments: [1] }, { name: 7 }];
+    for (const params of shapes)
+      expect((await client.ask("tools/call", params)).last.error.code).toBe(-32602);
+  });
+
+  test("a call that waits for a person says so and goes on when answered", async () => {
+    const told: JsonObject[] = [];
+    const level: JsonObject = stateless ? { [META.level]: "notice" } : {};
+    const waits = Promise.withResolvers<string>();
+    const params = { name: "ask", arguments: {}, _meta: { progressToken: 9, ...level } };
+    const running = client.ask("tools/call", params, {
+      each(message) {
+        told.push(message);
+        const data = (message.params as JsonObject | undefined)?.data as JsonObject | undefined;
+        if (typeof data?.approval_id === "string") waits.resolve(data.approval_id);
+      },
+    });
+    const approval = await waits.promise;
+    expect(told.map(({ method }) => method)).toEqual(["notifications/progress", "notifications/message"]);
+    await t.call("POST", `/v1/approvals/${approval}:answer`, { body: { response: "approve" } });
+    expect((await running).last.result).toMatchObject({ isError: false, content: [{ text: "done" }] });
+
+    // Without a stream the client only waits; a no is told to the model.
+    const quiet = client.ask("tools/call", call("ask"), { headers: { accept: "application/json" } });
+    const pending = async (): Promise<string> => {
+      const { json } = await t.call("GET", "/v1/approvals?status=pending");
+      return (json.items[0]?.id as string | undefined) ?? (await new Promise(setImmediate).then(pending));
+    };
+    await t.call("POST", `/v1/approvals/${await pending()}:answer`, { body: { response: "reject" } });
+    const { form, last } = await quiet;
+    expect(form).toBe("json");
+    expect(last.result).toMatchObject({
+      isError: true,
+      _meta: { "backplane/error": { code: "approval.rejected" } },
+    });
+  });
+
+  test("list_changed comes when a binding does, and not for another project's", async () => {
+    const stop = new AbortController();
+    const heard = Promise.withResolvers<JsonObject>();
+    const ready = Promise.withResolvers<void>();
+    const each = (message: JsonObject) => {
+      if (message.method === "notifications/tools/list_changed") heard.resolve(message);
+      else ready.resolve();
+    };
+    const signal = stop.signal;
+    const listening = stateless
+      ? client.ask(
+          "subscriptions/listen",
+          { notifications: { toolsListChanged: true, promptsListChanged: true } },
+          { signal, each, id: "sub" },
+        )
+      : fetch(`${base}/mcp`, {
+          headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...client.headers },
+          signal,
+        }).then((response) => {
+          ready.resolve();
+          return read(response, each);
+        });
+    listening.catch(() => undefined);
+    await ready.promise;
+    let told = false;
+    void heard.promise.then(() => {
+      told = true;
+    });
+    await bind("echo", { "backplane-project": "proj_other" });
+    await client.ask("tools/list");
+    expect(told).toBe(false);
+    await setStatus("disabled");
+    const message = await heard.promise;
+    if (stateless)
+      expect(message.params).toEqual({ _meta: { "io.modelcontextprotocol/subscriptionId": "sub" } });
+    await setStatus("active");
+    stop.abort();
+  });
+
+  test("what is not there is empty or an error, never a surprise", async () => {
+    expect((await client.ask("resources/list")).last.result.resources).toEqual([]);
+    expect((await client.ask("resources/templates/list")).last.result.resourceTemplates).toEqual([]);
+    expect((await client.ask("prompts/list")).last.result.prompts).toEqual([]);
+    const done = await client.ask("completion/complete", {
+      ref: { type: "ref/prompt", name: "x" },
+      argument: { name: "a", value: "" },
+    });
+    expect(done.last.result.completion.values).toEqual([]);
+    const missing = await client.ask("resources/read", { uri: "file:///etc/passwd" });
+    expect(missing.last.error).toMatchObject({
+      code: stateless ? -32602 : -32002,
+      data: { uri: "file:///etc/passwd" },
+    });
+    expect((await client.ask("prompts/get", { name: "x" })).last.error.code).toBe(-32602);
+    expect((await client.ask("tools/list", { cursor: "!" })).last.error.code).toBe(-32602);
+    const unknown = await client.ask("tools/explode");
+    expect([unknown.status, unknown.last.error.code]).toEqual([stateless ? 404 : 200, -32601]);
+    const gone = await client.ask(stateless ? "ping" : "server/discover");
+    expect(gone.last.error.code).toBe(-32601);
+  });
+});
+
+test("initialize negotiates, and an unknown wish gets the newest that can be", async () => {
+  for (const [asked, given] of [
+    ["2025-11-25", "2025-11-25"],
+    ["2025-06-18", "2025-06-18"],
+    ["2025-03-26", "2025-03-26"],
+    ["2099-01-01", "2025-11-25"],
+  ]) {
+    const { last, headers } = await send(base, request("initialize", { protocolVersion: asked! }));
+    expect(last.result).toMatchObject({
+      protocolVersion: given,
+      serverInfo: { name: "backplane", version: "0.0.0-test" },
+      capabilities: { tools: { listChanged: true }, logging: {} },
+    });
+    expect(headers.get("mcp-session-id")).toMatch(/^[A-Za-z0-9_-]{32}$/);
+  }
+  expect((await send(base, request("initialize", {}))).last.error.code).toBe(-32602);
+});
+
+test("server/discover names the stateless revision alone", async () => {
+  const client = await connect(base, "2026-07-28");
+  const { last } = await client.ask("server/discover");
+  expect(last.result).toMatchObject({
+    supportedVersions: ["2026-07-28"],
+    capabilities: { tools: { listChanged: true } },
+    _meta: { "io.modelcontextprotocol/serverInfo": { name: "backplane" } },
+  });
+});
+
+test("a session keeps its level; debug shows what a tool says beside", async () => {
+  const client = await connect(base, "2025-11-25");
+  const levels = async () => {
+    const { messages } = await client.ask("tools/call", call("tell"));
+    return messages.slice(0, -1).map(({ params }) => params.level);
+  };
+  expect(await levels()).toEqual(["warning"]);
+  expect((await client.ask("logging/setLevel", { level: "error" })).last.result).toEqual({});
+  expect(await levels()).toEqual([]);
+  expect((await client.ask("logging/setLevel", { level: "loud" })).last.error.code).toBe(-32602);
+});
+
+test("a stateless call hears no log message that it did not ask for", async () => {
+  const client = await connect(base, "2026-07-28");
+  const { form, messages } = await client.ask("tools/call", call("tell"));
+  expect([form, messages.length]).toEqual(["json", 1]);
+});

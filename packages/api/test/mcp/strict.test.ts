@@ -1,0 +1,197 @@
+/** What `/mcp` refuses: bodies that are no JSON-RPC, headers that disagree, sessions and tools that are another's. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
+import { call, connect, META, request, send } from "./mcp-client.ts";
+
+let t: TestApi;
+let base = "";
+beforeAll(async () => {
+  t = await startApi();
+  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const folder = writeSamplePackage(t.home, "1.0.0", "", ["tools:invoke"]);
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" };
+  await t.call("POST", "/v1/plugin-bindings", { body });
+});
+afterAll(() => t.close());
+
+const plain = { jsonrpc: "2.0", id: 1, method: "ping" };
+
+test("a body that is no message is 400 with the code of JSON-RPC", async () => {
+  const bodies: [unknown, number][] = [
+    ["{", -32700],
+    ["", -32600],
+    ['"text"', -32600],
+    ["null", -32600],
+    [{ ...plain, jsonrpc: "1.0" }, -32600],
+    [{ ...plain, id: null }, -32600],
+    [{ ...plain, id: {} }, -32600],
+    [{ ...plain, method: 7 }, -32600],
+    [{ ...plain, params: [1] }, -32600],
+    [{ jsonrpc: "2.0", id: 1 }, -32600],
+    [{ jsonrpc: "2.0", id: 1, result: {}, error: {} }, -32600],
+    ['{"__proto__": {}}', -32700],
+    [`${"[".repeat(200)}${"]".repeat(200)}`, -32700],
+  ];
+  for (const [body, code] of bodies) {
+    const { status, last } = await send(base, body);
+    expect([status, last.jsonrpc, last.error.code], JSON.stringify(body).slice(0, 60)).toEqual([
+      400,
+      "2.0",
+      code,
+    ]);
+  }
+  const typed = await send(base, plain, { headers: { "content-type": "text/plain" } });
+  expect([typed.status, typed.last.jsonrpc]).toEqual([415, "2.0"]);
+  const neither = await send(base, plain, { headers: { accept: "text/html" } });
+  expect(neither.status).toBe(406);
+  // The id is echoed where there is one.
+  expect((await send(base, { jsonrpc: "2.0", id: "x", method: 7 })).last.id).toBe("x");
+});
+
+test("notifications and answers are taken without a word", async () => {
+  for (const body of [
+    { jsonrpc: "2.0", method: "notifications/initialized" },
+    { jsonrpc: "2.0", method: "notifications/whatever", params: {} },
+    { jsonrpc: "2.0", id: 4, result: {} },
+    { jsonrpc: "2.0", id: null, error: { code: 1, message: "x" } },
+  ]) {
+    const { status, form } = await send(base, body);
+    expect([status, form]).toEqual([202, "none"]);
+  }
+});
+
+test("a request without a session stands alone, and an unknown session is 404", async () => {
+  const alone = await send(base, request("tools/call", call("echo", { text: "alone" })));
+  expect(alone.last.result.content[0].text).toBe("alone");
+  const lost = await send(base, plain, { headers: { "mcp-session-id": "x".repeat(32) } });
+  expect([lost.status, lost.last.error.code]).toEqual([404, -32001]);
+  const old = await send(base, plain, { headers: { "mcp-protocol-version": "1999-01-01" } });
+  expect([old.status, old.last.error.code]).toEqual([400, -32022]);
+  for (const method of ["GET", "DELETE"]) {
+    const headers = { authorization: `Bearer ${ADMIN_TOKEN}` };
+    const response = await fetch(`${base}/mcp`, { method, headers });
+    expect([response.status, response.headers.get("allow")]).toEqual([405, "POST"]);
+  }
+});
+
+test("batches are for the revision that has them", async () => {
+  const batch = [
+    plain,
+    { jsonrpc: "2.0", method: "notifications/x" },
+    { ...plain, id: 2, method: "nope" },
+    7,
+  ];
+  const old = await connect(base, "2025-03-26");
+  const { status, last } = await send(base, batch, { headers: old.headers });
+  expect([
+    status,
+    last.map((one: { id: unknown; error?: { code: number } }) => [one.id, one.error?.code]),
+  ]).toEqual([
+    200,
+    [
+      [1, undefined],
+      [2, -32601],
+      [null, -32600],
+    ],
+  ]);
+  const quiet = await send(base, [{ jsonrpc: "2.0", method: "notifications/x" }], { headers: old.headers });
+  expect(quiet.status).toBe(202);
+  const now = await connect(base, "2025-11-25");
+  for (const [headers, body] of [
+    [now.headers, batch],
+    [old.headers, []],
+    [{ "mcp-protocol-version": "2026-07-28" }, batch],
+  ] as const) {
+    const refused = await send(base, body, { headers });
+    expect([refused.status, refused.last.error.code]).toEqual([400, -32600]);
+  }
+});
+
+test("in the stateless revision body and headers must say the same", async () => {
+  const _meta = { [META.version]: "2026-07-28", [META.capabilities]: {} };
+  const good = { "mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "echo" };
+  const body = request("tools/call", { ...call("echo"), _meta });
+  const cases: [object, Record<string, string>, number | null][] = [
+    [body, good, null],
+    [body, { ...good, "mcp-name": `=?base64?${Buffer.from("echo").toString("base64")}?=` }, null],
+    [body, { ...good, "mcp-method": "tools/list" }, -32020],
+    [body, { ...good, "mcp-name": "ask" }, -32020],
+    [body, { ...good, "mcp-protocol-version": "2025-11-25" }, -32020],
+    [body, { "mcp-method": "tools/call", "mcp-name": "echo" }, -32020],
+    [request("tools/call", { ...call("echo"), _meta: { [META.version]: "2026-07-28" } }), good, -32602],
+    [request("tools/call", call("echo")), good, -32602],
+    [
+      request("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      good,
+      -32022,
+    ],
+  ];
+  for (const [message, headers, code] of cases) {
+    const { status, last } = await send(base, message, { headers });
+    expect([status, last.error?.code ?? null], JSON.stringify(headers)).toEqual([
+      code === null ? 200 : 400,
+      code,
+    ]);
+  }
+  const asked = cases.at(-1)!;
+  expect((await send(base, asked[0], { headers: asked[1] })).last.error.data.supported).toContain(
+    "2026-07-28",
+  );
+});
+
+test("credential, host and origin are checked as on every route", async () => {
+  const key = await t.call("POST", "/v1/keys", { body: { name: "reader", scopes: ["exports:read"] } });
+  const refusals: [Record<string, string>, string | undefined, number, string][] = [
+    [{ origin: "https://evil.example" }, undefined, 403, "auth.origin"],
+    [{}, "wrong", 401, "auth.invalid"],
+    [{}, key.json.token as string, 403, "auth.scope"],
+  ];
+  for (const [headers, token, status, code] of refusals) {
+    const answer = await send(base, plain, { headers, ...(token === undefined ? {} : { token }) });
+    expect([answer.status, answer.last.error.code]).toEqual([status, code]);
+  }
+  const foreign = await t.call("POST", "/mcp", { body: plain, headers: { host: "evil.example" } });
+  expect(foreign.json.error.code).toBe("auth.host");
+});
+
+test("a session, its calls and its tools are its caller's alone", async () => {
+  const other = { "backplane-project": "proj_other" };
+  const key = await t.call("POST", "/v1/keys", {
+    body: { name: "other", scopes: ["invocations:write"] },
+    headers: other,
+  });
+  const token = key.json.token as string;
+  const theirs = await connect(base, "2025-11-25", token);
+  expect((await theirs.ask("tools/list")).last.result.tools).toEqual([]);
+  expect((await theirs.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
+
+  const mine = await connect(base, "2025-11-25");
+  const before = t.runner.orders.length;
+  const running = mine.ask("tools/call", call("echo", { do: "wait" }), { id: 77 });
+  await t.runner.started(before + 1);
+  const { invocation_id } = t.runner.orders[before]!;
+  const stolen = { ...mine.headers };
+  expect((await send(base, plain, { token, headers: stolen })).status).toBe(404);
+  const cancel = { jsonrpc: "2.0", method: "notifications/cancelled", params: { requestId: 77 } };
+  expect((await send(base, cancel, { token, headers: stolen })).status).toBe(404);
+  expect((await theirs.ask("ping")).status).toBe(200);
+  await send(base, cancel, { token, headers: theirs.headers });
+  t.runner.release(invocation_id);
+  expect((await running).last.result.content[0].text).toBe("released");
+});
+
+test("a plugin's own token with tools:invoke is served what its grant names", async () => {
+  const before = t.runner.orders.length;
+  const narrow = { gateway_api_scopes: ["tools:invoke"], tools: ["ask"] };
+  const held = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "echo", input: { do: "wait" }, narrow },
+  });
+  await t.runner.started(before + 1);
+  const { gateway } = t.runner.orders[before]!.context;
+  const client = await connect(base, "2026-07-28", gateway.delegation_token!);
+  expect((await client.ask("tools/list")).last.result.tools).toEqual([]);
+  expect((await client.ask("tools/call", call("echo"))).last.error.code).toBe(-32602);
+  t.runner.release(held.json.id as string);
+});

@@ -1,0 +1,41 @@
+/** What the operator says about the sandbox, and what the runner is told. On unless it is switched off. */
+import { join } from "node:path";
+import type { RunnerOptions, SandboxLimits } from "@backplane/runner";
+import { z } from "zod";
+
+const MIB = 1024 * 1024;
+const count = (least: number, most: number) => z.int().min(least).max(most).optional();
+
+/** Below the least of each no interpreter starts. */
+const LimitsSchema = z.strictObject({
+  memory_bytes: count(64 * MIB, 2 ** 40),
+  processes: count(16, 32_768),
+  cpus: z.number().min(0.05).max(1_024).optional(),
+  cpu_seconds: count(1, 86_400),
+  open_files: count(64, 1_048_576),
+  scratch_bytes: count(MIB, 2 ** 40),
+  scratch_files: count(16, 16_777_216),
+});
+
+export const SandboxSchema = z
+  .strictObject({
+    enabled: z.boolean().default(true),
+    /** Per sandboxed process and its children. */
+    limits: LimitsSchema.prefault({}),
+  })
+  .prefault({});
+
+export type SandboxConfig = z.infer<typeof SandboxSchema>;
+
+export function sandboxFolder(home: string): string {
+  return join(home, "sandbox");
+}
+
+export function sandboxOf({ enabled, limits }: SandboxConfig, home: string): Pick<RunnerOptions, "sandbox"> {
+  return enabled ? { sandbox: { cache_dir: sandboxFolder(home), limits: given(limits) } } : {};
+}
+
+/** A limit that is left out keeps its default. */
+export function given(limits: SandboxConfig["limits"]): Partial<SandboxLimits> {
+  return Object.fromEntries(Object.entries(limits).filter(([, value]) => value !== undefined));
+}

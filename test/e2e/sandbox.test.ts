@@ -1,0 +1,91 @@
+/** Which boundary a call of each class has, seen from inside, with the gateway as it comes and with it switched off. */
+import { realpathSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+
+let confining: TestGateway;
+let open: TestGateway;
+beforeAll(async () => {
+  confining = await startTestGateway();
+  open = await startTestGateway({ env: { BACKPLANE_SANDBOX: "false" } });
+});
+afterAll(async () => {
+  await confining.dispose();
+  await open.dispose();
+});
+
+/** What it finds of the host, and what the kernel says of it; `calls` counts those of its own process. */
+const LOOKER = `(() => {
+  let calls = 0;
+  return async (call) => {
+    const { existsSync, readdirSync, readFileSync } = await import("node:fs");
+    const status = readFileSync("/proc/self/status", "utf8");
+    const field = (name) => new RegExp("^" + name + ":\\\\s*(.*)$", "m").exec(status)[1];
+    const found = {
+      calls: ++calls,
+      reads: call.body.input.paths.filter((path) => existsSync(path)),
+      node: process.version,
+      seccomp: field("Seccomp"),
+      capabilities: field("CapEff"),
+      processes: readdirSync("/proc").filter((name) => /^\\\\d+$/.test(name)).length,
+    };
+    return { status: "succeeded", result: { content: [{ type: "text", text: JSON.stringify(found) }] } };
+  };
+})()`;
+
+interface Found {
+  calls: number;
+  reads: string[];
+  node: string;
+  seccomp: string;
+  capabilities: string;
+  processes: number;
+}
+
+async function looker(gateway: TestGateway, name: string) {
+  const folder = writePluginFolder({
+    package_id: `acme/looker-${name}`,
+    entrypoint: ["node", "./bin/plugin.mjs"],
+    files: { "bin/plugin.mjs": vaiProgram(`acme/looker-${name}`, LOOKER) },
+    exports: [{ id: `look_${name}` }],
+  });
+  await installAndBind(gateway, folder, [`look_${name}`], { class: name });
+  const paths = [join(gateway.home, "admin.token"), "/etc/hostname", realpathSync("package.json")];
+  return async (): Promise<Found> => {
+    const call = { export_id: `look_${name}`, input: { paths } };
+    const { body } = await gateway.http<{ status: string; result: { content: [{ text: string }] } }>(
+      "POST",
+      "/v1/invocations?wait=30",
+      call,
+    );
+    expect(body, JSON.stringify(body)).toMatchObject({ status: "succeeded" });
+    return JSON.parse(body.result.content[0].text) as Found;
+  };
+}
+
+test("isolated is confined and used once; worker is as confined, and serves on", async () => {
+  for (const [name, calls] of [
+    ["isolated", [1, 1]],
+    ["worker", [1, 2]],
+  ] as const) {
+    const look = await looker(confining, name);
+    const found = [await look(), await look()];
+    expect(found.map((one) => one.calls)).toEqual(calls);
+    for (const one of found) {
+      expect(one).toMatchObject({ reads: [], seccomp: "2", capabilities: "0000000000000000" });
+      expect(one.node).toBe(process.version);
+      expect(one.processes).toBeLessThanOrEqual(3);
+    }
+  }
+});
+
+test("switched off, a worker is a plain process that sees this machine", async () => {
+  const look = await looker(open, "worker");
+  expect((await look()).reads).toEqual([
+    join(open.home, "admin.token"),
+    "/etc/hostname",
+    realpathSync("package.json"),
+  ]);
+});

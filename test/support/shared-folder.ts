@@ -1,0 +1,31 @@
+/**
+ * A folder of this machine that an operator mounts for a confined plugin, so that a test can read what the plugin
+ * wrote. Its files exist beforehand and are open to all: every sandboxed process has a user of its own.
+ */
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+export interface SharedFolder {
+  /** For `policy.mounts` of a binding. */
+  mount: { source: string; target: string; writable: true };
+  outside(file: string): string;
+  inside(file: string): string;
+  remove(): void;
+}
+
+export function shareFolder(...files: string[]): SharedFolder {
+  const source = mkdtempSync(join(tmpdir(), "backplane-shared-"));
+  chmodSync(source, 0o777);
+  for (const file of files) {
+    writeFileSync(join(source, file), "");
+    chmodSync(join(source, file), 0o666);
+  }
+  const target = "/shared";
+  return {
+    mount: { source, target, writable: true },
+    outside: (file) => join(source, file),
+    inside: (file) => `${target}/${file}`,
+    remove: () => rmSync(source, { recursive: true, force: true }),
+  };
+}
