@@ -55,7 +55,11 @@ export async function startWatched(): Promise<WatchServer> {
   const fanout = createFanout({ store, sessions, bus, feed, clock, ids, log });
   const api = await createApi({
     // Of the kernel nothing else is used.
-    kernel: { fanout, adapters: { list: () => [] } } as unknown as Kernel,
+    kernel: {
+      fanout,
+      adapters: { list: () => [] },
+      catalog: { onChanged: () => ignore },
+    } as unknown as Kernel,
     auth: { admin_token_sha256: hash("sha256", TOKEN) },
     listen: { hosts: [] },
     version: "0",

@@ -11,72 +11,28 @@ import {
   IdTable,
   isId,
   type JsonObject,
-  type RunTrigger,
   toBackplaneError,
-  tokenUsage,
 } from "@backplane/contract";
-import type { KernelPort } from "../bus/bus-port.ts";
 import type { Accepted, UserMessage } from "../facade-agent.ts";
 import { callerOf } from "../keys/authenticate.ts";
-import type {
-  Appended,
-  Caller,
-  Clock,
-  Logger,
-  OnceKey,
-  RunRow,
-  SessionKey,
-  Scope,
-  Store,
-} from "../ports/index.ts";
+import type { Caller, Logger, Scope, SessionKey, Store } from "../ports/index.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
-import type { Persister, TapeItem } from "../sessions/persister.ts";
+import type { TapeItem } from "../sessions/persister.ts";
 import { sessionName } from "../sessions/session-name.ts";
-import type { Sessions } from "../sessions/sessions.ts";
-import type { ToolCatalog } from "../tools/catalog.ts";
-import type { Histories } from "./history.ts";
-import type { LoopSettings } from "./settings.ts";
+import { beginTurn, type BeginDeps, type TurnRequest } from "./begin-turn.ts";
 import { finishTurn, recordAnswer, runFacts } from "./run-record.ts";
 import { type StepDeps, takeSteps, type TurnEnd } from "./steps.ts";
-import { type StopReason, Turn, type TurnLimits } from "./turn.ts";
-
-export interface TurnRequest {
-  key: SessionKey;
-  caller: Caller;
-  /** null: goes on from what the tape says. */
-  message: UserMessage | null;
-  trigger: RunTrigger;
-  strategy?: string;
-  parent_run_id?: string;
-  limits?: Partial<TurnLimits>;
-  /** An Idempotency-Key that the run takes as it is written. */
-  once?: OnceKey;
-  /** Where an adapter has published the message already. */
-  event?: BusEvent<"user.message.received">;
-}
+import type { StopReason, Turn } from "./turn.ts";
 
 export interface Begun extends Accepted {
   turn: Turn;
 }
 
-export interface LoopDeps extends StepDeps {
-  port: KernelPort;
-  persister: Persister;
-  sessions: Sessions;
-  histories: Histories;
+export interface LoopDeps extends StepDeps, BeginDeps {
   live: LiveSessions;
-  catalog: ToolCatalog;
-  settings: LoopSettings;
   store: Pick<Store, "runs" | "invocations">;
-  ids: { next(noun: "run" | "event"): string };
-  clock: Clock;
   log: Logger;
-  node_id: string;
-  /** Lets plugins take their seats in an org before its first turn. */
-  enter(org_id: string): Promise<void>;
-  /** Why a strategy cannot decide, or null. */
-  strategyProblem(strategy: string): string | null;
 }
 
 interface Place {
@@ -252,56 +208,10 @@ export class Loop {
   }
 
   async #begin(request: TurnRequest): Promise<Begun> {
-    const { key, caller, trigger } = request;
-    const { settings, catalog, store, persister } = this.#deps;
-    await this.#deps.enter(key.scope.org_id);
-    const rules = await settings.of(key, request.strategy);
-    const problem = this.#deps.strategyProblem(rules.strategy);
-    if (problem !== null) throw new BackplaneError("request.invalid", problem);
-    const run: RunRow = {
-      id: this.#deps.ids.next("run"),
-      ...key.scope,
-      workspace: key.workspace,
-      session_id: key.session_id,
-      chain_id: "",
-      parent_run_id: request.parent_run_id ?? null,
-      trigger,
-      status: "running",
-      strategy: rules.strategy,
-      input: request.message ?? { text: "" },
-      output: null,
-      error: null,
-      usage: tokenUsage(),
-      iterations: 0,
-      requested_by: caller.actor,
-      started_at: this.#now(),
-      ended_at: null,
-      node_id: this.#deps.node_id,
-    };
-    const { items, event_id, publish } = this.#userItems(request);
-    const facts = runFacts(this.#deps, "run.started", run);
-    const start = () =>
-      persister.ride(key, items, (tape) => store.runs.start(run, tape, facts, request.once));
-    const ids = (await start().catch(async (error: unknown) => {
-      if (codeOf(error) !== "session.not_found") throw error;
-      await this.#deps.sessions.open(key);
-      return await start();
-    }))!;
-    run.chain_id = ids.chain_id;
-    const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
-    const turn = new Turn(key, caller, run, limits);
-    [turn.history, turn.tools] = await Promise.all([this.#historyAt(key, ids), catalog.snapshot(caller)]);
-    publish();
-    return { entry_id: ids.last_id, event_id, run_id: run.id, turn };
-  }
-
-  /** As of the message just written; read anew when others have written in between. */
-  async #historyAt(key: SessionKey, { last_id, chain_id }: Appended) {
-    const { histories } = this.#deps;
-    const history = await histories.open(key);
-    if (history.last_id >= last_id && history.chain_id === chain_id) return history;
-    histories.forget(key);
-    return await histories.open(key);
+    const said = this.#userItems(request);
+    const { turn, entry_id } = await beginTurn(this.#deps, request, said.items);
+    said.publish();
+    return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
   }
 
   async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
