@@ -14,7 +14,7 @@ import {
 } from "../../packages/runner/test/egress/egress-rig.ts";
 import { listen } from "../../packages/runner/test/egress/loopback.ts";
 
-export const ALLOWED = ["api.acme.test", "*.cdn.acme.test", "xn--bcher-kva.test"];
+const ALLOWED = ["api.acme.test", "*.cdn.acme.test", "xn--bcher-kva.test"];
 
 export interface World {
   port: number;

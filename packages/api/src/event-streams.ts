@@ -11,7 +11,7 @@ import type { Answer } from "./route.ts";
 
 const HEARTBEAT_MS = 15_000;
 /** A plugin's token ends with its call, and what it opened ends within the second. */
-export const RECHECK_MS = 400;
+const RECHECK_MS = 400;
 
 export interface SseItem {
   id?: number;

@@ -28,6 +28,7 @@ const INITIALIZED: JsonObject = { jsonrpc: "2.0", method: "notifications/initial
 export async function bridgeMcp(bridge: McpBridge): Promise<void> {
   const gone = new AbortController();
   const all = AbortSignal.any([bridge.stop, gone.signal]);
+  /** Requests of the stateless revision that are not answered yet. */
   const open = new Map<Id, AbortController>();
   const running = new Set<Promise<void>>();
   let session: string | null = null;
@@ -68,16 +69,17 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     const { id, method } = isObject(message) ? message : {};
     const stop = new AbortController();
     const request = isId(id) && typeof method === "string" ? id : null;
-    if (request !== null) open.set(request, stop);
     const refuse = (said: string) => {
       if (request !== null) say({ jsonrpc: "2.0", id: request, error: { code: -32000, message: said } });
     };
     try {
+      if (cancelsStateless(message)) return;
       const stateless = statelessHeaders(message);
+      if (request !== null && stateless !== null) open.set(request, stop);
       let refusal: string | null = null;
       if (stateless !== null) refusal = await exchange(stateless, line, stop.signal);
       else if (method === "initialize") refusal = await initialize(message as JsonObject, line, stop.signal);
-      else if (!cancelsStateless(message)) refusal = await inSession(message, line, stop.signal);
+      else refusal = await inSession(message, line, stop.signal);
       if (refusal !== null) refuse(refusal);
     } catch {
       if (!all.aborted && !stop.signal.aborted) refuse(`no gateway answers at ${bridge.url}`);
@@ -142,10 +144,11 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
 
   /** Without sessions a request is cancelled by going away. */
   function cancelsStateless(message: Json): boolean {
-    if (session !== null || !isObject(message) || message.method !== "notifications/cancelled") return false;
+    if (!isObject(message) || message.method !== "notifications/cancelled") return false;
     const id = isObject(message.params) ? message.params.requestId : undefined;
-    if (isId(id)) open.get(id)?.abort();
-    return true;
+    const stop = isId(id) ? open.get(id) : undefined;
+    stop?.abort();
+    return stop !== undefined;
   }
 
   async function exchange(headers: Record<string, string>, line: string, stop: AbortSignal) {

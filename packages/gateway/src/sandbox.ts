@@ -6,7 +6,6 @@ import { z } from "zod";
 const MIB = 1024 * 1024;
 const count = (least: number, most: number) => z.int().min(least).max(most).optional();
 
-/** Below the least of each no interpreter starts. */
 const LimitsSchema = z.strictObject({
   memory_bytes: count(64 * MIB, 2 ** 40),
   processes: count(16, 32_768),

@@ -12,8 +12,8 @@ import {
 } from "@backplane/contract";
 import { isObject, RPC, RpcError } from "./json-rpc.ts";
 
-export const INVOCATION_META = "backplane/invocation_id";
-export const ERROR_META = "backplane/error";
+const INVOCATION_META = "backplane/invocation_id";
+const ERROR_META = "backplane/error";
 
 export function callResult({ id, error, tool_result }: Invocation): JsonObject {
   const _meta: JsonObject = { [INVOCATION_META]: id };

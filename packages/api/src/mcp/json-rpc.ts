@@ -32,7 +32,7 @@ export interface RpcNotification {
 }
 
 /** A client's answer to a request of ours. */
-export interface RpcAnswer {
+interface RpcAnswer {
   kind: "answer";
 }
 

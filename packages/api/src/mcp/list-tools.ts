@@ -3,7 +3,7 @@ import type { JsonObject } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/kernel";
 import { RPC, RpcError } from "./json-rpc.ts";
 
-export const PAGE = 250;
+const PAGE = 250;
 
 export interface ToolPages {
   page(tools: readonly CatalogTool[], cursor: unknown): JsonObject;
@@ -30,7 +30,7 @@ export function createToolPages(page_size: number = PAGE): ToolPages {
   };
 }
 
-export function describeTool(tool: CatalogTool): JsonObject {
+function describeTool(tool: CatalogTool): JsonObject {
   const { name, title, description, input_schema, output_schema } = tool;
   return {
     name,

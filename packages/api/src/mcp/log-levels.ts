@@ -1,14 +1,5 @@
 /** Levels of log messages, from the most talkative to the gravest (RFC 5424). */
-export const LOG_LEVELS = [
-  "debug",
-  "info",
-  "notice",
-  "warning",
-  "error",
-  "critical",
-  "alert",
-  "emergency",
-] as const;
+const LOG_LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 export function readLevel(value: unknown): LogLevel | null {

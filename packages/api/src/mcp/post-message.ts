@@ -79,7 +79,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     if (Array.isArray(post.body)) return await batch(post, post.body);
     const message = readMessage(post.body);
     if (message === null) return failed(400, idIn(post.body), notRpc());
-    if (message.kind === "request") return await request(post, message, accepts.streams ? post.reply : null);
+    if (message.kind === "request") return await request(post, message, accepts.streams);
     try {
       if (message.kind === "notification" && !namesStateless(post.headers)) {
         checkVersionHeader(post.headers);
@@ -91,7 +91,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     }
   };
 
-  async function request(post: Post, message: RpcRequest, reply: FastifyReply | null): Promise<Answer> {
+  async function request(post: Post, message: RpcRequest, streams: boolean): Promise<Answer> {
     let stateless = false;
     try {
       stateless = isStateless(message, post.headers);
@@ -100,9 +100,9 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
       return answerOf(error, message.id, true);
     }
     try {
-      if (stateless) return await serve(message, statelessExchange(post, message, reply !== null), reply);
+      if (stateless) return await serve(message, statelessExchange(post, message, streams), post.reply);
       if (message.method === "initialize") return initialize(post, message);
-      return await serve(message, negotiatedExchange(post, sessionOf(post), reply !== null), reply);
+      return await serve(message, negotiatedExchange(post, sessionOf(post), streams), post.reply);
     } catch (error) {
       return answerOf(error, message.id, stateless && codeIn(error) === RPC.method_not_found);
     }
@@ -112,7 +112,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     const { id, method, params } = message;
     if (method === "tools/call") return await callTool(deps, message, exchange, reply);
     if (exchange.stateless && method === "subscriptions/listen") {
-      if (reply === null)
+      if (reply === null || !exchange.streams)
         throw new RpcError(RPC.invalid_request, "subscriptions/listen needs text/event-stream");
       const source = await subscription(message, exchange, deps.lists);
       return await deps.streams.stream(reply, source.items).finally(source.leave);

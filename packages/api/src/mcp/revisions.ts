@@ -7,7 +7,7 @@ import type { JsonObject } from "@backplane/contract";
 import { isObject, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
 
 export const STATELESS = "2026-07-28";
-export const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
+const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
 /** What a client means that sends no version header. */
 export const UNSAID = "2025-03-26";
 
@@ -84,7 +84,7 @@ function decoded(value: string): string {
   return inner === undefined ? value : Buffer.from(inner, "base64").toString("utf8");
 }
 
-export function unsupported(requested: string): RpcError {
+function unsupported(requested: string): RpcError {
   return new RpcError(RPC.unsupported_version, `Unsupported protocol version: ${requested.slice(0, 64)}`, {
     supported: [STATELESS, ...NEGOTIATED],
     requested: requested.slice(0, 64),

@@ -17,10 +17,10 @@ const teller: KernelPlugin = {
       description: "Tells what it does.",
       parameters: { type: "object", properties: {} },
       effect_class: "idempotent_write",
-      run(_args, { progress }) {
-        progress({ type: "log", level: "warn", message: "careful" });
-        progress({ type: "progress", message: "half", data: { progress: 50, total: 100 } });
-        progress({ type: "progress", message: "less", data: { progress: 10, total: 100 } });
+      run(_args, call) {
+        call.progress({ type: "log", level: "warn", message: "careful" });
+        call.progress({ type: "progress", message: "half", data: { progress: 50, total: 100 } });
+        call.progress({ type: "progress", message: "less", data: { progress: 10, total: 100 } });
         return { ok: true, brief: "told", display: { kind: "json", data: { told: 3 } } };
       },
     });
@@ -45,8 +45,7 @@ async function bind(export_id: string, headers: Record<string, string> = {}): Pr
   return (await t.call("POST", "/v1/plugin-bindings", { body, headers })).json.binding_id as string;
 }
 
-const setStatus = (status: string) =>
-  t.call("PATCH", `/v1/plugin-bindings/${asking}`, { body: { status } });
+const setStatus = (status: string) => t.call("PATCH", `/v1/plugin-bindings/${asking}`, { body: { status } });
 const settledRow = async (id: string) => (await t.call("GET", `/v1/invocations/${id}`)).json;
 const idOf = (result: JsonObject) => (result._meta as JsonObject)["backplane/invocation_id"] as string;
 
@@ -256,4 +255,20 @@ test("a stateless call hears no log message that it did not ask for", async () =
   const client = await connect(base, "2026-07-28");
   const { form, messages } = await client.ask("tools/call", call("tell"));
   expect([form, messages.length]).toEqual(["json", 1]);
+});
+
+test("an answer for the session holds for the MCP session that asked, and for no other", async () => {
+  const [one, other] = [await connect(base, "2025-11-25"), await connect(base, "2025-11-25")];
+  const asked = async (client: McpClient, response: string) => {
+    const seen = Promise.withResolvers<void>();
+    const running = client.ask("tools/call", call("ask", {}, "p"), { each: () => seen.resolve() });
+    await seen.promise;
+    const { json } = await t.call("GET", "/v1/approvals?status=pending");
+    await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response } });
+    return (await running).last.result.isError as boolean;
+  };
+  expect(await asked(one, "approve_for_session")).toBe(false);
+  const again = await one.ask("tools/call", call("ask"));
+  expect([again.form, again.last.result.isError]).toEqual(["json", false]);
+  expect(await asked(other, "reject")).toBe(true);
 });

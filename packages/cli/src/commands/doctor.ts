@@ -86,11 +86,11 @@ async function checkCredential(context: Context): Promise<Check[]> {
 
 /** In the gateway's own words: it may have been started otherwise than this command, or on another machine. */
 function boundary({ available, reason }: { available: boolean; reason: string }): Check {
-  if (available) return { name: "boundary", status: "ok", message: `in force at the gateway: ${reason}` };
+  if (available) return { name: "boundary", status: "ok", message: `of the gateway that runs: ${reason}` };
   return {
     name: "boundary",
     status: "degraded",
-    message: `none at the gateway, isolated exports are refused: ${reason}`,
+    message: `the gateway that runs has none, isolated exports are refused: ${reason}`,
     fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
   };
 }

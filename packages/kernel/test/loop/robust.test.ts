@@ -20,7 +20,7 @@ function gated(): { tool: KernelTool; open: () => void; running: () => number } 
       return toolOk("waited");
     },
   };
-  return { tool, running: () => gates.length, open: () => gates.splice(0).forEach((open) => open()) };
+  return { tool, running: () => gates.length, open: () => void gates.splice(0).map((open) => open()) };
 }
 
 verifies("loop.history", "what others write in between does not hide a result from the model", async () => {

@@ -26,7 +26,7 @@ export interface EgressOptions {
   forbidden?: AddressRule;
 }
 
-export interface EgressInvocation {
+interface EgressInvocation {
   id: string;
   grant: EgressGrant;
   gateway?: { base_url: string };

@@ -15,7 +15,7 @@ import { REFUSAL_REASONS, type RefusalReason } from "./refusals.ts";
 import { type Asked, readAbsolute, readAuthority, spell } from "./target.ts";
 
 /** What a connection stands for. */
-export type Stand = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
+type Stand = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
 
 export interface HttpRelay {
   serve(passage: Passage, stand: Stand): void;

@@ -8,7 +8,7 @@ const CONNECT = 1;
 const [V4, NAME, V6] = [1, 3, 4];
 const NO_CREDENTIALS = 0;
 
-export interface SocksRequest {
+interface SocksRequest {
   command: number;
   asked: Asked;
 }

@@ -1,7 +1,7 @@
 /**
  * Who runs confined. Isolated: always, or it is refused; never a silent downgrade. Worker: confined wherever the
- * sandbox is there, and otherwise as before. Egress has no way out of the sandbox yet: an isolated export that is
- * granted it is refused, a worker keeps its plain process.
+ * sandbox is there, and otherwise as before. There is no way out of the sandbox yet, neither to the network nor to the
+ * gateway: an isolated export that is granted one is refused, a worker keeps its plain process.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { RunOrder } from "@backplane/kernel/ports";
@@ -39,7 +39,9 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
     },
     of: (order) => {
       const usable = sandbox?.status.available ?? false;
-      const offline = order.grant.network === "none";
+      const { network, gateway_api_scopes } = order.grant;
+      // Its delegated token is for the gateway's own address, and there is no way out to that yet either.
+      const offline = network === "none" && gateway_api_scopes.length === 0;
       if (order.class === "worker") return { sandbox: usable && offline ? sandbox : null, refusal: null };
       if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", SWITCHED_OFF));
       if (!usable) return refuse(unavailable(sandbox.status));
@@ -74,7 +76,9 @@ function refuse(refusal: BackplaneError): Boundary {
 function noWayOut({ export_id }: RunOrder): BackplaneError {
   return new BackplaneError(
     "sandbox.unavailable",
-    `${export_id} is granted network egress, and the sandbox of this build has no way out to the network.`,
-    { fix: "Set policy.network = none on its binding, or let an admin lower its class to worker." },
+    `${export_id} is granted network egress or scopes of the gateway, and the sandbox of this build has no way out to the network.`,
+    {
+      fix: "Take both from it with the permissions of its binding, or let an admin lower its class to worker.",
+    },
   );
 }

@@ -15,6 +15,9 @@ export interface SandboxLimits {
 
 const MIB = 1024 * 1024;
 
+/** V8 reserves, and does not use, half a gigabyte for each thread of JavaScript; the limit counts it all the same. */
+const ADDRESS_SLACK = 1536 * 1024 * 1024;
+
 export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
   memory_bytes: 512 * MIB,
   processes: 128,
@@ -48,7 +51,7 @@ export function resourceLimits(
     { resource: RESOURCE.nproc, value: limits.processes + (how.cgroup ? OUR_PROCESSES * 2 : OUR_PROCESSES) },
     { resource: RESOURCE.nofile, value: limits.open_files },
     { resource: RESOURCE.fsize, value: limits.scratch_bytes },
-    ...(how.cgroup ? [] : [{ resource: RESOURCE.data, value: limits.memory_bytes }]),
+    ...(how.cgroup ? [] : [{ resource: RESOURCE.data, value: limits.memory_bytes + ADDRESS_SLACK }]),
     ...(how.lifetime === "call" ? [{ resource: RESOURCE.cpu, value: limits.cpu_seconds }] : []),
   ];
 }

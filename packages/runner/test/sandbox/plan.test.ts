@@ -154,6 +154,8 @@ test("a pooled process has no end of CPU time, and memory is bounded once", () =
   expect(limits({ lifetime: "call" }).get(CPU)).toBe(DEFAULT_SANDBOX_LIMITS.cpu_seconds);
   expect(limits({ lifetime: "pooled" }).has(CPU)).toBe(false);
   expect(limits({}).has(DATA)).toBe(false);
-  expect(limits({}, { ...HOST, cgroup: false }).get(DATA)).toBe(DEFAULT_SANDBOX_LIMITS.memory_bytes);
+  expect(limits({}, { ...HOST, cgroup: false }).get(DATA)).toBe(
+    DEFAULT_SANDBOX_LIMITS.memory_bytes + 1536 * 1024 * 1024,
+  );
   expect(limits({}).get(CORE)).toBe(0);
 });
