@@ -13,8 +13,8 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.close());
 
-/** `up` and `down` are shown with processes of their own, `completion` prints a script, a tail has no end. */
-const ELSEWHERE = ["up", "down", "completion", "events tail"];
+/** `up` and `down` are shown with processes of their own, `completion` prints a script, a tail has no end, `mcp` speaks MCP. */
+const ELSEWHERE = ["up", "down", "completion", "events tail", "mcp"];
 
 function leaves(command: Command, path: string[] = []): string[][] {
   return command.commands.flatMap((sub) => {

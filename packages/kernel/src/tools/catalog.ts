@@ -19,7 +19,7 @@ export interface OfferedTool extends LlmTool {
   about: ToolAbout;
 }
 
-export interface ToolAbout {
+interface ToolAbout {
   title: string | null;
   output_schema: JsonObject | null;
   effect_class: EffectClass;
