@@ -8,6 +8,9 @@ import { makeSandbox, type SandboxOptions, type SandboxParts } from "./make-sand
 import { type SandboxCheck, type SandboxStatus, statusOf } from "./status.ts";
 import { tryOut } from "./try-out.ts";
 
+const TRIALS = 3;
+const PAUSE_MS = 300;
+
 export interface Sandbox {
   readonly status: SandboxStatus;
   launch(request: ConfineRequest): Promise<Confined>;
@@ -15,15 +18,27 @@ export interface Sandbox {
 }
 
 export async function openSandbox(options: SandboxOptions): Promise<Sandbox> {
-  const checks: SandboxCheck[] = [];
-  const closers: (() => Promise<void>)[] = [];
+  let checks: SandboxCheck[] = [];
+  let closers: (() => Promise<void>)[] = [];
   let made: SandboxParts | null = null;
-  try {
-    made = await makeSandbox(options, checks, closers);
-    await tryOut(made, checks);
-  } catch (error) {
-    const { message, fix } = error as BackplaneError;
-    checks.push({ name: "sandbox", ok: false, message, ...(fix === undefined ? {} : { fix }) });
+  // A busy machine, or another gateway that builds the same files, may hold one trial up; a gateway that gave up at
+  // once would refuse for all its life.
+  for (let left = TRIALS - 1; ; left--) {
+    checks = [];
+    closers = [];
+    made = null;
+    try {
+      made = await makeSandbox(options, checks, closers);
+      await tryOut(made, checks);
+      break;
+    } catch (error) {
+      const { message, fix } = error as BackplaneError;
+      checks.push({ name: "sandbox", ok: false, message, ...(fix === undefined ? {} : { fix }) });
+      if (left === 0) break;
+      options.log.debug({ reason: message, left }, "a trial of the sandbox failed; trying again");
+      for (const close of closers.reverse()) await close().catch(() => {});
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
   }
   const status = statusOf(checks);
   return {

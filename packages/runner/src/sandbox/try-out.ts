@@ -4,7 +4,7 @@ import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
 import { readProbe, type SandboxCheck } from "./status.ts";
 
-const TRIAL_MS = 10_000;
+const TRIAL_MS = 20_000;
 
 /** One process through everything a plugin will go through, and the kernel's own word on it. */
 export async function tryOut(made: SandboxParts, checks: SandboxCheck[]): Promise<void> {
