@@ -26,6 +26,22 @@ export const PROTOCOLS = [
 ] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 
+/** Their packages list no exports: what they offer is asked of the running thing, once per binding. */
+export const DESCRIBED_PROTOCOLS = [
+  "hefty.jsonrpc",
+  "mcp.stdio",
+  "mcp.http",
+  "module.tools",
+  "module.instrument",
+] as const satisfies readonly Protocol[];
+
+export function isDescribed(protocol: Protocol): boolean {
+  return (DESCRIBED_PROTOCOLS as readonly Protocol[]).includes(protocol);
+}
+
+/** Binds every tool of a package at once: one config, one set of secrets, one process for all of them. */
+export const WHOLE_PACKAGE = "*";
+
 export const OPS = {
   tool: "tool.invoke",
   hook: "hook.handle",
@@ -150,6 +166,13 @@ export type ChainOrigin = (typeof CHAIN_ORIGINS)[number];
 
 export const RISKS = ["low", "medium", "high", "critical", "unknown"] as const;
 export type Risk = (typeof RISKS)[number];
+
+/** Where a tool of the catalog comes from; who wins when two have one name follows from it. */
+export const ORIGINS = ["core", "workspace", "mcp", "bundled", "plugin"] as const;
+export type Origin = (typeof ORIGINS)[number];
+
+export const TOOL_TARGETS = ["sandbox", "host"] as const;
+export type ToolTarget = (typeof TOOL_TARGETS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;

@@ -40,6 +40,7 @@ import type {
   Catalog,
   Fanout,
 } from "./facade-agent.ts";
+import type { DefinitionsFacade } from "./definitions/definitions.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -76,6 +77,8 @@ export interface Kernel {
     /** `expected` is the generation of If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;
   };
+  /** What the tools of a described binding are. */
+  definitions: DefinitionsFacade;
   /** The tools that the caller may be offered, as the loop offers them to its models. */
   catalog: Catalog;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };

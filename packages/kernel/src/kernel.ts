@@ -9,6 +9,7 @@ import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
 import { createConfig } from "./config/config.ts";
+import { createDefinitions } from "./definitions/definitions.ts";
 import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { once } from "./idempotency/once.ts";
@@ -51,7 +52,7 @@ export function createKernel(given: KernelDeps): Kernel {
     around: {
       stopping: false,
       sandbox: sandboxProbe(deps),
-      queueFull: (binding_id, max) => gates.full(binding_id, max),
+      queueFull: (gate, max) => gates.full(gate, max),
       waitingFull: () => pending.size >= deps.host.max_waiting,
       max_depth: deps.host.max_depth,
     },
@@ -59,20 +60,22 @@ export function createKernel(given: KernelDeps): Kernel {
   const approvals = createApprovals(deps, door.pending, door.grants, news);
   const agent: Agent = createAgent(base, door, {
     approvals,
-    discover: (caller) => discover(deps, door.plans, caller, "tool"),
+    discover: (caller) => discover(base.bindings, door.plans, caller, "tool"),
   });
   const lifecycle = createLifecycle(door);
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools);
+  const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id));
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
   }
   return {
     packages: createPackages(deps),
-    bindings: offers.watching(createBindings(deps)),
+    bindings: offers.watching(createBindings(deps, definitions)),
+    definitions: definitions.facade,
     catalog: offers.catalog,
-    exports: { discover: (caller, kind) => discover(deps, door.plans, caller, kind) },
+    exports: { discover: (caller, kind) => discover(base.bindings, door.plans, caller, kind) },
     invocations: createInvocations(door),
     approvals,
     sessions,

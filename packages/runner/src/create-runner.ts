@@ -4,16 +4,20 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type {
   Clock,
+  DescribeOrder,
   Logger,
   PackageFiles,
   RunOrder,
   RunOutcome,
   Runner,
   RunnerHealth,
+  RunnerNotice,
 } from "@backplane/kernel/ports";
 import { IdTable } from "@backplane/contract";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
+import { askProcess } from "./ask-process.ts";
+import type { Session } from "./dialects/dialect.ts";
 import { dialectFor } from "./dialects/dialects.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { Pool } from "./pool.ts";
@@ -76,6 +80,7 @@ export function createRunner(options: RunnerOptions): Runner {
           log,
         },
   );
+  const notices = new Set<(notice: RunnerNotice) => void>();
   const pool = new Pool({
     clock,
     confinement,
@@ -88,6 +93,9 @@ export function createRunner(options: RunnerOptions): Runner {
     scratch,
     timeouts,
     watchdog,
+    notice: (notice) => {
+      for (const listener of notices) listener(notice);
+    },
   });
   const deps: CallDeps = {
     pool,
@@ -127,6 +135,19 @@ export function createRunner(options: RunnerOptions): Runner {
     await watchdog.close();
   };
 
+  async function ask<T>(
+    order: DescribeOrder,
+    question: (session: Session, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    await confinement.opening;
+    if (closing !== null) throw new BackplaneError("gateway_stopping");
+    const { protocol } = order.package.runtime;
+    const dialect = dialectFor(protocol);
+    const refusal = refuse(order, null, dialect !== null, confinement);
+    if (refusal !== null || dialect === null) throw refusal!;
+    return await askProcess({ pool, deadlines }, dialect, order, question);
+  }
+
   const runner: Runner = {
     run(order, listener) {
       if (confinement.opening !== null) {
@@ -160,6 +181,25 @@ export function createRunner(options: RunnerOptions): Runner {
 
     runs: (protocol) => dialectFor(protocol) !== null,
 
+    async describe(order) {
+      return await ask(order, (session) => {
+        if (session.describe === undefined) throw mute(order, "describe itself");
+        return session.describe();
+      });
+    },
+
+    async request(order, listener) {
+      return await ask(order, (session, signal) => {
+        if (session.request === undefined) throw mute(order, `answer ${order.method}`);
+        return session.request(order.method, order.params, listener, signal);
+      });
+    },
+
+    onNotice(listener) {
+      notices.add(listener);
+      return () => void notices.delete(listener);
+    },
+
     retire: (binding_id, keep_pool_key) => pool.retire(binding_id, keep_pool_key),
 
     health: (): RunnerHealth => ({
@@ -178,7 +218,7 @@ export function createRunner(options: RunnerOptions): Runner {
 }
 
 function refuse(
-  order: RunOrder,
+  order: Pick<RunOrder, "package" | "class" | "grant">,
   unfit: string | null,
   known: boolean,
   confinement: Confinement,
@@ -196,6 +236,10 @@ function refuse(
     return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
   }
   return unfit === null ? null : new BackplaneError("launch_failed", unfit);
+}
+
+function mute({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {
+  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin has no way to ${what}.`);
 }
 
 function calledOff(error: BackplaneError): RunOutcome {

@@ -7,6 +7,7 @@ import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { realpath } from "node:fs/promises";
 import { getSystemErrorName } from "node:util";
 import { BackplaneError, type Grant, type Runtime } from "@backplane/contract";
+import type { DialectLaunch } from "./dialects/dialect.ts";
 import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./diagnose.ts";
 import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
 import { findProgram } from "./sandbox/find-program.ts";
@@ -21,7 +22,12 @@ export interface LaunchPlan {
   /** The only folder the plugin may call its own; null when its grant has none. */
   home: string | null;
   /** Absent: a plain process. */
-  confine?: { sandbox: Sandbox; grant: Grant; lifetime: "call" | "pooled" };
+  confine?: {
+    sandbox: Sandbox;
+    grant: Grant;
+    lifetime: "call" | "pooled";
+    binds: readonly DialectLaunch["binds"][number][];
+  };
 }
 
 export interface Launched {
@@ -58,7 +64,7 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
 
 async function launchConfined(
   plan: LaunchPlan,
-  { sandbox, grant, lifetime }: NonNullable<LaunchPlan["confine"]>,
+  { sandbox, grant, lifetime, binds }: NonNullable<LaunchPlan["confine"]>,
   entry: Extract<Entrypoint, { found: true }>,
   place: Place,
   watchdog: Watchdog,
@@ -67,7 +73,7 @@ async function launchConfined(
   const folder = await realpath(plan.folder);
   watchdog.ready();
   try {
-    const confined = await sandbox.launch({ grant, lifetime, folder, program, env: plan.runtime.env });
+    const confined = await sandbox.launch({ grant, lifetime, folder, program, env: plan.runtime.env, binds });
     watchdog.watch(confined.pid);
     return { child: confined.child, pid: confined.pid, entry, confined };
   } catch (error) {

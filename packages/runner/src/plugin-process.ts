@@ -4,12 +4,12 @@
  * `ready` settles once; `gone` resolves when the leader is reaped, its whole group is killed and its pipes are
  * closed. Whoever kills it, the reason is kept for the calls that it takes along.
  */
-import { BackplaneError, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/kernel/ports";
 import { stdioTransport } from "@backplane/wire";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { type ExitStatus, explainEarlyExit, type Place } from "./diagnose.ts";
-import type { Dialect, Link, Session } from "./dialects/dialect.ts";
+import type { Dialect, Link, ProcessOrder, Session } from "./dialects/dialect.ts";
 import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
 import type { Confined } from "./sandbox/launch-confined.ts";
 import { type Death, limitMet } from "./sandbox/cause-of-death.ts";
@@ -30,6 +30,9 @@ export interface ProcessDeps {
 export interface ProcessSpec {
   dialect: Dialect;
   package: { package_id: string; version: string };
+  /** Null: a kernel plugin, which belongs to no binding. */
+  order: ProcessOrder | null;
+  notice(method: string, params: JsonObject): void;
   /** Everything that must happen before there is a process: a slot, verified bytes, a home. */
   prepare(): Promise<LaunchPlan>;
   /** A rule was broken; without an id it concerns every call in flight. */
@@ -193,6 +196,8 @@ export class PluginProcess {
       limits,
       violation: (kind, request_id) => this.#violated(kind, request_id),
       failure: (error) => this.#failed(error),
+      order: this.#spec.order,
+      notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => {
         const entry = deadlines.set(ms, run);
         return () => deadlines.clear(entry);

@@ -4,10 +4,10 @@
  * call. Together they never exceed the cap. A process that is stopping is never handed out.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, PackageFiles, RunnerHealth, RunOrder } from "@backplane/kernel/ports";
+import type { Clock, PackageFiles, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports";
 import { Breaker, type LaunchSubject } from "./breaker.ts";
 import type { Deadline } from "./deadlines.ts";
-import type { Dialect } from "./dialects/dialect.ts";
+import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
 import type { LaunchPlan } from "./launch.ts";
 import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
@@ -19,6 +19,7 @@ export interface PoolDeps extends ProcessDeps {
   files: PackageFiles;
   scratch: Scratch;
   confinement: Confinement;
+  notice: (notice: RunnerNotice) => void;
 }
 
 /** What a call must offer to be told of broken rules. */
@@ -77,7 +78,7 @@ export class Pool {
   }
 
   /** The caller counts as waiting until it calls `enter` or `leave`. */
-  lease(order: RunOrder, dialect: Dialect, home: string | null): Worker {
+  lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
     const existing = lifetimeOf(order, dialect) === "pooled" ? this.#byKey.get(order.pool_key) : undefined;
     const usable = existing?.process.state === "launching" || existing?.process.state === "ready";
     const worker = existing !== undefined && usable ? existing : this.#create(order, dialect, home);
@@ -132,7 +133,7 @@ export class Pool {
     await Promise.all(Array.from(this.#all, (worker) => worker.process.gone));
   }
 
-  #create(order: RunOrder, dialect: Dialect, home: string | null): Worker {
+  #create(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
     const { package: pkg, pool_key, binding_id } = order;
     const lifetime = lifetimeOf(order, dialect);
     const pooled = lifetime === "pooled";
@@ -144,6 +145,8 @@ export class Pool {
     const process = new PluginProcess(this.#deps, {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
+      order,
+      notice: (method, params) => this.#deps.notice({ binding_id, method, params }),
       violation: (_kind, request_id) => {
         for (const call of calls) {
           if (request_id === undefined || call.id === request_id) call.violations++;
@@ -158,18 +161,16 @@ export class Pool {
         const folder = await this.#deps.files.verified(pkg.digest);
         const { sandbox, refusal } = this.#deps.confinement.of(order);
         if (refusal !== null) throw refusal;
+        const own = await dialect.launch?.(order, { folder, confined: sandbox !== null });
+        const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
         if (sandbox !== null) {
-          return {
-            runtime: pkg.runtime,
-            folder,
-            home: null,
-            confine: { sandbox, grant: order.grant, lifetime },
-          };
+          const binds = own?.binds ?? [];
+          return { runtime, folder, home: null, confine: { sandbox, grant: order.grant, lifetime, binds } };
         }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
         }
-        return { runtime: pkg.runtime, folder, home: home ?? made };
+        return { runtime, folder, home: home ?? made };
       },
     });
     const worker: Worker = {

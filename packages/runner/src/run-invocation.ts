@@ -8,6 +8,7 @@
 import {
   BackplaneError,
   type InvocationContext,
+  type Json,
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
@@ -125,6 +126,12 @@ export class Call implements Exchange {
     } catch (error) {
       this.#deps.log.error({ err: error }, "a listener of plugin events failed");
     }
+  }
+
+  ask(method: string, params: JsonObject): Promise<Json> {
+    const { ask } = this.#listener;
+    if (ask !== undefined && this.#state === "sent") return ask(method, params);
+    return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
   }
 
   answered(answer: Answer): void {

@@ -2,6 +2,7 @@
 import { accessCases } from "./contract-access.ts";
 import { bindingCases } from "./contract-bindings.ts";
 import { configCases } from "./contract-config.ts";
+import { definitionCases } from "./contract-definitions.ts";
 import { invocationCases } from "./contract-invocations.ts";
 import { onceCases } from "./contract-once.ts";
 import { queueCases } from "./contract-queues.ts";
@@ -14,6 +15,7 @@ import type { Subject } from "./subject.ts";
 
 export function storeContract(subject: () => Subject): void {
   bindingCases(() => subject().store);
+  definitionCases(() => subject().store);
   invocationCases(() => subject().store);
   accessCases(subject);
   configCases(() => subject().store);

@@ -5,6 +5,7 @@ import {
   EXECUTION_CLASSES,
   FILESYSTEM_ACCESS,
   NETWORK_ACCESS,
+  WHOLE_PACKAGE,
 } from "../vocabulary.ts";
 import { MountSchema } from "./grant.ts";
 import {
@@ -49,7 +50,8 @@ export const RolloutSchema = z.strictObject({ traffic_percent: z.number().min(0)
 export const BindingCreateSchema = z.strictObject({
   package_id: PackageIdSchema,
   package_version: VersionSchema,
-  export_id: ExportIdSchema,
+  /** `*` binds every tool of the package. */
+  export_id: z.union([ExportIdSchema, z.literal(WHOLE_PACKAGE)]),
   /** true binds for the whole org instead of the caller's project. */
   org_wide: z.boolean().optional(),
   config: JsonObjectSchema.optional(),

@@ -3,6 +3,7 @@ export * from "./approval.ts";
 export * from "./binding.ts";
 export * from "./bus.ts";
 export * from "./config.ts";
+export * from "./definitions.ts";
 export * from "./event.ts";
 export * from "./frames.ts";
 export * from "./grant.ts";

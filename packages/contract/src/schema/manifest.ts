@@ -7,14 +7,18 @@ import {
   EXECUTION_CLASSES,
   FILESYSTEM_ACCESS,
   HARNESS_FIDELITIES,
+  isDescribed,
   NETWORK_ACCESS,
   PROTOCOLS,
+  RISKS,
   SEMANTIC_EVENTS,
+  TOOL_TARGETS,
 } from "../vocabulary.ts";
 import {
   CapabilitySchema,
   DomainSchema,
   ExportIdSchema,
+  JsonObjectSchema,
   PackageIdSchema,
   PackagePathSchema,
   SlotSchema,
@@ -50,6 +54,8 @@ export const RuntimeSchema = z.strictObject({
     .default({}),
   /** rterm.plugin.v1: the most that it will ask for in its handshake; left out, the binding alone decides. */
   capabilities: unique(CapabilitySchema).optional(),
+  /** Protocols that describe themselves: what the process needs. Each of its tools has it as its own. */
+  permissions: PermissionsSchema.optional(),
 });
 
 const exportBase = {
@@ -78,6 +84,24 @@ export const ToolExportSchema = z.strictObject({
     requires_approval: z.boolean().default(false),
     input_schema: PackagePathSchema.optional(),
     output_schema: PackagePathSchema.optional(),
+    /** The author's claim; the host's own view can only raise it. */
+    risk: z.enum(RISKS).optional(),
+    /** What a policy can allow or leave out by name. */
+    category: z.string().min(1).max(64).optional(),
+    keywords: z.array(z.string().min(1).max(64)).max(64).optional(),
+    side_effects: z.array(z.string().min(1).max(300)).max(64).optional(),
+    /** Not sent to the model with every call, but found when it searches. */
+    deferred: z.boolean().optional(),
+    /** Where it asks to run; asking for the host grants nothing. */
+    target: z.enum(TOOL_TARGETS).optional(),
+    /** MCP annotations: a stranger's word, which can raise the risk and never lower it. */
+    hints: JsonObjectSchema.optional(),
+    /** An instrument's own security rules, which can deny or raise. */
+    rules: z.array(JsonObjectSchema).max(64).optional(),
+    /** Its name in its own dialect, where the export's id had to differ. */
+    native_name: z.string().min(1).max(256).optional(),
+    /** Listed, and every call answers this: the tool itself could not be loaded. */
+    load_error: z.string().max(4000).optional(),
   }),
 });
 
@@ -113,24 +137,29 @@ export const ExportSchema = z.discriminatedUnion("kind", [
   HarnessExportSchema,
 ]);
 
-export const ManifestSchema = z.strictObject({
-  api_version: z.literal("vai.plugin.v1"),
-  package_id: PackageIdSchema,
-  version: VersionSchema,
-  name: z.string().min(1).max(120),
-  description: z.string().max(4000).default(""),
-  license: z.string().max(120).default(""),
-  source: z.string().max(1024).default(""),
-  runtime: RuntimeSchema,
-  exports: z
-    .array(ExportSchema)
-    .min(1, "a package exports at least one thing")
-    .max(256)
-    .refine(
-      (list) => new Set(list.map((item) => item.id)).size === list.length,
-      "give each export its own id",
-    ),
-});
+export const ManifestSchema = z
+  .strictObject({
+    api_version: z.literal("vai.plugin.v1"),
+    package_id: PackageIdSchema,
+    version: VersionSchema,
+    name: z.string().min(1).max(120),
+    description: z.string().max(4000).default(""),
+    license: z.string().max(120).default(""),
+    source: z.string().max(1024).default(""),
+    runtime: RuntimeSchema,
+    exports: z
+      .array(ExportSchema)
+      .max(256)
+      .refine(
+        (list) => new Set(list.map((item) => item.id)).size === list.length,
+        "give each export its own id",
+      )
+      .default([]),
+  })
+  .refine(({ runtime, exports }) => exports.length > 0 || isDescribed(runtime.protocol), {
+    path: ["exports"],
+    message: "a package exports at least one thing",
+  });
 
 export type Permissions = z.infer<typeof PermissionsSchema>;
 export type Runtime = z.infer<typeof RuntimeSchema>;

@@ -12,7 +12,8 @@ import type { InvocationRow, PluginLoader, SessionKey } from "../ports/index.ts"
 import { LiveSessions } from "../sessions/live-sessions.ts";
 import { createPersister, type Persister } from "../sessions/persister.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { type BindingSource, withKernelTools } from "../tools/bound-tools.ts";
+import { type BindingSource, withDefinitions } from "../definitions/with-definitions.ts";
+import { withKernelTools } from "../tools/bound-tools.ts";
 import { createTurnTape, type TurnTape } from "../tools/turn-tape.ts";
 import { ActiveModels, createProbe } from "./models.ts";
 import { tapeEvents } from "./tape-events.ts";
@@ -104,7 +105,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
     plugins,
     services,
     sessions: createSessions({ store, clock, ids }),
-    bindings: withKernelTools(store.bindings, plugins.tools),
+    bindings: withKernelTools(withDefinitions(store.bindings, store.definitions), plugins.tools),
     turns: createTurnTape({ store, persister, port, log, ended: (key, row) => late.ended(key, row) }),
     late,
   };

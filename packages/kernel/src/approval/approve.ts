@@ -70,7 +70,7 @@ async function checkAgain(door: Door, recorded: Recorded): Promise<Approved | No
     return { gate: "closed", ending: failedWith("approval.changed", admitted) };
   }
   const max = admitted.call.plan.export.max_concurrency;
-  const place = max === undefined ? null : door.gates.enter(row.binding_id, max);
+  const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   const now = deps.clock.now();
   const minted = mintDelegation(deps, row, admitted.grant, now);
   const started_at = new Date(now).toISOString();

@@ -11,6 +11,7 @@ import {
   type JsonObject,
 } from "@backplane/contract";
 import { auditOf, requireOperator } from "../caller.ts";
+import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import { standingLevel, toGrant } from "../grant/effective.ts";
@@ -20,7 +21,10 @@ import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } 
 
 const RACES = 200;
 
-export function createBindings(deps: KernelDeps): Kernel["bindings"] {
+export function createBindings(
+  deps: KernelDeps,
+  definitions: Pick<DefinitionsRoom, "describe">,
+): Kernel["bindings"] {
   const { store } = deps;
 
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
@@ -50,6 +54,7 @@ export function createBindings(deps: KernelDeps): Kernel["bindings"] {
     };
     const row = await complete(caller, found, draft, null);
     await store.bindings.create(row, changed(caller, row, "binding.create"));
+    await definitions.describe({ binding: row, package: found.package });
     return row;
   }
 
@@ -64,16 +69,21 @@ export function createBindings(deps: KernelDeps): Kernel["bindings"] {
       const { binding: before } = await bound(caller, id);
       if (before.scope.project_id === null) requireOrgLevel(caller);
       if (expected !== undefined && before.generation !== expected) throw outdated(before);
-      const row = await apply(caller, before, body);
+      const { row, found } = await apply(caller, before, body);
       if (await store.bindings.update(row, before.generation, changed(caller, row, "binding.change"))) {
         deps.runner.retire(id);
+        await definitions.describe({ binding: row, package: found.package });
         return row;
       }
     }
     throw new BackplaneError("request.overloaded", "the binding is changed by too many at once");
   }
 
-  async function apply(caller: Caller, before: Binding, body: BindingPatch): Promise<Binding> {
+  async function apply(
+    caller: Caller,
+    before: Binding,
+    body: BindingPatch,
+  ): Promise<{ row: Binding; found: CheckedExport }> {
     const draft: Binding = {
       ...before,
       package_version: body.package_version ?? before.package_version,
@@ -91,7 +101,7 @@ export function createBindings(deps: KernelDeps): Kernel["bindings"] {
       const message = `${draft.export_id} is a ${found.export.kind} in this version, it was a ${before.kind}`;
       throw invalid([{ path: "/package_version", message }]);
     }
-    return await complete(caller, found, draft, before);
+    return { row: await complete(caller, found, draft, before), found };
   }
 
   /** The draft, checked, with what follows from it: slots, status, and who lowered the class. */

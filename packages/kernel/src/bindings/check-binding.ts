@@ -8,14 +8,18 @@ import {
   type Binding,
   type BindingPolicy,
   type Package,
+  isDescribed,
   type PluginExport,
+  WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { secretName } from "../invoke/context.ts";
 import type { SchemaIssue } from "../ports/index.ts";
+import { toolsOf, wholeExport } from "./whole-package.ts";
 
 export interface CheckedExport {
   package: Package;
+  /** Of a whole package: what its tools ask for together. */
   export: PluginExport;
 }
 
@@ -30,6 +34,15 @@ export async function findExport(
     throw invalid([
       { path: "/package_version", message: `${package_id} ${package_version} is not installed` },
     ]);
+  }
+  if (export_id === WHOLE_PACKAGE) {
+    const whole = wholeExport(pack);
+    if (whole !== null) return { package: pack, export: whole };
+    throw invalid([{ path: "/export_id", message: `${package_id} offers no tools to bind together` }]);
+  }
+  if (isDescribed(pack.manifest.runtime.protocol)) {
+    const message = `the tools of ${package_id} are known once it runs; bind them together with "*"`;
+    throw invalid([{ path: "/export_id", message }]);
   }
   const item = pack.manifest.exports.find((one) => one.id === export_id);
   if (item === undefined) {
@@ -66,11 +79,16 @@ async function configIssues(
   found: CheckedExport,
   binding: Pick<Binding, "config">,
 ): Promise<SchemaIssue[]> {
-  const path = found.export.config_schema;
-  if (path === undefined) return [];
-  const check = await deps.schemas.compile(`${found.package.digest}#${path}`, found.package.schemas[path]);
-  const issues = await check(binding.config);
-  return issues.map((issue) => ({ path: `/config${issue.path}`, message: issue.message }));
+  const { package: pack, export: item } = found;
+  const bound = item.id === WHOLE_PACKAGE ? toolsOf(pack) : [item];
+  const issues: SchemaIssue[] = [];
+  for (const path of new Set(bound.flatMap((one) => one.config_schema ?? []))) {
+    const check = await deps.schemas.compile(`${pack.digest}#${path}`, pack.schemas[path]);
+    for (const { path: at, message } of await check(binding.config)) {
+      issues.push({ path: `/config${at}`, message });
+    }
+  }
+  return issues;
 }
 
 async function secretIssues(

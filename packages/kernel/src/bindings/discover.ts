@@ -1,17 +1,17 @@
 /** What the caller can use: per export the binding that rollout would look at first. */
 import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
-import type { KernelDeps } from "../deps.ts";
+import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
 import { takesTraffic } from "./rollout.ts";
 
 export async function discover(
-  deps: Pick<KernelDeps, "store">,
+  bindings: Pick<BindingSource, "discover">,
   plans: ExportPlans,
   caller: Caller,
   kind: ExportKind,
 ): Promise<DiscoveredExport[]> {
-  const bound = await deps.store.bindings.discover(caller.scope, kind);
+  const bound = await bindings.discover(caller.scope, kind);
   const found: DiscoveredExport[] = [];
   for (const one of usable(bound, caller)) {
     const plan = await plans.get(one, caller.scope);

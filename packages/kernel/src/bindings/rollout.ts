@@ -30,7 +30,10 @@ export function takesTraffic({ binding }: BoundPackage): boolean {
 function inOrder(usable: readonly BoundPackage[]): BoundPackage[] {
   return [...usable].sort((a, b) => {
     const level = Number(a.binding.scope.project_id === null) - Number(b.binding.scope.project_id === null);
-    return level !== 0 ? level : compareVersions(b.binding.package_version, a.binding.package_version);
+    if (level !== 0) return level;
+    const version = compareVersions(b.binding.package_version, a.binding.package_version);
+    // What somebody bound by itself stands before its package as a whole.
+    return version !== 0 ? version : Number(a.whole === true) - Number(b.whole === true);
   });
 }
 

@@ -46,8 +46,8 @@ export class ConcurrencyGates {
     this.#deps = deps;
   }
 
-  full(binding_id: string, max: number): boolean {
-    const gate = this.#gates.get(binding_id);
+  full(gate_name: string, max: number): boolean {
+    const gate = this.#gates.get(gate_name);
     return gate !== undefined && gate.places >= max + this.#deps.host.queue_per_binding;
   }
 

@@ -2,7 +2,15 @@
  * What the plugin is told (vai.context) and the body of its op. Ids that nobody gave are left out. Secret
  * values are read here, per dispatch, go into the order and nowhere else.
  */
-import { BackplaneError, type InvocationContext, type Json, type JsonObject, OPS } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Binding,
+  type Grant,
+  type InvocationContext,
+  type Json,
+  type JsonObject,
+  OPS,
+} from "@backplane/contract";
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { InvocationRow, RunOrder } from "../ports/index.ts";
@@ -84,14 +92,14 @@ function objectOf(value: Json): JsonObject {
 }
 
 /** Only slots that are granted and bound. */
-export async function resolveSecrets(
+export async function secretsOf(
   deps: Pick<KernelDeps, "store" | "vault">,
-  call: Approved,
+  binding: Pick<Binding, "scope" | "secrets">,
+  grant: Pick<Grant, "secret_slots">,
 ): Promise<Record<string, string>> {
   const secrets: Record<string, string> = {};
-  const { binding } = call.plan.bound;
   const { org_id } = binding.scope;
-  for (const slot of call.grant.secret_slots) {
+  for (const slot of grant.secret_slots) {
     const ref = binding.secrets[slot];
     if (ref === undefined) continue;
     const name = secretName(ref, org_id);

@@ -3,7 +3,7 @@ import type { PendingApprovals } from "../approval/pending.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Surroundings } from "../policy/rules.ts";
-import type { BindingSource } from "../tools/bound-tools.ts";
+import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { TurnTape } from "../tools/turn-tape.ts";
 import type { ConcurrencyGates } from "./concurrency.ts";
 import type { ExportPlans } from "./export-plan.ts";

@@ -23,6 +23,8 @@ export interface ExportPlan {
   readonly level: Level;
   readonly grant: Grant;
   readonly pool_key: string;
+  /** Whose calls max_concurrency counts together. */
+  readonly gate: string;
   readonly checkInput: SchemaCheck | null;
   readonly checkOutput: SchemaCheck | null;
 }
@@ -39,12 +41,14 @@ export class ExportPlans {
 
   /** Answers at once when the plan is known, which is the usual call. */
   get(bound: BoundPackage, scope: Scope): ExportPlan | Promise<ExportPlan> {
-    const key = `${bound.binding.binding_id}\n${scope.project_id}`;
+    const { binding_id, export_id } = bound.binding;
+    const key = `${binding_id}\n${export_id}\n${scope.project_id}`;
     const known = this.#plans.get(key);
     if (
       known !== undefined &&
       known.bound.binding.generation === bound.binding.generation &&
-      known.bound.package.digest === bound.package.digest
+      known.bound.package.digest === bound.package.digest &&
+      known.bound.described === bound.described
     ) {
       return known;
     }
@@ -71,6 +75,7 @@ export class ExportPlans {
       level,
       grant,
       pool_key: poolKey(bound, scope, grant),
+      gate: gateOf(bound),
       checkInput,
       checkOutput,
     };
@@ -93,9 +98,14 @@ export function narrowed(
 }
 
 /** Processes are shared only inside one key: package digest, binding generation, project, grant. */
-function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string {
+export function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string {
   const { binding_id, generation } = bound.binding;
   return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${grantDigest(grant)}`;
+}
+
+/** Of a whole package each tool has its own line. */
+function gateOf({ binding, whole }: BoundPackage): string {
+  return whole === true ? `${binding.binding_id}/${binding.export_id}` : binding.binding_id;
 }
 
 function exportOf(bound: BoundPackage): PluginExport {

@@ -10,13 +10,14 @@ import {
   type Json,
 } from "@backplane/contract";
 import { pickBinding } from "../bindings/rollout.ts";
+import { asExport, isWhole } from "../bindings/whole-package.ts";
+import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import { callerLevel } from "../grant/effective.ts";
 import type { Level } from "../grant/intersect.ts";
 import type { BoundPackage, Caller, InvocationRow, OnceKey, SchemaIssue, Scope } from "../ports/index.ts";
 import { timeoutFor } from "./deadline.ts";
 import type { ExportPlan, ExportPlans } from "./export-plan.ts";
-import type { BindingSource } from "../tools/bound-tools.ts";
 import type { TurnCall } from "../tools/turn-tape.ts";
 import { fitsBytes } from "./json-size.ts";
 
@@ -115,7 +116,8 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
 /** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */
 export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
-  const bound = await door.bindings.get(scope, row.binding_id);
+  const stored = await door.bindings.get(scope, row.binding_id);
+  const bound = stored === null ? null : asExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
   const plan = await door.plans.get(bound, scope);
   return new OpenedCall({
@@ -153,7 +155,7 @@ async function resolve(
   if (body.binding_id !== undefined) {
     const bound = await bindings.get(scope, body.binding_id);
     if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
-    return bound;
+    return isWhole(bound) ? toolOf(bound, body.export_id) : bound;
   }
   if (body.export_id === undefined) {
     throw new BackplaneError("request.invalid", "name a binding_id or an export_id");
@@ -173,10 +175,23 @@ function isOrgWide({ binding }: BoundPackage): boolean {
   return binding.scope.project_id === null;
 }
 
+function toolOf(bound: BoundPackage, export_id: string | undefined): BoundPackage {
+  const { binding_id, package_id } = bound.binding;
+  if (export_id === undefined) {
+    throw new BackplaneError(
+      "request.invalid",
+      `${binding_id} binds all tools of ${package_id}; send export_id too`,
+    );
+  }
+  const one = asExport(bound, export_id);
+  if (one === null) throw new BackplaneError("export.not_found", `${package_id} offers no ${export_id} here`);
+  return one;
+}
+
 /** A request that names binding and export has to mean the same thing by both. */
 function names(bound: BoundPackage, body: InvokeBody): boolean {
   return (
-    (body.export_id === undefined || body.export_id === bound.binding.export_id) &&
+    (isWhole(bound) || body.export_id === undefined || body.export_id === bound.binding.export_id) &&
     (body.package_id === undefined || body.package_id === bound.binding.package_id)
   );
 }

@@ -53,7 +53,7 @@ export function recordedBefore(
   token: string | null,
 ): Recorded {
   const max = admitted.call.plan.export.max_concurrency;
-  const place = max === undefined ? null : door.gates.enter(live.row.binding_id, max);
+  const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   return new RecordedCall(live, { kind: "run", admitted, token, place });
 }
 
@@ -83,7 +83,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   } else {
     const max = call.plan.export.max_concurrency;
     if (max === undefined) row.started_at = row.created_at;
-    else place = door.gates.enter(row.binding_id, max);
+    else place = door.gates.enter(call.plan.gate, max);
     minted = mintDelegation(deps, row, admitted.grant, now);
     if (minted !== null) also.delegation = minted.delegation;
   }

@@ -6,7 +6,7 @@ import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
 import { accept } from "./accept.ts";
-import { resolveSecrets, runOrder } from "./context.ts";
+import { runOrder, secretsOf } from "./context.ts";
 import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
 import { EventTape } from "./event-tape.ts";
@@ -49,7 +49,8 @@ async function attempts(
   const before = row.retry_count;
   for (let tried = 0; ; tried++) {
     const retries = before + tried;
-    const secrets = call.grant.secret_slots.length === 0 ? {} : await resolveSecrets(deps, call);
+    const secrets =
+      call.grant.secret_slots.length === 0 ? {} : await secretsOf(deps, plan.bound.binding, call.grant);
     const left = deadline - clock.monotonic();
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });

@@ -9,7 +9,7 @@ import type { Opened } from "../invoke/open.ts";
 export interface Surroundings {
   stopping: boolean;
   sandbox: () => { available: boolean; reason: string };
-  queueFull: (binding_id: string, max_concurrency: number) => boolean;
+  queueFull: (gate: string, max_concurrency: number) => boolean;
   /** As many calls wait for a person as may. */
   waitingFull: () => boolean;
   /** How deep calls may start calls. */
@@ -125,8 +125,7 @@ export const RULES: readonly Rule[] = [
     name: "queue",
     decide(call, _grant, around) {
       const max = call.plan.export.max_concurrency;
-      const { binding_id } = call.plan.bound.binding;
-      if (max === undefined || !around.queueFull(binding_id, max)) return PASS;
+      if (max === undefined || !around.queueFull(call.plan.gate, max)) return PASS;
       return deny("invocation.queue_full", `too many calls wait for ${call.plan.export.id} already`, {
         details: { retry_after_ms: 1_000 },
       });

@@ -6,6 +6,10 @@ import type { Page, PageOf, Scope } from "./scope.ts";
 export interface BoundPackage {
   binding: Binding;
   package: Package;
+  /** The stored binding is one of the whole package; `binding` shows it as that of one tool. */
+  whole?: boolean;
+  /** Digest of the definitions that stand in place of the manifest's exports. */
+  described?: string;
 }
 
 export interface BindingStore {
@@ -22,7 +26,10 @@ export interface BindingStore {
     filter: { kind?: ExportKind; package_id?: string },
     page: Page,
   ): Promise<PageOf<Binding>>;
-  /** Every binding of this export that `scope` can see, whatever its status or version. Always fresh. */
+  /**
+   * Every binding of this export and of whole packages that `scope` can see, whatever its status or version. Always
+   * fresh.
+   */
   candidates(scope: Scope, export_id: string, package_id?: string): Promise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */
   discover(scope: Scope, kind: ExportKind): Promise<BoundPackage[]>;

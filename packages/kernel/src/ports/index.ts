@@ -4,6 +4,7 @@ export type * from "./approval-store.ts";
 export type * from "./binding-store.ts";
 export type * from "./clock.ts";
 export type * from "./config-store.ts";
+export type * from "./definition-store.ts";
 export type * from "./facts.ts";
 export type * from "./invocation-store.ts";
 export type * from "./log.ts";

@@ -9,6 +9,7 @@ import type {
   Op,
   Runtime,
   TerminalStatus,
+  ToolExport,
 } from "@backplane/contract";
 
 export interface RunOrder {
@@ -46,6 +47,41 @@ export interface RunOutcome {
 export interface RunListener {
   /** Plugin events in order, redacted, before the outcome. */
   event(event: JsonObject & { type: string }): void;
+  /** What the plugin asks back during the call (MCP: sampling, elicitation, roots). Absent: nobody is there to ask. */
+  ask?(method: string, params: JsonObject): Promise<Json>;
+}
+
+/** What a binding's process is asked outside of any call. */
+export interface DescribeOrder
+  extends Pick<RunOrder, "package" | "binding_id" | "pool_key" | "grant" | "class" | "timeout_ms"> {
+  context: Pick<InvocationContext, "org_id" | "project_id" | "config" | "secrets" | "grant">;
+}
+
+export interface Description {
+  exports: ToolExport[];
+  /** By the paths that the exports name. */
+  schemas: Record<string, Json>;
+  warnings: string[];
+  /** What the dialect learned besides, such as a server's name and capabilities. */
+  info: JsonObject;
+}
+
+/** One request of MCP that is no tool call: resources, prompts, completion, logging. */
+export interface RequestOrder extends DescribeOrder {
+  method: string;
+  params: JsonObject;
+}
+
+export interface RequestListener {
+  notify(method: string, params: JsonObject): void;
+  ask(method: string, params: JsonObject): Promise<Json>;
+}
+
+/** What a binding's process says by itself, such as that its list of tools has changed. */
+export interface RunnerNotice {
+  binding_id: string;
+  method: string;
+  params: JsonObject;
 }
 
 export interface RunnerHealth {
@@ -70,6 +106,11 @@ export interface Runner {
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean;
   /** Stops the processes of a binding whose generation is gone; calls in flight finish first. */
   retire(binding_id: string, keep_pool_key?: string): void;
+  /** Asks what the tools of a described package are. Rejects with a BackplaneError. */
+  describe?(order: DescribeOrder): Promise<Description>;
+  /** Rejects with a BackplaneError. */
+  request?(order: RequestOrder, listener: RequestListener): Promise<Json>;
+  onNotice?(listener: (notice: RunnerNotice) => void): () => void;
   /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
   runs?(protocol: string): boolean;
   health(): RunnerHealth;

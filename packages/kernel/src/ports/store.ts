@@ -9,6 +9,7 @@ import type {
 import type { ApprovalStore } from "./approval-store.ts";
 import type { BindingStore } from "./binding-store.ts";
 import type { ConfigStore } from "./config-store.ts";
+import type { DefinitionStore } from "./definition-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
@@ -22,6 +23,7 @@ import type { SessionStore } from "./session-store.ts";
 export interface Store {
   packages: PackageStore;
   bindings: BindingStore;
+  definitions: DefinitionStore;
   invocations: InvocationStore;
   approvals: ApprovalStore;
   secrets: SecretStore;

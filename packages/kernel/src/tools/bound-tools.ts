@@ -4,16 +4,14 @@
  */
 import { hash } from "node:crypto";
 import { type Binding, canonicalJson, INVOCATION_LIMITS, type Json, type Package } from "@backplane/contract";
-import type { BindingStore, BoundPackage, Scope } from "../ports/index.ts";
+import type { BindingSource } from "../definitions/with-definitions.ts";
+import type { BoundPackage, Scope } from "../ports/index.ts";
 import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
 
 const KERNEL_BINDING_PREFIX = "bind_kernel_";
 const PUBLISHER = "kernel";
 const SCHEMA_PATH = "parameters.json";
 const BORN = new Date(0).toISOString();
-
-/** What the door reads of bindings. */
-export type BindingSource = Pick<BindingStore, "get" | "candidates">;
 
 /** The stored bindings, and the tools of loaded plugins beside them. */
 export function withKernelTools(stored: BindingSource, tools: ToolTable): BindingSource {
@@ -33,6 +31,8 @@ export function withKernelTools(stored: BindingSource, tools: ToolTable): Bindin
     return one;
   };
   return {
+    /** Loaded plugins are listed by their own table. */
+    discover: (scope, kind) => stored.discover(scope, kind),
     get(scope, id) {
       if (!id.startsWith(KERNEL_BINDING_PREFIX)) return stored.get(scope, id);
       const tool = tools.get(id.slice(KERNEL_BINDING_PREFIX.length));

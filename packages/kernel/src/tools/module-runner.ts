@@ -82,6 +82,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
   }
 
   return {
+    ...questions(runner),
     run(order, listener) {
       if (order.package.runtime.protocol !== "module.kernel") return runner.run(order, listener);
       const tool = tools.get(order.export_id);
@@ -105,6 +106,19 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
     runs: (protocol) => runner.runs?.(protocol) ?? true,
     health: () => runner.health(),
     close: (grace_ms) => runner.close(grace_ms),
+  };
+}
+
+/** What only processes are asked. A runner may lack each of these. */
+function questions({
+  describe,
+  request,
+  onNotice,
+}: Runner): Pick<Runner, "describe" | "request" | "onNotice"> {
+  return {
+    ...(describe === undefined ? {} : { describe }),
+    ...(request === undefined ? {} : { request }),
+    ...(onNotice === undefined ? {} : { onNotice }),
   };
 }
 

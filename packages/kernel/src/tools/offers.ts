@@ -12,6 +12,8 @@ export interface Offers {
   catalog: Catalog;
   /** The same bindings, whose changes are heard here. */
   watching(bindings: Kernel["bindings"]): Kernel["bindings"];
+  /** Something of this org is offered differently now. */
+  changed(org_id: string): void;
 }
 
 type Snapshot = ReadonlyMap<string, OfferedTool>;
@@ -26,6 +28,10 @@ export function createOffers(catalog: ToolCatalog, tools: ToolTable): Offers {
     for (const listener of listeners) listener(org_id);
   };
   tools.onChanged(() => tell(null));
+  const changed = (org_id: string) => {
+    catalog.forget();
+    tell(org_id);
+  };
 
   // A snapshot is shared by many calls; what is made of it is made once.
   const all = new WeakMap<Snapshot, Shown>();
@@ -52,11 +58,11 @@ export function createOffers(catalog: ToolCatalog, tools: ToolTable): Offers {
         return () => void listeners.delete(listener);
       },
     },
+    changed,
     watching(bindings) {
       const after = <T>(caller: Caller, work: Promise<T>): Promise<T> =>
         work.then((done) => {
-          catalog.forget();
-          tell(caller.scope.org_id);
+          changed(caller.scope.org_id);
           return done;
         });
       return {

@@ -102,7 +102,7 @@ export async function furnish(store: Store, file: string, options: HouseOptions 
     async bind(content, body = {}, schemasOf = {}) {
       await kernel.packages.install(admin, importer.add(content, schemasOf));
       const { package_id, version, exports } = content;
-      const wanted = { package_id, package_version: version, export_id: exports[0]!.id, ...body };
+      const wanted = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...body };
       return await kernel.bindings.create(admin, wanted);
     },
     async call(body, caller = user) {

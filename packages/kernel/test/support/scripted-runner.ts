@@ -1,5 +1,13 @@
 import type { Json, JsonObject } from "@backplane/contract";
-import type { RunListener, Runner, RunnerHealth, RunOrder, RunOutcome } from "../../src/ports/index.ts";
+import type {
+  DescribeOrder,
+  Description,
+  RunListener,
+  Runner,
+  RunnerHealth,
+  RunOrder,
+  RunOutcome,
+} from "../../src/ports/index.ts";
 
 interface Running {
   order: RunOrder;
@@ -37,6 +45,14 @@ export class ScriptedRunner implements Runner {
   sandbox = { available: true, reason: "" };
   script: Script = () => ok();
   runs: (protocol: string) => boolean = () => true;
+  readonly questions: DescribeOrder[] = [];
+  /** What a described binding answers. */
+  description: () => Description | Promise<Description> = () => ({
+    exports: [],
+    schemas: {},
+    warnings: [],
+    info: {},
+  });
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
 
@@ -54,6 +70,11 @@ export class ScriptedRunner implements Runner {
       this.#cancels.delete(order.invocation_id);
     }
   }
+
+  readonly describe = async (order: DescribeOrder): Promise<Description> => {
+    this.questions.push(order);
+    return await this.description();
+  };
 
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
     const cancel = this.#cancels.get(invocation_id);

@@ -3,8 +3,8 @@
  * our codes. It knows nothing of pools, deadlines, policy or storage. A new dialect is a new file here and a
  * line in the list.
  */
-import type { BackplaneError, InvocationContext, JsonObject, Protocol } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { BackplaneError, InvocationContext, Json, JsonObject, Protocol } from "@backplane/contract";
+import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/kernel/ports";
 import type { Transport } from "@backplane/wire";
 import type { Answer } from "../accept-result.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../settings.ts";
@@ -13,9 +13,30 @@ export interface Dialect {
   readonly protocol: Protocol;
   /** `pooled`: one process serves many calls at once. `call`: one process, one call. */
   readonly lifetime: "pooled" | "call";
+  /** One process per binding also when isolated: a server that a process per call would make forget everything. */
+  readonly resident?: boolean;
   /** Why this order cannot be spoken in this dialect; null when it can. */
   refuses(order: RunOrder): string | null;
+  /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */
+  launch?(order: ProcessOrder, where: LaunchPlace): Promise<DialectLaunch>;
   connect(link: Link): Session;
+}
+
+/** What a process is started for: a call, or a question about what it offers. */
+export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
+
+interface LaunchPlace {
+  /** The verified package folder on the host. */
+  folder: string;
+  /** In the sandbox the package is at /plugin and the binds at their targets; a plain process sees host paths. */
+  confined: boolean;
+}
+
+export interface DialectLaunch {
+  entrypoint: string[];
+  env: Record<string, string>;
+  /** Files and folders of ours, or the plugin's own data folder, that the sandbox shows besides. */
+  binds: { source: string; target: string; writable: boolean }[];
 }
 
 /** What a session gets from the process it speaks to. */
@@ -29,6 +50,10 @@ export interface Link {
   violation(kind: string, request_id?: string): void;
   /** Nothing can be said to this process any more; every call in flight has been told. */
   failure(error: BackplaneError): void;
+  /** What the binding gives the process as such: config and secrets. Null: a kernel plugin, which has none. */
+  order: ProcessOrder | null;
+  /** The process says something that belongs to no call. */
+  notice(method: string, params: JsonObject): void;
   /** Runs once after `ms`, unless the returned function is called before. */
   after(ms: number, run: () => void): () => void;
 }
@@ -42,6 +67,8 @@ export interface Exchange {
   /** The request is on its way: from here on the plugin's code may have acted. */
   sent(): void;
   event(event: JsonObject & { type: string }): void;
+  /** The plugin asks whoever called; rejects when nobody is there to answer. */
+  ask(method: string, params: JsonObject): Promise<Json>;
   /** Exactly one of the two, once. */
   answered(answer: Answer): void;
   broke(error: BackplaneError): void;
@@ -50,6 +77,10 @@ export interface Exchange {
 export interface Session {
   /** The handshake. Rejects with a BackplaneError. */
   open(): Promise<void>;
+  /** What it offers. Only of protocols that describe themselves. */
+  describe?(): Promise<Description>;
+  /** MCP beyond tools. Rejects with a BackplaneError; `signal` takes the question back. */
+  request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
   call(exchange: Exchange): void;
   /** False: this dialect has no word for it, so there is no grace to wait for. */
   cancel(id: string, reason: string): boolean;

@@ -163,6 +163,8 @@ class HostedPlugin {
       dialect,
       package: { package_id: entry.name, version: entry.version },
       prepare: async () => plan,
+      order: null,
+      notice: () => {},
       violation: () => {},
     });
   }

@@ -8,6 +8,8 @@ import type { RunOrder } from "@backplane/kernel/ports";
 import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 
+type ConfinedOrder = Pick<RunOrder, "class" | "grant" | "package">;
+
 /** Without a sandbox and without a refusal it is a plain process. */
 interface Boundary {
   sandbox: Sandbox | null;
@@ -18,7 +20,7 @@ export interface Confinement {
   /** Settles when the sandbox has been tried; null once it has. */
   opening: Promise<void> | null;
   status(): { available: boolean; reason: string };
-  of(order: RunOrder): Boundary;
+  of(order: ConfinedOrder): Boundary;
   close(): Promise<void>;
 }
 
@@ -64,19 +66,22 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
   return confinement;
 }
 
-/** An isolated process is used once, whatever its dialect could do. */
-export function lifetimeOf(order: RunOrder, dialect: { lifetime: "pooled" | "call" }): "pooled" | "call" {
-  return order.class === "isolated" ? "call" : dialect.lifetime;
+/** An isolated process is used once, whatever its dialect could do, unless it is a server that lives on. */
+export function lifetimeOf(
+  order: Pick<RunOrder, "class">,
+  dialect: { lifetime: "pooled" | "call"; resident?: boolean },
+): "pooled" | "call" {
+  return order.class === "isolated" && dialect.resident !== true ? "call" : dialect.lifetime;
 }
 
 function refuse(refusal: BackplaneError): Boundary {
   return { sandbox: null, refusal };
 }
 
-function noWayOut({ export_id }: RunOrder): BackplaneError {
+function noWayOut({ package: { package_id } }: ConfinedOrder): BackplaneError {
   return new BackplaneError(
     "sandbox.unavailable",
-    `${export_id} is granted network egress or scopes of the gateway, and the sandbox of this build has no way out to the network.`,
+    `${package_id} is granted network egress or scopes of the gateway, and the sandbox of this build has no way out to the network.`,
     {
       fix: "Take both from it with the permissions of its binding, or let an admin lower its class to worker.",
     },

@@ -52,6 +52,8 @@ export interface SandboxRequest {
   has_assets: boolean;
   program: SandboxProgram;
   env: Readonly<Record<string, string>>;
+  /** What the dialect adds: a host program of ours, the plugin's own data folder. */
+  binds?: readonly { source: string; target: string; writable: boolean }[];
 }
 
 export interface PlannedMount {
@@ -96,6 +98,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
       ...host.files.map((file) => ({ ...file, ...ours })),
       { source: request.folder, target: INSIDE.plugin, ...ours },
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
+      ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
       ...grant.mounts.map(checkMount),
     ],
     links: [...host.links, ...(scratch ? [{ path: "/tmp", target: INSIDE.scratch.slice(1) }] : [])],

@@ -71,6 +71,7 @@ export function* removeBinding(p: {
   );
   if (gone.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.id]);
+  yield sql("delete from definitions where binding_id = $1", [p.id]);
   yield* writeFacts(p.facts);
   return true;
 }
@@ -119,9 +120,10 @@ export function* listBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
+/** Those of whole packages too: what they hold is not known here. */
 export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
-    `${BOUND} where ${VISIBLE} and b.export_id = $3 and ($4 = '' or b.package_id = $4) order by b.binding_id`,
+    `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*') and ($4 = '' or b.package_id = $4) order by b.binding_id`,
     values,
   );
 }

@@ -4,6 +4,7 @@ import { createKey, putSecret, removeSecret, revokeKey } from "./access.ts";
 import { resolveApproval } from "./approvals.ts";
 import { createBinding, removeBinding, updateBinding } from "./bindings.ts";
 import { writeConfig } from "./config.ts";
+import { putDefinitions } from "./definitions.ts";
 import { type AuditRow, appendAudit } from "./facts.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import {
@@ -40,6 +41,7 @@ const WRITES = {
   createBinding,
   updateBinding,
   removeBinding,
+  putDefinitions,
   openInvocation,
   startInvocation,
   retriedInvocation,

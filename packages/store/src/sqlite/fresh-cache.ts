@@ -18,6 +18,7 @@ const TOUCHES: ReadonlySet<WriteName> = new Set<WriteName>([
   "createBinding",
   "updateBinding",
   "removeBinding",
+  "putDefinitions",
   "createKey",
   "revokeKey",
 ]);

@@ -4,6 +4,7 @@ import type { Backend } from "../backend.ts";
 import { createAuditStore, createIdempotencyStore, createKeyStore, createSecretStore } from "./access.ts";
 import { createBindingStore } from "./bindings.ts";
 import { createConfigStore } from "./config.ts";
+import { createDefinitionStore } from "./definitions.ts";
 import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
 import { createPackageStore } from "./packages.ts";
 import { createRetentionStore } from "./retention.ts";
@@ -16,6 +17,7 @@ export function createStore(backend: Backend): Store {
   return {
     packages: createPackageStore(backend),
     bindings: createBindingStore(backend),
+    definitions: createDefinitionStore(backend),
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
     secrets: createSecretStore(backend),

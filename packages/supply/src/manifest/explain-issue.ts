@@ -43,7 +43,11 @@ export function explainIssue(issue: SchemaIssue, manifest: unknown): Finding[] {
   if (issue.code === "unrecognized_keys") {
     return issue.keys.map((key) => ({ path: [...path, key], message: explainUnknown(path, key, manifest) }));
   }
-  if (issue.code === "custom" && path.length === 1 && path[0] === "exports") return repeatedIds(manifest);
+  if (issue.code === "custom" && path.length === 1 && path[0] === "exports") {
+    const repeated = repeatedIds(manifest);
+    if (repeated.length > 0) return repeated;
+    return [{ path, message: `${subject(path, manifest)}; ${WHEN_MISSING.exports}` }];
+  }
   return [{ path, message: `${subject(path, manifest)}; ${remedy(issue, path, manifest)}` }];
 }
 

@@ -1,10 +1,17 @@
 /** What a manifest must fulfil beyond its shape. Each rule looks at a manifest that the schema has accepted. */
-import type { Manifest } from "@backplane/contract";
+import { isDescribed, type Manifest } from "@backplane/contract";
 import { type Finding, subject } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
 
-const RULES: readonly Rule[] = [entrypointInside, transportFits, timeoutsInOrder, sideProcessTools];
+const RULES: readonly Rule[] = [
+  entrypointInside,
+  transportFits,
+  timeoutsInOrder,
+  sideProcessTools,
+  importersOwn,
+  describedOnly,
+];
 
 export function breachesOf(manifest: Manifest): Finding[] {
   return RULES.flatMap((rule) => rule(manifest));
@@ -66,4 +73,32 @@ function sideProcessTools(manifest: Manifest): Finding[] {
       },
     ];
   });
+}
+
+/** What importers and descriptions note for themselves is not an author's to write. */
+function importersOwn(manifest: Manifest): Finding[] {
+  return manifest.exports.flatMap((item, index) => {
+    if (item.kind !== "tool") return [];
+    const noted = (["hints", "rules", "native_name", "load_error"] as const).filter(
+      (field) => item.tool[field] !== undefined,
+    );
+    return noted.map((field) => {
+      const path = ["exports", index, "tool", field];
+      return { path, message: `${subject(path, manifest)}, which the gateway notes itself; remove it` };
+    });
+  });
+}
+
+function describedOnly({ runtime, exports }: Manifest): Finding[] {
+  const described = isDescribed(runtime.protocol);
+  const findings: Finding[] = [];
+  if (!described && runtime.permissions !== undefined) {
+    const message = `permissions stand with each export of a ${runtime.protocol} package; move them there`;
+    findings.push({ path: ["runtime", "permissions"], message });
+  }
+  if (described && exports.length > 0) {
+    const message = `a ${runtime.protocol} package is asked for its tools when it runs; remove the exports`;
+    findings.push({ path: ["exports"], message });
+  }
+  return findings;
 }

@@ -1,0 +1,103 @@
+/**
+ * What becomes of a new description (mcp.client). The first one is what the operator binds, and another package
+ * version is reviewed as such. From then on a tool that was seen and comes back with other words, schema or hints is
+ * kept back, also when it was gone for a while in between; one that is new is offered.
+ */
+import { hash } from "node:crypto";
+import {
+  type Binding,
+  canonicalJson,
+  type Definitions,
+  type Json,
+  type Package,
+  type QuarantinedTool,
+  type ToolExport,
+} from "@backplane/contract";
+import type { Description } from "../ports/index.ts";
+
+export function compare(
+  before: Definitions | null,
+  bound: { binding: Binding; package: Package },
+  description: Description,
+  now: string,
+): Definitions {
+  const reviewed = before === null || before.package_digest !== bound.package.digest;
+  const seen: Record<string, string> = reviewed ? {} : { ...before.seen };
+  const exports: ToolExport[] = [];
+  const quarantined: QuarantinedTool[] = [];
+  for (const item of description.exports) {
+    const digest = toolDigest(item, description.schemas);
+    const known = seen[item.id];
+    if (known === undefined || known === digest) {
+      seen[item.id] = digest;
+      exports.push(item);
+      continue;
+    }
+    const waiting = before?.quarantined.find((one) => one.export.id === item.id);
+    const since = waiting === undefined ? now : waiting.since;
+    quarantined.push({ export: item, schemas: schemasOf(item, description.schemas), since });
+  }
+  return withDigest({
+    binding_id: bound.binding.binding_id,
+    package_digest: bound.package.digest,
+    generation: bound.binding.generation,
+    exports,
+    schemas: schemasOfAll(exports, description.schemas),
+    quarantined,
+    seen,
+    error: null,
+    warnings: description.warnings,
+    info: description.info,
+    described_at: now,
+    digest: "",
+    revision: (before?.revision ?? 0) + 1,
+  });
+}
+
+/** The operator has looked at it: from now on these are the words of this tool. */
+export function accepted(before: Definitions, export_id: string): Definitions {
+  const taken = before.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
+  const names = new Set(taken.map((one) => one.export.id));
+  const exports = [
+    ...before.exports.filter((item) => !names.has(item.id)),
+    ...taken.map((one) => one.export),
+  ].sort((a, b) => (a.id < b.id ? -1 : 1));
+  const schemas = Object.assign({}, before.schemas, ...taken.map((one) => one.schemas)) as Record<
+    string,
+    Json
+  >;
+  const seen = { ...before.seen };
+  for (const one of taken) seen[one.export.id] = toolDigest(one.export, one.schemas);
+  return withDigest({
+    ...before,
+    exports,
+    schemas: schemasOfAll(exports, schemas),
+    quarantined: before.quarantined.filter((one) => !names.has(one.export.id)),
+    seen,
+    revision: before.revision + 1,
+  });
+}
+
+function withDigest(row: Definitions): Definitions {
+  return { ...row, digest: digestOf([row.exports as Json, row.schemas]) };
+}
+
+function toolDigest(item: ToolExport, schemas: Record<string, Json>): string {
+  return digestOf([item as Json, schemasOf(item, schemas)]);
+}
+
+function schemasOf({ tool }: ToolExport, schemas: Record<string, Json>): Record<string, Json> {
+  const found: Record<string, Json> = {};
+  for (const path of [tool.input_schema, tool.output_schema]) {
+    if (path !== undefined && schemas[path] !== undefined) found[path] = schemas[path];
+  }
+  return found;
+}
+
+function schemasOfAll(exports: readonly ToolExport[], schemas: Record<string, Json>): Record<string, Json> {
+  return Object.assign({}, ...exports.map((item) => schemasOf(item, schemas))) as Record<string, Json>;
+}
+
+function digestOf(value: Json): string {
+  return `sha256:${hash("sha256", canonicalJson(value), "hex")}`;
+}

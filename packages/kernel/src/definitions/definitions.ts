@@ -1,0 +1,217 @@
+/**
+ * Asks the running thing behind a described binding what its tools are, and keeps the answer: tools are there at once
+ * after a restart, and a changed definition is noticed. A question that fails leaves what was known, with the error
+ * beside it.
+ */
+import {
+  BackplaneError,
+  type Binding,
+  codeOf,
+  type Definitions,
+  isDescribed,
+  type Package,
+  toBackplaneError,
+} from "@backplane/contract";
+import { wholeExport } from "../bindings/whole-package.ts";
+import { auditOf, requireOperator } from "../caller.ts";
+import type { KernelDeps } from "../deps.ts";
+import { standingLevel, toGrant } from "../grant/effective.ts";
+import { secretsOf } from "../invoke/context.ts";
+import { poolKey } from "../invoke/export-plan.ts";
+import { effectiveClass } from "../policy/class.ts";
+import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
+import { accepted, compare } from "./compare.ts";
+
+export interface DefinitionsFacade {
+  /** Null: it was never asked. Throws binding.not_found. */
+  get(caller: Caller, binding_id: string): Promise<Definitions | null>;
+  /** Asks again now. */
+  refresh(caller: Caller, binding_id: string): Promise<Definitions>;
+  /** Offers what was kept back: one tool, or `*` for all of them. */
+  accept(caller: Caller, binding_id: string, export_id: string): Promise<Definitions>;
+}
+
+export interface DefinitionsRoom {
+  facade: DefinitionsFacade;
+  /** After a binding was made or changed; never throws. Null: the package lists its own exports. */
+  describe(bound: BoundPackage): Promise<Definitions | null>;
+}
+
+type Changed = (org_id: string) => void;
+
+const DESCRIBE_MS = 30_000;
+const RACES = 20;
+
+export function createDefinitions(deps: KernelDeps, changed: Changed): DefinitionsRoom {
+  const { store, clock } = deps;
+  /** One question at a time per binding: a second one waits for the answer to the first. */
+  const asking = new Map<string, Promise<Definitions>>();
+
+  async function ask(bound: BoundPackage): Promise<Definitions> {
+    const { binding, package: pack } = bound;
+    let description: Description;
+    try {
+      description = await question(deps, binding, pack);
+    } catch (error) {
+      return await failed(bound, error);
+    }
+    const now = new Date(clock.now()).toISOString();
+    return await write(bound, (before) => compare(before, bound, description, now));
+  }
+
+  async function failed(bound: BoundPackage, error: unknown): Promise<Definitions> {
+    const { code, message } = toBackplaneError(error);
+    const { binding, package: pack } = bound;
+    deps.log.warn(
+      { binding_id: binding.binding_id, code, err: error },
+      "a binding did not describe its tools",
+    );
+    const now = new Date(clock.now()).toISOString();
+    const nothing: Description = { exports: [], schemas: {}, warnings: [], info: {} };
+    return await write(bound, (before) => {
+      const same = before !== null && before.package_digest === pack.digest;
+      // The first answer is still to come, so nothing has been seen.
+      const base = same ? before : { ...compare(null, bound, nothing, now), revision: 0 };
+      return { ...base, error: { code, message }, revision: (before?.revision ?? 0) + 1 };
+    });
+  }
+
+  async function write(
+    { binding }: BoundPackage,
+    make: (before: Definitions | null) => Definitions,
+  ): Promise<Definitions> {
+    const { org_id } = binding.scope;
+    for (let race = 0; race < RACES; race++) {
+      const before = await store.definitions.get(org_id, binding.binding_id);
+      const row = make(before);
+      if (await store.definitions.put(org_id, row, facts(binding, before, row))) {
+        if (before?.digest !== row.digest) changed(org_id);
+        return row;
+      }
+      if ((await store.bindings.get(binding.scope, binding.binding_id)) === null) break;
+    }
+    throw new BackplaneError("binding.not_found");
+  }
+
+  function facts(binding: Binding, before: Definitions | null, row: Definitions): Facts {
+    if (before?.digest === row.digest) return {};
+    const { binding_id, package_id, package_version, scope, status, generation } = binding;
+    return {
+      events: [
+        {
+          id: deps.ids.next("event"),
+          type: "binding.changed",
+          scope,
+          occurred_at: clock.now(),
+          subject: { kind: "binding", id: binding_id },
+          summary: {
+            package_id,
+            package_version,
+            export_id: binding.export_id,
+            status,
+            generation,
+            action: "binding.describe",
+            tools: row.exports.length,
+            quarantined: row.quarantined.length,
+          },
+        },
+      ],
+    };
+  }
+
+  function describeNow(bound: BoundPackage): Promise<Definitions> {
+    const id = bound.binding.binding_id;
+    const running = asking.get(id);
+    const next = (running === undefined ? ask(bound) : running.then(() => ask(bound))).finally(() => {
+      if (asking.get(id) === next) asking.delete(id);
+    });
+    asking.set(id, next);
+    return next;
+  }
+
+  async function described(caller: Caller, id: string): Promise<BoundPackage> {
+    const bound = await store.bindings.get(caller.scope, id);
+    if (bound === null) throw new BackplaneError("binding.not_found");
+    if (isDescribed(bound.package.manifest.runtime.protocol)) return bound;
+    throw new BackplaneError("request.invalid", "this binding's package lists its own exports", {
+      fix: "Read them from the package: backplane plugin show PACKAGE",
+    });
+  }
+
+  return {
+    facade: {
+      async get(caller, id) {
+        const { binding } = await described(caller, id);
+        return await store.definitions.get(binding.scope.org_id, id);
+      },
+      async refresh(caller, id) {
+        requireOperator(caller, "describe bindings");
+        return await describeNow(await described(caller, id));
+      },
+      async accept(caller, id, export_id) {
+        requireOperator(caller, "accept changed tools");
+        const bound = await described(caller, id);
+        const { org_id } = bound.binding.scope;
+        const before = await store.definitions.get(org_id, id);
+        const waiting = before?.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
+        if (before === null || waiting === undefined || waiting.length === 0) {
+          throw new BackplaneError("export.not_found", `nothing of ${id} waits for this`);
+        }
+        const row = accepted(before, export_id);
+        const tools = waiting.map((one) => one.export.id);
+        const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
+        if (!(await store.definitions.put(org_id, row, { ...facts(bound.binding, before, row), audit }))) {
+          throw new BackplaneError(
+            "request.precondition",
+            "the tools changed again meanwhile; look once more",
+          );
+        }
+        changed(org_id);
+        return row;
+      },
+    },
+    async describe(bound) {
+      const { protocol } = bound.package.manifest.runtime;
+      if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
+      try {
+        return await describeNow(bound);
+      } catch (error) {
+        // Gone again, or a store that does not answer: whoever made the change hears of that elsewhere.
+        if (codeOf(error) !== "binding.not_found")
+          deps.log.warn({ err: error }, "definitions were not stored");
+        return null;
+      }
+    },
+  };
+}
+
+async function question(deps: KernelDeps, binding: Binding, pack: Package): Promise<Description> {
+  const { runtime } = pack.manifest;
+  if (deps.runner.describe === undefined) {
+    throw new BackplaneError("package.invalid", `this gateway does not run ${runtime.protocol} packages`);
+  }
+  const item = wholeExport(pack)!;
+  const level = standingLevel(
+    { binding, package: pack, export: item },
+    effectiveClass(binding, item),
+    binding.scope,
+    deps.host,
+  );
+  const grant = toGrant(level);
+  const { org_id, project_id } = binding.scope;
+  return await deps.runner.describe({
+    package: { package_id: pack.package_id, version: pack.version, digest: pack.digest, runtime },
+    binding_id: binding.binding_id,
+    pool_key: poolKey({ binding, package: pack }, binding.scope, grant),
+    grant,
+    class: grant.class,
+    context: {
+      org_id,
+      ...(project_id === null ? {} : { project_id }),
+      config: binding.config,
+      secrets: await secretsOf(deps, binding, grant),
+      grant,
+    },
+    timeout_ms: DESCRIBE_MS,
+  });
+}

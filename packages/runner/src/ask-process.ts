@@ -1,0 +1,44 @@
+/**
+ * Questions to a binding's process that are no calls: what it offers, and MCP's requests beyond tools. They lease a
+ * process as a call does, so a resident one is the same that the calls get; one that is used once goes afterwards.
+ */
+import { BackplaneError } from "@backplane/contract";
+import type { DescribeOrder } from "@backplane/kernel/ports";
+import type { Deadlines } from "./deadlines.ts";
+import type { Dialect, Session } from "./dialects/dialect.ts";
+import type { Pool } from "./pool.ts";
+
+export interface AskDeps {
+  pool: Pool;
+  deadlines: Deadlines;
+}
+
+export async function askProcess<T>(
+  { pool, deadlines }: AskDeps,
+  dialect: Dialect,
+  order: DescribeOrder,
+  question: (session: Session, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const stop = new AbortController();
+  let reject: (error: BackplaneError) => void = () => {};
+  const late = new Promise<never>((_, refuse) => {
+    reject = refuse;
+  });
+  const limit = deadlines.set(order.timeout_ms, () => {
+    const message = `${order.package.package_id} did not answer within ${order.timeout_ms} ms.`;
+    reject(new BackplaneError("timeout", message));
+    stop.abort();
+  });
+  const worker = pool.lease(order, dialect, null);
+  try {
+    await Promise.race([worker.process.ready, late]);
+    const { session } = worker.process;
+    if (worker.process.state !== "ready" || session === null) {
+      throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");
+    }
+    return await Promise.race([question(session, stop.signal), late]);
+  } finally {
+    deadlines.clear(limit);
+    pool.leave(worker);
+  }
+}

@@ -1,0 +1,26 @@
+import type { Definitions } from "@backplane/contract";
+import type { DefinitionStore } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import { readDefinitions } from "../ops/definitions.ts";
+import { encodeFacts } from "./facts.ts";
+
+export function createDefinitionStore(backend: Backend): DefinitionStore {
+  return {
+    get: (org_id, binding_id) =>
+      backend.readHot(`definitions ${org_id} ${binding_id}`, function* () {
+        const row = yield* readDefinitions(org_id, binding_id);
+        return row === undefined ? null : (JSON.parse(row.body as string) as Definitions);
+      }),
+    async put(org_id, row, facts) {
+      const hit = await backend.write("putDefinitions", {
+        org_id,
+        binding_id: row.binding_id,
+        revision: row.revision,
+        body: JSON.stringify(row),
+        facts: encodeFacts(facts),
+      });
+      if (hit && facts.events !== undefined) backend.appended();
+      return hit;
+    },
+  };
+}

@@ -1,0 +1,56 @@
+import type { Definitions } from "@backplane/contract";
+import type { Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+export function definitionCases(store: () => Store): void {
+  test("definitions are written one revision after the other, and go with their binding", async () => {
+    const scope = freshOrg();
+    const { org_id } = scope;
+    await store().packages.insert(samplePackage({ org_id }), {});
+    const binding = sampleBinding({ scope });
+    const id = binding.binding_id;
+    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(false);
+    await store().bindings.create(binding, {});
+    expect(await store().definitions.get(org_id, id)).toBeNull();
+    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(true);
+    expect(await store().definitions.put(org_id, row(id, 1), {})).toBe(false);
+    expect(await store().definitions.put(org_id, row(id, 3), {})).toBe(false);
+    const audit = sampleAudit({ scope, action: "definitions.accept" });
+    expect(await store().definitions.put(org_id, row(id, 2), { audit })).toBe(true);
+    expect(await store().definitions.get(org_id, id)).toEqual(row(id, 2));
+    expect(await store().definitions.get("org_other", id)).toBeNull();
+    const told = await store().audit.list(scope, { action: "definitions.accept" }, { limit: 10 });
+    expect(told.items).toHaveLength(1);
+    await store().bindings.remove(scope, id, {});
+    expect(await store().definitions.get(org_id, id)).toBeNull();
+  });
+
+  test("a binding of a whole package is a candidate of every export", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const whole = sampleBinding({ scope, export_id: "*" });
+    await store().bindings.create(whole, {});
+    const found = await store().bindings.candidates(scope, "anything");
+    expect(found.map(({ binding }) => binding.binding_id)).toEqual([whole.binding_id]);
+  });
+}
+
+function row(binding_id: string, revision: number): Definitions {
+  return {
+    binding_id,
+    package_digest: `sha256:${"ab".repeat(32)}`,
+    generation: 1,
+    exports: [],
+    schemas: {},
+    quarantined: [],
+    seen: {},
+    error: null,
+    warnings: [],
+    info: { revision },
+    described_at: "2026-01-01T00:00:00.000Z",
+    digest: "sha256:none",
+    revision,
+  };
+}

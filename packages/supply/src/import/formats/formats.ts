@@ -1,0 +1,20 @@
+/** In the order in which they are tried: a package of ours may hold anything else besides. */
+import type { TreeListing } from "../../content/tree-listing.ts";
+import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import { instead, noSource } from "../no-source.ts";
+import type { PackageFormat } from "./format.ts";
+import { vaiPlugin } from "./vai-plugin.ts";
+
+export const FORMATS: readonly PackageFormat[] = [vaiPlugin];
+
+export function formatOf(listing: TreeListing): PackageFormat {
+  const found = FORMATS.find((format) => format.recognises(listing));
+  if (found !== undefined) return found;
+  const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
+  const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
+  throw noSource(
+    nested === undefined
+      ? `The archive holds no ${MANIFEST_FILE}; ${instead(paths)}`
+      : `The archive holds ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
+  );
+}
