@@ -48,7 +48,7 @@ export interface RunListener {
   /** Plugin events in order, redacted, before the outcome. */
   event(event: JsonObject & { type: string }): void;
   /** What the plugin asks back during the call (MCP: sampling, elicitation, roots). Absent: nobody is there to ask. */
-  ask?(method: string, params: JsonObject): Promise<Json>;
+  ask?: (method: string, params: JsonObject) => Promise<Json>;
 }
 
 /** What a binding's process is asked outside of any call. */
@@ -107,10 +107,10 @@ export interface Runner {
   /** Stops the processes of a binding whose generation is gone; calls in flight finish first. */
   retire(binding_id: string, keep_pool_key?: string): void;
   /** Asks what the tools of a described package are. Rejects with a BackplaneError. */
-  describe?(order: DescribeOrder): Promise<Description>;
+  describe?: (order: DescribeOrder) => Promise<Description>;
   /** Rejects with a BackplaneError. */
-  request?(order: RequestOrder, listener: RequestListener): Promise<Json>;
-  onNotice?(listener: (notice: RunnerNotice) => void): () => void;
+  request?: (order: RequestOrder, listener: RequestListener) => Promise<Json>;
+  onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
   runs?(protocol: string): boolean;
   health(): RunnerHealth;
