@@ -1,5 +1,5 @@
 /** What the SDK's errors mean. An error inside a stream has no status, so its type stands for one. */
-import { classifyFailure, type LlmFailure } from "@backplane/sdk/kernel";
+import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
 const STATUS_OF: Record<string, number> = {
   invalid_request_error: 400,
@@ -14,8 +14,6 @@ const STATUS_OF: Record<string, number> = {
 };
 
 export function classify(error: unknown): LlmFailure {
-  const failure = classifyFailure(error);
-  if (failure.kind !== "other" || typeof error !== "object" || error === null) return failure;
-  const status_code = STATUS_OF[String((error as { type?: unknown }).type)];
-  return status_code === undefined ? failure : { ...failure, kind: "status", status_code };
+  const { type } = (error ?? {}) as { type?: unknown };
+  return withStatusOf(classifyFailure(error), [type], STATUS_OF);
 }

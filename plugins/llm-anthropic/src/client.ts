@@ -3,21 +3,17 @@
  * look for credentials in the gateway's environment and home, and send them to some instance's `base_url`.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { LlmCallError } from "@backplane/sdk/kernel";
-import { type AnthropicConfig, isVendor } from "./config.ts";
+import { lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
+import { type AnthropicConfig, VENDOR_HOST } from "./config.ts";
 
 export type LazyClient = () => Promise<Anthropic>;
 
 export function lazyClient(id: string, config: AnthropicConfig): LazyClient {
-  let client: Promise<Anthropic> | undefined;
-  return () => {
-    if (config.api_key === "" && isVendor(config.base_url)) {
-      const message = `The instance ${id} has no API key: set providers.${id}.api_key.`;
-      return Promise.reject(new LlmCallError({ kind: "other", message }));
-    }
-    client ??= connect(config);
-    return client;
-  };
+  return lazyVendorClient(accessOf(id, config), () => connect(config));
+}
+
+export function accessOf(id: string, { api_key, base_url }: AnthropicConfig): VendorAccess {
+  return { id, api_key, base_url, vendor_host: VENDOR_HOST };
 }
 
 async function connect(config: AnthropicConfig): Promise<Anthropic> {

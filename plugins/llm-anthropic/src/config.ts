@@ -1,7 +1,8 @@
 /** An instance's fields. They come as an operator typed them, so each is read with its default. */
-import type { Json, JsonObject, ProviderInstance } from "@backplane/sdk/kernel";
+import { configNumber, configText, type JsonObject, type ProviderInstance } from "@backplane/sdk/kernel";
 
-const VENDOR_URL = "https://api.anthropic.com";
+export const VENDOR_HOST = "api.anthropic.com";
+const VENDOR_URL = `https://${VENDOR_HOST}`;
 /** The API wants a limit in every request. */
 const MAX_TOKENS = 8_192;
 
@@ -51,29 +52,12 @@ export const configSchema: JsonObject = {
 
 export function readConfig({ config }: ProviderInstance): AnthropicConfig {
   return {
-    api_key: text(config.api_key) ?? "",
-    base_url: text(config.base_url) ?? VENDOR_URL,
-    max_tokens: positive(config.max_tokens) || MAX_TOKENS,
-    temperature: positive(config.temperature),
-    thinking_budget: positive(config.thinking_budget) ?? 0,
+    api_key: configText(config.api_key) ?? "",
+    base_url: configText(config.base_url) ?? VENDOR_URL,
+    max_tokens: configNumber(config.max_tokens) || MAX_TOKENS,
+    temperature: configNumber(config.temperature),
+    thinking_budget: configNumber(config.thinking_budget) ?? 0,
     cache: config.cache !== false,
-    timeout_s: positive(config.timeout_s) || 600,
+    timeout_s: configNumber(config.timeout_s) || 600,
   };
-}
-
-/** Whether calls go to Anthropic itself, which wants a key. */
-export function isVendor(base_url: string): boolean {
-  try {
-    return /(^|\.)api\.anthropic\.com$/.test(new URL(base_url).hostname);
-  } catch {
-    return false;
-  }
-}
-
-function text(value: Json | undefined): string | null {
-  return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
-}
-
-function positive(value: Json | undefined): number | null {
-  return typeof value === "number" && value >= 0 ? value : null;
 }

@@ -1,5 +1,5 @@
 /** What the SDK's errors mean. An error inside a stream has no status, so its type stands for one. */
-import { classifyFailure, type LlmFailure } from "@backplane/sdk/kernel";
+import { classifyFailure, type LlmFailure, withStatusOf } from "@backplane/sdk/kernel";
 
 const STATUS_OF: Record<string, number> = {
   server_error: 500,
@@ -12,11 +12,8 @@ const STATUS_OF: Record<string, number> = {
 };
 
 export function classify(error: unknown): LlmFailure {
-  const failure = classifyFailure(error);
-  if (failure.kind !== "other" || typeof error !== "object" || error === null) return failure;
-  const { code, type } = error as { code?: unknown; type?: unknown };
-  const status_code = STATUS_OF[String(code)] ?? STATUS_OF[String(type)];
-  return status_code === undefined ? failure : { ...failure, kind: "status", status_code };
+  const { code, type } = (error ?? {}) as { code?: unknown; type?: unknown };
+  return withStatusOf(classifyFailure(error), [code, type], STATUS_OF);
 }
 
 /** A used-up quota comes with the status of a full queue, but waiting does not help it. */

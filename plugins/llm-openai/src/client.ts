@@ -2,22 +2,18 @@
  * The SDK's client, loaded and made at the first call. Everything that the SDK would else take from the environment
  * is set here: a key of the gateway's own environment must not travel to some instance's `base_url`.
  */
-import { LlmCallError } from "@backplane/sdk/kernel";
+import { lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
-import { isVendor, type OpenAiConfig } from "./config.ts";
+import { type OpenAiConfig, VENDOR_HOST } from "./config.ts";
 
 export type LazyClient = () => Promise<OpenAI>;
 
 export function lazyClient(id: string, config: OpenAiConfig): LazyClient {
-  let client: Promise<OpenAI> | undefined;
-  return () => {
-    if (config.api_key === "" && isVendor(config.base_url)) {
-      const message = `The instance ${id} has no API key: set providers.${id}.api_key.`;
-      return Promise.reject(new LlmCallError({ kind: "other", message }));
-    }
-    client ??= connect(config);
-    return client;
-  };
+  return lazyVendorClient(accessOf(id, config), () => connect(config));
+}
+
+export function accessOf(id: string, { api_key, base_url }: OpenAiConfig): VendorAccess {
+  return { id, api_key, base_url, vendor_host: VENDOR_HOST };
 }
 
 async function connect(config: OpenAiConfig): Promise<OpenAI> {

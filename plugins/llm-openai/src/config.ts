@@ -1,7 +1,14 @@
 /** An instance's fields. They come as an operator typed them, so each is read with its default. */
-import type { Json, JsonObject, ProviderInstance } from "@backplane/sdk/kernel";
+import {
+  configNumber,
+  configText,
+  isVendorUrl,
+  type JsonObject,
+  type ProviderInstance,
+} from "@backplane/sdk/kernel";
 
-const VENDOR_URL = "https://api.openai.com/v1";
+export const VENDOR_HOST = "api.openai.com";
+const VENDOR_URL = `https://${VENDOR_HOST}/v1`;
 
 export interface OpenAiConfig {
   api_key: string;
@@ -49,29 +56,17 @@ export const configSchema: JsonObject = {
 
 export function readConfig({ config }: ProviderInstance): OpenAiConfig {
   return {
-    api_key: text(config.api_key) ?? "",
-    base_url: text(config.base_url) ?? VENDOR_URL,
+    api_key: configText(config.api_key) ?? "",
+    base_url: configText(config.base_url) ?? VENDOR_URL,
     api: config.api === "responses" ? "responses" : "chat",
-    organization: text(config.organization),
-    temperature: positive(config.temperature),
-    max_tokens: positive(config.max_tokens),
-    timeout_s: positive(config.timeout_s) || 600,
+    organization: configText(config.organization),
+    temperature: configNumber(config.temperature),
+    max_tokens: configNumber(config.max_tokens),
+    timeout_s: configNumber(config.timeout_s) || 600,
   };
 }
 
-/** Whether calls go to OpenAI itself, which wants a key and knows the newer names of fields. */
+/** Whether calls go to OpenAI itself, which knows the newer names of fields. */
 export function isVendor(base_url: string): boolean {
-  try {
-    return /(^|\.)api\.openai\.com$/.test(new URL(base_url).hostname);
-  } catch {
-    return false;
-  }
-}
-
-function text(value: Json | undefined): string | null {
-  return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
-}
-
-function positive(value: Json | undefined): number | null {
-  return typeof value === "number" && value >= 0 ? value : null;
+  return isVendorUrl(base_url, VENDOR_HOST);
 }

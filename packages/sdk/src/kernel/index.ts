@@ -50,4 +50,13 @@ export { type ContentPiece, contentPieces, textOf } from "./llm-content.ts";
 export { brokenStream, classifyFailure, LlmCallError } from "./llm-failure.ts";
 export { type InstanceHealth, type LlmProviderOptions, llmProviderPlugin } from "./llm-provider.ts";
 export { abortable, untorn } from "./llm-stream.ts";
+export {
+  configNumber,
+  configText,
+  isVendorUrl,
+  lazyVendorClient,
+  type VendorAccess,
+  vendorHealth,
+  withStatusOf,
+} from "./llm-vendor.ts";
 export { jsonBlock, markdownBlock, textBlock, toolError, toolOk } from "./tool-return.ts";

@@ -1,0 +1,72 @@
+/**
+ * What providers on a vendor's SDK have in common: fields as an operator typed them, and a client that is loaded and
+ * made at the first call. A vendor's own address wants a key; a compatible server on another one may not.
+ */
+import type { Json } from "@backplane/contract";
+import { LlmCallError } from "./llm-failure.ts";
+import type { InstanceHealth } from "./llm-provider.ts";
+
+/** Null for what is no text, or only white space. */
+export function configText(value: Json | undefined): string | null {
+  return typeof value === "string" && value.trim() !== "" ? value.trim() : null;
+}
+
+/** Null for what is no number, or below zero. */
+export function configNumber(value: Json | undefined): number | null {
+  return typeof value === "number" && value >= 0 ? value : null;
+}
+
+/** Whether the address is `host` or below it. */
+export function isVendorUrl(url: string, host: string): boolean {
+  try {
+    const { hostname } = new URL(url);
+    return hostname === host || hostname.endsWith(`.${host}`);
+  } catch {
+    return false;
+  }
+}
+
+export interface VendorAccess {
+  /** The instance, as the operator knows it. */
+  id: string;
+  api_key: string;
+  base_url: string;
+  vendor_host: string;
+}
+
+/** `connect` runs once, and only when there is a key or the server is not the vendor's own. */
+export function lazyVendorClient<Client>(
+  access: VendorAccess,
+  connect: () => Promise<Client>,
+): () => Promise<Client> {
+  let client: Promise<Client> | undefined;
+  return () => {
+    if (access.api_key === "" && isVendorUrl(access.base_url, access.vendor_host)) {
+      const message = `The instance ${access.id} has no API key: set providers.${access.id}.api_key.`;
+      return Promise.reject(new LlmCallError({ kind: "other", message }));
+    }
+    client ??= connect();
+    return client;
+  };
+}
+
+/** What can be said of an instance without asking anybody. */
+export function vendorHealth({ id, api_key, base_url, vendor_host }: VendorAccess): InstanceHealth {
+  const key = (field: string) => `providers.${id}.${field}`;
+  if (!URL.canParse(base_url)) return { status: "degraded", message: `${key("base_url")} is no address` };
+  if (api_key === "" && isVendorUrl(base_url, vendor_host)) {
+    return { status: "degraded", message: `no api_key: set ${key("api_key")}` };
+  }
+  return { status: "ok" };
+}
+
+/** An error inside a stream has no status; the first of `words` that stands for one says which it would have had. */
+export function withStatusOf<Failure extends { kind: string }>(
+  failure: Failure,
+  words: readonly unknown[],
+  status_of: Readonly<Record<string, number>>,
+): Failure {
+  if (failure.kind !== "other") return failure;
+  const word = words.find((one): one is string => typeof one === "string" && Object.hasOwn(status_of, one));
+  return word === undefined ? failure : { ...failure, kind: "status", status_code: status_of[word] };
+}
