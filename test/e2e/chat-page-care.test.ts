@@ -1,32 +1,12 @@
 /** The chat page's manners: hostile text, keyboard alone, readable to everyone, and the ways back in a conversation. */
 import { readFileSync } from "node:fs";
-import type { Browser, Page } from "playwright-core";
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { openBrowser, type Visit, visit } from "../support/browser.ts";
+import type { Page } from "playwright-core";
+import { expect, test } from "vitest";
 import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { useChatPage } from "../support/chat-page.ts";
 
-let gateway: TestGateway;
-let browser: Browser;
-const open: Visit[] = [];
-
-beforeAll(async () => {
-  [gateway, browser] = await Promise.all([startTestGateway(), openBrowser()]);
-});
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-});
-afterAll(async () => {
-  await browser?.close();
-  await gateway?.dispose();
-});
-
-async function signedIn(options: Parameters<typeof visit>[2] = {}): Promise<Visit> {
-  const visited = await visit(browser, gateway, options);
-  open.push(visited);
-  await live(visited.page);
-  return visited;
-}
+const chat = useChatPage();
+const { signedIn } = chat;
 
 const HOSTILE = [
   "<img src=x onerror=alert(1)>",
@@ -209,11 +189,11 @@ test("a fork begins with what came before it and leaves its parent alone", async
 test("a compaction is marked, repeats nothing, and can be undone once", async () => {
   const { page, problems } = await signedIn();
   const key = "/api/config/providers.llm-echo.context_window";
-  expect((await gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
+  expect((await chat.gateway.http("PATCH", key, { value: 20_000 })).status).toBe(200);
   for (const word of ["alpha", "beta", "gamma"]) await ask(page, `${word} `.repeat(1_500).trim());
   const before = await shown(page);
   const session_id = sessionOf(page);
-  const made = await gateway.http("POST", "/v1/compactions", { session_id });
+  const made = await chat.gateway.http("POST", "/v1/compactions", { session_id });
   expect(made.status, JSON.stringify(made.body)).toBe(201);
   await page.click("text=Undo compaction");
   await page.waitForSelector(".marker:has-text('undone')");
@@ -230,7 +210,7 @@ test("a compaction is marked, repeats nothing, and can be undone once", async ()
 test("choosing a model asks the gateway; a refusal is shown with its code and remedy", async () => {
   const { page, problems } = await signedIn();
   const active = async () =>
-    (await gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
+    (await chat.gateway.http<{ id: string; active: boolean }[]>("GET", "/api/llm-providers")).body.find(
       (row) => row.active,
     )?.id;
   await page.selectOption("#provider", "llm-openai");
@@ -239,7 +219,7 @@ test("choosing a model asks the gateway; a refusal is shown with its code and re
   await page.selectOption("#provider", "llm-echo");
   await page.waitForSelector("#spoken:has-text('llm-echo')", { state: "attached" });
   expect(await active()).toBe("llm-echo");
-  await page.goto(`${gateway.url}/#kernel`);
+  await page.goto(`${chat.gateway.url}/#kernel`);
   await page.waitForSelector("#alert:visible");
   expect(await page.locator("#alert code").first().textContent()).toBe("request.invalid");
   expect(await page.locator("#alert .fix").textContent()).not.toBe("");

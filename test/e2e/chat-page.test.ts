@@ -1,32 +1,13 @@
 /** The chat on `/` as a person uses it, in a real browser against a real gateway with the offline model. */
-import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import type { Browser } from "playwright-core";
-import { openBrowser, signInLink, type Visit, visit } from "../support/browser.ts";
+import { expect, onTestFinished, test } from "vitest";
+import { signInLink, visit } from "../support/browser.ts";
 import { ask, idle, lastAnswer, live, say, sessionOf, shown } from "../support/chat.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { useChatPage } from "../support/chat-page.ts";
+import { startTestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
 
-let gateway: TestGateway;
-let browser: Browser;
-const open: Visit[] = [];
-
-beforeAll(async () => {
-  [gateway, browser] = await Promise.all([startTestGateway(), openBrowser()]);
-});
-afterEach(async () => {
-  for (const one of open.splice(0)) await one.close();
-});
-afterAll(async () => {
-  await browser?.close();
-  await gateway?.dispose();
-});
-
-async function signedIn(options: Parameters<typeof visit>[2] = {}): Promise<Visit> {
-  const visited = await visit(browser, gateway, options);
-  open.push(visited);
-  await live(visited.page);
-  return visited;
-}
+const chat = useChatPage();
+const { signedIn } = chat;
 
 interface Message {
   role: string;
@@ -34,7 +15,7 @@ interface Message {
 }
 
 async function tape(session_id: string): Promise<Message[]> {
-  const { body } = await gateway.http<{ items: { kind: string; payload: Message }[] }>(
+  const { body } = await chat.gateway.http<{ items: { kind: string; payload: Message }[] }>(
     "GET",
     `/v1/sessions/${encodeURIComponent(session_id)}/entries?limit=1000`,
   );
@@ -42,14 +23,14 @@ async function tape(session_id: string): Promise<Message[]> {
 }
 
 const pending = async () =>
-  (await gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
+  (await chat.gateway.http<{ items: { id: string }[] }>("GET", "/v1/approvals?status=pending")).body.items;
 
 test("without a session it says how to sign in, and goes on by itself once a link was opened", async () => {
-  const visited = await visit(browser, gateway, { signed_in: false });
-  open.push(visited);
+  const visited = await visit(chat.browser, chat.gateway, { signed_in: false });
+  onTestFinished(() => visited.close());
   await visited.page.waitForSelector("#signed-out:visible");
   expect(await visited.page.locator("#signed-out pre").textContent()).toBe("backplane open");
-  await live(await visited.tab(await signInLink(gateway)));
+  await live(await visited.tab(await signInLink(chat.gateway)));
   await live(visited.page);
   expect(await visited.page.locator("#signed-out").isVisible()).toBe(false);
   expect(await visited.page.locator("#provider").inputValue()).toBe("llm-echo");
@@ -133,7 +114,7 @@ test("an approval leaves every tab when it is answered from elsewhere, and when 
   const other = await tab(`/#${sessionOf(page)}`);
   await other.waitForSelector(".approval");
   const [approval] = await pending();
-  const denied = await gateway.cli("approve", "deny", approval!.id);
+  const denied = await chat.gateway.cli("approve", "deny", approval!.id);
   expect(denied.code, denied.stderr).toBe(0);
   for (const one of [page, other]) await one.waitForSelector(".approval", { state: "detached" });
   await idle(page);
@@ -169,7 +150,7 @@ test("a reload in the middle of an answer ends with the server's text, in both t
 });
 
 test("kill -9 of the gateway: Reconnecting within 3 s; after its restart nothing is missing or doubled", async () => {
-  const port = Number(new URL(gateway.url).port);
+  const port = Number(new URL(chat.gateway.url).port);
   const { page, tab } = await signedIn();
   const attaches: { since_entry: number }[] = [];
   page.on("websocket", (socket) =>
@@ -181,12 +162,12 @@ test("kill -9 of the gateway: Reconnecting within 3 s; after its restart nothing
   await ask(page, "first");
   await say(page, "/slow 300\n/say this answer is never finished by anyone");
   await page.waitForSelector(".assistant[data-streaming]");
-  await gateway.kill9();
+  await chat.gateway.kill9();
   await page.waitForSelector('#chip[data-state="reconnecting"]', { timeout: 3_000 });
-  gateway = await startTestGateway({ home: gateway.home, port });
+  chat.gateway = await startTestGateway({ home: chat.gateway.home, port });
   // A restart signs everybody out; any tab that signs in again brings the others back.
   await page.waitForSelector('#chip[data-state="signed-out"]');
-  const other = await tab(await signInLink(gateway));
+  const other = await tab(await signInLink(chat.gateway));
   await live(page);
   await page.locator(".item.error").waitFor();
   await idle(page);

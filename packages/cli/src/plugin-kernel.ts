@@ -1,6 +1,5 @@
 /** Kernel plugins: parts of the gateway's agent, in a process of their own until an admin trusts them. */
-import { BackplaneError } from "@backplane/contract";
-import type { PluginDetails } from "@backplane/client";
+import { BackplaneError, type PluginRow } from "@backplane/contract";
 import { assertConfirmable, confirm } from "./ask.ts";
 import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -12,7 +11,7 @@ export function isKernelName(name: string): boolean {
   return !name.includes("/") && !name.startsWith("pkg_");
 }
 
-export async function findKernelPlugin(context: Context, name: string): Promise<PluginDetails> {
+export async function findKernelPlugin(context: Context, name: string): Promise<PluginRow> {
   const found = (await context.client().plugins.list()).find((row) => row.name === name);
   if (found !== undefined) return found;
   throw new BackplaneError("plugin.not_found", `There is no kernel plugin ${name}.`, {
@@ -83,7 +82,7 @@ export async function reloadKernelPlugin(context: Context, name: string): Promis
   return row.status === "failed" ? EXIT.failed : EXIT.ok;
 }
 
-export function describeKernelPlugin(row: PluginDetails): string {
+export function describeKernelPlugin(row: PluginRow): string {
   const { config_schema, current_config } = row;
   const properties = (config_schema?.properties ?? {}) as Record<string, unknown>;
   return fields({

@@ -1,15 +1,23 @@
 /** The agent's half of the client: sessions, chains, runs, compactions, and what the web adapter serves. */
-import type { Block, Chain, Entry, JsonObject, PluginEntry, Run, Session } from "@backplane/contract";
+import type {
+  Block,
+  Chain,
+  Entry,
+  JsonObject,
+  PluginEntry,
+  PluginHealth,
+  PluginRow,
+  ProviderRow,
+  ProviderTested,
+  Run,
+  Session,
+} from "@backplane/contract";
 import type {
   Accepted,
   Compaction,
   MessageBody,
-  PluginDetails,
-  PluginHealth,
   PluginInstalled,
   PluginSwitched,
-  Provider,
-  ProviderTested,
   RunBody,
   RunUpdate,
   SessionUpdate,
@@ -129,7 +137,7 @@ export function createAgentClient(http: Http) {
     },
     plugins: {
       // Listing and switching do not go through the web adapter: it may be the one that is off.
-      list: async () => (await get<{ items: PluginDetails[] }>("/v1/plugins")).items,
+      list: async () => (await get<{ items: PluginRow[] }>("/v1/plugins")).items,
       /** What installing it would add; changes and runs nothing. */
       inspect: async (source: string) =>
         (await send<{ plugins: PluginEntry[] }>("POST", "/api/plugins/inspect", { source })).plugins,
@@ -141,18 +149,18 @@ export function createAgentClient(http: Http) {
       install: (source: string, how: { editable?: boolean } = {}) =>
         send<PluginInstalled>("POST", "/api/plugins/install", { source, ...how }),
       remove: (name: string) => send<{ name: string; removed: true }>("DELETE", `/api/plugins/${part(name)}`),
-      reload: (name: string) => send<PluginDetails>("POST", `/api/plugins/${part(name)}/reload`),
+      reload: (name: string) => send<PluginRow>("POST", `/api/plugins/${part(name)}/reload`),
       health: async (how: { timeout_ms?: number } = {}) =>
         (await get<{ plugins: PluginHealth[] }>("/api/plugins/health", { ...how })).plugins,
     },
     providers: {
       /** `show` answers their secrets too: admin only, and recorded. */
       list: (how: { show?: boolean } = {}) =>
-        get<Provider[]>("/api/llm-providers", how.show === true ? { show: 1 } : {}),
+        get<ProviderRow[]>("/api/llm-providers", how.show === true ? { show: 1 } : {}),
       create: (body: { id?: string; plugin: string; label?: string; config?: JsonObject }) =>
-        send<Provider>("POST", "/api/llm-providers", body),
+        send<ProviderRow>("POST", "/api/llm-providers", body),
       patch: (id: string, body: { label?: string; config?: JsonObject }) =>
-        send<Provider>("PATCH", `/api/llm-providers/${part(id)}`, body),
+        send<ProviderRow>("PATCH", `/api/llm-providers/${part(id)}`, body),
       remove: (id: string) => http.empty({ method: "DELETE", path: `/api/llm-providers/${part(id)}` }),
       setActive: (id: string) =>
         send<{ active: string; ok: true }>("PATCH", "/api/llm-providers/active", { name: id }),

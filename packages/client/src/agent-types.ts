@@ -1,14 +1,5 @@
 /** What the agent's half of the API is asked and answers, where it is no row of the contract. */
-import type {
-  Chain,
-  HealthReport,
-  JsonObject,
-  PluginCategory,
-  PluginOrigin,
-  PluginStatus,
-  Run,
-  WsServerOp,
-} from "@backplane/contract";
+import type { Chain, JsonObject, PluginRow, PluginStatus, Run, WsServerOp } from "@backplane/contract";
 import type { FollowOptions } from "./follow.ts";
 
 export interface SessionWhere {
@@ -57,21 +48,6 @@ export interface WatchOptions extends Omit<FollowOptions, "after"> {
   since_entry?: number;
 }
 
-export interface PluginDetails {
-  name: string;
-  version: string;
-  category: PluginCategory;
-  origin: PluginOrigin;
-  source: string;
-  status: PluginStatus;
-  enabled: boolean;
-  mode: "inline" | "hosted";
-  trusted: boolean;
-  error: string | null;
-  config_schema: JsonObject | null;
-  current_config: JsonObject;
-}
-
 export interface PluginSwitched {
   name: string;
   enabled: boolean;
@@ -82,23 +58,5 @@ export interface PluginSwitched {
 export interface PluginInstalled {
   source: string;
   ok: true;
-  plugins: PluginDetails[];
-}
-
-export type PluginHealth = { name: string } & HealthReport;
-
-export interface Provider {
-  id: string;
-  plugin: string;
-  label: string;
-  active: boolean;
-  /** Secrets are masked. */
-  config: JsonObject;
-  config_schema: JsonObject | null;
-}
-
-export interface ProviderTested {
-  ok: boolean;
-  latency_ms: number;
-  error?: string;
+  plugins: PluginRow[];
 }

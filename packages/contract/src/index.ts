@@ -1,4 +1,5 @@
 /** Values and types without zod, so that a plugin which imports this starts fast. Schemas: ./schema. */
+export type * from "./agent-rows.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,

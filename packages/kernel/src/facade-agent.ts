@@ -7,13 +7,13 @@ import type {
   Chain,
   EffectClass,
   Entry,
-  HealthReport,
   Json,
   JsonObject,
-  PluginCategory,
   PluginEntry,
-  PluginOrigin,
-  PluginStatus,
+  PluginHealth,
+  PluginRow,
+  ProviderRow,
+  ProviderTested,
   Run,
   Session,
 } from "@backplane/contract";
@@ -162,22 +162,6 @@ export interface Catalog {
   onChanged(listener: (org_id: string | null) => void): () => void;
 }
 
-export interface PluginRow {
-  name: string;
-  version: string;
-  category: PluginCategory;
-  origin: PluginOrigin;
-  source: string;
-  status: PluginStatus;
-  enabled: boolean;
-  /** `inline` or `hosted`. */
-  mode: "inline" | "hosted";
-  trusted: boolean;
-  error: string | null;
-  config_schema: JsonObject | null;
-  current_config: JsonObject;
-}
-
 export interface AgentPlugins {
   list(caller: Caller): Promise<PluginRow[]>;
   inspect(caller: Caller, source: string): Promise<PluginEntry[]>;
@@ -188,17 +172,7 @@ export interface AgentPlugins {
   install(caller: Caller, source: string, options: { editable: boolean }): Promise<PluginRow[]>;
   remove(caller: Caller, name: string): Promise<void>;
   reload(caller: Caller, name: string): Promise<PluginRow>;
-  health(caller: Caller, timeout_ms: number): Promise<({ name: string } & HealthReport)[]>;
-}
-
-export interface ProviderRow {
-  id: string;
-  plugin: string;
-  label: string;
-  active: boolean;
-  /** Secrets are masked. */
-  config: JsonObject;
-  config_schema: JsonObject | null;
+  health(caller: Caller, timeout_ms: number): Promise<PluginHealth[]>;
 }
 
 export interface AgentProviders {
@@ -210,7 +184,7 @@ export interface AgentProviders {
   patch(caller: Caller, id: string, body: { label?: string; config?: JsonObject }): Promise<ProviderRow>;
   remove(caller: Caller, id: string): Promise<void>;
   setActive(caller: Caller, id: string): Promise<void>;
-  test(caller: Caller, id: string): Promise<{ ok: boolean; latency_ms: number; error?: string }>;
+  test(caller: Caller, id: string): Promise<ProviderTested>;
 }
 
 export interface AdapterMount extends AdapterRoute {

@@ -1,6 +1,5 @@
 /** `plugin`: what was added to the gateway, packages and kernel plugins alike. A package's id has a slash. */
-import { BackplaneError, codeOf, type Package } from "@backplane/contract";
-import type { PluginDetails } from "@backplane/client";
+import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
@@ -113,7 +112,7 @@ async function list(context: Context, options: PageOptions): Promise<undefined> 
 }
 
 /** A key that may see packages only still sees those; so does everybody where the web plugin is off. */
-async function kernelPlugins(context: Context): Promise<PluginDetails[]> {
+async function kernelPlugins(context: Context): Promise<PluginRow[]> {
   try {
     return await context.client().plugins.list();
   } catch (error) {
@@ -129,7 +128,7 @@ const UNSEEN: Record<string, string> = {
   "route.not_found": "the gateway's web plugin is off",
 };
 
-const kernelCells = (row: PluginDetails): Cell[] => [
+const kernelCells = (row: PluginRow): Cell[] => [
   row.name,
   row.version,
   "kernel plugin",

@@ -1,5 +1,5 @@
 /** Kernel plugins under the same noun as packages, against a real gateway. */
-import type { PluginDetails } from "@backplane/client";
+import type { PluginRow } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { installKit, startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -20,7 +20,7 @@ afterAll(async () => {
   broken.remove();
 });
 
-const info = (name: string) => gateway.json<PluginDetails>(["plugin", "info", name]);
+const info = (name: string) => gateway.json<PluginRow>(["plugin", "info", name]);
 
 test("plugin install takes a kernel plugin's folder, after showing what it is; plugin list shows both kinds", async () => {
   const silent = await gateway.backplane(["plugin", "install", greeter.dir]);
@@ -32,18 +32,13 @@ test("plugin install takes a kernel plugin's folder, after showing what it is; p
   );
   asked.io.stdin.write("n\r");
   expect((await asked.ended).exit).toBe(EXIT.usage);
-  const before = await gateway.json<{ plugins: PluginDetails[] }>(["plugin", "list"]);
+  const before = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "list"]);
   expect(before.plugins.map(({ name }) => name)).not.toContain("greeter");
 
-  const installed = await gateway.json<{ plugins: PluginDetails[] }>([
-    "plugin",
-    "install",
-    greeter.dir,
-    "--yes",
-  ]);
+  const installed = await gateway.json<{ plugins: PluginRow[] }>(["plugin", "install", greeter.dir, "--yes"]);
   expect(installed.plugins).toMatchObject([{ name: "greeter", status: "loaded", mode: "hosted" }]);
   await installKit(gateway);
-  const listed = await gateway.json<{ items: unknown[]; plugins: PluginDetails[] }>(["plugin", "list"]);
+  const listed = await gateway.json<{ items: unknown[]; plugins: PluginRow[] }>(["plugin", "list"]);
   expect(listed.items).toHaveLength(1);
   expect(listed.plugins.map(({ name }) => name)).toContain("greeter");
   const { out } = await gateway.backplane(["plugin", "list"]);

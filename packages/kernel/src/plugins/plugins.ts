@@ -2,10 +2,16 @@
  * Kernel plugins as the edges see and change them. One instance of a plugin serves every org, so changing one takes
  * an admin, or an owner or admin of the default org; making one run inside the gateway takes an admin.
  */
-import { BackplaneError, type Json, type JsonObject, pluginNamespace } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  pluginNamespace,
+  type PluginRow,
+} from "@backplane/contract";
 import { atLeast, auditOf, HOST_ADMIN } from "../caller.ts";
 import { maskValue } from "../config/mask.ts";
-import type { AgentPlugins, PluginRow } from "../facade-agent.ts";
+import type { AgentPlugins } from "../facade-agent.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
 import { checkHealth } from "./health.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";

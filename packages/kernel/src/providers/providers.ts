@@ -11,11 +11,12 @@ import {
   type Json,
   type JsonObject,
   type ProviderInstance,
+  type ProviderRow,
 } from "@backplane/contract";
 import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { LiveConfig } from "../config/live-config.ts";
 import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
-import type { AgentProviders, ProviderRow } from "../facade-agent.ts";
+import type { AgentProviders } from "../facade-agent.ts";
 import type { Caller, Clock, Logger, Store } from "../ports/index.ts";
 import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
