@@ -21,18 +21,16 @@ const clock = {
     return { stop: () => clearTimeout(timer) };
   },
 };
-const log = { debug() {}, info() {}, warn() {}, error() {} };
 
 export async function egressThroughput(): Promise<Row[]> {
   const egress = createEgress({
     clock,
-    log,
     limits: { bytes_in: Number.MAX_SAFE_INTEGER },
     forbidden: () => null,
     resolve: async () => [WORLD],
   });
   const grant = { network: "egress" as const, allowed_domains: ["api.acme.test"], gateway_api_scopes: [] };
-  const session = await egress.open({ id: "inv_bench", grant });
+  const session = egress.open({ grant });
   const proxy = createServer();
   proxy.listen(0, "127.0.0.1");
   await once(proxy, "listening");

@@ -43,6 +43,7 @@ export function invocationRow(n: number): InvocationRow {
     timeout_ms: 30_000,
     violations: 0,
     stderr_tail: null,
+    egress: null,
     requested_by: "admin",
     created_at: now,
     started_at: now,

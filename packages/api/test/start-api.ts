@@ -259,5 +259,5 @@ function createScriptedRunner(): ScriptedRunner {
 }
 
 function outcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"] = null): RunOutcome {
-  return { status, result, error, violations: 0, stderr_tail: null, dispatched: true };
+  return { status, result, error, violations: 0, stderr_tail: null, egress: null, dispatched: true };
 }

@@ -52,8 +52,19 @@ export function describeInvocation(invocation: Invocation): string {
   const parts = [facts, `input:\n${pretty(invocation.input)}`];
   const result = resultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
+  if (invocation.egress !== null) parts.push(`refused connections:\n${refusedText(invocation.egress)}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);
   return parts.join("\n");
+}
+
+function refusedText({ refused, refusals }: NonNullable<Invocation["egress"]>): string {
+  const lines = refusals.map(({ host, port, reason, message, detail, shared }) => {
+    const more = detail === undefined ? "" : ` (${detail})`;
+    const whose = shared ? " [one of several calls on the same process]" : "";
+    return plainLine(`${host === "" ? "(no name)" : host}:${port} ${reason}: ${message}${more}${whose}`);
+  });
+  if (refused > refusals.length) lines.push(`and ${refused - refusals.length} more`);
+  return lines.join("\n");
 }
 
 /** One plugin event in one line. */

@@ -21,6 +21,8 @@ export const INVOCATION_LIMITS = {
   max_attempts: 3,
   events_kept: 1_000,
   queue_per_binding: 100,
+  /** Refused connections on one record; the rest are counted. */
+  refusals: 64,
 } as const;
 
 export const APPROVAL_TIMEOUT_MS = 60_000;

@@ -1,6 +1,6 @@
 /*
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
- *   l<resource>=<value>   s<scratch folder>   e<NAME=value>   a<argument>
+ *   l<resource>=<value>   s<scratch folder>   n<address port>   e<NAME=value>   a<argument>
  * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME` and `remove NAME` ("ok", "no ERRNO");
  * at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the socket ends, so does everything in here.
  * It cannot be read or traced from inside, and holds no privilege that the plugin has not.
@@ -70,6 +70,7 @@ static void read_order(void) {
     else if (*at == 'e') environment[variable_count++] = at + 1;
     else if (*at == 's') scratch = at + 1;
     else if (*at == 'l') add_limit(at + 1);
+    else if (*at == 'n') add_listener(at + 1);
     else _exit(126);
   }
   if (argument_count == 0) _exit(126);
@@ -226,8 +227,9 @@ int run_init(void) {
 
   prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  syscall(SYS_close_range, PLUGIN_STDERR_FD + 1, ~0U, 0);
+  syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
   read_order();
+  hand_out_listeners();
   drop_capabilities();
   install_filter();
   sigemptyset(&child);

@@ -9,6 +9,9 @@
 /* The plugin's own 0, 1 and 2. Ours stay ours: bwrap keeps them open, and what it says there is no plugin's word. */
 #define PLUGIN_STDIN_FD 5
 #define PLUGIN_STDERR_FD 7
+/* Node's channel to a child: the listeners of the way out leave by it, and it is closed before the plugin starts. */
+#define CHANNEL_FD 8
+#define MAX_LISTENERS 256
 
 #include <stddef.h>
 
@@ -17,6 +20,11 @@ int run_init(void);
 
 /* Says why on stderr and ends with 125, which the gateway reads as "the sandbox could not be made". */
 __attribute__((noreturn)) void give_up(const char *what);
+
+/* `ADDRESS PORT`; kept, not copied. */
+void add_listener(const char *text);
+/* Opens them, gives them to the gateway, and closes the channel. */
+void hand_out_listeners(void);
 
 /* All of it, or the end: the gateway is gone. */
 void read_whole(int fd, void *into, size_t length);

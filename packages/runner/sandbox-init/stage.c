@@ -148,7 +148,7 @@ int run_stage(int argc, char **argv) {
 
   /* Should the whole machine run out of memory, a plugin goes before the gateway. */
   write_file("/proc/self/oom_score_adj", "500");
-  syscall(SYS_close_range, PLUGIN_STDERR_FD + 1, ~0U, 0);
+  syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
   become(uid, gid);
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up("no_new_privs");
   /* A change of user clears it, so it is asked for now; who died before is seen by getppid. */

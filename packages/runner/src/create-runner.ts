@@ -20,6 +20,7 @@ import { askProcess } from "./ask-process.ts";
 import type { Session } from "./dialects/dialect.ts";
 import { dialectFor } from "./dialects/dialects.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
+import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
 import { Pool } from "./pool.ts";
 import { Call, type CallDeps, failure } from "./run-invocation.ts";
 import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
@@ -48,12 +49,14 @@ export interface RunnerOptions {
   interpreters?: Interpreters;
   /** Where a missing interpreter is looked for, only to say that it is there. */
   surroundings?: Surroundings;
-  /** Absent: no sandbox. Isolated exports are refused then, and workers run as plain processes. */
+  /** Absent: the operator wants none. Isolated exports are refused then, and workers run as plain processes. */
   sandbox?: {
     /** A folder of the sandbox's own; default below `scratch_root`. */
     cache_dir?: string;
     limits?: Partial<SandboxLimits>;
   };
+  /** The way out of the sandbox, for exports that are granted one. */
+  egress?: Omit<EgressOptions, "clock">;
   log: Logger;
 }
 
@@ -85,6 +88,7 @@ export function createRunner(options: RunnerOptions): Runner {
     clock,
     confinement,
     deadlines,
+    egress: createEgress({ clock, ...options.egress }),
     files: options.files,
     host: options.host,
     limits,
@@ -247,5 +251,5 @@ function calledOff(error: BackplaneError): RunOutcome {
 }
 
 function refused(error: BackplaneError): RunOutcome {
-  return { ...failure(error), violations: 0, stderr_tail: null, dispatched: false };
+  return { ...failure(error), violations: 0, stderr_tail: null, egress: null, dispatched: false };
 }

@@ -9,6 +9,7 @@ import { getSystemErrorName } from "node:util";
 import { BackplaneError, type Grant, type Runtime } from "@backplane/contract";
 import type { DialectLaunch } from "./dialects/dialect.ts";
 import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./diagnose.ts";
+import type { EgressSession } from "./egress/create-egress.ts";
 import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
 import { findProgram } from "./sandbox/find-program.ts";
 import type { Confined } from "./sandbox/launch-confined.ts";
@@ -27,6 +28,8 @@ export interface LaunchPlan {
     grant: Grant;
     lifetime: "call" | "pooled";
     binds: readonly DialectLaunch["binds"][number][];
+    /** Opens the way out of this one process; whoever launches it closes it. */
+    way_out: () => EgressSession;
   };
 }
 
@@ -64,7 +67,7 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
 
 async function launchConfined(
   plan: LaunchPlan,
-  { sandbox, grant, lifetime, binds }: NonNullable<LaunchPlan["confine"]>,
+  { sandbox, grant, lifetime, binds, way_out }: NonNullable<LaunchPlan["confine"]>,
   entry: Extract<Entrypoint, { found: true }>,
   place: Place,
   watchdog: Watchdog,
@@ -73,7 +76,15 @@ async function launchConfined(
   const folder = await realpath(plan.folder);
   watchdog.ready();
   try {
-    const confined = await sandbox.launch({ grant, lifetime, folder, program, env: plan.runtime.env, binds });
+    const confined = await sandbox.launch({
+      grant,
+      lifetime,
+      folder,
+      program,
+      env: plan.runtime.env,
+      binds,
+      way_out: way_out(),
+    });
     watchdog.watch(confined.pid);
     return { child: confined.child, pid: confined.pid, entry, confined };
   } catch (error) {

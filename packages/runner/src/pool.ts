@@ -8,11 +8,14 @@ import type { Clock, PackageFiles, RunnerHealth, RunnerNotice } from "@backplane
 import { Breaker, type LaunchSubject } from "./breaker.ts";
 import type { Deadline } from "./deadlines.ts";
 import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
+import type { Refusal } from "./egress/refusals.ts";
+import type { Egress, EgressSession } from "./egress/create-egress.ts";
 import type { LaunchPlan } from "./launch.ts";
 import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
 import { Slots } from "./slots.ts";
+import { WorkerRefusals } from "./worker-refusals.ts";
 
 export interface PoolDeps extends ProcessDeps {
   clock: Clock;
@@ -20,6 +23,7 @@ export interface PoolDeps extends ProcessDeps {
   scratch: Scratch;
   confinement: Confinement;
   notice: (notice: RunnerNotice) => void;
+  egress: Egress;
 }
 
 /** What a call must offer to be told of broken rules. */
@@ -27,6 +31,7 @@ export interface Tenant {
   /** The id of its request. */
   readonly id: string;
   violations: number;
+  refused(refusal: Refusal, shared: boolean): void;
   /** Where it stands among the calls of its worker; the pool's own. */
   place: number;
 }
@@ -43,6 +48,8 @@ export interface Worker {
   idle_check: Deadline | null;
   /** Secrets that this process was given lately: any of its calls may find them on the shared stderr. */
   recent_secrets: string[];
+  /** Connections that it was refused, on their way to its calls. */
+  readonly refusals: WorkerRefusals;
   leave_line: (() => void) | null;
 }
 
@@ -92,9 +99,11 @@ export class Pool {
     this.#rest(worker);
   }
 
-  enter({ calls }: Worker, call: Tenant): void {
+  enter({ calls, process, refusals }: Worker, call: Tenant): void {
     call.place = calls.length;
     calls.push(call);
+    process.confined?.way_out?.renew();
+    refusals.joined(call);
   }
 
   exit(worker: Worker, call: Tenant): void {
@@ -139,6 +148,8 @@ export class Pool {
     const pooled = lifetime === "pooled";
     const subject = { pool_key, binding_id, package_id: pkg.package_id, digest: pkg.digest };
     const calls: Tenant[] = [];
+    const recent_secrets: string[] = [];
+    const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
     let made: string | null = null;
     let slot = false;
     let admitted = false;
@@ -165,7 +176,9 @@ export class Pool {
         const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
         if (sandbox !== null) {
           const binds = own?.binds ?? [];
-          return { runtime, folder, home: null, confine: { sandbox, grant: order.grant, lifetime, binds } };
+          const way_out = () => this.#wayOut(order, refusals);
+          const confine = { sandbox, grant: order.grant, lifetime, binds, way_out };
+          return { runtime, folder, home: null, confine };
         }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
@@ -181,7 +194,8 @@ export class Pool {
       waiting: 0,
       idle_since: this.#deps.clock.monotonic(),
       idle_check: null,
-      recent_secrets: [],
+      recent_secrets,
+      refusals,
       leave_line: null,
     };
     this.#all.add(worker);
@@ -204,6 +218,15 @@ export class Pool {
       if (made !== null) await this.#deps.scratch.remove(made);
     });
     return worker;
+  }
+
+  #wayOut({ grant, context }: RunOrder, refusals: WorkerRefusals): EgressSession {
+    const { base_url } = context.gateway;
+    return this.#deps.egress.open({
+      grant,
+      gateway: { base_url },
+      refused: (refusal) => refusals.add(refusal),
+    });
   }
 
   /** No new call is given this process. */

@@ -6,6 +6,9 @@ import { createRedactor as findSecrets, type InvocationContext, type Json } from
 
 export { REDACTED } from "@backplane/contract";
 
+/** Of any call that the same process served. */
+export const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/gi;
+
 export interface Redactor {
   /** False: there is nothing to look for, and callers can skip the work. */
   readonly active: boolean;
@@ -43,6 +46,11 @@ export function secretsOf(context: InvocationContext): string[] {
 export function createRedactor(secrets: readonly string[]): Redactor {
   const found = findSecrets(secrets);
   return found === null ? NOTHING : { active: true, ...found };
+}
+
+/** For what a plugin asked the network for: names are lower case by the time that they are refused. */
+export function refusalRedactor(secrets: readonly string[]): Redactor {
+  return createRedactor([...new Set(secrets.flatMap((secret) => [secret, secret.toLowerCase()]))]);
 }
 
 /** So many values a process is believed to know from calls before. */

@@ -7,6 +7,8 @@
  */
 import {
   BackplaneError,
+  INVOCATION_LIMITS,
+  type EgressRecord,
   type InvocationContext,
   type Json,
   type JsonObject,
@@ -17,8 +19,9 @@ import type { Answer } from "./accept-result.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ended, lastWords } from "./diagnose.ts";
 import type { Dialect, Exchange } from "./dialects/dialect.ts";
+import { REFUSAL_REASONS, type Refusal } from "./egress/refusals.ts";
 import type { Pool, Worker } from "./pool.ts";
-import { type Redactor, redactorAmong, redactorFor } from "./redact.ts";
+import { type Redactor, redactorAmong, redactorFor, refusalRedactor, secretsOf } from "./redact.ts";
 import { limitMet } from "./sandbox/cause-of-death.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import { INSIDE } from "./sandbox/plan.ts";
@@ -67,6 +70,7 @@ export class Call implements Exchange {
   #scratchInside: string | null = null;
   readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
+  #egress: EgressRecord | null = null;
 
   constructor(
     deps: CallDeps,
@@ -134,6 +138,22 @@ export class Call implements Exchange {
     return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
   }
 
+  /** A connection that its process was refused. */
+  refused({ host, port, reason, detail, at }: Refusal, shared: boolean): void {
+    this.#egress ??= { refused: 0, refusals: [] };
+    this.#egress.refused++;
+    if (this.#egress.refusals.length >= INVOCATION_LIMITS.refusals) return;
+    this.#egress.refusals.push({
+      host,
+      port,
+      reason,
+      message: REFUSAL_REASONS[reason],
+      ...(detail === undefined ? {} : { detail }),
+      at: new Date(at).toISOString(),
+      ...(shared ? { shared } : {}),
+    });
+  }
+
   answered(answer: Answer): void {
     this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.order));
   }
@@ -188,6 +208,9 @@ export class Call implements Exchange {
       this.#redactor = redactorAmong(worker.recent_secrets, this.order.context, this.#redactor);
     }
     this.#deps.pool.enter(worker, this);
+    // Inside the sandbox the gateway is at an address of the sandbox's own.
+    const base_url = worker.process.confined?.way_out?.gateway_url ?? null;
+    if (base_url !== null) this.context = { ...this.context, gateway: { ...this.context.gateway, base_url } };
     worker.process.session!.call(this);
   }
 
@@ -275,8 +298,15 @@ export class Call implements Exchange {
           : error,
       violations: this.violations,
       stderr_tail,
+      egress: this.#egressRecord(),
       dispatched: this.#dispatched,
     });
+  }
+
+  #egressRecord(): EgressRecord | null {
+    if (this.#egress === null) return null;
+    const secrets = [...secretsOf(this.order.context), ...(this.#worker?.recent_secrets ?? [])];
+    return refusalRedactor(secrets).json(this.#egress as unknown as JsonObject) as unknown as EgressRecord;
   }
 }
 

@@ -4,9 +4,7 @@
  */
 import type { InvocationContext } from "@backplane/contract";
 import type { Worker } from "./pool.ts";
-import { createRedactor, REDACTED, secretsOf } from "./redact.ts";
-
-const DELEGATION_TOKEN = /vai_dlg_[A-Za-z0-9_.-]+/g;
+import { createRedactor, DELEGATION_TOKEN, REDACTED, secretsOf } from "./redact.ts";
 
 export function stderrTail(worker: Worker, from: number, context: InvocationContext): string | null {
   const ring = worker.process.stderr;

@@ -71,6 +71,24 @@ export const ToolResultBlockSchema = z.object({
   structured_output: JsonValueSchema.optional(),
 });
 
+/** What the call was refused on its way out of the sandbox; the first ones word for word, all of them counted. */
+export const EgressRecordSchema = z.object({
+  refused: z.int(),
+  refusals: z.array(
+    z.object({
+      /** As it was asked for; empty when it never came to a name. */
+      host: z.string(),
+      port: z.int(),
+      reason: z.string(),
+      message: z.string(),
+      detail: z.string().optional(),
+      at: TimestampSchema,
+      /** Several calls were on the same process; it may have been any of them. */
+      shared: z.literal(true).optional(),
+    }),
+  ),
+});
+
 export const InvocationSchema = z.object({
   id: z.string(),
   export_kind: z.enum(EXPORT_KINDS),
@@ -102,6 +120,8 @@ export const InvocationSchema = z.object({
   /** Broken protocol rules that did not change the outcome. */
   violations: z.int(),
   stderr_tail: z.string().nullable(),
+  /** null: no connection was refused. */
+  egress: EgressRecordSchema.nullable(),
   requested_by: z.string(),
   created_at: TimestampSchema,
   started_at: TimestampSchema.nullable(),
@@ -120,5 +140,6 @@ export type InvokeBody = z.infer<typeof InvokeBodySchema>;
 export type ToolResult = z.infer<typeof ToolResultSchema>;
 export type ToolResultBlock = z.infer<typeof ToolResultBlockSchema>;
 export type InvocationError = z.infer<typeof InvocationErrorSchema>;
+export type EgressRecord = z.infer<typeof EgressRecordSchema>;
 export type Invocation = z.infer<typeof InvocationSchema>;
 export type InvocationEvent = z.infer<typeof InvocationEventSchema>;

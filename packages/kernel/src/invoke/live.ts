@@ -2,7 +2,7 @@
  * The calls that this node carries now. A call is in exactly one stage; `interrupt` is how a cancel reaches it
  * while it waits here and not in the runner.
  */
-import { IdTable, type Invocation } from "@backplane/contract";
+import { type EgressRecord, IdTable, type Invocation } from "@backplane/contract";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { EventTape } from "./event-tape.ts";
 
@@ -16,6 +16,8 @@ export class LiveCall {
   stopped: "user" | "shutdown" | null = null;
   interrupt: (() => void) | null = null;
   tape: EventTape | null = null;
+  /** Connections that its attempts were refused so far. */
+  egress: EgressRecord | null = null;
   /** What is left of the deadline; less than all of it after a recovery. */
   left_ms: number;
   /** Where the numbering of events goes on; more than 0 after a recovery. */

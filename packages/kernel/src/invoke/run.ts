@@ -2,6 +2,7 @@
  * Hands an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs
  * on the monotonic clock from here on; waiting for a slot counts, waiting for an approval does not.
  */
+import { type EgressRecord, INVOCATION_LIMITS, type Json } from "@backplane/contract";
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
@@ -59,6 +60,7 @@ async function attempts(
     const events = listenerOf(deps, live, redactor);
     const outcome = await runner.run(order, events);
     events.flush?.();
+    live.egress = withEarlier(live.egress, outcome.egress, redactor);
     const pause = backoff(host.retry.base_ms, tried + 1);
     const again =
       live.stopped === null &&
@@ -70,6 +72,21 @@ async function attempts(
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (!(await store.invocations.retried(row.id, row.fence, retries + 1))) return null;
   }
+}
+
+/** The record is of the whole invocation, so what earlier attempts were refused stays on it. */
+function withEarlier(
+  earlier: EgressRecord | null,
+  now: EgressRecord | null,
+  redactor: Redactor | null,
+): EgressRecord | null {
+  if (now === null) return earlier;
+  const found = redactor === null ? now : (redactor.json(now as unknown as Json) as unknown as EgressRecord);
+  if (earlier === null) return found;
+  return {
+    refused: earlier.refused + found.refused,
+    refusals: [...earlier.refusals, ...found.refusals].slice(0, INVOCATION_LIMITS.refusals),
+  };
 }
 
 function confidential(secrets: Record<string, string>, token: string | null): string[] {

@@ -20,7 +20,7 @@ export async function settle(door: Door, live: LiveCall, ending: Ending): Promis
   live.stage = "settling";
   live.interrupt = null;
   live.tape?.close();
-  let final = finalRow(row, ending, deps.clock.now());
+  let final = finalRow(live, ending, deps.clock.now());
   let won = false;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
     try {
@@ -30,7 +30,7 @@ export async function settle(door: Door, live: LiveCall, ending: Ending): Promis
       deps.log.error({ err: error, invocation_id: row.id }, "a call could not be recorded; trying again");
       if (codeOf(error) !== "store.unavailable") {
         // Nothing that time would heal: the record itself is refused, so a plainer one is tried.
-        final = finalRow(row, failedWith("internal", "the result could not be recorded"), deps.clock.now());
+        final = finalRow(live, failedWith("internal", "the result could not be recorded"), deps.clock.now());
       }
       await new Promise<void>((resolve) => void deps.clock.after(pause, resolve));
     }
@@ -59,6 +59,7 @@ function write(door: Door, row: InvocationRow, final: InvocationRow): Promise<bo
     retry_count: final.retry_count,
     violations: final.violations,
     stderr_tail: final.stderr_tail,
+    egress: final.egress,
     started_at: final.started_at,
     ended_at: final.ended_at!,
   };
@@ -73,7 +74,7 @@ function write(door: Door, row: InvocationRow, final: InvocationRow): Promise<bo
   );
 }
 
-function finalRow(row: InvocationRow, ending: Ending, now: number): InvocationRow {
+function finalRow({ row, egress }: LiveCall, ending: Ending, now: number): InvocationRow {
   const final = { ...row };
   final.status = ending.status;
   final.result = ending.result;
@@ -82,6 +83,7 @@ function finalRow(row: InvocationRow, ending: Ending, now: number): InvocationRo
   final.retry_count = Math.max(row.retry_count, ending.retry_count);
   final.violations = ending.violations;
   final.stderr_tail = ending.stderr_tail;
+  final.egress = egress;
   final.started_at = ending.started_at ?? row.started_at;
   final.ended_at = new Date(now).toISOString();
   return final;

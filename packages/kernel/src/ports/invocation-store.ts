@@ -1,6 +1,7 @@
 import type {
   Approval,
   DelegationScope,
+  EgressRecord,
   Invocation,
   InvocationError,
   InvocationEvent,
@@ -42,6 +43,7 @@ export interface Settlement {
   retry_count: number;
   violations: number;
   stderr_tail: string | null;
+  egress: EgressRecord | null;
   /** null keeps what the row has. */
   started_at: string | null;
   ended_at: string;

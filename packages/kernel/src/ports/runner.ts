@@ -1,5 +1,6 @@
 /** The runner: takes plain data, so that a runner on another machine is the same port. */
 import type {
+  EgressRecord,
   ExecutionClass,
   Grant,
   InvocationContext,
@@ -40,6 +41,8 @@ export interface RunOutcome {
   violations: number;
   /** Redacted by the runner, which knows the order's secrets. */
   stderr_tail: string | null;
+  /** Connections that were refused while it ran, redacted likewise; null: none. */
+  egress: EgressRecord | null;
   /** False when nothing reached the plugin's code: safe to run again whatever the effect class. */
   dispatched: boolean;
 }

@@ -151,5 +151,5 @@ function resultOf(answer: ToolReturn): RunOutcome {
 }
 
 function outcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"]): RunOutcome {
-  return { status, result, error, violations: 0, stderr_tail: null, dispatched: true };
+  return { status, result, error, violations: 0, stderr_tail: null, egress: null, dispatched: true };
 }

@@ -205,7 +205,7 @@ test("a call that another node took over is ended by that node alone, and the wa
     retry_count: 0,
     violations: 0,
   };
-  const settlement = { ...end, stderr_tail: null, started_at: null, ended_at };
+  const settlement = { ...end, stderr_tail: null, egress: null, started_at: null, ended_at };
   expect(await house.store.invocations.settle(ticket.id, taken!.fence, settlement, {})).toBe(true);
   expect(await ticket.settled).toMatchObject({ status: "failed", error });
 });

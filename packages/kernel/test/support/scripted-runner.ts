@@ -24,6 +24,7 @@ export const ok = (result: Json | null = { content: [{ type: "text", text: "done
   error: null,
   violations: 0,
   stderr_tail: null,
+  egress: null,
   dispatched: true,
 });
 

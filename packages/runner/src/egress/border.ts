@@ -1,5 +1,5 @@
 /**
- * What all connections of one invocation share: its policy, counts, clock, and the list of who is on the way. One
+ * What all connections of one session share: its policy, counts, clock, and the list of who is on the way. One
  * timer watches them all while there are any; closing ends everything at once.
  */
 import type { Socket } from "node:net";
@@ -56,6 +56,13 @@ export class Border {
       born: (socket) => passage.bring(socket),
       closed: () => passage.ended,
     });
+  }
+
+  renew(): void {
+    this.meter.in = 0;
+    this.meter.out = 0;
+    this.total = 0;
+    this.refusals.clear();
   }
 
   get sockets(): number {

@@ -1,10 +1,10 @@
 /**
  * The way out of a sandbox. It has no network of its own: it holds listeners that were opened inside and handed out,
- * and for each connection the gateway decides by the invocation's grant, resolves, checks, dials and counts
- * (sandbox.net, delegation.reach). Nothing that belongs to one invocation is seen by another.
+ * and for each connection the gateway decides by the process's grant, resolves, checks, dials and counts
+ * (sandbox.net, delegation.reach). Nothing that belongs to one session is seen by another.
  */
 import type { Server, Socket } from "node:net";
-import type { Clock, Logger } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/kernel/ports";
 import { type AddressRule, publicAndForeign } from "./address.ts";
 import { allowList } from "./allow-list.ts";
 import { Border } from "./border.ts";
@@ -18,7 +18,6 @@ import { type EgressGrant, type EgressListener, type WayIn, wayIn } from "./way-
 
 export interface EgressOptions {
   clock: Clock;
-  log: Logger;
   limits?: Partial<EgressLimits>;
   /** `host:port` that the operator opens although it is no public address; the grant must allow it all the same. */
   operator_allows?: readonly string[];
@@ -26,17 +25,19 @@ export interface EgressOptions {
   forbidden?: AddressRule;
 }
 
-interface EgressInvocation {
-  id: string;
+/** Of one process, which serves one invocation or, pooled, several with the same grant. */
+export interface EgressRequest {
   grant: EgressGrant;
   gateway?: { base_url: string };
+  /** Told of each refusal as it happens. */
+  refused?(refusal: Refusal): void;
 }
 
 export interface EgressSession extends WayIn {
   /** One of `listeners`, as sandbox-init handed it out. */
   attach(listener: EgressListener, server: Server): void;
-  /** A connection that was accepted elsewhere, for a process whose invocations change. */
-  accept(listener: EgressListener, socket: Socket): void;
+  /** Another invocation begins: bytes, connections and refusals count from nothing again. */
+  renew(): void;
   /** Word for word up to a bound; `counts.refused` has them all. */
   refusals(): Refusal[];
   counts(): { bytes_in: number; bytes_out: number; connections: number; sockets: number; refused: number };
@@ -45,7 +46,7 @@ export interface EgressSession extends WayIn {
 }
 
 export interface Egress {
-  open(invocation: EgressInvocation): Promise<EgressSession>;
+  open(request: EgressRequest): EgressSession;
 }
 
 export function createEgress(options: EgressOptions): Egress {
@@ -54,20 +55,18 @@ export function createEgress(options: EgressOptions): Egress {
   const resolve = options.resolve ?? systemResolver(limits.connect_ms);
   const operator_allows = new Set((options.operator_allows ?? []).map((place) => place.toLowerCase()));
   return {
-    open: (invocation) => {
-      const way = wayIn(invocation.grant, invocation.gateway);
-      const door =
-        invocation.gateway === undefined ? null : gatewayDoor(invocation.gateway.base_url, way.gateway_url);
+    open: ({ grant, gateway, refused = () => {} }) => {
+      const way = wayIn(grant, gateway);
+      const door = gateway === undefined ? null : gatewayDoor(gateway.base_url, way.gateway_url);
       const policy: Policy = {
-        allowed: allowList(invocation.grant.network === "none" ? [] : invocation.grant.allowed_domains),
+        allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,
         gateway: { names: door?.names ?? new Set(), reachable: way.gateway_url !== null },
         resolve,
         forbidden,
       };
-      const record = new RefusalRecord(invocation.id, limits.refusals, options.clock, options.log);
-      const border = new Border(policy, limits, options.clock, record);
-      return Promise.resolve(sessionOf(way, border, door));
+      const record = new RefusalRecord(limits.refusals, options.clock, refused);
+      return sessionOf(way, new Border(policy, limits, options.clock, record), door);
     },
   };
 }
@@ -81,7 +80,7 @@ function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null): Egress
   };
   return {
     ...way,
-    accept,
+    renew: () => border.renew(),
     attach: (listener, server) => {
       servers.add(server);
       server.on("error", () => {});

@@ -22,6 +22,7 @@ export function takeListeners(child: ChildProcess, session: EgressSession): Prom
       if (typeof index === "number" && handle instanceof Server && missing.delete(index)) {
         session.attach(session.listeners[index]!, handle);
       } else {
+        if (handle instanceof Server) handle.close();
         reject(failed("the sandbox handed out what was not asked for"));
       }
     };

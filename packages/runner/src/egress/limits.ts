@@ -1,4 +1,4 @@
-/** Every bound of one invocation's way out. */
+/** Every bound of the way out; what is counted up is counted per invocation. */
 export interface EgressLimits {
   /** Connections that lead somewhere at one time; and sockets, led anywhere yet or not. */
   connections: number;

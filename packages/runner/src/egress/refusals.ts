@@ -1,5 +1,8 @@
-/** What was asked for and not given, on the record of its invocation. Bounded: an attacker writes it. */
-import type { Clock, Logger } from "@backplane/kernel/ports";
+/**
+ * What was asked for and not given. Whoever opened the session is told of each and writes it down: the name may hold
+ * a secret of the call, and only the call knows its secrets. Bounded: an attacker writes it.
+ */
+import type { Clock } from "@backplane/kernel/ports";
 
 export const REFUSAL_REASONS = {
   "request.malformed": "The request cannot be read.",
@@ -39,21 +42,18 @@ const MAX_TEXT = 300;
 export class RefusalRecord {
   readonly #kept: Refusal[] = [];
   readonly #clock: Clock;
-  readonly #log: Logger;
-  readonly #invocation: string;
+  readonly #tell: (refusal: Refusal) => void;
   readonly #room: number;
   count = 0;
 
-  constructor(invocation: string, room: number, clock: Clock, log: Logger) {
-    this.#invocation = invocation;
+  constructor(room: number, clock: Clock, tell: (refusal: Refusal) => void) {
     this.#room = room;
     this.#clock = clock;
-    this.#log = log;
+    this.#tell = tell;
   }
 
   add(asked: { host: string; port: number }, reason: RefusalReason, detail?: string): void {
     this.count++;
-    if (this.#kept.length >= this.#room) return;
     const refusal: Refusal = {
       host: printable(asked.host),
       port: asked.port,
@@ -61,8 +61,13 @@ export class RefusalRecord {
       ...(detail === undefined ? {} : { detail: printable(detail) }),
       at: this.#clock.now(),
     };
-    this.#kept.push(refusal);
-    this.#log.info({ invocation_id: this.#invocation, ...refusal }, "egress refused");
+    if (this.#kept.length < this.#room) this.#kept.push(refusal);
+    this.#tell(refusal);
+  }
+
+  clear(): void {
+    this.#kept.length = 0;
+    this.count = 0;
   }
 
   list(): Refusal[] {

@@ -32,6 +32,10 @@ const NAMESPACES = [
   ...words("--unsetenv NODE_CHANNEL_FD --unsetenv NODE_CHANNEL_SERIALIZATION_MODE"),
 ];
 
+/** For sandbox-init alone, until its listeners are open: low ports, and the right to be rid of both for good. */
+const LOW_PORTS = words("--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP");
+const LOWEST_FREE_PORT = 1024;
+
 /** What an ordinary gateway starts, program first. */
 export function directLine(plan: SandboxPlan, bwrap: string): string[] {
   const scratch = plan.scratch === null ? [] : ownTmpfs(plan.scratch);
@@ -74,6 +78,7 @@ function bubblewrapArguments(
 ): string[] {
   return [
     ...NAMESPACES,
+    ...(plan.listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : []),
     ...PROC,
     ...DEV,
     ...mounts.flatMap(({ source, target, writable }) => [writable ? "--bind" : "--ro-bind", source, target]),

@@ -1,7 +1,8 @@
 /**
  * Starts one process in a sandbox and is the only way to end it. Spawned from the main thread: the kernel ties the
  * child's life to the thread. bwrap gets no environment at all (its own would be the sandbox's /proc/1/environ, and
- * a plugin's LD_PRELOAD would act outside), and no descriptor but the six it needs.
+ * a plugin's LD_PRELOAD would act outside), and no descriptor but those it needs; over the last, Node's own channel
+ * to a child, sandbox-init hands out listeners before the plugin starts.
  */
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { closeSync, openSync, readFileSync } from "node:fs";
@@ -43,7 +44,7 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
       env: {},
       detached: true,
       shell: false,
-      stdio: ["ignore", "ignore", "pipe", "pipe", filter, "pipe", "pipe", "pipe"],
+      stdio: ["ignore", "ignore", "pipe", "pipe", filter, "pipe", "pipe", "pipe", "ipc"],
     });
   } finally {
     closeSync(filter);
@@ -67,7 +68,7 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
     words: () => words.trim(),
     kill: () => killBoth(child, outer, control),
     hold: (held) => {
-      for (const handle of [child, ...(child.stdio as unknown as (Held | null)[])]) {
+      for (const handle of [child, child.channel, ...(child.stdio as unknown as (Held | null)[])]) {
         if (held) handle?.ref();
         else handle?.unref();
       }

@@ -1,7 +1,6 @@
 /**
- * Who runs confined. Isolated: always, or it is refused; never a silent downgrade. Worker: confined wherever the
- * sandbox is there, and otherwise as before. There is no way out of the sandbox yet, neither to the network nor to the
- * gateway: an isolated export that is granted one is refused, a worker keeps its plain process.
+ * Who runs confined: everybody, or the call is refused; never a silent downgrade. Only where the operator has switched
+ * the sandbox off is a worker a plain process, and isolated is refused there all the same.
  */
 import { BackplaneError } from "@backplane/contract";
 import type { RunOrder } from "@backplane/kernel/ports";
@@ -40,14 +39,9 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       return { available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
     of: (order) => {
-      const usable = sandbox?.status.available ?? false;
-      const { network, gateway_api_scopes } = order.grant;
-      // Its delegated token is for the gateway's own address, and there is no way out to that yet either.
-      const offline = network === "none" && gateway_api_scopes.length === 0;
-      if (order.class === "worker") return { sandbox: usable && offline ? sandbox : null, refusal: null };
+      if (options === null && order.class === "worker") return { sandbox: null, refusal: null };
       if (sandbox === null) return refuse(new BackplaneError("sandbox.unavailable", SWITCHED_OFF));
-      if (!usable) return refuse(unavailable(sandbox.status));
-      return offline ? { sandbox, refusal: null } : refuse(noWayOut(order));
+      return sandbox.status.available ? { sandbox, refusal: null } : refuse(unavailable(sandbox.status));
     },
     close: async () => {
       await confinement.opening;
@@ -60,7 +54,7 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
       confinement.opening = null;
       const { available, reason, fix } = opened.status;
       if (available) options.log.info({ boundary: reason }, "the sandbox is in force");
-      else options.log.warn({ reason, fix }, "there is no sandbox: isolated exports are refused");
+      else options.log.warn({ reason, fix }, "there is no sandbox: plugins that are processes are refused");
     });
   }
   return confinement;
@@ -76,14 +70,4 @@ export function lifetimeOf(
 
 function refuse(refusal: BackplaneError): Boundary {
   return { sandbox: null, refusal };
-}
-
-function noWayOut({ package: { package_id } }: ConfinedOrder): BackplaneError {
-  return new BackplaneError(
-    "sandbox.unavailable",
-    `${package_id} is granted network egress or scopes of the gateway, and the sandbox of this build has no way out to the network.`,
-    {
-      fix: "Take both from it with the permissions of its binding, or let an admin lower its class to worker.",
-    },
-  );
 }

@@ -44,6 +44,7 @@ export class ControlChannel {
     const records = [
       ...plan.limits.map(({ resource, value }) => `l${resource}=${value}`),
       ...(plan.scratch === null ? [] : [`s${plan.scratch.target}`]),
+      ...plan.listeners.map(({ address, port }) => `n${address} ${port}`),
       ...Object.entries(plan.env).map(([name, value]) => `e${name}=${value}`),
       ...plan.command.map((word) => `a${word}`),
     ];

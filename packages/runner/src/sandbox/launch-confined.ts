@@ -1,18 +1,26 @@
-/** One process through the parts of a sandbox: slot, plan, spawn, start; and at its end the cause and the slot back. */
+/**
+ * One process through the parts of a sandbox: slot, plan, spawn, listeners, start; and at its end the cause, the way
+ * out closed and the slot back. The session of its way out is this file's to close, also when there is no start.
+ */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import type { EgressSession } from "../egress/create-egress.ts";
+import { takeListeners } from "../egress/hand-out.ts";
 import { type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death } from "./cause-of-death.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
+import { keepHosts } from "./read-host.ts";
 
 export interface Confined {
   /** Its streams are the plugin's own; its pid is the outer process, which ends after the sandbox. */
   child: Spawned["child"];
   pid: number;
+  /** Null: it was launched without one. */
+  way_out: EgressSession | null;
   /** Makes, removes a folder of scratch; false: it could not, and the process is not to be used again. */
   makeScratch(name: string): Promise<boolean>;
   removeScratch(name: string): Promise<boolean>;
@@ -21,26 +29,48 @@ export interface Confined {
   death: Promise<Death>;
 }
 
-export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets">;
+export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "way"> & {
+  /** Absent: there is no way out, whatever the grant says. */
+  way_out?: EgressSession;
+};
 
 /** For a machine that is out of breath; a usual start takes milliseconds. */
 const START_MS = 15_000;
 
 export async function launchConfined(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
+  try {
+    return await launchWithin(made, request);
+  } catch (error) {
+    await request.way_out?.close();
+    throw error;
+  }
+}
+
+async function launchWithin(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
+  const { way_out = null, ...asked } = request;
   const assets = await stat(join(request.folder, "assets")).catch(() => null);
+  const hosts_file =
+    way_out === null || way_out.hosts.length === 0 ? null : await keepHosts(made.cache_dir, way_out.hosts);
+  const way =
+    way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
   const prepared = await made.prepared.take();
   const { slot } = prepared;
   let spawned: Spawned;
   try {
     const has_assets = assets?.isDirectory() ?? false;
-    spawned = begin(made, prepared, plan({ ...request, slot: slot.index, has_assets }, made.host));
+    const planned = plan({ ...asked, ...way, slot: slot.index, has_assets }, made.host);
+    spawned = begin(made, prepared, planned);
   } catch (error) {
     await made.prepared.discard(prepared);
     throw error;
   }
   const { child, control } = spawned;
+  const handed = way_out === null ? Promise.resolve() : takeListeners(child, way_out);
+  handed.catch(() => {});
   let timed_out = false;
   const death = new Promise<void>((resolve) => child.once("close", () => resolve())).then(async () => {
+    // A listener that stays open here would keep the sandbox's network alive.
+    await way_out?.close();
     const counted = await made.slots.release(slot);
     const exit = { code: child.exitCode, signal: child.signalCode };
     const cpu_bounded = request.lifetime === "call";
@@ -53,16 +83,19 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
   const start = await control.started;
   clearTimeout(late);
   made.prepared.refill();
-  if (!start.started) {
+  const end = async (why: () => unknown): Promise<never> => {
     spawned.kill();
     child.stdout.resume();
     child.stderr.resume();
     await death;
-    throw failedStart(start.errno, spawned.words());
-  }
+    throw why();
+  };
+  if (!start.started) await end(() => failedStart(start.errno, spawned.words()));
+  await handed.catch((error: unknown) => end(() => error));
   return {
     child,
     pid: spawned.pid,
+    way_out,
     makeScratch: async (name) => (await control.ask("make", name)) === 0,
     removeScratch: async (name) => (await control.ask("remove", name)) === 0,
     kill: (why) => {

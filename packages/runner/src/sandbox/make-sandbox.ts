@@ -30,6 +30,8 @@ export interface SandboxOptions {
 }
 
 export interface SandboxParts {
+  /** Where small files are kept. */
+  cache_dir: string;
   host: SandboxHost;
   tools: Bubblewrap;
   slots: SlotTable;
@@ -106,6 +108,7 @@ export async function makeSandbox(
     },
   );
   return {
+    cache_dir,
     tools,
     slots,
     prepared,

@@ -5,6 +5,7 @@
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
+import type { EgressListener } from "../egress/way-in.ts";
 import { type ResourceLimit, resourceLimits, type SandboxLimits } from "./limits.ts";
 
 /** Where things are inside. */
@@ -19,6 +20,7 @@ export const INSIDE = {
 export const INSIDE_UID = 1000;
 
 const NO_HOME = "/nonexistent";
+const HOSTS = "/etc/hosts";
 
 /** What of the host every sandbox shows; read once at start. */
 export interface SandboxHost {
@@ -54,6 +56,16 @@ export interface SandboxRequest {
   env: Readonly<Record<string, string>>;
   /** What the dialect adds: a host program of ours, the plugin's own data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
+  /** Absent: there is no way out at all, whatever the grant says. */
+  way?: PlannedWay;
+}
+
+/** What a process needs to find its way out; the grant is enforced at its other end. */
+export interface PlannedWay {
+  listeners: readonly EgressListener[];
+  env: Readonly<Record<string, string>>;
+  /** A file of ours instead of the usual /etc/hosts; null where no name is to be told. */
+  hosts_file: string | null;
 }
 
 export interface PlannedMount {
@@ -73,7 +85,8 @@ export interface SandboxPlan {
   hidden: string[];
   /** A tmpfs of its own: it dies with the process, however that ends. */
   scratch: { target: string; bytes: number; files: number } | null;
-  network: "none";
+  /** What is opened inside, in its own network, and heard outside: the only place to connect to. */
+  listeners: readonly EgressListener[];
   env: Record<string, string>;
   cwd: string;
   command: string[];
@@ -81,21 +94,14 @@ export interface SandboxPlan {
 }
 
 export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
-  const { grant } = request;
-  if (grant.network !== "none") {
-    throw new BackplaneError(
-      "sandbox.unavailable",
-      "The sandbox of this build has no way out to the network, and this export is granted egress.",
-      { fix: "Set policy.network = none on its binding, or let an admin lower its class to worker." },
-    );
-  }
+  const { grant, way } = request;
   const scratch = grant.filesystem === "scratch";
   const ours = { writable: false, system: false };
   return {
     uid: host.first_uid === null ? null : host.first_uid + request.slot,
     mounts: [
       ...host.system.map((path) => ({ source: path, target: path, writable: false, system: true })),
-      ...host.files.map((file) => ({ ...file, ...ours })),
+      ...host.files.map((file) => ({ ...file, ...ours, source: hostsOf(way, file) ?? file.source })),
       { source: request.folder, target: INSIDE.plugin, ...ours },
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
@@ -110,7 +116,7 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
           files: host.limits.scratch_files,
         }
       : null,
-    network: "none",
+    listeners: way?.listeners ?? [],
     env: environmentOf(request, host),
     cwd: INSIDE.plugin,
     command: [programInside(request), ...request.program.args],
@@ -119,9 +125,13 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
 }
 
 /** sandbox.env: exactly this. The manifest cannot change where programs and home are. */
-function environmentOf({ env, grant }: SandboxRequest, host: SandboxHost): Record<string, string> {
+function environmentOf({ env, grant, way }: SandboxRequest, host: SandboxHost): Record<string, string> {
   const home = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
-  return { ...env, PATH: host.path.join(":"), HOME: home, TMPDIR: home, LANG: env.LANG ?? "C.UTF-8" };
+  return { ...env, ...way?.env, PATH: host.path.join(":"), HOME: home, TMPDIR: home, LANG: env.LANG ?? "C.UTF-8" };
+}
+
+function hostsOf(way: PlannedWay | undefined, { target }: { target: string }): string | null {
+  return target === HOSTS ? (way?.hosts_file ?? null) : null;
 }
 
 function programInside({ program, folder }: SandboxRequest): string {

@@ -35,6 +35,15 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
   return { system, links };
 }
 
+/** /etc/hosts with these names besides the usual ones; the same names are the same file. */
+export function keepHosts(
+  folder: string,
+  names: readonly { address: string; name: string }[],
+): Promise<string> {
+  const lines = names.map(({ address, name }) => `${address} ${name}\n`).join("");
+  return keepFile(folder, "hosts", Buffer.from(FILES.hosts + lines));
+}
+
 export async function writeOwnFiles(folder: string): Promise<SandboxHost["files"]> {
   const files: { source: string; target: string }[] = [];
   for (const [name, text] of Object.entries(FILES)) {

@@ -5,10 +5,10 @@
 import { connect, type Socket } from "node:net";
 import type { Clock } from "@backplane/kernel/ports";
 import { onTestFinished } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
 import { publicOnly } from "../../src/egress/address.ts";
 import { createEgress, type EgressSession } from "../../src/egress/create-egress.ts";
 import type { EgressLimits } from "../../src/egress/limits.ts";
+import type { Refusal } from "../../src/egress/refusals.ts";
 import type { EgressListener } from "../../src/egress/way-in.ts";
 import { systemClock } from "../order.ts";
 import { listen } from "./loopback.ts";
@@ -16,7 +16,6 @@ import { listen } from "./loopback.ts";
 export const PUBLIC = "127.88.0.1";
 
 export interface RigOptions {
-  id?: string;
   domains?: readonly string[];
   network?: "none" | "egress";
   scopes?: readonly "sessions:read"[];
@@ -27,7 +26,7 @@ export interface RigOptions {
   /** What names resolve to; a name that is not here is PUBLIC. Lists of lists answer one after the other. */
   names?: Record<string, readonly string[]>;
   resolve?: (name: string) => Promise<string[]>;
-  log?: (message: string, fields: object) => void;
+  refused?: (refusal: Refusal) => void;
 }
 
 export interface EgressRig {
@@ -43,7 +42,6 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
   const resolved: string[] = [];
   const egress = createEgress({
     clock: options.clock ?? systemClock,
-    log: logTo((_, message, fields) => options.log?.(message, fields)),
     limits: options.limits ?? {},
     operator_allows: options.operator_allows ?? [],
     forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
@@ -52,14 +50,14 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
       return (await options.resolve?.(name)) ?? [...(options.names?.[name] ?? [PUBLIC])];
     },
   });
-  const session = await egress.open({
-    id: options.id ?? "inv_1",
+  const session = egress.open({
     grant: {
       network: options.network ?? "egress",
       allowed_domains: [...(options.domains ?? [])],
       gateway_api_scopes: [...(options.scopes ?? [])],
     },
     ...(options.gateway === undefined ? {} : { gateway: options.gateway }),
+    ...(options.refused === undefined ? {} : { refused: options.refused }),
   });
   onTestFinished(() => session.close());
   const behind: EgressRig["behind"] = async (role, port, address = "127.0.0.1") => {

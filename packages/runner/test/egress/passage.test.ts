@@ -1,6 +1,5 @@
 import { connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
 import { publicOnly } from "../../src/egress/address.ts";
 import { allowList } from "../../src/egress/allow-list.ts";
 import { Border } from "../../src/egress/border.ts";
@@ -20,7 +19,7 @@ function openBorder(): Border {
     resolve: () => Promise.resolve([]),
     forbidden: publicOnly,
   };
-  const record = new RefusalRecord("inv_1", 10, systemClock, logTo());
+  const record = new RefusalRecord(10, systemClock, () => {});
   const border = new Border(policy, DEFAULT_EGRESS_LIMITS, systemClock, record);
   onTestFinished(() => border.close());
   return border;
@@ -71,10 +70,10 @@ test("the other side is told all that a client said before it left", async () =>
 
 test("a fault on the way ends that connection alone", async () => {
   let faults = 0;
-  const log = () => {
-    if (faults++ === 0) throw new Error("no room in the log");
+  const refused = () => {
+    if (faults++ === 0) throw new Error("no room for it");
   };
-  const { proxy, session } = await openRig({ domains: [], log });
+  const { proxy, session } = await openRig({ domains: [], refused });
   expect(await new Talk(proxy).say("GET http://a.test/ HTTP/1.1\r\n\r\n").rest()).toBe("");
   expect(await new Talk(proxy).say("GET http://b.test/ HTTP/1.1\r\n\r\n").rest()).toContain("403");
   expect(session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([

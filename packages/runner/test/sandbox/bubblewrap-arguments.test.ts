@@ -12,7 +12,7 @@ const PLAN: SandboxPlan = {
   links: [{ path: "/bin", target: "usr/bin" }],
   hidden: ["/plugin/assets"],
   scratch: { target: "/sandbox/scratch", bytes: 1024, files: 16 },
-  network: "none",
+  listeners: [],
   env: { SECRET: "of the plugin" },
   cwd: "/plugin",
   command: ["/usr/bin/python3", "main.py"],
@@ -38,6 +38,20 @@ test("an ordinary gateway starts bwrap itself, with scratch as a tmpfs of its ow
   expect(text.startsWith("/usr/bin/bwrap --as-pid-1 ")).toBe(true);
   expect(text).toContain("--ro-bind /root/store/abc /plugin");
   expect(text).toContain("--perms 0700 --size 1024 --tmpfs /sandbox/scratch");
+});
+
+test("capabilities are for low ports, and only where there is one", () => {
+  const at = (port: number) => ({ role: "named" as const, address: "0.0.0.0", port });
+  for (const [listeners, given] of [
+    [[], false],
+    [[at(3128), at(1024)], false],
+    [[at(3128), at(443)], true],
+  ] as const) {
+    const line = directLine({ ...PLAN, listeners }, "bwrap").join(" ");
+    expect(line.includes("--cap-add")).toBe(given);
+    // After the drop of all of them, or it would take this one too.
+    if (given) expect(line).toMatch(/--cap-drop ALL .*--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP/);
+  }
 });
 
 test("every namespace is new, everything is read-only at the end, and nothing of the plugin's is in argv", () => {

@@ -2,6 +2,7 @@ import type { Grant } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
+import { wayIn } from "../../src/egress/way-in.ts";
 import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 
@@ -64,7 +65,7 @@ test("nothing of the host appears that neither the system nor the grant names", 
         ...request.grant.mounts.map(({ source }) => source),
       ]);
       for (const mount of made.mounts) expect(allowed).toContain(mount.source);
-      expect(made.network).toBe("none");
+      expect(made.listeners).toEqual([]);
     }),
   );
 });
@@ -123,10 +124,19 @@ test("assets are hidden from a grant that has no files", () => {
   expect(hidden("scratch")).toEqual([]);
 });
 
-test("the network is not given away while there is no proxy for it", () => {
-  expect(() => plan(ask({ grant: noGrant({ network: "egress" }) }), HOST)).toThrow(
-    expect.objectContaining({ code: "sandbox.unavailable" }),
-  );
+test("a way out is its listeners, its variables and its names; without one there is none", () => {
+  const grant = noGrant({ network: "egress", allowed_domains: ["a.test"] });
+  const host = { ...HOST, files: [...HOST.files, { source: "/cache/hosts", target: "/etc/hosts" }] };
+  const hosts = (made: ReturnType<typeof plan>) =>
+    made.mounts.filter(({ target }) => target === "/etc/hosts").map(({ source }) => source);
+  const none = plan(ask({ grant }), host);
+  expect([none.listeners, none.env.HTTP_PROXY, hosts(none)]).toEqual([[], undefined, ["/cache/hosts"]]);
+  const { listeners, env } = wayIn(grant);
+  const way = { listeners, env, hosts_file: "/cache/hosts-a" };
+  const made = plan(ask({ grant, way, env: { HTTP_PROXY: "http://evil.test", PATH: "/x" } }), host);
+  expect(made.listeners).toEqual(listeners);
+  expect(made.env).toMatchObject({ ...env, PATH: "/usr/local/bin:/usr/bin:/bin" });
+  expect(hosts(made)).toEqual(["/cache/hosts-a"]);
 });
 
 test.each([

@@ -134,18 +134,6 @@ function packageOf(package_id: string, version: string, entrypoint: string[]) {
   };
 }
 
-test("without a way out, isolated egress is refused and a worker keeps its plain process", async () => {
-  const rig = confinedRig();
-  const grant = { network: "egress" as const };
-  expect(await rig.run(vai("echo", { ...isolated, grant }))).toMatchObject({
-    status: "failed",
-    dispatched: false,
-    error: { code: "sandbox.unavailable", message: expect.stringContaining("network egress") },
-  });
-  const plain = await rig.run(vai("environment", { grant }));
-  expect(plain.result).toMatchObject({ execPath: process.execPath });
-});
-
 test("without a sandbox isolated is refused with the fix, never run another way", async () => {
   const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
   await confinement.opening;
@@ -155,7 +143,7 @@ test("without a sandbox isolated is refused with the fix, never run another way"
     "sandbox.unavailable",
     "apt-get install -y bubblewrap",
   ]);
-  expect(confinement.of(orderOf({}))).toEqual({ sandbox: null, refusal: null });
+  expect(confinement.of(orderOf({}))).toEqual({ sandbox: null, refusal });
   expect(confinement.status()).toMatchObject({
     available: false,
     reason: expect.stringContaining("bubblewrap"),

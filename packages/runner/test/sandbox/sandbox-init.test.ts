@@ -34,7 +34,7 @@ function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPla
     links: [],
     hidden: [],
     scratch: null,
-    network: "none",
+    listeners: [],
     env: {},
     cwd: "/",
     command,

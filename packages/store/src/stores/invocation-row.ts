@@ -6,7 +6,7 @@ import { projectColumn, projectOf } from "./scope.ts";
 
 type Outcome = Pick<
   InvocationRow,
-  "result" | "tool_result" | "error" | "violations" | "stderr_tail" | "ended_at"
+  "result" | "tool_result" | "error" | "violations" | "stderr_tail" | "egress" | "ended_at"
 >;
 type Fixed = Pick<
   InvocationRow,
@@ -37,6 +37,7 @@ const NO_OUTCOME: Outcome = {
   error: null,
   violations: 0,
   stderr_tail: null,
+  egress: null,
   ended_at: null,
 };
 
@@ -82,12 +83,17 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
 }
 
 /** A tool's result block repeats the content of its result; what is the very same value is written once. */
-type StoredOutcome = Omit<Outcome, "tool_result"> & { tool_result: Partial<ToolResultBlock> | null };
+type StoredOutcome = Omit<Outcome, "tool_result" | "egress"> & {
+  tool_result: Partial<ToolResultBlock> | null;
+  /** Left out when nothing was refused, and in rows of earlier versions. */
+  egress?: Outcome["egress"];
+};
 
 export function encodeOutcome(end: Outcome | Settlement): string {
-  const { result, error, violations, stderr_tail, ended_at } = end;
+  const { result, error, violations, stderr_tail, egress, ended_at } = end;
   const tool_result = withoutRepeats(end.tool_result, result as Partial<ToolResult> | null);
   const stored: StoredOutcome = { result, tool_result, error, violations, stderr_tail, ended_at };
+  if (egress !== null) stored.egress = egress;
   return JSON.stringify(stored);
 }
 
@@ -109,6 +115,7 @@ function decodeOutcome(text: string): Outcome {
     block.content = result.content;
     if (result.structured_output !== undefined) block.structured_output = result.structured_output;
   }
+  stored.egress ??= null;
   return stored as Outcome;
 }
 

@@ -1,0 +1,101 @@
+/*
+ * The listeners of the way out. They are opened in the sandbox's own network namespace, where they are the only thing
+ * that anybody can connect to, and handed to the gateway over the channel that Node gives a child for its messages:
+ * one line with the descriptor beside it, the next only after Node's line of acknowledgement. The channel is closed
+ * before anything of the plugin's runs: whoever writes to it is believed.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "sandbox-init.h"
+
+#define BACKLOG 512
+
+static const char *wanted[MAX_LISTENERS];
+static int count;
+
+void add_listener(const char *text) {
+  if (count == MAX_LISTENERS) _exit(126);
+  wanted[count++] = text;
+}
+
+/* `ADDRESS PORT` */
+static int open_listener(const char *text) {
+  char address[INET6_ADDRSTRLEN];
+  union {
+    struct sockaddr any;
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+  } at;
+  int one = 1;
+  const char *space = strchr(text, ' ');
+  if (space == NULL || (size_t)(space - text) >= sizeof address) _exit(126);
+  memcpy(address, text, (size_t)(space - text));
+  address[space - text] = '\0';
+  memset(&at, 0, sizeof at);
+  int family = strchr(address, ':') == NULL ? AF_INET : AF_INET6;
+  at.any.sa_family = (sa_family_t)family;
+  void *bytes = family == AF_INET ? (void *)&at.four.sin_addr : (void *)&at.six.sin6_addr;
+  if (inet_pton(family, address, bytes) != 1) _exit(126);
+  /* The port is at the same place in both. */
+  at.four.sin_port = htons((uint16_t)strtoul(space + 1, NULL, 10));
+  int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) give_up(text);
+  if (bind(fd, &at.any, family == AF_INET ? sizeof at.four : sizeof at.six) < 0) give_up(text);
+  if (listen(fd, BACKLOG) < 0) give_up(text);
+  return fd;
+}
+
+static void wait_for(short events) {
+  struct pollfd channel = {CHANNEL_FD, events, 0};
+  while (poll(&channel, 1, -1) < 0 && errno == EINTR) continue;
+}
+
+static void hand_out(int index, int fd) {
+  char line[96], room[CMSG_SPACE(sizeof fd)];
+  int length = snprintf(line, sizeof line,
+                        "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Server\",\"msg\":{\"listener\":%d}}\n", index);
+  struct iovec words = {line, (size_t)length};
+  struct msghdr message = {.msg_iov = &words, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
+  memset(room, 0, sizeof room);
+  struct cmsghdr *beside = CMSG_FIRSTHDR(&message);
+  beside->cmsg_level = SOL_SOCKET;
+  beside->cmsg_type = SCM_RIGHTS;
+  beside->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(beside), &fd, sizeof fd);
+  for (;;) {
+    ssize_t n = sendmsg(CHANNEL_FD, &message, MSG_NOSIGNAL);
+    if (n == length) return;
+    if (n >= 0 || (errno != EAGAIN && errno != EINTR)) give_up("a listener was not taken");
+    wait_for(POLLOUT);
+  }
+}
+
+static void await_acknowledgement(void) {
+  char text[256];
+  for (;;) {
+    ssize_t n = read(CHANNEL_FD, text, sizeof text);
+    if (n > 0 && memchr(text, '\n', (size_t)n) != NULL) return;
+    if (n > 0 || (n < 0 && errno == EINTR)) continue;
+    if (n == 0 || errno != EAGAIN) _exit(126);
+    wait_for(POLLIN);
+  }
+}
+
+void hand_out_listeners(void) {
+  for (int i = 0; i < count; i++) {
+    int fd = open_listener(wanted[i]);
+    hand_out(i, fd);
+    await_acknowledgement();
+    close(fd);
+  }
+  close(CHANNEL_FD);
+}
