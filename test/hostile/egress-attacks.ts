@@ -4,11 +4,10 @@ import {
   type RigOptions,
   SOCKS_GRANTED,
   socksConnect,
-  Talk,
 } from "../../packages/runner/test/egress/egress-rig.ts";
 import { hello, nameEntry, serverName, vector } from "../../packages/runner/test/egress/hello.ts";
 import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
-import { ownAddress, type World } from "./egress-world.ts";
+import { type Attacker, ownAddress } from "./egress-world.ts";
 
 export interface Attack {
   name: string;
@@ -16,7 +15,7 @@ export interface Attack {
   reason: RefusalReason;
   host?: string;
   world?: RigOptions;
-  run: (world: World) => Promise<unknown>;
+  run: (attacker: Attacker) => Promise<unknown>;
 }
 
 const OK = "api.acme.test";
@@ -352,11 +351,7 @@ const OTHERS: Attack[] = [
     reason: "host.mismatch",
     host: "named.test",
     world: { domains: ["named.test"] },
-    run: async ({ rig }) => {
-      const { address } = rig.session.hosts[0]!;
-      const port = await rig.behind("named", 80, address);
-      return new Talk(port, address).say("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n").rest();
-    },
+    run: async ({ named }) => (await named("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n")).rest(),
   },
 ];
 

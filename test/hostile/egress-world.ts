@@ -14,21 +14,28 @@ import {
 } from "../../packages/runner/test/egress/egress-rig.ts";
 import { listen } from "../../packages/runner/test/egress/loopback.ts";
 
-const ALLOWED = ["api.acme.test", "*.cdn.acme.test", "xn--bcher-kva.test"];
-
-export interface World {
+/** What an attack uses, wherever its client is. */
+export interface Attacker {
   port: number;
+  talk: (...words: (string | Uint8Array)[]) => Talk;
+  /** A tunnel that stands, then words through it. */
+  tunnel: (host: string, ...words: (string | Uint8Array)[]) => Promise<Talk>;
+  /** As a client that took the first name of /etc/hosts, and port 80. */
+  named: (...words: (string | Uint8Array)[]) => Promise<Talk>;
+}
+
+export interface World extends Attacker {
   rig: EgressRig;
   /** Everything that must not have happened. */
   hits: string[];
   /** What PUBLIC was told, in one piece. */
   told: () => string;
-  talk: (...words: (string | Uint8Array)[]) => Talk;
-  /** A tunnel that stands, then words through it. */
-  tunnel: (host: string, ...words: (string | Uint8Array)[]) => Promise<Talk>;
 }
 
-export async function openWorld(options: RigOptions | ((port: number) => RigOptions) = {}): Promise<World> {
+export const ALLOWED = ["api.acme.test", "*.cdn.acme.test", "xn--bcher-kva.test"];
+
+/** The server, and what it saw. */
+export async function openOutside(): Promise<Pick<World, "port" | "hits" | "told">> {
   const hits: string[] = [];
   let told = "";
   const onSocket = (socket: Socket) => {
@@ -49,22 +56,35 @@ export async function openWorld(options: RigOptions | ((port: number) => RigOpti
     socket.on("end", () => socket.end());
   };
   const { port } = await listen(onSocket, "::");
+  return { port, hits, told: () => told };
+}
+
+/** With its client on this side of the listeners. */
+export async function openWorld(options: RigOptions | ((port: number) => RigOptions) = {}): Promise<World> {
+  const outside = await openOutside();
+  const { port } = outside;
   const rig = await openRig({
     domains: ALLOWED,
     ...(typeof options === "function" ? options(port) : options),
   });
-  const talk: World["talk"] = (...words) => new Talk(rig.proxy).say(...words);
+  const attacker = attackerWith(port, () => new Talk(rig.proxy), async () => {
+    const { address } = rig.session.hosts[0]!;
+    return new Talk(await rig.behind("named", 80, address), address);
+  });
+  return { ...outside, ...attacker, rig };
+}
+
+export function attackerWith(port: number, proxy: () => Talk, named: () => Promise<Talk>): Attacker {
+  const talk: Attacker["talk"] = (...words) => proxy().say(...words);
   return {
     port,
-    rig,
-    hits,
-    told: () => told,
     talk,
     tunnel: async (host, ...words) => {
       const opened = talk(connectLine(`${host}:${port}`));
       await opened.hear(/200 Connection established\r\n\r\n/);
       return opened.say(...words);
     },
+    named: async (...words) => (await named()).say(...words),
   };
 }
 

@@ -249,7 +249,7 @@ function createScriptedRunner(): ScriptedRunner {
       processes: 0,
       running: open.size,
       held_back: [],
-      sandbox: { available: true, reason: "" },
+      sandbox: { enabled: true, available: true, reason: "" },
     }),
     async close() {
       for (const call of open.values())

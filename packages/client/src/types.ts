@@ -51,5 +51,5 @@ export interface GatewayStatus {
       last_error: string;
     }[];
   };
-  sandbox: { available: boolean; reason: string };
+  sandbox: { enabled: boolean; available: boolean; reason: string };
 }

@@ -317,8 +317,8 @@ export const ERROR_CODES = {
   ),
   "sandbox.unavailable": refusal(
     503,
-    "This export must run isolated, and no sandbox is available.",
-    "An admin can lower it: `backplane binding set ID --class worker`.",
+    "This export must run confined, and no sandbox is available.",
+    "`backplane doctor` says what is missing and how to get it.",
   ),
   "class.unsupported": refusal(
     422,

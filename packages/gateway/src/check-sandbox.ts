@@ -9,14 +9,15 @@ import type { GatewayConfig } from "./config.ts";
 import { createLogger } from "./log.ts";
 import { given, sandboxFolder } from "./sandbox.ts";
 
-const UNCONFINED = "isolated exports are refused, worker exports run with the gateway's own rights";
+const SWITCHED_OFF = "isolated exports are refused, worker exports run with the gateway's own rights";
+const MISSING = "isolated and worker exports are refused";
 
 export async function checkSandbox(config: GatewayConfig): Promise<Check> {
   if (!config.sandbox.enabled) {
     return {
       name: "sandbox",
       status: "degraded",
-      message: `switched off: ${UNCONFINED}`,
+      message: `switched off: ${SWITCHED_OFF}`,
       fix: `set enabled = true under [sandbox] in ${join(config.home, "backplane.toml")}, and unset BACKPLANE_SANDBOX`,
     };
   }
@@ -26,7 +27,7 @@ export async function checkSandbox(config: GatewayConfig): Promise<Check> {
 export function describe({ available, reason, fix }: SandboxStatus): Check {
   const message = available
     ? `isolated and worker exports run confined: ${reason}`
-    : `${UNCONFINED}: ${reason}`;
+    : `${MISSING}: ${reason}`;
   const status = available && fix === null ? "ok" : "degraded";
   return { name: "sandbox", status, message, ...(fix === null ? {} : { fix }) };
 }

@@ -15,6 +15,7 @@ import {
 import { DomainSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { z } from "zod";
+import { EgressSchema } from "./egress.ts";
 import { SandboxSchema } from "./sandbox.ts";
 import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
 
@@ -70,6 +71,7 @@ const ConfigSchema = z.strictObject({
   orgs: OrgLevelsSchema,
   projects: ProjectLevelsSchema,
   sandbox: SandboxSchema,
+  egress: EgressSchema,
   timeouts: z
     .strictObject({
       hello_ms: millis(VAI_TIMEOUTS.hello_ms),

@@ -11,6 +11,7 @@ import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from 
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
+import { egressOf } from "./egress.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
@@ -89,6 +90,7 @@ async function compose(
     timeouts: runnerTimeouts(config),
     limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
     ...sandboxOf(config.sandbox, home.dir),
+    ...egressOf(config.egress),
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));

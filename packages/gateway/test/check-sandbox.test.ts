@@ -22,8 +22,7 @@ test("what is missing is named with its fix, and a weaker boundary is not called
   expect(describeStatus(missing)).toEqual({
     name: "sandbox",
     status: "degraded",
-    message:
-      "isolated exports are refused, worker exports run with the gateway's own rights: bubblewrap is not installed",
+    message: "isolated and worker exports are refused: bubblewrap is not installed",
     fix: "apt-get …",
   });
   const weak = { available: true, reason: "no cgroups", fix: "Run the gateway as root.", checks: [] };

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import { loadConfig } from "@backplane/gateway";
 import { expect, test } from "vitest";
+import { egressOf } from "../src/egress.ts";
 
 const homeWith = (toml?: string) => {
   const home = mkdtempSync(join(tmpdir(), "backplane-config-"));
@@ -38,6 +39,11 @@ test.each([
   ['[sandbox]\nenabled = "no"\n', "sandbox.enabled"],
   ["[sandbox.limits]\nmemory_bytes = 1\n", "sandbox.limits.memory_bytes"],
   ["[sandbox.limits]\nmemory = 1\n", "memory"],
+  ['[egress]\nallow_private = ["ollama.lan"]\n', "egress.allow_private.0"],
+  ['[egress]\nallow_private = ["*.lan:80"]\n', "egress.allow_private.0"],
+  ['[egress]\nallow_private = ["ollama.lan:70000"]\n', "egress.allow_private.0"],
+  ["[egress.limits]\nconnections = 0\n", "egress.limits.connections"],
+  ["[egress.limits]\nbytes = 1\n", "bytes"],
   ['[policy]\nallowed_domains = ["https://a.example/"]\n', "policy.allowed_domains"],
   ['[orgs.acme]\nnetwork = "none"\n', "orgs.acme"],
   ['[orgs.org_acme]\nnetwork = "all"\n', "orgs.org_acme.network"],
@@ -57,6 +63,17 @@ test.each([
 
 test("a variable with a bad value names its key", () => {
   expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+});
+
+test("places of the operator's own, and caps, reach the runner as they are written", () => {
+  const toml =
+    '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
+  expect(egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress)).toEqual({
+    egress: { operator_allows: ["ollama.lan:11434", "[fd00::1]:80"], limits: { bytes_out: 10 } },
+  });
+  expect(egressOf(loadConfig({ home: homeWith(), env: {} }).egress)).toEqual({
+    egress: { operator_allows: [], limits: {} },
+  });
 });
 
 test("the sandbox is on unless it is switched off in so many words", () => {

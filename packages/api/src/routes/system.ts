@@ -32,7 +32,7 @@ const StatusSchema = z.object({
       }),
     ),
   }),
-  sandbox: z.object({ available: z.boolean(), reason: z.string() }),
+  sandbox: z.object({ enabled: z.boolean(), available: z.boolean(), reason: z.string() }),
 });
 
 /** `table` is complete by the time a request comes in. */

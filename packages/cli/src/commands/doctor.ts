@@ -1,4 +1,5 @@
 /** `doctor`: what this machine, the gateway and its plugins give, with a fix for each thing that is missing. */
+import type { GatewayStatus } from "@backplane/client";
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
@@ -85,12 +86,12 @@ async function checkCredential(context: Context): Promise<Check[]> {
 }
 
 /** In the gateway's own words: it may have been started otherwise than this command, or on another machine. */
-function boundary({ available, reason }: { available: boolean; reason: string }): Check {
+function boundary({ enabled, available, reason }: GatewayStatus["sandbox"]): Check {
   if (available) return { name: "boundary", status: "ok", message: `of the gateway that runs: ${reason}` };
   return {
     name: "boundary",
     status: "degraded",
-    message: `the gateway that runs has none, isolated exports are refused: ${reason}`,
+    message: `the gateway that runs has none, ${enabled ? "plugins that are processes" : "isolated exports"} are refused: ${reason}`,
     fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
   };
 }

@@ -8,7 +8,7 @@ import type { Opened } from "../invoke/open.ts";
 /** What is true around the call at this moment. */
 export interface Surroundings {
   stopping: boolean;
-  sandbox: () => { available: boolean; reason: string };
+  sandbox: () => { enabled: boolean; available: boolean; reason: string };
   queueFull: (gate: string, max_concurrency: number) => boolean;
   /** As many calls wait for a person as may. */
   waitingFull: () => boolean;
@@ -111,13 +111,16 @@ export const RULES: readonly Rule[] = [
       if (grant.class === "inline" && !protocol.startsWith("module.")) {
         return deny("class.unsupported", `${protocol} is a process of its own and cannot run inline`);
       }
-      if (grant.class !== "isolated") return PASS;
+      if (grant.class === "inline") return PASS;
       const sandbox = around.sandbox();
-      if (sandbox.available) return PASS;
+      if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
       const { binding_id } = call.plan.bound.binding;
-      return deny("sandbox.unavailable", `${call.plan.export.id} must run isolated: ${sandbox.reason}`, {
+      const lower = `backplane binding set ${binding_id} --class worker`;
+      return deny("sandbox.unavailable", `${call.plan.export.id} must run confined: ${sandbox.reason}`, {
         details: { binding_id },
-        fix: `Repair the sandbox, or let an admin lower it: backplane binding set ${binding_id} --class worker`,
+        fix: sandbox.enabled
+          ? "Repair the sandbox: backplane doctor says how."
+          : `Switch the sandbox on, or let an admin run it with the gateway's own rights: ${lower}`,
       });
     },
   },

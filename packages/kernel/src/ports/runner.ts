@@ -99,7 +99,8 @@ export interface RunnerHealth {
     retry_at: number;
     last_error: string;
   }[];
-  sandbox: { available: boolean; reason: string };
+  /** Not `enabled`: the operator wants none, so a worker is a plain process. */
+  sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
 export interface Runner {

@@ -131,7 +131,7 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
       requested_by: caller.actor,
     });
   }
-  house.runner.sandbox = { available: false, reason: "no sandbox here" };
+  house.runner.sandbox = { enabled: false, available: false, reason: "no sandbox here" };
   house.clock.monotonic = () => performance.now() + 10_000;
   const unsafe = await refusal({ export_id: "write" }, user);
   expect(unsafe?.code).toBe("sandbox.unavailable");

@@ -43,7 +43,7 @@ export const ended = (
 export class ScriptedRunner implements Runner {
   readonly orders: RunOrder[] = [];
   readonly retired: string[] = [];
-  sandbox = { available: true, reason: "" };
+  sandbox = { enabled: true, available: true, reason: "" };
   script: Script = () => ok();
   runs: (protocol: string) => boolean = () => true;
   readonly questions: DescribeOrder[] = [];

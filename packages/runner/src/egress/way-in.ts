@@ -27,6 +27,9 @@ const PROXY = { address: "127.0.0.1", port: 3128 } as const;
 /** Used where the gateway is not on this machine's loopback by its own name. */
 const GATEWAY = { address: "127.0.0.1", port: 7420 } as const;
 const USUAL_PORTS = [80, 443];
+/** Far fewer than sandbox-init takes; what is beyond them goes by the proxy. */
+const MOST_PORTS = 128;
+const LOOPBACK = /^127(\.\d{1,3}){3}$/;
 
 export function wayIn(grant: EgressGrant, gateway?: { base_url: string }): WayIn {
   const reach = gateway !== undefined && grant.gateway_api_scopes.length > 0;
@@ -35,27 +38,32 @@ export function wayIn(grant: EgressGrant, gateway?: { base_url: string }): WayIn
   const gateway_url = inside?.url ?? null;
   if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
 
-  const names = allowList(grant.allowed_domains).exact.filter(({ host }) => kindOf(host) === "name");
+  const names = allowList(grant.allowed_domains).exact.filter(
+    ({ host }) => kindOf(host) === "name" || LOOPBACK.test(host),
+  );
   const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);
   const ports = new Set(names.flatMap(({ ports }) => (ports.length === 0 ? USUAL_PORTS : ports)));
   // One listener per port for all names: the address tells them apart.
   const named = [...ports]
     .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
-    .sort((a, b) => a - b);
+    .sort((a, b) => a - b)
+    .slice(0, MOST_PORTS);
   return {
     listeners: [
       { role: "proxy", ...PROXY },
       ...own,
       ...named.map((port) => ({ role: "named" as const, address: "0.0.0.0", port })),
     ],
-    hosts: names.map(({ host }, index) => ({ address: namedAddress(index), name: host })),
+    hosts: names.map(({ host }, index) => ({ address: namedAddress(host, index), name: host })),
     env: proxyVariables(),
     gateway_url,
   };
 }
 
-/** 127.64.0.1 and on. */
-function namedAddress(index: number): string {
+/** 127.64.0.1 and on. No client asks a proxy for this machine, so its names stand for themselves. */
+function namedAddress(host: string, index: number): string {
+  if (LOOPBACK.test(host)) return host;
+  if (host === "localhost") return PROXY.address;
   return `127.64.${(index + 1) >> 8}.${(index + 1) & 0xff}`;
 }
 

@@ -3,7 +3,7 @@
  * the sandbox off is a worker a plain process, and isolated is refused there all the same.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { RunnerHealth, RunOrder } from "@backplane/kernel/ports";
 import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 
@@ -18,7 +18,7 @@ interface Boundary {
 export interface Confinement {
   /** Settles when the sandbox has been tried; null once it has. */
   opening: Promise<void> | null;
-  status(): { available: boolean; reason: string };
+  status(): RunnerHealth["sandbox"];
   of(order: ConfinedOrder): Boundary;
   close(): Promise<void>;
 }
@@ -32,11 +32,12 @@ export function createConfinement(options: SandboxOptions | null): Confinement {
   const confinement: Confinement = {
     opening: null,
     status: () => {
-      if (options === null) return { available: false, reason: SWITCHED_OFF };
+      if (options === null) return { enabled: false, available: false, reason: SWITCHED_OFF };
+      const enabled = true;
       // Calls wait for the trial, so there is nothing to refuse yet.
-      if (sandbox === null) return { available: true, reason: "The sandbox is being tried out." };
+      if (sandbox === null) return { enabled, available: true, reason: "The sandbox is being tried out." };
       const { available, reason, fix } = sandbox.status;
-      return { available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
+      return { enabled, available, reason: available || fix === null ? reason : `${reason} (fix: ${fix})` };
     },
     of: (order) => {
       if (options === null && order.class === "worker") return { sandbox: null, refusal: null };

@@ -35,12 +35,13 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
   return { system, links };
 }
 
-/** /etc/hosts with these names besides the usual ones; the same names are the same file. */
+/** /etc/hosts with these names besides those that need no telling; the same names are the same file. */
 export function keepHosts(
   folder: string,
   names: readonly { address: string; name: string }[],
 ): Promise<string> {
-  const lines = names.map(({ address, name }) => `${address} ${name}\n`).join("");
+  const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
+  const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
   return keepFile(folder, "hosts", Buffer.from(FILES.hosts + lines));
 }
 

@@ -79,8 +79,9 @@ export class Talk {
   readonly ended: Promise<void>;
   #waiting: (() => void)[] = [];
 
-  constructor(port: number, host = "127.0.0.1") {
-    this.socket = connect({ port, host, allowHalfOpen: true });
+  /** To a port of this machine, or over a socket that leads elsewhere. */
+  constructor(at: number | Socket, host = "127.0.0.1") {
+    this.socket = typeof at === "number" ? connect({ port: at, host, allowHalfOpen: true }) : at;
     this.socket.on("error", () => {});
     this.socket.on("data", (chunk: Buffer) => {
       this.heard = Buffer.concat([this.heard, chunk]);

@@ -46,6 +46,22 @@ test("egress: the proxy, exact names at addresses of their own, one listener per
   expect(way.gateway_url).toBeNull();
 });
 
+test("this machine's own names stand for themselves: clients ask no proxy for them", () => {
+  const allowed_domains = ["localhost:11434", "127.0.0.1:8000", "a.test:9"];
+  const { hosts, listeners } = wayIn({ ...none, network: "egress", allowed_domains });
+  expect(hosts).toEqual([
+    { address: "127.0.0.1", name: "localhost" },
+    { address: "127.0.0.1", name: "127.0.0.1" },
+    { address: "127.64.0.3", name: "a.test" },
+  ]);
+  expect(listeners.map(({ port }) => port)).toEqual([3128, 9, 8000, 11434]);
+});
+
+test("more ports than there is room for are left to the proxy", () => {
+  const allowed_domains = Array.from({ length: 300 }, (_, at) => `a.test:${at + 5_000}`);
+  expect(wayIn({ ...none, network: "egress", allowed_domains }).listeners).toHaveLength(129);
+});
+
 test("many names have many addresses", () => {
   const allowed_domains = Array.from({ length: 300 }, (_, at) => `n${at}.test`);
   const { hosts } = wayIn({ ...none, network: "egress", allowed_domains });

@@ -1,7 +1,8 @@
-"""Inside a network namespace: opens listeners and hands them out as sandbox-init does, then tries every way out.
+"""Inside a sandbox with a way out: takes every way that is allowed, then every way that is not.
 
-argv: JSON with listeners, name and port (what is allowed), addresses (of the host), abstract (a socket of the host);
-or with listeners and gateway (its URL), to ask that alone. Prints one JSON object: `served` (what the allowed ways gave) and `hits` (what should not have been reached).
+argv: JSON with name and port (what is allowed), addresses (of the host), abstract (a socket of the host); or with
+gateway (its URL), to ask that alone. Prints one JSON object: `served` (what the allowed ways gave) and `hits` (what
+should not have been reached).
 """
 import errno
 import json
@@ -13,19 +14,6 @@ import urllib.error
 import urllib.request
 
 order = json.loads(sys.argv[1])
-channel = socket.socket(fileno=int(os.environ.pop("NODE_CHANNEL_FD")))
-channel.setblocking(True)
-for index, listener in enumerate(order["listeners"]):
-    family = socket.AF_INET6 if ":" in listener["address"] else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    opened.bind((listener["address"], listener["port"]))
-    opened.listen(128)
-    line = json.dumps({"cmd": "NODE_HANDLE", "type": "net.Server", "msg": {"listener": index}}) + "\n"
-    socket.send_fds(channel, [line.encode()], [opened.fileno()])
-    channel.recv(4096)
-    opened.close()
-channel.close()
 
 if "gateway" in order:
     answers = {}

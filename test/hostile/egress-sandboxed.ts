@@ -1,0 +1,113 @@
+/**
+ * Attacks from inside a real sandbox, through the real runner: one runner, one call for each attack. The client's
+ * sockets begin in the sandbox's own network; only its words come from here, over a folder that is mounted for it.
+ */
+import { chmodSync, copyFileSync } from "node:fs";
+import { connect, type Socket } from "node:net";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { EgressRecord } from "@backplane/contract";
+import type { RunOutcome } from "@backplane/kernel/ports";
+import { publicOnly } from "../../packages/runner/src/egress/address.ts";
+import { PUBLIC, type RigOptions, Talk } from "../../packages/runner/test/egress/egress-rig.ts";
+import { FIXTURES, type OrderChange } from "../../packages/runner/test/order.ts";
+import type { Rig } from "../../packages/runner/test/rig.ts";
+import { confinedRig } from "../../packages/runner/test/sandbox/confined-rig.ts";
+import { emptyFolder, packageFolder } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { ALLOWED, type Attacker, attackerWith } from "./egress-world.ts";
+
+const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
+
+export interface Sandboxed {
+  rig: Rig;
+  /** What the record says was refused while `attack` ran inside. */
+  attack(options: RigOptions, attack: (attacker: Attacker) => Promise<unknown>): Promise<EgressRecord | null>;
+  /** A program of this folder, or of the system, run inside. */
+  run(program: string[], change?: OrderChange): Promise<Ran>;
+}
+
+interface Ran {
+  stdout: string;
+  stderr: string;
+  code: number;
+  egress: EgressRecord | null;
+}
+
+export async function openSandboxed(port: number, programs: readonly string[] = []): Promise<Sandboxed> {
+  const folder = await packageFolder();
+  for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
+  copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
+  let now: RigOptions = {};
+  const rig = confinedRig({
+    folder,
+    egress: {
+      forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
+      resolve: async (name) => (await now.resolve?.(name)) ?? [...(now.names?.[name] ?? [PUBLIC])],
+    },
+  });
+  const entrypoint = ["node", "./bridge.mjs"];
+  const isolated = { class: "isolated", entrypoint, timeout_ms: 60_000 } as const;
+
+  return {
+    rig,
+    async attack(options, attack) {
+      now = options;
+      const shared = emptyFolder();
+      chmodSync(shared, 0o777);
+      const { base_url = "http://127.0.0.1:7420" } = options.gateway ?? {};
+      const grant = {
+        network: options.network ?? ("egress" as const),
+        allowed_domains: [...(options.domains ?? ALLOWED)],
+        mounts: [{ source: shared, target: "/bridge", writable: true }],
+      };
+      const context = { gateway: { base_url, scopes: [] } };
+      const ended = rig.run({ ...isolated, grant, context, input: { socket: "/bridge/inside" } });
+      const dial = await opened(join(shared, "inside"), ended);
+      const attacker = attackerWith(
+        port,
+        () => new Talk(dial({ host: "127.0.0.1", port: 3128 })),
+        async () => new Talk(dial({ host: "127.64.0.1", port: 80 })),
+      );
+      try {
+        await attack(attacker);
+      } finally {
+        dial({ end: true });
+      }
+      return succeeded(await ended).egress;
+    },
+    async run(program, change = {}) {
+      const outcome = succeeded(await rig.run({ ...isolated, ...change, input: { run: program } }));
+      const { structured_output } = outcome.result as unknown as { structured_output: Omit<Ran, "egress"> };
+      return { ...structured_output, egress: outcome.egress };
+    },
+  };
+}
+
+function succeeded(outcome: RunOutcome): RunOutcome {
+  if (outcome.status !== "succeeded") throw new Error(JSON.stringify(outcome));
+  return outcome;
+}
+
+/** Once somebody listens at the other end. */
+async function opened(path: string, ended: Promise<RunOutcome>): Promise<(where: object) => Socket> {
+  let over: RunOutcome | null = null;
+  void ended.then((outcome) => {
+    over = outcome;
+  });
+  const dial = (where: object) => {
+    const socket = connect({ path, allowHalfOpen: true });
+    socket.on("error", () => {});
+    socket.write(`${JSON.stringify(where)}\n`);
+    return socket;
+  };
+  for (;;) {
+    const there = await new Promise<boolean>((resolve) => {
+      const probe = connect({ path });
+      probe.once("connect", () => resolve(true)).once("error", () => resolve(false));
+      probe.once("connect", () => probe.destroy());
+    });
+    if (there) return dial;
+    if (over !== null) throw new Error(`the bridge was never there: ${JSON.stringify(over)}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

@@ -1,0 +1,51 @@
+/**
+ * A vai.rpc.v1 plugin that lends its place in the sandbox to a test. In its call it listens on a socket in a folder
+ * that the operator mounted; every connection to it says in one line where to, and is joined with a connection that
+ * begins in here. The line {"end":true} ends the call. With `run` in its input it runs that program instead.
+ */
+import { execFile } from "node:child_process";
+import { connect, createServer } from "node:net";
+import { hello, onFrame, reply } from "./frames.mjs";
+
+onFrame((message) => {
+  if (message.type === "hello") hello();
+  if (message.type === "shutdown") process.exit(0);
+  if (message.type !== "request") return;
+  const { id, body } = message;
+  const { run, socket } = body.input;
+  if (run === undefined) serve(id, socket);
+  else runInside(id, run);
+});
+
+function runInside(id, [program, ...args]) {
+  execFile(program, args, { timeout: 60_000 }, (error, stdout, stderr) =>
+    reply(id, { content: [], structured_output: { stdout, stderr, code: error?.code ?? 0 } }),
+  );
+}
+
+function serve(id, path) {
+  const server = createServer({ allowHalfOpen: true }, (near) => {
+    near.on("error", () => {});
+    let text = Buffer.alloc(0);
+    const first = (chunk) => {
+      text = Buffer.concat([text, chunk]);
+      const end = text.indexOf(10);
+      if (end < 0) return;
+      near.off("data", first);
+      const where = JSON.parse(text.subarray(0, end).toString());
+      if (where.end) {
+        near.end();
+        server.close();
+        reply(id, { content: [], structured_output: { ended: true } });
+        return;
+      }
+      const far = connect({ host: where.host, port: where.port, allowHalfOpen: true });
+      far.on("error", () => near.destroy());
+      far.write(text.subarray(end + 1));
+      near.pipe(far);
+      far.pipe(near);
+    };
+    near.on("data", first);
+  });
+  server.listen(path);
+}
