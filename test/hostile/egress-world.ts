@@ -67,10 +67,14 @@ export async function openWorld(options: RigOptions | ((port: number) => RigOpti
     domains: ALLOWED,
     ...(typeof options === "function" ? options(port) : options),
   });
-  const attacker = attackerWith(port, () => new Talk(rig.proxy), async () => {
-    const { address } = rig.session.hosts[0]!;
-    return new Talk(await rig.behind("named", 80, address), address);
-  });
+  const attacker = attackerWith(
+    port,
+    () => new Talk(rig.proxy),
+    async () => {
+      const { address } = rig.session.hosts[0]!;
+      return new Talk(await rig.behind("named", 80, address), address);
+    },
+  );
   return { ...outside, ...attacker, rig };
 }
 
