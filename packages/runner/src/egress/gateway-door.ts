@@ -38,7 +38,8 @@ export function gatewayDoor(base_url: string, inside_url: string | null): Gatewa
     check(request, path) {
       const [route] = path.split("?", 1) as [string];
       const socket = route === `${prefix}/ws` && request.headers.upgrade !== undefined;
-      if ((!route.startsWith(`${prefix}/v1/`) && !socket) || CROOKED.test(route)) {
+      const served = route.startsWith(`${prefix}/v1/`) || route === `${prefix}/mcp` || socket;
+      if (!served || CROOKED.test(route)) {
         return { reason: "gateway.route", detail: route };
       }
       return TOKEN.test(request.headers.authorization ?? "") ? null : { reason: "gateway.no_token" };

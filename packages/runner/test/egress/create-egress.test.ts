@@ -237,6 +237,7 @@ test("the gateway through the proxy: only with a scope, by any of the three ways
   await socks.hear(SOCKS_GRANTED);
   expect(await socks.say(inner).rest()).toContain("200 OK");
   expect((await through(rig.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
+  expect((await through(rig.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
 });
 
 test("a host of the operator's may be private; the grant must name it too", async () => {
