@@ -29,9 +29,17 @@ export const EgressSchema = z
 
 export type EgressConfig = z.infer<typeof EgressSchema>;
 
-export function egressOf({ allow_private, limits }: EgressConfig): Pick<RunnerOptions, "egress"> {
+/** `certificate`: the gateway's own, in PEM; null without TLS. */
+export function egressOf(
+  { allow_private, limits }: EgressConfig,
+  certificate: string | null,
+): Required<Pick<RunnerOptions, "egress">> {
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
   return {
-    egress: { operator_allows: allow_private, limits: Object.fromEntries(given) as Partial<EgressLimits> },
+    egress: {
+      operator_allows: allow_private,
+      limits: Object.fromEntries(given) as Partial<EgressLimits>,
+      gateway_certificate: certificate,
+    },
   };
 }

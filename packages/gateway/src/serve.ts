@@ -55,7 +55,7 @@ export async function serve(
   };
 }
 
-function readTls(listen: GatewayConfig["listen"]): { cert: string; key: string } | undefined {
+export function readTls(listen: GatewayConfig["listen"]): { cert: string; key: string } | undefined {
   if (listen.tls_cert === undefined || listen.tls_key === undefined) return undefined;
   const read = (name: string, file: string) => {
     try {

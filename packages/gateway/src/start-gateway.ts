@@ -17,7 +17,7 @@ import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
-import { serve } from "./serve.ts";
+import { readTls, serve } from "./serve.ts";
 import { VERSION } from "./version.ts";
 
 export interface Gateway {
@@ -90,7 +90,7 @@ async function compose(
     timeouts: runnerTimeouts(config),
     limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
     ...sandboxOf(config.sandbox, home.dir),
-    ...egressOf(config.egress),
+    ...egressOf(config.egress, readTls(config.listen)?.cert ?? null),
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));

@@ -35,7 +35,10 @@ export class WorkerRefusals {
     const { binding_id, package_id } = this.#subject;
     const clean = refusalRedactor(this.#secrets).json({ ...refusal });
     const host = clean.host.replace(DELEGATION_TOKEN, REDACTED);
-    this.#log.info({ binding_id, package_id, host, port: clean.port, reason: clean.reason }, "egress refused");
+    this.#log.info(
+      { binding_id, package_id, host, port: clean.port, reason: clean.reason },
+      "egress refused",
+    );
   }
 
   joined(call: Tenant): void {

@@ -21,6 +21,8 @@ export interface EgressOptions {
   limits?: Partial<EgressLimits>;
   /** `host:port` that the operator opens although it is no public address; the grant must allow it all the same. */
   operator_allows?: readonly string[];
+  /** The gateway's own certificate in PEM, where it serves TLS. */
+  gateway_certificate?: string | null;
   resolve?: Resolver;
   forbidden?: AddressRule;
 }
@@ -57,7 +59,10 @@ export function createEgress(options: EgressOptions): Egress {
   return {
     open: ({ grant, gateway, refused = () => {} }) => {
       const way = wayIn(grant, gateway);
-      const door = gateway === undefined ? null : gatewayDoor(gateway.base_url, way.gateway_url);
+      const door =
+        gateway === undefined
+          ? null
+          : gatewayDoor(gateway.base_url, way.gateway_url, options.gateway_certificate);
       const policy: Policy = {
         allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,

@@ -2,9 +2,10 @@
  * The gateway from inside a sandbox (delegation.reach): its API, with a delegated token, and nothing else it serves.
  * What the token opens is the API's to say; pages, health and metrics, which need no token, are not for plugins.
  */
+import { X509Certificate } from "node:crypto";
 import type { IncomingMessage } from "node:http";
-import { connect, type Socket } from "node:net";
-import { connect as connectTls } from "node:tls";
+import { connect, isIP, type Socket } from "node:net";
+import { connect as connectTls, type TLSSocket } from "node:tls";
 import type { Refusal } from "./refusals.ts";
 import { type Asked, spell } from "./target.ts";
 
@@ -24,7 +25,12 @@ const TOKEN = /^Bearer vai_dlg_[A-Za-z0-9_-]+$/i;
 /** Anything that a server might read as another path than it is written. */
 const CROOKED = /(^|\/)(\.|%2e){1,2}(\/|$)|\/\/|\\|%2f|%5c|%00/i;
 
-export function gatewayDoor(base_url: string, inside_url: string | null): GatewayDoor {
+/** `certificate`: the gateway's own, in PEM. */
+export function gatewayDoor(
+  base_url: string,
+  inside_url: string | null,
+  certificate: string | null = null,
+): GatewayDoor {
   const url = new URL(base_url);
   const secure = url.protocol === "https:";
   const { host, port } = readUrl(base_url);
@@ -45,10 +51,31 @@ export function gatewayDoor(base_url: string, inside_url: string | null): Gatewa
       return TOKEN.test(request.headers.authorization ?? "") ? null : { reason: "gateway.no_token" };
     },
     connect: () =>
-      secure
-        ? connectTls({ host, port, servername: host, ALPNProtocols: ["http/1.1"] })
-        : connect({ host, port, noDelay: true }),
+      secure ? connectSecurely({ host, port }, certificate) : connect({ host, port, noDelay: true }),
   };
+}
+
+/**
+ * With its own certificate the gateway knows itself better than by any authority: the names in it are for clients
+ * elsewhere, and here it is asked for by the address that it listens on.
+ */
+function connectSecurely({ host, port }: Asked, certificate: string | null): TLSSocket {
+  const own = certificate === null ? null : new X509Certificate(certificate).fingerprint256;
+  const socket = connectTls({
+    host,
+    port,
+    ...(isIP(host) === 0 ? { servername: host } : {}),
+    ALPNProtocols: ["http/1.1"],
+    rejectUnauthorized: own === null,
+  });
+  if (own !== null) {
+    socket.once("secureConnect", () => {
+      if (socket.getPeerX509Certificate()?.fingerprint256 !== own) {
+        socket.destroy(new Error("whoever answers there is not this gateway"));
+      }
+    });
+  }
+  return socket;
 }
 
 function placeOf(url: string): string {

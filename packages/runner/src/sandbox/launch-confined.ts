@@ -51,8 +51,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   const assets = await stat(join(request.folder, "assets")).catch(() => null);
   const hosts_file =
     way_out === null || way_out.hosts.length === 0 ? null : await keepHosts(made.cache_dir, way_out.hosts);
-  const way =
-    way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
+  const way = way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
   const prepared = await made.prepared.take();
   const { slot } = prepared;
   let spawned: Spawned;

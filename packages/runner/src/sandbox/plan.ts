@@ -127,7 +127,14 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
 /** sandbox.env: exactly this. The manifest cannot change where programs and home are. */
 function environmentOf({ env, grant, way }: SandboxRequest, host: SandboxHost): Record<string, string> {
   const home = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
-  return { ...env, ...way?.env, PATH: host.path.join(":"), HOME: home, TMPDIR: home, LANG: env.LANG ?? "C.UTF-8" };
+  return {
+    ...env,
+    ...way?.env,
+    PATH: host.path.join(":"),
+    HOME: home,
+    TMPDIR: home,
+    LANG: env.LANG ?? "C.UTF-8",
+  };
 }
 
 function hostsOf(way: PlannedWay | undefined, { target }: { target: string }): string | null {

@@ -20,6 +20,7 @@ export interface RigOptions {
   network?: "none" | "egress";
   scopes?: readonly "sessions:read"[];
   gateway?: { base_url: string };
+  gateway_certificate?: string;
   limits?: Partial<EgressLimits>;
   clock?: Clock;
   operator_allows?: readonly string[];
@@ -44,6 +45,7 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
     clock: options.clock ?? systemClock,
     limits: options.limits ?? {},
     operator_allows: options.operator_allows ?? [],
+    gateway_certificate: options.gateway_certificate ?? null,
     forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
     resolve: async (name) => {
       resolved.push(name);
