@@ -1,16 +1,34 @@
 /** What the README promises, by the README's own commands, against a real gateway. */
-import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
+import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
 
 let gateway: TestGateway;
+/** Stands for Jira; on this machine, so the operator has to open it. */
+let jira: Server;
+let place: string;
+const signedIn: (string | undefined)[] = [];
 beforeAll(async () => {
-  gateway = await startTestGateway();
+  jira = createServer((request, response) => {
+    signedIn.push(request.headers.authorization);
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify({ issues: [{ key: "ENG-123", fields: { summary: "billing outage" } }] }));
+  });
+  await new Promise<void>((done) => jira.listen(0, "127.0.0.1", done));
+  place = `localhost:${(jira.address() as AddressInfo).port}`;
+  const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
+  gateway = await startTestGateway({ home });
 });
-afterAll(() => gateway.dispose());
+afterAll(async () => {
+  await gateway.dispose();
+  jira.close();
+});
 
 interface Row {
   id: string;
@@ -86,91 +104,74 @@ test("a tool of a third party runs isolated and confined; switched off, it is re
   }
 });
 
-test("a Python tool with egress is refused isolated; without the network it runs confined and reaches nobody", async () => {
-  const server = createServer((_request, response) => response.end("{}"));
-  let reached = 0;
-  server.on("connection", () => reached++);
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  try {
-    const base_url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    await gateway.cli("plugin", "install", "examples/jira-search");
-    const config = JSON.stringify({ base_url });
-    const bound = await gateway.cli(
-      "binding",
-      "create",
-      "acme/jira",
-      "jira_search",
-      "--config",
-      config,
-      "--json",
-    );
-    expect(bound.code, bound.stderr).toBe(0);
-    const binding = JSON.parse(bound.stdout) as { binding_id: string };
-    expect(binding).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
-    const stored = await gateway.http("PUT", "/v1/secrets/jira", { value: "not-the-one" });
-    expect(stored.status).toBeLessThan(300);
-    const callWith = async (policy: object) => {
-      const secrets = { jira_token: "secret://org_local/jira" };
-      const path = `/v1/plugin-bindings/${binding.binding_id}`;
-      expect((await gateway.http("PATCH", path, { secrets, policy })).body).toMatchObject({
-        status: "active",
-      });
-      const call = { export_id: "jira_search", input: { query: "billing outage", project: "ENG" } };
-      return (await gateway.http<Row>("POST", "/v1/invocations?wait=true", call)).body;
-    };
-    expect(await callWith({})).toMatchObject({
-      status: "failed",
-      error: { code: "sandbox.unavailable", message: expect.stringContaining("no way out to the network") },
+test("a Python tool with egress reaches nobody until somebody names whom, and the record says whom it asked", async () => {
+  await gateway.cli("plugin", "install", "examples/jira-search");
+  const config = JSON.stringify({ base_url: "http://jira.acme.test" });
+  const bound = await gateway.cli(
+    "binding",
+    "create",
+    "acme/jira",
+    "jira_search",
+    "--config",
+    config,
+    "--json",
+  );
+  expect(bound.code, bound.stderr).toBe(0);
+  const binding = JSON.parse(bound.stdout) as { binding_id: string };
+  expect(binding).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+  const stored = await gateway.http("PUT", "/v1/secrets/jira", { value: "not-the-one" });
+  expect(stored.status).toBeLessThan(300);
+  const callWith = async (policy: object) => {
+    const secrets = { jira_token: "secret://org_local/jira" };
+    const path = `/v1/plugin-bindings/${binding.binding_id}`;
+    expect((await gateway.http("PATCH", path, { secrets, policy })).body).toMatchObject({
+      status: "active",
     });
-    for (const name of ["isolated", "worker"]) {
-      expect(await callWith({ class: name, permissions: { network: "none" } })).toMatchObject({
-        status: "retryable_failure",
-        grant: { class: name, network: "none" },
-        error: { message: expect.stringContaining("Jira cannot be reached") },
-      });
-    }
-    expect(reached).toBe(0);
-  } finally {
-    server.close();
+    const call = { export_id: "jira_search", input: { query: "billing outage", project: "ENG" } };
+    return (await gateway.http<Row>("POST", "/v1/invocations?wait=true", call)).body;
+  };
+  for (const name of ["isolated", "worker"]) {
+    expect(await callWith({ class: name })).toMatchObject({
+      status: "failed",
+      grant: { class: name, network: "egress", allowed_domains: [] },
+      egress: { refusals: [{ host: "jira.acme.test", port: 80, reason: "domain.not_allowed" }] },
+    });
+    expect(await callWith({ class: name, permissions: { network: "none" } })).toMatchObject({
+      status: "retryable_failure",
+      grant: { class: name, network: "none" },
+      egress: null,
+      error: { message: expect.stringContaining("Jira cannot be reached") },
+    });
   }
+  expect(signedIn).toEqual([]);
 });
 
 test("a Python tool talks to its server with the secret it was given, and the secret stays out of the records", async () => {
   const canary = "canary-7f3a9c51d2";
-  const seen: (string | undefined)[] = [];
-  const server = createServer((request, response) => {
-    seen.push(request.headers.authorization);
-    response.setHeader("content-type", "application/json");
-    response.end(JSON.stringify({ issues: [{ key: "ENG-123", fields: { summary: "billing outage" } }] }));
-  });
-  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-  const { port } = server.address() as AddressInfo;
-  try {
-    expect((await gateway.http("PUT", "/v1/secrets/jira", { value: canary })).status).toBeLessThan(300);
-    const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
-      "GET",
-      "/v1/plugin-bindings",
-    );
-    const binding = list.body.items.find((item) => item.export_id === "jira_search")!;
+  expect((await gateway.http("PUT", "/v1/secrets/jira", { value: canary })).status).toBeLessThan(300);
+  const list = await gateway.http<{ items: { binding_id: string; export_id: string }[] }>(
+    "GET",
+    "/v1/plugin-bindings",
+  );
+  const binding = list.body.items.find((item) => item.export_id === "jira_search")!;
+  for (const name of ["isolated", "worker"]) {
     const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding.binding_id}`, {
-      config: { base_url: `http://127.0.0.1:${port}`, max_results: 5 },
+      config: { base_url: `http://${place}`, max_results: 5 },
       secrets: { jira_token: "secret://org_local/jira" },
-      policy: { class: "worker" },
+      policy: { class: name, allowed_domains: [place] },
     });
     expect(patched.body).toMatchObject({ status: "active" });
     const call = await gateway.http<{ status: string; id: string }>("POST", "/v1/invocations?wait=true", {
       export_id: "jira_search",
       input: { query: "billing outage", project: "ENG" },
     });
-    expect(call.body).toMatchObject({ status: "succeeded" });
+    expect(call.body).toMatchObject({ status: "succeeded", egress: null });
     expect(JSON.stringify(call.body)).toContain("ENG-123");
-    expect(seen.join()).toContain(canary);
+    expect(signedIn.pop()).toContain(canary);
     const record = await gateway.http("GET", `/v1/invocations/${call.body.id}`);
     expect(JSON.stringify(record.body)).not.toContain(canary);
-    expect(gateway.log()).not.toContain(canary);
-  } finally {
-    server.close();
   }
+  expect(gateway.log()).not.toContain(canary);
 });
 
 test("a shell hook hears of a settled call", async () => {

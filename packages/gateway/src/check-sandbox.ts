@@ -25,9 +25,7 @@ export async function checkSandbox(config: GatewayConfig): Promise<Check> {
 }
 
 export function describe({ available, reason, fix }: SandboxStatus): Check {
-  const message = available
-    ? `isolated and worker exports run confined: ${reason}`
-    : `${MISSING}: ${reason}`;
+  const message = available ? `isolated and worker exports run confined: ${reason}` : `${MISSING}: ${reason}`;
   const status = available && fix === null ? "ok" : "degraded";
   return { name: "sandbox", status, message, ...(fix === null ? {} : { fix }) };
 }

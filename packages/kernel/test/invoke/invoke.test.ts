@@ -54,7 +54,14 @@ verifies(
     expect(await house.kernel.invocations.get(user, ticket.id)).toEqual(settled);
     // Settled exactly once: nothing ends it a second time.
     const end = { status: "failed" as const, result: null, tool_result: null, error: null, retry_count: 0 };
-    const again = { ...end, violations: 0, stderr_tail: null, egress: null, started_at: null, ended_at: settled.ended_at! };
+    const again = {
+      ...end,
+      violations: 0,
+      stderr_tail: null,
+      egress: null,
+      started_at: null,
+      ended_at: settled.ended_at!,
+    };
     expect(await house.store.invocations.settle(ticket.id, 0, again, {})).toBe(false);
     await expect(house.kernel.invocations.cancel(user, ticket.id)).rejects.toMatchObject({
       code: "invocation.settled",

@@ -21,11 +21,26 @@ verifies(
     process.env.HOST_CANARY = "canary-of-the-host";
     const rig = confinedRig();
     const context = { secrets: { token: "canary-of-the-call" } };
-    for (const confined of [isolated, {}]) {
-      const change = { ...confined, context, env: { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x" } };
+    const proxy = "http://127.0.0.1:3128";
+    const direct = "127.0.0.1,localhost,::1";
+    const usual = { HTTP_PROXY: proxy, HTTPS_PROXY: proxy, ALL_PROXY: proxy, NO_PROXY: direct };
+    const lower = Object.fromEntries(
+      Object.entries(usual).map(([name, value]) => [name.toLowerCase(), value]),
+    );
+    const proxied = { ...usual, ...lower, NODE_USE_ENV_PROXY: "1" };
+    for (const [confined, network] of [
+      [isolated, "none"],
+      [isolated, "egress"],
+      [{}, "none"],
+      [{}, "egress"],
+    ] as const) {
+      const env = { OWN: "yes", PATH: "/plugin", LD_LIBRARY_PATH: "/x", http_proxy: "http://evil.test" };
+      const { http_proxy: _evil, ...kept } = env;
+      const change = { ...confined, context, grant: { network }, env: network === "none" ? kept : env };
       const { result } = await rig.run(vai("environment", change));
       expect(result).toEqual({
         env: {
+          ...(network === "none" ? {} : proxied),
           OWN: "yes",
           LD_LIBRARY_PATH: "/x",
           MARK: rig.mark,
