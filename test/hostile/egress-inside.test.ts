@@ -66,12 +66,12 @@ verifies(
       });
     });
     const base_url = `http://127.0.0.1:${port}`;
-    const sandboxed = await openSandboxed(port, ["egress-inside.py"]);
+    const sandboxed = await openSandboxed(port, ["egress-inside.py"], { base_url });
     const scopes = ["sessions:read" as const];
     const { said, refused } = await runInside(
       sandboxed,
       { gateway: base_url },
-      { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } },
+      { grant: { gateway_api_scopes: scopes } },
     );
     expect(said).toEqual({
       "/v1/sessions vai_dlg_x": 200,

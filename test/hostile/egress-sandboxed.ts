@@ -33,15 +33,20 @@ interface Ran {
   egress: EgressRecord | null;
 }
 
-export async function openSandboxed(port: number, programs: readonly string[] = []): Promise<Sandboxed> {
+export async function openSandboxed(
+  port: number,
+  programs: readonly string[] = [],
+  gateway?: { base_url: string },
+): Promise<Sandboxed> {
   const folder = await packageFolder();
   for (const name of ["bridge.mjs", ...programs]) copyFileSync(join(PROGRAMS, name), join(folder, name));
   copyFileSync(join(FIXTURES, "frames.mjs"), join(folder, "frames.mjs"));
-  let now: RigOptions = {};
+  let now: RigOptions = gateway === undefined ? {} : { gateway };
   const rig = confinedRig({
     folder,
     egress: {
       forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
+      gateway: () => (now.gateway === undefined ? null : { certificate: null, ...now.gateway }),
       resolve: async (name) => (await now.resolve?.(name)) ?? [...(now.names?.[name] ?? [PUBLIC])],
     },
   });
@@ -54,14 +59,12 @@ export async function openSandboxed(port: number, programs: readonly string[] = 
       now = options;
       const shared = emptyFolder();
       chmodSync(shared, 0o777);
-      const { base_url = "http://127.0.0.1:7420" } = options.gateway ?? {};
       const grant = {
         network: options.network ?? ("egress" as const),
         allowed_domains: [...(options.domains ?? ALLOWED)],
         mounts: [{ source: shared, target: "/bridge", writable: true }],
       };
-      const context = { gateway: { base_url, scopes: [] } };
-      const ended = rig.run({ ...isolated, grant, context, input: { socket: "/bridge/inside" } });
+      const ended = rig.run({ ...isolated, grant, input: { socket: "/bridge/inside" } });
       const dial = await opened(join(shared, "inside"), ended);
       const attacker = attackerWith(
         port,

@@ -29,17 +29,17 @@ export const EgressSchema = z
 
 export type EgressConfig = z.infer<typeof EgressSchema>;
 
-/** `certificate`: the gateway's own, in PEM; null without TLS. */
+/** `gateway`: where it is, once it listens. */
 export function egressOf(
   { allow_private, limits }: EgressConfig,
-  certificate: string | null,
+  gateway: NonNullable<NonNullable<RunnerOptions["egress"]>["gateway"]>,
 ): Required<Pick<RunnerOptions, "egress">> {
   const given = Object.entries(limits).filter(([, value]) => value !== undefined);
   return {
     egress: {
       operator_allows: allow_private,
       limits: Object.fromEntries(given) as Partial<EgressLimits>,
-      gateway_certificate: certificate,
+      gateway,
     },
   };
 }

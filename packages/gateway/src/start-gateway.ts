@@ -68,6 +68,7 @@ async function compose(
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
   const ids = createIdSource(() => clock.now(), random);
   const address = { url: "" };
+  const certificate = readTls(config.listen)?.cert ?? null;
 
   const store = await openStore(config, home, log);
   closers.push(() => store.close());
@@ -90,7 +91,7 @@ async function compose(
     timeouts: runnerTimeouts(config),
     limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
     ...sandboxOf(config.sandbox, home.dir),
-    ...egressOf(config.egress, readTls(config.listen)?.cert ?? null),
+    ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));

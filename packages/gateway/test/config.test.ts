@@ -68,7 +68,8 @@ test("a variable with a bad value names its key", () => {
 test("places of the operator's own, and caps, reach the runner as they are written", () => {
   const toml =
     '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
-  const told = (toml?: string) => egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress, null).egress;
+  const told = (toml?: string) =>
+    egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
   const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
   expect(told(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
   expect(told()).toMatchObject({ operator_allows: [], limits: {} });

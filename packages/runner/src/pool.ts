@@ -9,7 +9,7 @@ import { Breaker, type LaunchSubject } from "./breaker.ts";
 import type { Deadline } from "./deadlines.ts";
 import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
-import type { Egress, EgressSession } from "./egress/create-egress.ts";
+import type { Egress } from "./egress/create-egress.ts";
 import type { LaunchPlan } from "./launch.ts";
 import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
@@ -176,7 +176,8 @@ export class Pool {
         const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
         if (sandbox !== null) {
           const binds = own?.binds ?? [];
-          const way_out = () => this.#wayOut(order, refusals);
+          const refused = (refusal: Refusal) => refusals.add(refusal);
+          const way_out = () => this.#deps.egress.open({ grant: order.grant, refused });
           const confine = { sandbox, grant: order.grant, lifetime, binds, way_out };
           return { runtime, folder, home: null, confine };
         }
@@ -218,15 +219,6 @@ export class Pool {
       if (made !== null) await this.#deps.scratch.remove(made);
     });
     return worker;
-  }
-
-  #wayOut({ grant, context }: RunOrder, refusals: WorkerRefusals): EgressSession {
-    const { base_url } = context.gateway;
-    return this.#deps.egress.open({
-      grant,
-      gateway: { base_url },
-      refused: (refusal) => refusals.add(refusal),
-    });
   }
 
   /** No new call is given this process. */

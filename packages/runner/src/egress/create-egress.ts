@@ -21,8 +21,8 @@ export interface EgressOptions {
   limits?: Partial<EgressLimits>;
   /** `host:port` that the operator opens although it is no public address; the grant must allow it all the same. */
   operator_allows?: readonly string[];
-  /** The gateway's own certificate in PEM, where it serves TLS. */
-  gateway_certificate?: string | null;
+  /** Where plugins with a delegated scope find the gateway, asked for at each start; null: nowhere. */
+  gateway?: () => { base_url: string; certificate: string | null } | null;
   resolve?: Resolver;
   forbidden?: AddressRule;
 }
@@ -30,7 +30,6 @@ export interface EgressOptions {
 /** Of one process, which serves one invocation or, pooled, several with the same grant. */
 export interface EgressRequest {
   grant: EgressGrant;
-  gateway?: { base_url: string };
   /** Told of each refusal as it happens. */
   refused?(refusal: Refusal): void;
 }
@@ -57,12 +56,10 @@ export function createEgress(options: EgressOptions): Egress {
   const resolve = options.resolve ?? systemResolver(limits.connect_ms);
   const operator_allows = new Set((options.operator_allows ?? []).map((place) => place.toLowerCase()));
   return {
-    open: ({ grant, gateway, refused = () => {} }) => {
+    open: ({ grant, refused = () => {} }) => {
+      const gateway = options.gateway?.() ?? null;
       const way = wayIn(grant, gateway);
-      const door =
-        gateway === undefined
-          ? null
-          : gatewayDoor(gateway.base_url, way.gateway_url, options.gateway_certificate);
+      const door = gateway === null ? null : gatewayDoor(gateway, way.gateway_url);
       const policy: Policy = {
         allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,

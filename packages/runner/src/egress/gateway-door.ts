@@ -25,11 +25,10 @@ const TOKEN = /^Bearer vai_dlg_[A-Za-z0-9_-]+$/i;
 /** Anything that a server might read as another path than it is written. */
 const CROOKED = /(^|\/)(\.|%2e){1,2}(\/|$)|\/\/|\\|%2f|%5c|%00/i;
 
-/** `certificate`: the gateway's own, in PEM. */
+/** `certificate`: the gateway's own, in PEM, where it serves TLS. */
 export function gatewayDoor(
-  base_url: string,
+  { base_url, certificate }: { base_url: string; certificate: string | null },
   inside_url: string | null,
-  certificate: string | null = null,
 ): GatewayDoor {
   const url = new URL(base_url);
   const secure = url.protocol === "https:";

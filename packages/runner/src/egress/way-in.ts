@@ -31,8 +31,8 @@ const USUAL_PORTS = [80, 443];
 const MOST_PORTS = 128;
 const LOOPBACK = /^127(\.\d{1,3}){3}$/;
 
-export function wayIn(grant: EgressGrant, gateway?: { base_url: string }): WayIn {
-  const reach = gateway !== undefined && grant.gateway_api_scopes.length > 0;
+export function wayIn(grant: EgressGrant, gateway: { base_url: string } | null = null): WayIn {
+  const reach = gateway !== null && grant.gateway_api_scopes.length > 0;
   const inside = reach ? gatewayInside(gateway.base_url) : null;
   const own: EgressListener[] = inside === null ? [] : [inside.listener];
   const gateway_url = inside?.url ?? null;

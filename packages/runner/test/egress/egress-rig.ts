@@ -19,8 +19,7 @@ export interface RigOptions {
   domains?: readonly string[];
   network?: "none" | "egress";
   scopes?: readonly "sessions:read"[];
-  gateway?: { base_url: string };
-  gateway_certificate?: string;
+  gateway?: { base_url: string; certificate?: string };
   limits?: Partial<EgressLimits>;
   clock?: Clock;
   operator_allows?: readonly string[];
@@ -45,7 +44,7 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
     clock: options.clock ?? systemClock,
     limits: options.limits ?? {},
     operator_allows: options.operator_allows ?? [],
-    gateway_certificate: options.gateway_certificate ?? null,
+    gateway: () => (options.gateway === undefined ? null : { certificate: null, ...options.gateway }),
     forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
     resolve: async (name) => {
       resolved.push(name);
@@ -58,7 +57,6 @@ export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
       allowed_domains: [...(options.domains ?? [])],
       gateway_api_scopes: [...(options.scopes ?? [])],
     },
-    ...(options.gateway === undefined ? {} : { gateway: options.gateway }),
     ...(options.refused === undefined ? {} : { refused: options.refused }),
   });
   onTestFinished(() => session.close());

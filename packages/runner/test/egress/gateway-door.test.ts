@@ -28,13 +28,9 @@ async function secureGateway(pair: { key: string; cert: string }) {
   return { asked, base_url: `https://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-async function ask(base_url: string, gateway_certificate?: string): Promise<string> {
-  const rig = await openRig({
-    network: "none",
-    scopes: ["sessions:read"],
-    gateway: { base_url },
-    ...(gateway_certificate === undefined ? {} : { gateway_certificate }),
-  });
+async function ask(base_url: string, certificate?: string): Promise<string> {
+  const gateway = { base_url, ...(certificate === undefined ? {} : { certificate }) };
+  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway });
   expect(rig.session.gateway_url).toBe("http://127.0.0.1:7420");
   const talk = new Talk(await rig.behind("gateway"));
   talk.say(

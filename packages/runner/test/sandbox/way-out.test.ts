@@ -114,8 +114,8 @@ test("caps are counted for each call, not for the life of its process", async ()
 });
 
 test("the plugin is told where the gateway is from inside, and only with a scope", async () => {
-  const rig = confinedRig({ egress: OUT });
   const base_url = "https://gateway.acme.test";
+  const rig = confinedRig({ egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) } });
   const told = async (scopes: "sessions:read"[]) => {
     const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
     const { result } = await rig.run(vai("context", { ...isolated, ...change }));
