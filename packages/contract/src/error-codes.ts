@@ -320,6 +320,12 @@ export const ERROR_CODES = {
     "This export must run confined, and no sandbox is available.",
     "`backplane doctor` says what is missing and how to get it.",
   ),
+  "egress.unreachable": refusal(
+    502,
+    "The host that was asked for does not answer.",
+    "Check its name and whether it runs; then try again.",
+    true,
+  ),
   "class.unsupported": refusal(
     422,
     "This class cannot run the package's protocol.",

@@ -27,6 +27,7 @@ import type { Turn } from "./loop/turn.ts";
 import type { Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
 import { adminServices } from "./services/admin-services.ts";
+import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
 import { createOffers } from "./tools/offers.ts";
 
@@ -70,6 +71,7 @@ export function createKernel(given: KernelDeps): Kernel {
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
   }
+  base.services.set(NET_FETCH, netFetch({ runner: given.runner, config: base.live_config, live }));
   return {
     packages: createPackages(deps),
     bindings: offers.watching(createBindings(deps, definitions)),

@@ -84,11 +84,12 @@ export function createRunner(options: RunnerOptions): Runner {
         },
   );
   const notices = new Set<(notice: RunnerNotice) => void>();
+  const egress = createEgress({ clock, ...options.egress });
   const pool = new Pool({
     clock,
     confinement,
     deadlines,
-    egress: createEgress({ clock, ...options.egress }),
+    egress,
     files: options.files,
     host: options.host,
     limits,
@@ -182,6 +183,8 @@ export function createRunner(options: RunnerOptions): Runner {
       call?.interrupt(reason);
       return call !== undefined || early.cancel(invocation_id, reason);
     },
+
+    fetch: (request) => egress.fetch(request),
 
     runs: (protocol) => dialectFor(protocol) !== null,
 

@@ -1,5 +1,5 @@
 export { createRunner, type RunnerOptions } from "./create-runner.ts";
-export { DEFAULT_EGRESS_LIMITS, type EgressLimits } from "./egress/limits.ts";
+export type { EgressLimits } from "./egress/limits.ts";
 export {
   createModuleHost,
   type ModuleHost,

@@ -7,6 +7,7 @@ import { createLiveConfig, type LiveConfig } from "../config/live-config.ts";
 import type { KernelDeps } from "../deps.ts";
 import { ModelCalls } from "../loop/call-model.ts";
 import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
+import { SETTINGS_SCOPE } from "../plugins/settings.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { InvocationRow, PluginLoader, SessionKey } from "../ports/index.ts";
 import { LiveSessions } from "../sessions/live-sessions.ts";
@@ -78,7 +79,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
     clock,
     ids,
     log,
-    default_scope: { org_id: "org_local", project_id: "proj_default" },
+    default_scope: SETTINGS_SCOPE,
     services: () => services,
     schemas: deps.schemas,
     probe: createProbe(models, active, ids, clock),

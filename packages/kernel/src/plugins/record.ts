@@ -9,7 +9,7 @@ export class PluginRecord {
   entry: PluginEntry;
   status: PluginStatus = "unloaded";
   instance: Instance | null = null;
-  settings: PluginSettings = { enabled: true, trusted: false, api: false, services: [] };
+  settings: PluginSettings = { enabled: true, trusted: false, api: false, services: [], allowed_domains: [] };
   version: string;
   config_schema: JsonObject | null = null;
   /** Consecutive. */

@@ -2,6 +2,7 @@
 import { BackplaneError, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
 import type { MintedCallers } from "./callers.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
+import { NET_FETCH } from "../services/net-fetch.ts";
 import { readSettings, settingKey } from "./settings.ts";
 
 /** What bundled plugins hold without an operator's word; "" is everything. */
@@ -17,15 +18,25 @@ export function createServiceDoor(
     if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_GRANTS, entry.name)) {
       if (name.startsWith(BUNDLED_GRANTS[entry.name]!)) return true;
     }
-    const { services } = await readSettings(deps.config, deps.default_scope.org_id, entry.name);
+    const { services, allowed_domains } = await readSettings(
+      deps.config,
+      deps.default_scope.org_id,
+      entry.name,
+    );
+    // Whoever is named a domain may ask for it.
+    if (name === NET_FETCH && allowed_domains.length > 0) return true;
     return services.some((one) => one === name || (one.endsWith(".*") && name.startsWith(one.slice(0, -1))));
   }
 
   return async (entry, name, args, as) => {
     // Asked first, so that a plugin without a grant cannot find out which services there are.
     if (!(await isGranted(entry, name))) {
+      const fix =
+        name === NET_FETCH
+          ? `An admin can allow it: list the names in ${settingKey(entry.name, "allowed_domains")}.`
+          : `An admin can allow it: add "${name}" to ${settingKey(entry.name, "services")}.`;
       throw new BackplaneError("policy.denied", `${entry.name} may not use the kernel service ${name}`, {
-        fix: `An admin can allow it: add "${name}" to ${settingKey(entry.name, "services")}.`,
+        fix,
       });
     }
     const service = deps.services().get(name);

@@ -5,7 +5,10 @@
 import { type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "../config/live-config.ts";
 
-const GRANTS = ["trusted", "services", "api"] as const;
+/** Where they are read: one instance of a plugin serves all orgs. */
+export const SETTINGS_SCOPE = { org_id: "org_local", project_id: "proj_default" } as const;
+
+const GRANTS = ["trusted", "services", "api", "allowed_domains"] as const;
 const OWN = ["enabled", ...GRANTS] as const;
 type OwnField = (typeof OWN)[number];
 
@@ -17,6 +20,8 @@ export interface PluginSettings {
   api: boolean;
   /** Names of kernel services, or prefixes that end in `.*`. */
   services: readonly string[];
+  /** Names that the host's fetch reaches for it. */
+  allowed_domains: readonly string[];
 }
 
 export function settingKey(plugin: string, field: OwnField): string {
@@ -46,17 +51,19 @@ export async function readSettings(
   plugin: string,
 ): Promise<PluginSettings> {
   const read = (field: OwnField) => config.get(org_id, settingKey(plugin, field));
-  const [enabled, trusted, api, services] = await Promise.all([
+  const [enabled, trusted, api, services, allowed_domains] = await Promise.all([
     read("enabled"),
     read("trusted"),
     read("api"),
     read("services"),
+    read("allowed_domains"),
   ]);
   return {
     enabled: enabled !== false,
     trusted: trusted === true,
     api: api === true,
     services: namesIn(services),
+    allowed_domains: namesIn(allowed_domains),
   };
 }
 

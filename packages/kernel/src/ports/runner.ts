@@ -103,6 +103,25 @@ export interface RunnerHealth {
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
+/** One request of code inside the gateway, to what the operator allows that code. */
+export interface HostRequest {
+  url: string;
+  method: string;
+  headers: Record<string, string>;
+  body: string | null;
+  encoding: "utf8" | "base64";
+  timeout_ms: number;
+  allowed_domains: readonly string[];
+}
+
+export interface HostAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: string;
+  /** base64 where the bytes are no text. */
+  encoding: "utf8" | "base64";
+}
+
 export interface Runner {
   /** Never rejects for what a plugin does: every failure is an outcome with a code. */
   run(order: RunOrder, listener: RunListener): Promise<RunOutcome>;
@@ -115,6 +134,8 @@ export interface Runner {
   /** Rejects with a BackplaneError. */
   request?: (order: RequestOrder, listener: RequestListener) => Promise<Json>;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
+  /** Rejects with a BackplaneError; one that is not allowed has the refusal in its details. */
+  fetch?: (request: HostRequest) => Promise<HostAnswer>;
   /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
   runs?(protocol: string): boolean;
   health(): RunnerHealth;

@@ -89,11 +89,11 @@ test("only an operator changes plugins; only an admin lets one run in the gatewa
   }
   expect(house.status("third")).toBe("loaded");
   expect(await audited(house)).toEqual([]);
-  expect(["trusted", "services", "api"].map((field) => isPluginGrantKey(`plugin.third.${field}`))).toEqual([
-    true,
-    true,
-    true,
-  ]);
+  expect(
+    ["trusted", "services", "api", "allowed_domains"].map((field) =>
+      isPluginGrantKey(`plugin.third.${field}`),
+    ),
+  ).toEqual([true, true, true, true]);
   expect(["plugin.third.enabled", "plugin.third.a.trusted", "trusted"].map(isPluginGrantKey)).toEqual([
     false,
     false,

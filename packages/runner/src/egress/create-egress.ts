@@ -4,11 +4,12 @@
  * (sandbox.net, delegation.reach). Nothing that belongs to one session is seen by another.
  */
 import type { Server, Socket } from "node:net";
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock, HostAnswer, HostRequest } from "@backplane/kernel/ports";
 import { type AddressRule, publicAndForeign } from "./address.ts";
 import { allowList } from "./allow-list.ts";
 import { Border } from "./border.ts";
 import { type GatewayDoor, gatewayDoor } from "./gateway-door.ts";
+import { hostFetch } from "./host-fetch.ts";
 import { DEFAULT_EGRESS_LIMITS, type EgressLimits } from "./limits.ts";
 import type { Policy } from "./policy.ts";
 import { type Refusal, RefusalRecord } from "./refusals.ts";
@@ -48,6 +49,8 @@ export interface EgressSession extends WayIn {
 
 export interface Egress {
   open(request: EgressRequest): EgressSession;
+  /** For code inside the gateway. */
+  fetch(request: HostRequest): Promise<HostAnswer>;
 }
 
 export function createEgress(options: EgressOptions): Egress {
@@ -56,6 +59,12 @@ export function createEgress(options: EgressOptions): Egress {
   const resolve = options.resolve ?? systemResolver(limits.connect_ms);
   const operator_allows = new Set((options.operator_allows ?? []).map((place) => place.toLowerCase()));
   return {
+    fetch: (request) => {
+      const gateway = options.gateway?.() ?? null;
+      const names = gateway === null ? new Set<string>() : gatewayDoor(gateway, null).names;
+      const policy = { operator_allows, gateway: { names, reachable: false }, resolve, forbidden };
+      return hostFetch({ clock: options.clock, connect_ms: limits.connect_ms, policy }, request);
+    },
     open: ({ grant, refused = () => {} }) => {
       const gateway = options.gateway?.() ?? null;
       const way = wayIn(grant, gateway);

@@ -75,7 +75,7 @@ export class RefusalRecord {
   }
 }
 
-function printable(text: string): string {
+export function printable(text: string): string {
   const escaped = text.replaceAll(
     /[^\x20-\x7e]/g,
     (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`,
