@@ -21,9 +21,12 @@ const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 export interface Sandboxed {
   rig: Rig;
   /** What the record says was refused while `attack` ran inside. */
-  attack(options: RigOptions, attack: (attacker: Attacker) => Promise<unknown>): Promise<EgressRecord | null>;
+  attack: (
+    options: RigOptions,
+    attack: (attacker: Attacker) => Promise<unknown>,
+  ) => Promise<EgressRecord | null>;
   /** A program of this folder, or of the system, run inside. */
-  run(program: string[], change?: OrderChange): Promise<Ran>;
+  run: (program: string[], change?: OrderChange) => Promise<Ran>;
 }
 
 interface Ran {

@@ -7,8 +7,6 @@
  */
 import {
   BackplaneError,
-  INVOCATION_LIMITS,
-  type EgressRecord,
   type InvocationContext,
   type Json,
   type JsonObject,
@@ -16,12 +14,13 @@ import {
 } from "@backplane/contract";
 import type { Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
 import type { Answer } from "./accept-result.ts";
+import { CallRefusals } from "./call-refusals.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { ended, lastWords } from "./diagnose.ts";
 import type { Dialect, Exchange } from "./dialects/dialect.ts";
-import { REFUSAL_REASONS, type Refusal } from "./egress/refusals.ts";
+import type { Refusal } from "./egress/refusals.ts";
 import type { Pool, Worker } from "./pool.ts";
-import { type Redactor, redactorAmong, redactorFor, refusalRedactor, secretsOf } from "./redact.ts";
+import { type Redactor, redactorAmong, redactorFor, secretsOf } from "./redact.ts";
 import { limitMet } from "./sandbox/cause-of-death.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import { INSIDE } from "./sandbox/plan.ts";
@@ -70,7 +69,7 @@ export class Call implements Exchange {
   #scratchInside: string | null = null;
   readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
-  #egress: EgressRecord | null = null;
+  readonly #refusals = new CallRefusals();
 
   constructor(
     deps: CallDeps,
@@ -139,19 +138,8 @@ export class Call implements Exchange {
   }
 
   /** A connection that its process was refused. */
-  refused({ host, port, reason, detail, at }: Refusal, shared: boolean): void {
-    this.#egress ??= { refused: 0, refusals: [] };
-    this.#egress.refused++;
-    if (this.#egress.refusals.length >= INVOCATION_LIMITS.refusals) return;
-    this.#egress.refusals.push({
-      host,
-      port,
-      reason,
-      message: REFUSAL_REASONS[reason],
-      ...(detail === undefined ? {} : { detail }),
-      at: new Date(at).toISOString(),
-      ...(shared ? { shared } : {}),
-    });
+  refused(refusal: Refusal, shared: boolean): void {
+    this.#refusals.add(refusal, shared);
   }
 
   answered(answer: Answer): void {
@@ -298,15 +286,12 @@ export class Call implements Exchange {
           : error,
       violations: this.violations,
       stderr_tail,
-      egress: this.#egressRecord(),
+      egress: this.#refusals.record(() => [
+        ...secretsOf(this.order.context),
+        ...(worker?.recent_secrets ?? []),
+      ]),
       dispatched: this.#dispatched,
     });
-  }
-
-  #egressRecord(): EgressRecord | null {
-    if (this.#egress === null) return null;
-    const secrets = [...secretsOf(this.order.context), ...(this.#worker?.recent_secrets ?? [])];
-    return refusalRedactor(secrets).json(this.#egress as unknown as JsonObject) as unknown as EgressRecord;
   }
 }
 

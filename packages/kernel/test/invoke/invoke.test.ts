@@ -145,6 +145,22 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
   expect(unsafe?.fix).toContain(write.binding_id);
 });
 
+test("a worker without a sandbox runs only where the operator wants none", async () => {
+  const house = await openHouse();
+  const bound = await house.bind(manifest([tool("echo")]), { policy: { class: "worker" } });
+  expect(bound.class_lowered_by).not.toBeNull();
+  house.runner.sandbox = { enabled: true, available: false, reason: "bubblewrap is not installed" };
+  const refused = await house.call({ export_id: "echo" }, user).catch((error: unknown) => error);
+  expect(refused).toMatchObject({
+    code: "sandbox.unavailable",
+    message: expect.stringContaining("bubblewrap is not installed"),
+    fix: expect.stringContaining("doctor"),
+  });
+  house.runner.sandbox = { enabled: false, available: false, reason: "switched off" };
+  house.clock.monotonic = () => performance.now() + 10_000;
+  expect(await house.call({ export_id: "echo" }, user)).toMatchObject({ status: "succeeded" });
+});
+
 test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
   "the session id %j is not a client's to use",
   async (session_id) => {

@@ -29,10 +29,10 @@ export interface EgressOptions {
 }
 
 /** Of one process, which serves one invocation or, pooled, several with the same grant. */
-export interface EgressRequest {
+interface EgressRequest {
   grant: EgressGrant;
   /** Told of each refusal as it happens. */
-  refused?(refusal: Refusal): void;
+  refused?: (refusal: Refusal) => void;
 }
 
 export interface EgressSession extends WayIn {
@@ -48,9 +48,9 @@ export interface EgressSession extends WayIn {
 }
 
 export interface Egress {
-  open(request: EgressRequest): EgressSession;
+  open: (request: EgressRequest) => EgressSession;
   /** For code inside the gateway. */
-  fetch(request: HostRequest): Promise<HostAnswer>;
+  fetch: (request: HostRequest) => Promise<HostAnswer>;
 }
 
 export function createEgress(options: EgressOptions): Egress {

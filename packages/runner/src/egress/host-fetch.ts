@@ -92,7 +92,7 @@ function exchange(socket: Socket, url: URL, asked: Asked, request: HostRequest):
       setHost: false,
     });
     sent.on("error", (error) => reject(unreachable(asked, error.message)));
-    sent.on("response", (answered) => readAnswer(answered).then(resolve, reject));
+    sent.on("response", (answered) => void readAnswer(answered).then(resolve, reject));
     sent.end(body ?? undefined);
   });
 

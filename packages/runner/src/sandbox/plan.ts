@@ -61,7 +61,7 @@ export interface SandboxRequest {
 }
 
 /** What a process needs to find its way out; the grant is enforced at its other end. */
-export interface PlannedWay {
+interface PlannedWay {
   listeners: readonly EgressListener[];
   env: Readonly<Record<string, string>>;
   /** A file of ours instead of the usual /etc/hosts; null where no name is to be told. */

@@ -1,4 +1,7 @@
 /** The trial at start: what the sandbox claims is what the kernel says of a process in it. */
+import type { Grant } from "@backplane/contract";
+import type { Clock } from "@backplane/kernel/ports";
+import { createEgress } from "../egress/create-egress.ts";
 import { type Confined, launchConfined } from "./launch-confined.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { INSIDE, INSIDE_UID } from "./plan.ts";
@@ -6,20 +9,33 @@ import { readProbe, type SandboxCheck } from "./status.ts";
 
 const TRIAL_MS = 20_000;
 
+const CLOCK: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms);
+    return { stop: () => clearTimeout(timer) };
+  },
+};
+
+/** A name that cannot exist: for its sake the ports 80 and 443 are opened inside, which needs most of all. */
+const GRANT: Grant = {
+  class: "isolated",
+  network: "egress",
+  allowed_domains: ["backplane.invalid"],
+  filesystem: "scratch",
+  mounts: [],
+  gateway_api_scopes: [],
+  secret_slots: [],
+  capabilities: [],
+  tools: null,
+};
+
 /** One process through everything a plugin will go through, and the kernel's own word on it. */
 export async function tryOut(made: SandboxParts, checks: SandboxCheck[]): Promise<void> {
   const trial = await launchConfined(made, {
-    grant: {
-      class: "isolated",
-      network: "none",
-      allowed_domains: [],
-      filesystem: "scratch",
-      mounts: [],
-      gateway_api_scopes: [],
-      secret_slots: [],
-      capabilities: [],
-      tools: null,
-    },
+    grant: GRANT,
+    way_out: createEgress({ clock: CLOCK }).open({ grant: GRANT }),
     lifetime: "call",
     folder: "/usr/bin",
     program: { kind: "system", file: INSIDE.init, args: ["probe"] },
@@ -33,7 +49,8 @@ export async function tryOut(made: SandboxParts, checks: SandboxCheck[]): Promis
   checks.push({
     name: "trial",
     ok: true,
-    message: "own user, mount, pid, network, ipc and uts namespaces, no capabilities, system-call filter",
+    message:
+      "own user, mount, pid, network, ipc and uts namespaces, a way out, no capabilities, system-call filter",
   });
 }
 

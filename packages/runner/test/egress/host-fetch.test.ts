@@ -7,8 +7,8 @@ import { createEgress } from "../../src/egress/create-egress.ts";
 import { systemClock } from "../order.ts";
 import { PUBLIC } from "./egress-rig.ts";
 
-async function server(answer: (request: IncomingMessage, response: ServerResponse) => void) {
-  const made = createServer(answer);
+async function server(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
+  const made = createServer((request, response) => void answer(request, response));
   await new Promise<void>((resolve) => made.listen(0, "::", resolve));
   onTestFinished(() => void made.close());
   return (made.address() as AddressInfo).port;
