@@ -40,6 +40,7 @@ verifies(
       error: null,
       violations: 0,
       stderr_tail: null,
+      egress: null,
       dispatched: true,
     });
     expect(lines()).toEqual([
