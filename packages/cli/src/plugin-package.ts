@@ -65,8 +65,8 @@ export function assertBound(options: PackageOptions, source: string): void {
 }
 
 /**
- * The command that comes next, ready to be copied. What must run isolated is refused where there is no sandbox:
- * better said now than at the first call.
+ * The command that comes next, ready to be copied. What must run isolated is refused where the sandbox is switched off,
+ * and everything where it is missing: better said now than at the first call.
  */
 async function sayNext(context: Context, installed: Package, bindings: Binding[] | null): Promise<void> {
   const { out } = context;
@@ -75,20 +75,23 @@ async function sayNext(context: Context, installed: Package, bindings: Binding[]
     const bound = bindings?.find((binding) => binding.export_id === each.id);
     return (bound?.policy.class ?? ownClass(each)) === "isolated";
   });
-  const refused =
-    isolated.length > 0 && !(await context.client().status()).sandbox.available
-      ? isolated.map((each) => each.id)
-      : [];
+  const { sandbox } = await context.client().status();
+  // Where it is missing another class would be refused as well.
+  const refused = sandbox.available || sandbox.enabled ? [] : isolated.map((each) => each.id);
+  if (sandbox.enabled && !sandbox.available)
+    out.note(`This gateway has no sandbox and refuses every call of a plugin: ${sandbox.reason}`);
   if (refused.length > 0)
     out.note(`This gateway has no sandbox, so it refuses what must run isolated: ${refused.join(", ")}`);
   if (bindings === null) {
     const first = exports[0]!;
     const slots = first.permissions.secret_slots.map((slot) => ` --secret ${slot}=NAME`).join("");
     const config = first.config_schema === undefined ? "" : configHint(installed, first.config_schema);
+    const { network, allowed_domains = [] } = first.permissions;
+    const domains = network === "egress" && allowed_domains.length === 0 ? " --domains NAME" : "";
     const lower = refused.includes(first.id) ? " --class worker" : "";
     const trust = lower === "" ? "Next" : "Next, if you trust the plugin";
     const name = `${installed.package_id}@${installed.version}`;
-    out.note(`${trust}: backplane binding create ${name} ${first.id}${config}${slots}${lower}`);
+    out.note(`${trust}: backplane binding create ${name} ${first.id}${config}${slots}${domains}${lower}`);
     return;
   }
   for (const binding of bindings) {

@@ -80,6 +80,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   void death.finally(() => made.live.delete(entry));
   const late = setTimeout(entry.kill, START_MS);
   const start = await control.started;
+  const lost = start.started ? await handed.then(none, (error: unknown) => error) : null;
   clearTimeout(late);
   made.prepared.refill();
   const end = async (why: () => unknown): Promise<never> => {
@@ -90,7 +91,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     throw why();
   };
   if (!start.started) await end(() => failedStart(start.errno, spawned.words()));
-  await handed.catch((error: unknown) => end(() => error));
+  if (lost !== null) await end(() => lost);
   return {
     child,
     pid: spawned.pid,
@@ -104,6 +105,8 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     death,
   };
 }
+
+const none = () => null;
 
 function begin({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPlan): Spawned {
   const spawned = staged?.spawned ?? spawnConfined(directLine(planned, tools.program), tools);

@@ -34,6 +34,7 @@ test("low ports are open inside, and neither a capability nor a descriptor of th
     expect(result).toMatchObject({
       capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
       channel: null,
+      sockets: [],
       listening: [80, 443, 3128, port].sort((a, b) => a - b),
     });
     expect((result as { hosts: string }).hosts).toContain("127.64.0.1 a.test\n127.64.0.2 b.test\n");
