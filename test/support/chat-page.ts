@@ -9,7 +9,7 @@ export interface ChatPage {
   gateway: TestGateway;
   browser: Browser;
   /** The page, once its line to the gateway is up. */
-  signedIn(options?: Parameters<typeof visit>[2]): Promise<Visit>;
+  signedIn: (options?: Parameters<typeof visit>[2]) => Promise<Visit>;
 }
 
 /** Its fields are there once the tests run. */
