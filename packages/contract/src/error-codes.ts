@@ -293,6 +293,16 @@ export const ERROR_CODES = {
     "Policy does not allow this call.",
     "The message names the rule; an operator can change it.",
   ),
+  "tool.collision": refusal(
+    409,
+    "Two sources offer a tool of this name, and the other one has it.",
+    "See `backplane tool list --all`; rename one of the two, or remove its binding.",
+  ),
+  "tool.not_found": refusal(
+    404,
+    "The catalog has no such tool for this caller.",
+    "See `backplane tool list --all` for what there is and why something is not offered.",
+  ),
   "approval.not_found": refusal(
     404,
     "There is no such approval.",

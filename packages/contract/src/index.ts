@@ -30,4 +30,6 @@ export * from "./loop.ts";
 export * from "./module-host.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redact.ts";
 export type * from "./schema/index.ts";
+export * from "./risk.ts";
+export type * from "./catalog.ts";
 export * from "./vocabulary.ts";

@@ -6,7 +6,7 @@
 import type { PluginCategory } from "./bus-kinds.ts";
 import type { Json, JsonObject } from "./json.ts";
 import type { BusEvent, BusPayload } from "./schema/bus.ts";
-import type { EffectClass, KeyScope } from "./vocabulary.ts";
+import type { EffectClass, KeyScope, Risk } from "./vocabulary.ts";
 
 /** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";
@@ -118,6 +118,11 @@ export interface KernelToolSpec {
   requires_approval?: boolean;
   effect_class?: EffectClass;
   timeout_ms?: number;
+  /** The author's claim; the host's floor can raise it. */
+  risk?: Risk;
+  category?: string;
+  /** Not shown to models until tool_search has found it. */
+  deferred?: boolean;
 }
 
 export interface KernelTool extends KernelToolSpec {
@@ -201,6 +206,8 @@ export interface PluginEntry {
   dir: string;
   /** Absolute path of the module. */
   module: string;
+  /** When it was first put there, where that is known: of two plugins with one tool name the older has it. */
+  installed_at?: string;
 }
 
 export const PLUGIN_ORIGINS = ["bundled", "installed", "local"] as const;

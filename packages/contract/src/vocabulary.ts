@@ -106,6 +106,8 @@ export const KEY_SCOPES = [
   "sessions:write",
   "plugins:read",
   "plugins:write",
+  "policy:read",
+  "policy:write",
   "admin",
 ] as const;
 export type KeyScope = (typeof KEY_SCOPES)[number];
@@ -173,6 +175,18 @@ export type Origin = (typeof ORIGINS)[number];
 
 export const TOOL_TARGETS = ["sandbox", "host"] as const;
 export type ToolTarget = (typeof TOOL_TARGETS)[number];
+
+/** How much risk runs without a question, from the least to the most. */
+export const TOLERANCES = ["none", "low", "medium", "full"] as const;
+export type Tolerance = (typeof TOLERANCES)[number];
+
+/** Who decided that a tool is called, when it was not the caller itself. Each has a tolerance of its own. */
+export const RISK_CONTEXTS = ["conversation", "background", "headless"] as const;
+export type RiskContext = (typeof RISK_CONTEXTS)[number];
+
+/** `direct`: the authenticated caller named this very call, so that its risk was its own decision. */
+export const CALL_CONTEXTS = ["direct", ...RISK_CONTEXTS] as const;
+export type CallContext = (typeof CALL_CONTEXTS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;

@@ -4,16 +4,20 @@ import type {
   AdapterRoute,
   Block,
   BusEvent,
+  CatalogEntry,
   Chain,
   EffectClass,
   Entry,
   Json,
   JsonObject,
+  Origin,
   PluginEntry,
   PluginHealth,
   PluginRow,
   ProviderRow,
   ProviderTested,
+  Risk,
+  RiskContext,
   Run,
   Session,
 } from "@backplane/contract";
@@ -82,7 +86,12 @@ export interface AgentRuns {
   /** On the head of the session, or on `chain_id` when it is the head. */
   start(
     caller: Caller,
-    body: (SessionRef | { chain_id: string }) & { input: UserMessage; strategy?: string },
+    body: (SessionRef | { chain_id: string }) & {
+      input: UserMessage;
+      strategy?: string;
+      /** Whose tolerance of risk counts; default background. */
+      context?: RiskContext;
+    },
   ): Promise<RunTicket>;
   /** Under an Idempotency-Key that the run itself takes, as `invocations.invokeOnce`. A repeat gets no ticket. */
   startOnce(
@@ -149,6 +158,11 @@ export interface CatalogTool {
   output_schema: JsonObject | null;
   effect_class: EffectClass;
   requires_approval: boolean;
+  /** Before its arguments are known. */
+  risk: Risk;
+  origin: Origin;
+  /** The package that has the name. */
+  package_id: string;
   /** Of a tool of a kernel plugin; null where rollout decides at the call. */
   binding_id: string | null;
 }
@@ -158,6 +172,10 @@ export interface Catalog {
   list(caller: Caller): Promise<readonly CatalogTool[]>;
   /** Null: there is no such tool for this caller. */
   find(caller: Caller, name: string): Promise<CatalogTool | null>;
+  /** By name. With `all` also what this caller is not offered, and why. */
+  entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
+  /** All that goes by this name, the one that has it first. Throws tool.not_found. */
+  get(caller: Caller, name: string): Promise<readonly CatalogEntry[]>;
   /** After a change on this node, of one org or, with null, of all. Answers how to stop. */
   onChanged(listener: (org_id: string | null) => void): () => void;
 }

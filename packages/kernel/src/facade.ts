@@ -13,6 +13,7 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  CallContext,
   ConfigEntry,
   ConfigMap,
   ConfigUpdated,
@@ -25,6 +26,13 @@ import type {
   Json,
   KeyCreate,
   Package,
+  Policy,
+  PolicyAnswer,
+  PolicyExplanation,
+  PolicyLevel,
+  PolicyPatch,
+  RiskContext,
+  Role,
   Secret,
   SecretKeyRotation,
   SemanticEvent,
@@ -84,7 +92,7 @@ export interface Kernel {
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
     /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
-    invoke(caller: Caller, body: InvokeBody): Promise<Ticket>;
+    invoke(caller: Caller, body: InvokeBody, how?: { context?: RiskContext }): Promise<Ticket>;
     /**
      * The same under an Idempotency-Key, which is taken in the transaction that opens the call: a repeat with the same
      * digest gets its id and no ticket, at any moment after; another digest throws idempotency.conflict.
@@ -112,6 +120,19 @@ export interface Kernel {
     answer(caller: Caller, id: string, answer: ApprovalAnswer): Promise<Approval>;
     grants(caller: Caller): ApprovalGrant[];
     revokeGrant(caller: Caller, id: string): Promise<void>;
+  };
+  /** What may be called, by whom, and what a person is asked first. A change holds from the next call on. */
+  policy: {
+    get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer>;
+    /** Replaced whole. `expected` is the generation of If-Match. */
+    put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyAnswer>;
+    /** null takes a field back to its default. */
+    patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer>;
+    /** The rules of admission as they would decide on a call of this tool. Throws tool.not_found. */
+    explain(
+      caller: Caller,
+      about: { tool: string; context: CallContext; role?: Role; input?: Json },
+    ): Promise<PolicyExplanation>;
   };
   secrets: {
     put(caller: Caller, name: string, value: string): Promise<Secret>;

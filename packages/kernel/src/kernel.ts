@@ -8,6 +8,7 @@ import { SessionGrants } from "./approval/session-grants.ts";
 import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
+import { createOffers } from "./catalog/offers.ts";
 import { createConfig } from "./config/config.ts";
 import { createDefinitions } from "./definitions/definitions.ts";
 import type { KernelDeps } from "./deps.ts";
@@ -22,6 +23,8 @@ import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 import { createPackages } from "./packages/packages.ts";
+import { explain } from "./policy/explain.ts";
+import { Policies } from "./policy/policies.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
 import type { Runner, Scope } from "./ports/index.ts";
@@ -29,7 +32,6 @@ import { createSecrets } from "./secrets/secrets.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
-import { createOffers } from "./tools/offers.ts";
 
 export function createKernel(given: KernelDeps): Kernel {
   const base = createAgentBase(given);
@@ -41,11 +43,13 @@ export function createKernel(given: KernelDeps): Kernel {
   const gates = new ConcurrencyGates(deps);
   const news = approvalNews(base.port, deps.log);
   const pending = new PendingApprovals(deps, news);
+  const policies = new Policies(deps);
   const door: Door = {
     deps,
     bindings: base.bindings,
     turns: base.turns,
     plans: new ExportPlans(deps),
+    policies,
     live,
     gates,
     pending,
@@ -59,13 +63,10 @@ export function createKernel(given: KernelDeps): Kernel {
     },
   };
   const approvals = createApprovals(deps, door.pending, door.grants, news);
-  const agent: Agent = createAgent(base, door, {
-    approvals,
-    discover: (caller) => discover(base.bindings, door.plans, caller, "tool"),
-  });
+  const agent: Agent = createAgent(base, door, { approvals });
   const lifecycle = createLifecycle(door);
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
-  const offers = createOffers(agent.catalog, base.plugins.tools);
+  const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id));
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
@@ -77,7 +78,7 @@ export function createKernel(given: KernelDeps): Kernel {
     bindings: offers.watching(createBindings(deps, definitions)),
     definitions: definitions.facade,
     catalog: offers.catalog,
-    exports: { discover: (caller, kind) => discover(base.bindings, door.plans, caller, kind) },
+    exports: { discover: (caller, kind) => discover(door, caller, kind) },
     invocations: createInvocations(door),
     approvals,
     sessions,
@@ -88,6 +89,17 @@ export function createKernel(given: KernelDeps): Kernel {
     providers,
     adapters,
     fault,
+    policy: {
+      get: (caller, level) => policies.get(caller, level),
+      put: (caller, level, policy, expected) => policies.put(caller, level, policy, expected),
+      patch: (caller, level, patch, expected) => policies.patch(caller, level, patch, expected),
+      explain: (caller, question) =>
+        explain(
+          { catalog: agent.catalog, policies, around: door.around, input_bytes: deps.host.input_bytes },
+          caller,
+          question,
+        ),
+    },
     secrets: createSecrets(deps),
     keys: createKeys(deps, live),
     audit: {
@@ -116,13 +128,13 @@ export function createKernel(given: KernelDeps): Kernel {
 /** Tools of plugins run beside the runner's processes; what they ask is asked on behalf of their turn. */
 function moduleRunner(
   { runner, clock }: KernelDeps,
-  { plugins }: AgentBase,
+  { plugins, bindings }: AgentBase,
   turnAt: (scope: Scope, session_id: string) => Turn | undefined,
 ): Runner {
   return createModuleRunner({
     runner,
     clock,
-    tools: plugins.tools,
+    tool: (binding_id) => bindings.tool(binding_id),
     mint({ plugin, scope, invocation_id, session_id }) {
       const turn = session_id === null ? undefined : turnAt(scope, session_id);
       const call = { invocation_id, session_id, run_id: turn?.run.id ?? null };

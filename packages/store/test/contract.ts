@@ -5,6 +5,7 @@ import { configCases } from "./contract-config.ts";
 import { definitionCases } from "./contract-definitions.ts";
 import { invocationCases } from "./contract-invocations.ts";
 import { onceCases } from "./contract-once.ts";
+import { policyCases } from "./contract-policies.ts";
 import { queueCases } from "./contract-queues.ts";
 import { replayCases } from "./contract-replay.ts";
 import { retentionCases } from "./contract-retention.ts";
@@ -19,6 +20,7 @@ export function storeContract(subject: () => Subject): void {
   invocationCases(() => subject().store);
   accessCases(subject);
   configCases(() => subject().store);
+  policyCases(() => subject().store);
   sealedCases(() => subject().store);
   queueCases(() => subject().store);
   sessionCases(subject);

@@ -10,6 +10,7 @@ export * from "./grant.ts";
 export * from "./invocation.ts";
 export * from "./manifest.ts";
 export * from "./package.ts";
+export * from "./policy.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";

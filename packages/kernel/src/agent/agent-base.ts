@@ -6,15 +6,15 @@ import { cachedConfig } from "../config/cached-config.ts";
 import { createLiveConfig, type LiveConfig } from "../config/live-config.ts";
 import type { KernelDeps } from "../deps.ts";
 import { ModelCalls } from "../loop/call-model.ts";
-import type { KernelService, PluginSystem } from "../plugins/plugins-port.ts";
+import type { KernelService, PluginSystem, RegisteredTool } from "../plugins/plugins-port.ts";
 import { SETTINGS_SCOPE } from "../plugins/settings.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
 import type { InvocationRow, PluginLoader, SessionKey } from "../ports/index.ts";
 import { LiveSessions } from "../sessions/live-sessions.ts";
 import { createPersister, type Persister } from "../sessions/persister.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
-import { type BindingSource, withDefinitions } from "../definitions/with-definitions.ts";
-import { withKernelTools } from "../tools/bound-tools.ts";
+import { withDefinitions } from "../definitions/with-definitions.ts";
+import { type DoorBindings, withKernelTools } from "../tools/bound-tools.ts";
 import { createTurnTape, type TurnTape } from "../tools/turn-tape.ts";
 import { ActiveModels, createProbe } from "./models.ts";
 import { tapeEvents } from "./tape-events.ts";
@@ -33,7 +33,9 @@ export interface AgentBase {
   active: ActiveModels;
   plugins: PluginSystem;
   services: Map<string, KernelService>;
-  bindings: BindingSource;
+  /** The kernel's own tools by name; filled by what is made after this. */
+  core: Map<string, RegisteredTool>;
+  bindings: DoorBindings;
   turns: TurnTape;
   /** Set by the loop, which is made after this. */
   late: { ended: (key: SessionKey, row: InvocationRow) => void };
@@ -70,6 +72,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
   const models = new ModelCalls(port, clock, (org_id, provider) => plugins.providerOf(org_id, provider));
   const active = new ActiveModels(config);
   const services = new Map<string, KernelService>();
+  const core = new Map<string, RegisteredTool>();
   const late: AgentBase["late"] = { ended() {} };
   const plugins: PluginSystem = createPluginSystem({
     bus,
@@ -106,7 +109,8 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
     plugins,
     services,
     sessions: createSessions({ store, clock, ids }),
-    bindings: withKernelTools(withDefinitions(store.bindings, store.definitions), plugins.tools),
+    core,
+    bindings: withKernelTools(withDefinitions(store.bindings, store.definitions), plugins.tools, core),
     turns: createTurnTape({ store, persister, port, log, ended: (key, row) => late.ended(key, row) }),
     late,
   };

@@ -1,5 +1,5 @@
 /** The agent half of the kernel, on top of the door: the loop and what clients ask of sessions. */
-import { type DiscoveredExport, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
+import { KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { hearAnswers } from "../approval/on-bus.ts";
 import type { Kernel } from "../facade.ts";
 import type {
@@ -17,9 +17,9 @@ import { Compactions } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import { LoopSettings } from "../loop/settings.ts";
-import type { Caller } from "../ports/index.ts";
 import { subagentServices } from "../subagents/subagents.ts";
-import { createToolCatalog, type ToolCatalog } from "../tools/catalog.ts";
+import { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "../catalog/catalog.ts";
+import { toolSearch } from "../catalog/tool-search.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
 import type { AgentBase } from "./agent-base.ts";
 import { boundCompactor } from "./bound-compactor.ts";
@@ -47,7 +47,6 @@ export interface Agent {
 
 export interface AgentParts {
   approvals: Kernel["approvals"];
-  discover: (caller: Caller) => Promise<DiscoveredExport[]>;
 }
 
 export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
@@ -56,7 +55,14 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
   const { port, persister, sessions, live, models, active, plugins, config } = base;
   const histories = new Histories(sessions, persister);
   const settings = new LoopSettings(config, store.sessions, deps.strategy);
-  const catalog = createToolCatalog({ tools: plugins.tools, clock, discover: parts.discover });
+  const catalog = createToolCatalog({
+    clock,
+    log,
+    plans: door.plans,
+    policies: door.policies,
+    bounds: async (scope) => [...door.bindings.own(scope), ...(await door.bindings.discover(scope, "tool"))],
+    legacy: ({ binding }) => door.bindings.tool(binding.binding_id)?.legacy === true,
+  });
   const compactions = new Compactions({
     port,
     models,
@@ -99,7 +105,8 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
   base.late.ended = (key, row) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
   };
-  startDispatcher({ port, door, tools: plugins.tools, turnAt: (scope, id) => loop.turnAt(scope, id) });
+  startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
+  base.core.set(SEARCH_TOOL, toolSearch(deps.version ?? "0.0.0", (scope, id) => loop.turnAt(scope, id)));
   hearAnswers(port, parts.approvals, log);
   const services = subagentServices({
     loop,

@@ -53,6 +53,7 @@ export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRun
       message: body.input,
       trigger: "api",
       ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
+      ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),
     });
     const { node_id: _node, ...run } = turn.run;

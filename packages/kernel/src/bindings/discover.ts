@@ -3,38 +3,30 @@ import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
 import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
-import { takesTraffic } from "./rollout.ts";
+import { usable } from "../catalog/usable.ts";
+import { forbidden } from "../policy/forbidden.ts";
+import type { Policies } from "../policy/policies.ts";
+
+export interface DiscoverDeps {
+  bindings: Pick<BindingSource, "discover">;
+  plans: ExportPlans;
+  policies: Policies;
+}
 
 export async function discover(
-  bindings: Pick<BindingSource, "discover">,
-  plans: ExportPlans,
+  { bindings, plans, policies }: DiscoverDeps,
   caller: Caller,
   kind: ExportKind,
 ): Promise<DiscoveredExport[]> {
-  const bound = await bindings.discover(caller.scope, kind);
+  const { scope } = caller;
+  const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
   const found: DiscoveredExport[] = [];
-  for (const one of usable(bound, caller)) {
-    const plan = await plans.get(one, caller.scope);
-    // As the role rule decides: a guest is shown only what it may call.
-    if (caller.role === "guest" && plan.effect_class !== "read_only") continue;
-    found.push(describe(one, plan));
+  for (const one of usable(bound, scope)) {
+    const plan = await plans.get(one, scope);
+    // As the standing rules decide: nobody is shown what it may not call.
+    if (forbidden(caller, plan, policy) === null) found.push(describe(one, plan));
   }
   return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
-}
-
-/** A project's binding hides the org's of the same export while it takes all calls. */
-function usable(bound: readonly BoundPackage[], caller: Caller): BoundPackage[] {
-  const own = new Map<string, number>();
-  for (const { binding } of bound) {
-    if (binding.scope.project_id === null || caller.scope.project_id === null) continue;
-    own.set(binding.export_id, (own.get(binding.export_id) ?? 0) + binding.rollout.traffic_percent);
-  }
-  const tools = caller.delegation?.grant.tools ?? null;
-  return bound.filter((one) => {
-    if (!takesTraffic(one)) return false;
-    if (tools !== null && !tools.includes(one.binding.export_id)) return false;
-    return one.binding.scope.project_id !== null || (own.get(one.binding.export_id) ?? 0) < 100;
-  });
 }
 
 function describe(one: BoundPackage, plan: ExportPlan): DiscoveredExport {

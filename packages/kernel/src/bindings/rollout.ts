@@ -27,7 +27,7 @@ export function takesTraffic({ binding }: BoundPackage): boolean {
   return binding.status === "active" && binding.rollout.traffic_percent > 0;
 }
 
-function inOrder(usable: readonly BoundPackage[]): BoundPackage[] {
+export function inOrder(usable: readonly BoundPackage[]): BoundPackage[] {
   return [...usable].sort((a, b) => {
     const level = Number(a.binding.scope.project_id === null) - Number(b.binding.scope.project_id === null);
     if (level !== 0) return level;

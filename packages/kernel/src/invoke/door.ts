@@ -2,8 +2,9 @@
 import type { PendingApprovals } from "../approval/pending.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { KernelDeps } from "../deps.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rules.ts";
-import type { BindingSource } from "../definitions/with-definitions.ts";
+import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { TurnTape } from "../tools/turn-tape.ts";
 import type { ConcurrencyGates } from "./concurrency.ts";
 import type { ExportPlans } from "./export-plan.ts";
@@ -12,9 +13,10 @@ import type { LiveCalls } from "./live.ts";
 export interface Door {
   deps: KernelDeps;
   /** Stored bindings and the tools of loaded plugins. */
-  bindings: BindingSource;
+  bindings: DoorBindings;
   turns: TurnTape;
   plans: ExportPlans;
+  policies: Policies;
   live: LiveCalls;
   gates: ConcurrencyGates;
   pending: PendingApprovals;

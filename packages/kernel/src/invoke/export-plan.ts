@@ -13,6 +13,7 @@ import type { KernelDeps } from "../deps.ts";
 import { grantDigest, standingLevel, toGrant } from "../grant/effective.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { effectiveClass } from "../policy/class.ts";
+import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
 import type { BoundPackage, SchemaCheck, Scope } from "../ports/index.ts";
 
 export interface ExportPlan {
@@ -27,6 +28,8 @@ export interface ExportPlan {
   readonly gate: string;
   readonly checkInput: SchemaCheck | null;
   readonly checkOutput: SchemaCheck | null;
+  /** The tool's own security rules. */
+  readonly rules: readonly CompiledRule[];
 }
 
 const KEPT = 4_096;
@@ -78,6 +81,7 @@ export class ExportPlans {
       gate: gateOf(bound),
       checkInput,
       checkOutput,
+      rules: item.kind === "tool" ? await compilePluginRules(item.tool.rules, schemas) : NO_RULES,
     };
     this.#plans.delete(key);
     this.#plans.set(key, plan);

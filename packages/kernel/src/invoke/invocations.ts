@@ -40,9 +40,9 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   }
 
   return {
-    invoke: async (caller, body) => {
+    invoke: async (caller, body, how = {}) => {
       checkIds(body);
-      return await invoke(door, { caller, body });
+      return await invoke(door, { caller, body, ...how });
     },
     invokeOnce: async (caller, body, key, digest) => {
       checkIds(body);

@@ -4,6 +4,7 @@
  */
 import {
   BackplaneError,
+  type CallContext,
   type ExportKind,
   type IdNoun,
   type InvokeBody,
@@ -11,10 +12,15 @@ import {
 } from "@backplane/contract";
 import { pickBinding } from "../bindings/rollout.ts";
 import { asExport, isWhole } from "../bindings/whole-package.ts";
+import { ofHolder } from "../catalog/precedence.ts";
+import { usable } from "../catalog/usable.ts";
 import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import { callerLevel } from "../grant/effective.ts";
-import type { Level } from "../grant/intersect.ts";
+import { intersect, type Level } from "../grant/intersect.ts";
+import type { Policies } from "../policy/policies.ts";
+import { hitsOf, type RuleHit } from "../policy/security-rules.ts";
+import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, InvocationRow, OnceKey, SchemaIssue, Scope } from "../ports/index.ts";
 import { timeoutFor } from "./deadline.ts";
 import type { ExportPlan, ExportPlans } from "./export-plan.ts";
@@ -30,6 +36,8 @@ export interface InvokeRequest {
   turn?: TurnCall;
   /** An Idempotency-Key that the row takes as it is written. */
   once?: OnceKey;
+  /** Who decided on this call; left out, the caller itself, or the plugin whose token it is. */
+  context?: CallContext;
 }
 
 declare const opened: unique symbol;
@@ -42,6 +50,10 @@ class OpenedCall {
   readonly plan: ExportPlan;
   readonly input: Json;
   readonly issues: readonly SchemaIssue[];
+  readonly policy: StandingPolicy;
+  readonly context: CallContext;
+  /** Security rules that these arguments meet. */
+  readonly hits: readonly RuleHit[];
   readonly ceiling: Level | undefined;
   readonly timeout_ms: number;
   readonly execution_id: string;
@@ -59,6 +71,9 @@ class OpenedCall {
     this.plan = fields.plan;
     this.input = fields.input;
     this.issues = fields.issues;
+    this.policy = fields.policy;
+    this.context = fields.context;
+    this.hits = fields.hits;
     this.ceiling = fields.ceiling;
     this.timeout_ms = fields.timeout_ms;
     this.execution_id = fields.execution_id;
@@ -80,6 +95,7 @@ export interface OpenDeps {
   deps: Pick<KernelDeps, "ids" | "host">;
   bindings: BindingSource;
   plans: ExportPlans;
+  policies: Policies;
 }
 
 /** Throws binding.not_found or export.not_found: a call of nothing leaves no row. */
@@ -87,12 +103,16 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const { ids, host } = door.deps;
   const { caller, body } = request;
   const id = ids.next("invocation");
-  const bound = await resolve(door, caller.scope, body, body.session_id ?? id);
+  const [bound, policy] = await Promise.all([
+    resolve(door, caller.scope, body, body.session_id ?? id),
+    door.policies.of(caller.scope),
+  ]);
   // Usually known at once: a call need not wait a turn for it.
   const known = door.plans.get(bound, caller.scope);
   const plan = known instanceof Promise ? await known : known;
   const input = body.input ?? {};
   const issues = inputIssues(plan, input, host.input_bytes);
+  const hits = ruleHits(plan, policy, input);
   const execution_id = request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
   return new OpenedCall({
     id,
@@ -101,7 +121,10 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     plan,
     input,
     issues: issues instanceof Promise ? await issues : issues,
-    ceiling: callerLevel(caller, body.narrow),
+    policy,
+    context: contextOf(request),
+    hits: hits instanceof Promise ? await hits : hits,
+    ceiling: within(callerLevel(caller, body.narrow), policy),
     timeout_ms: timeoutFor(body.timeout_ms, bound.binding, plan.export, host.max_timeout_ms),
     execution_id,
     delivery:
@@ -119,7 +142,7 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const stored = await door.bindings.get(scope, row.binding_id);
   const bound = stored === null ? null : asExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
-  const plan = await door.plans.get(bound, scope);
+  const [plan, policy] = await Promise.all([door.plans.get(bound, scope), door.policies.of(scope)]);
   return new OpenedCall({
     id: row.id,
     caller: { actor: row.requested_by, scope, role: "user", scopes: [], admin: false },
@@ -127,7 +150,11 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     plan,
     input: row.input,
     issues: await inputIssues(plan, row.input, door.deps.host.input_bytes),
-    ceiling: row.grant ?? undefined,
+    policy,
+    // Whoever had to be asked was asked before the row was written.
+    context: "direct",
+    hits: await ruleHits(plan, policy, row.input),
+    ceiling: within(row.grant ?? undefined, policy),
     timeout_ms: row.timeout_ms,
     execution_id: row.execution_id,
     delivery: row.export_kind === "hook" ? { delivery_id: row.execution_id, attempt: 1 } : null,
@@ -136,6 +163,26 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     depth: row.depth,
     row,
   });
+}
+
+/** A plugin's own calls are nobody's conversation, whatever carried them. */
+function contextOf({ context, caller, delivery }: InvokeRequest): CallContext {
+  if (caller.delegation !== undefined) return context === "headless" ? context : "background";
+  return context ?? (delivery === undefined ? "direct" : "background");
+}
+
+export function ruleHits(plan: ExportPlan, policy: StandingPolicy, input: Json) {
+  if (plan.rules.length + policy.rules.length === 0 || plan.export.kind !== "tool") return NO_HITS;
+  const rules = plan.rules.length === 0 ? policy.rules : [...plan.rules, ...policy.rules];
+  return hitsOf(rules, plan.export.id, input);
+}
+
+const NO_HITS: readonly RuleHit[] = [];
+
+/** No call is granted more than the policy's host level. */
+function within(ceiling: Level | undefined, policy: StandingPolicy): Level | undefined {
+  if (policy.ceiling === undefined) return ceiling;
+  return ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling);
 }
 
 const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {
@@ -162,7 +209,9 @@ async function resolve(
   }
   const visible = await bindings.candidates(scope, body.export_id, body.package_id);
   const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
-  const picked = pickBinding(candidates, rollout_key);
+  // A plain name of a tool means what the catalog means by it.
+  const meant = body.package_id === undefined ? ofHolder(usable(candidates, scope)) : candidates;
+  const picked = pickBinding(meant, rollout_key);
   if (picked === null) throw notUsable(body.export_id, candidates);
   return picked;
 }
@@ -210,7 +259,7 @@ function notUsable(export_id: string, candidates: readonly BoundPackage[]): Back
   return new BackplaneError("export.not_found", `${export_id}: ${what}`);
 }
 
-function inputIssues(
+export function inputIssues(
   plan: ExportPlan,
   input: Json,
   limit: number,

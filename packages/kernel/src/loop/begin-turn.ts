@@ -6,6 +6,7 @@ import {
   BackplaneError,
   type BusEvent,
   codeOf,
+  type RiskContext,
   type RunTrigger,
   toBackplaneError,
   tokenUsage,
@@ -15,7 +16,7 @@ import type { UserMessage } from "../facade-agent.ts";
 import type { Appended, Caller, Clock, Logger, OnceKey, RunRow, SessionKey, Store } from "../ports/index.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import type { Sessions } from "../sessions/sessions.ts";
-import type { ToolCatalog } from "../tools/catalog.ts";
+import type { ToolCatalog } from "../catalog/catalog.ts";
 import type { Histories, History } from "./history.ts";
 import { finishTurn, runFacts } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
@@ -28,6 +29,8 @@ export interface TurnRequest {
   message: UserMessage | null;
   trigger: RunTrigger;
   strategy?: string;
+  /** Left out, what its trigger says. */
+  context?: RiskContext;
   parent_run_id?: string;
   limits?: Partial<TurnLimits>;
   /** An Idempotency-Key that the run takes as it is written. */
@@ -67,22 +70,29 @@ export async function beginTurn(
   const run = newRun(deps, request, rules);
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
-  const turn = new Turn(key, caller, run, {
-    iterations: rules.max_iterations,
-    tools: null,
-    ...request.limits,
-  });
+  const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
+  const turn = new Turn(key, caller, run, limits, request.context ?? CONTEXT_OF[request.trigger]);
   try {
-    [turn.history, turn.tools] = await Promise.all([
+    const [history, { tools }] = await Promise.all([
       historyAt(deps, key, ids),
       deps.catalog.snapshot(caller),
     ]);
+    turn.history = history;
+    turn.tools = tools;
   } catch (error) {
     turn.end(await finishTurn(deps, turn, null, toBackplaneError(error)));
     throw error;
   }
   return { turn, entry_id: ids.last_id };
 }
+
+/** Only who writes a message is sure to be there; a sub-agent is given its parent's. */
+const CONTEXT_OF = {
+  message: "conversation",
+  api: "background",
+  subagent: "background",
+  approval: "background",
+} as const satisfies Record<RunTrigger, RiskContext>;
 
 function newRun(
   deps: BeginDeps,

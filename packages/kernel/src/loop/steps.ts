@@ -57,7 +57,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
     memory: null,
     has_memory: deps.memories().length > 0,
     history: 0,
-    tools: [...turn.tools.keys()].filter((name) => turn.allows(name)),
+    tools: turn.offered(),
   };
   let answer: ModelAnswer | null = null;
   for (;;) {
@@ -78,6 +78,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
         break;
       case "tool":
         state.tool_results = await act(deps, turn, answer!);
+        state.tools = turn.offered();
         state.phase = "tool";
         break;
       case "done": {
@@ -154,7 +155,7 @@ async function think(
       messages,
       tools: offered.flatMap((name) => {
         const tool = turn.allows(name) ? turn.tools.get(name) : undefined;
-        return tool === undefined ? [] : [tool.shown];
+        return tool === undefined || (tool.deferred && !turn.found.has(name)) ? [] : [tool.shown];
       }),
       params: decision.params ?? {},
     },

@@ -1,8 +1,8 @@
 /** One turn as the loop carries it: who asked for what, what it may do, and how it is told to stop. */
-import type { Run, TokenUsage } from "@backplane/contract";
+import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
 import type { Caller, RunRow, SessionKey } from "../ports/index.ts";
-import type { OfferedTool } from "../tools/catalog.ts";
+import type { OfferedTool } from "../catalog/catalog.ts";
 import type { History } from "./history.ts";
 
 export type StopReason = "user" | "shutdown" | "wall";
@@ -19,9 +19,13 @@ export class Turn {
   readonly caller: Caller;
   readonly run: RunRow;
   readonly limits: TurnLimits;
+  /** Whose tolerance of risk counts for its tool calls. */
+  readonly context: RiskContext;
   readonly settled: Promise<Run>;
   /** Every tool that exists for the caller; offered is what `limits` leaves of it. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
+  /** Deferred tools that the model has searched for. */
+  readonly found = new Set<string>();
   history!: History;
   usage: TokenUsage = tokenUsage();
   iterations = 0;
@@ -40,11 +44,18 @@ export class Turn {
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
 
-  constructor(key: SessionKey, caller: Caller, run: RunRow, limits: TurnLimits) {
+  constructor(
+    key: SessionKey,
+    caller: Caller,
+    run: RunRow,
+    limits: TurnLimits,
+    context: RiskContext = "conversation",
+  ) {
     this.key = key;
     this.caller = caller;
     this.run = run;
     this.limits = limits;
+    this.context = context;
     this.settled = new Promise((resolve) => {
       this.#resolve = resolve;
     });
@@ -66,6 +77,15 @@ export class Turn {
 
   allows(tool: string): boolean {
     return this.limits.tools === null || this.limits.tools.has(tool);
+  }
+
+  /** What the model is shown now: everything allowed, of the deferred what it has found. */
+  offered(): string[] {
+    const names: string[] = [];
+    for (const { name, deferred } of this.tools.values()) {
+      if (this.allows(name) && (!deferred || this.found.has(name))) names.push(name);
+    }
+    return names;
   }
 
   addUsage(usage: TokenUsage): void {

@@ -78,6 +78,10 @@ export interface RegisteredTool {
   plugin: string;
   version: string;
   mode: "inline" | "hosted";
+  /** Its tools rank as those of bundled or of installed plugins; `core` are the gateway's own. */
+  origin: "core" | "bundled" | "plugin";
+  /** Empty: not known. */
+  installed_at: string;
   /** Answers tool.call.request in onEvent; everything else about it is the same. */
   legacy: boolean;
   /** Another number is another life of the plugin. */

@@ -8,6 +8,7 @@ import {
   type KernelTool,
   type KernelToolCall,
   type KernelToolSpec,
+  RISKS,
   TOOL_BRIEF_LENGTH,
   TOOL_ERROR_KINDS,
   type ToolReturn,
@@ -134,12 +135,16 @@ function identity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
     plugin: { version },
     mode,
     generation,
+    entry,
   } = instance;
-  return { spec, plugin, version, mode, legacy, generation };
+  const origin: RegisteredTool["origin"] = entry.origin === "bundled" ? "bundled" : "plugin";
+  const installed_at = entry.installed_at ?? "";
+  return { spec, plugin, version, mode, origin, installed_at, legacy, generation };
 }
 
 function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
+  const { risk, category, deferred } = tool;
   if (typeof name !== "string" || !TOOL_NAME.test(name)) {
     throw invalid(`${JSON.stringify(name)} is no tool name: use 1 to 64 letters, digits, _ and -`);
   }
@@ -147,6 +152,10 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
   const kept = snapshot(parameters) as JsonObject;
   if (kept.type !== "object") throw invalid(`the parameters of tool ${name} are no JSON Schema of an object`);
   if (timeout_ms !== undefined && !(timeout_ms > 0)) throw invalid(`tool ${name} has no usable timeout_ms`);
+  if (risk !== undefined && !RISKS.includes(risk))
+    throw invalid(`the risk of tool ${name} is none of ${RISKS.join(", ")}`);
+  if (category !== undefined && (typeof category !== "string" || category === "" || category.length > 64))
+    throw invalid(`the category of tool ${name} is no text of 1 to 64 characters`);
   return {
     name,
     description,
@@ -154,6 +163,9 @@ function checkSpec(tool: KernelToolSpec): KernelToolSpec {
     ...(requires_approval === undefined ? {} : { requires_approval }),
     ...(effect_class === undefined ? {} : { effect_class }),
     ...(timeout_ms === undefined ? {} : { timeout_ms }),
+    ...(risk === undefined ? {} : { risk }),
+    ...(category === undefined ? {} : { category }),
+    ...(deferred === true ? { deferred } : {}),
   };
 }
 

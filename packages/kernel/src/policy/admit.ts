@@ -2,6 +2,7 @@
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import { narrowed } from "../invoke/export-plan.ts";
 import type { Opened } from "../invoke/open.ts";
+import { riskOf } from "./risk.ts";
 import { RULES, type Surroundings } from "./rules.ts";
 
 declare const admitted: unique symbol;
@@ -43,7 +44,11 @@ export function admit(call: Opened, around: Surroundings): Admitted | Refused {
     const decision = rule.decide(call, grant, around);
     if (decision.kind === "pass") continue;
     if (decision.kind === "ask") {
-      ask ??= { rule: rule.name, reason: decision.reason, risk: RISK_OF[call.plan.effect_class] };
+      ask ??= {
+        rule: rule.name,
+        reason: decision.reason,
+        risk: riskOf(call.plan, grant, call.policy, call.hits).risk,
+      };
       continue;
     }
     const { code, message, fix } = decision;
@@ -59,10 +64,3 @@ export function admit(call: Opened, around: Surroundings): Admitted | Refused {
   }
   return new AdmittedCall(call, grant, pool_key, ask);
 }
-
-const RISK_OF = {
-  read_only: "low",
-  idempotent_write: "medium",
-  non_idempotent_write: "high",
-  unknown: "unknown",
-} as const satisfies Record<Opened["plan"]["effect_class"], Risk>;

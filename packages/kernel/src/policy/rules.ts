@@ -2,8 +2,24 @@
  * The rules of admission, in one list, asked in this order. The first that denies decides; an `ask` holds
  * unless a later rule denies. They are pure: what they need to know of the house comes in `Surroundings`.
  */
-import type { DelegationScope, ErrorCode, ErrorDetails, Grant } from "@backplane/contract";
+import {
+  compareRisk,
+  type DelegationScope,
+  type ErrorCode,
+  type ErrorDetails,
+  type Grant,
+  tolerates,
+} from "@backplane/contract";
 import type { Opened } from "../invoke/open.ts";
+import { originOf } from "./origin.ts";
+import { riskOf } from "./risk.ts";
+import type { CompiledSelection } from "./standing-policy.ts";
+
+/** What the rules look at: a call that was opened, or one that somebody only asks about. */
+export type Asked = Pick<
+  Opened,
+  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row"
+>;
 
 /** What is true around the call at this moment. */
 export interface Surroundings {
@@ -23,7 +39,11 @@ type Decision =
 
 export interface Rule {
   name: string;
-  decide(call: Opened, grant: Grant, around: Surroundings): Decision;
+  /** What it looks at, for people. */
+  about: string;
+  /** Depends on who asks for what, not on the arguments or the moment: what it denies is not even listed. */
+  standing?: true;
+  decide(call: Asked, grant: Grant, around: Surroundings): Decision;
 }
 
 const PASS = { kind: "pass" } as const;
@@ -36,6 +56,7 @@ const deny = (
 export const RULES: readonly Rule[] = [
   {
     name: "stopping",
+    about: "the gateway takes calls",
     decide: (_call, _grant, around) =>
       around.stopping
         ? deny("gateway_stopping", "the gateway is shutting down and takes no new calls")
@@ -43,6 +64,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "input",
+    about: "the arguments fit the tool's schema",
     decide(call) {
       if (call.issues.length === 0) return PASS;
       const first = call.issues[0]!;
@@ -52,6 +74,8 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "delegation",
+    about: "a plugin that calls was granted this tool",
+    standing: true,
     decide(call) {
       const { delegation } = call.caller;
       if (delegation === undefined) return PASS;
@@ -71,6 +95,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "depth",
+    about: "calls that start calls are not too deep",
     decide(call, _grant, { max_depth }) {
       if (call.depth <= max_depth) return PASS;
       return deny("policy.denied", `calls may start calls ${max_depth} deep, and this would be one more`, {
@@ -80,17 +105,63 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "role",
-    decide(call) {
-      if (call.caller.role !== "guest" || call.plan.effect_class === "read_only") return PASS;
-      return deny(
-        "policy.denied",
-        `a guest may only use read_only exports, and ${call.plan.export.id} is ${call.plan.effect_class}`,
-        { fix: "Use a key with the role user." },
-      );
+    about: "the caller's role may use this tool: origin, name, category and the most risk",
+    standing: true,
+    decide(call, grant) {
+      const { role } = call.caller;
+      if (role === "guest" && call.plan.effect_class !== "read_only") {
+        return deny(
+          "policy.denied",
+          `a guest may only use read_only exports, and ${call.plan.export.id} is ${call.plan.effect_class}`,
+          { fix: "Use a key with the role user." },
+        );
+      }
+      const reason = roleForbids(call, grant);
+      return reason === null
+        ? PASS
+        : deny("policy.denied", `the role ${role} may not use ${call.plan.export.id}: ${reason}`, {
+            fix: "See `backplane policy explain`; an admin changes roles with `backplane policy set`.",
+          });
+    },
+  },
+  {
+    name: "origin",
+    about: "the policy allows tools of this origin",
+    standing: true,
+    decide({ plan, policy }) {
+      if (policy.origins === null || plan.export.kind !== "tool") return PASS;
+      const origin = originOf(plan.bound);
+      if (policy.origins.has(origin)) return PASS;
+      return deny("policy.denied", `the policy allows no tools of the origin ${origin}`, {
+        fix: "An admin can add it to allowed_origins: backplane policy set",
+      });
+    },
+  },
+  {
+    name: "category",
+    about: "the policy allows tools of this category",
+    standing: true,
+    decide({ plan, policy }) {
+      if (policy.categories === null || plan.export.kind !== "tool") return PASS;
+      const { category } = plan.export.tool;
+      if (category !== undefined && policy.categories.has(category)) return PASS;
+      const what = category === undefined ? "without a category" : `of the category ${category}`;
+      return deny("policy.denied", `the policy allows no tools ${what}`, {
+        fix: "An admin can add it to allowed_tool_categories: backplane policy set",
+      });
+    },
+  },
+  {
+    name: "security",
+    about: "no security rule of the tool or of the policy forbids these arguments",
+    decide({ hits }) {
+      const hit = hits.find(({ then }) => then === "deny");
+      return hit === undefined ? PASS : deny("policy.denied", `${hit.name}: ${hit.reason}`);
     },
   },
   {
     name: "binding",
+    about: "the binding is active and takes calls",
     decide(call) {
       const { binding } = call.plan.bound;
       if (binding.status === "active" && binding.rollout.traffic_percent > 0) return PASS;
@@ -106,6 +177,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "class",
+    about: "it can run as isolated as it has to",
     decide(call, grant, around) {
       const { protocol } = call.plan.bound.package.manifest.runtime;
       if (grant.class === "inline" && !protocol.startsWith("module.")) {
@@ -126,6 +198,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "queue",
+    about: "there is room to wait for it",
     decide(call, _grant, around) {
       const max = call.plan.export.max_concurrency;
       if (max === undefined || !around.queueFull(call.plan.gate, max)) return PASS;
@@ -136,22 +209,79 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "approval",
+    about: "the tool or its binding wants a person's yes for every call",
     decide(call, _grant, around) {
       const reason = whyAsk(call);
-      if (reason === null) return PASS;
-      // One that is on disk already has its place.
-      if (call.row === null && around.waitingFull()) {
-        return deny("request.overloaded", "too many calls wait for a person already", {
-          details: { retry_after_ms: 5_000 },
-          fix: "Answer some with `backplane approve list`, then call again.",
-        });
-      }
-      return { kind: "ask", reason };
+      return reason === null ? PASS : askPerson(call, around, reason);
+    },
+  },
+  {
+    name: "risk",
+    about: "its risk is within what this context tolerates",
+    decide(call, grant, around) {
+      const { context, plan, policy, hits } = call;
+      if (context === "direct" || plan.export.kind !== "tool") return PASS;
+      const tolerance = policy.document.tolerance[context];
+      const { risk } = riskOf(plan, grant, policy, hits);
+      if (tolerates(tolerance, risk)) return PASS;
+      return askPerson(call, around, `its risk is ${risk}, and ${context} calls tolerate ${tolerance}`);
     },
   },
 ];
 
-function whyAsk({ plan }: Opened): string | null {
+/** A headless run has nobody to ask, so that what would ask is refused. */
+function askPerson(call: Asked, around: Surroundings, reason: string): Decision {
+  if (call.context === "headless") {
+    return deny("policy.denied", `a headless call has nobody to ask, and ${reason}`, {
+      fix: "Run it in a conversation, or let an admin raise the tolerance: backplane policy set",
+    });
+  }
+  // One that is on disk already has its place.
+  if (call.row === null && around.waitingFull()) {
+    return deny("request.overloaded", "too many calls wait for a person already", {
+      details: { retry_after_ms: 5_000 },
+      fix: "Answer some with `backplane approve list`, then call again.",
+    });
+  }
+  return { kind: "ask", reason };
+}
+
+/** Denial comes first: what is denied is denied whatever is allowed (instr.origins). */
+function roleForbids({ caller, plan, policy, hits }: Asked, grant: Grant): string | null {
+  if (plan.export.kind !== "tool") return null;
+  for (const { allow, deny: denied, max_risk } of policy.roles.get(caller.role) ?? []) {
+    const facts = factsOf(plan);
+    if (denied !== null) {
+      if (denied.origins?.has(facts.origin)) return `its origin ${facts.origin} is denied`;
+      if (denied.tools?.(facts.name)) return "the tool is denied";
+      if (facts.category !== undefined && denied.categories?.has(facts.category))
+        return `its category ${facts.category} is denied`;
+    }
+    const missing = allow === null ? null : notIn(allow, facts);
+    if (missing !== null) return missing;
+    if (max_risk === null) continue;
+    const { risk } = riskOf(plan, grant, policy, hits);
+    if (compareRisk(risk, max_risk) > 0) return `its risk is ${risk}, and the role may use up to ${max_risk}`;
+  }
+  return null;
+}
+
+function notIn(allow: CompiledSelection, { origin, name, category }: ToolFacts): string | null {
+  if (allow.origins !== null && !allow.origins.has(origin)) return `its origin ${origin} is not allowed`;
+  if (allow.tools !== null && !allow.tools(name)) return "the tool is not among those allowed";
+  if (allow.categories === null) return null;
+  if (category === undefined) return "it has no category, and only some are allowed";
+  return allow.categories.has(category) ? null : `its category ${category} is not allowed`;
+}
+
+type ToolFacts = ReturnType<typeof factsOf>;
+
+function factsOf({ export: item, bound }: Asked["plan"]) {
+  const category = item.kind === "tool" ? item.tool.category : undefined;
+  return { name: item.id, origin: originOf(bound), category };
+}
+
+function whyAsk({ plan }: Asked): string | null {
   const { export: item, bound } = plan;
   if (item.kind === "tool" && item.tool.requires_approval) return "the tool requires approval";
   if (bound.binding.policy.approval !== "always" || item.kind === "hook") return null;

@@ -11,6 +11,7 @@ export type * from "./log.ts";
 export type * from "./package-files.ts";
 export type * from "./package-store.ts";
 export type * from "./plugin-loader.ts";
+export type * from "./policy-store.ts";
 export type * from "./queue-store.ts";
 export type * from "./run-store.ts";
 export type * from "./runner.ts";

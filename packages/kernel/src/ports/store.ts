@@ -12,6 +12,7 @@ import type { ConfigStore } from "./config-store.ts";
 import type { DefinitionStore } from "./definition-store.ts";
 import type { InvocationStore } from "./invocation-store.ts";
 import type { PackageStore } from "./package-store.ts";
+import type { PolicyStore } from "./policy-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
 import type { RunStore } from "./run-store.ts";
 import type { SessionStore } from "./session-store.ts";
@@ -33,6 +34,7 @@ export interface Store {
   idempotency: IdempotencyStore;
   audit: AuditStore;
   config: ConfigStore;
+  policies: PolicyStore;
   outbox: OutboxStore;
   sessions: SessionStore;
   runs: RunStore;

@@ -58,6 +58,7 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
       caller: parent.caller,
       message: { text: goal },
       trigger: "subagent",
+      context: parent.context,
       parent_run_id: parent.run.id,
       limits: {
         iterations: bounded(args.max_steps, SUBAGENT_LIMITS.steps),

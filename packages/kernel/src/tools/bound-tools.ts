@@ -8,13 +8,28 @@ import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { BoundPackage, Scope } from "../ports/index.ts";
 import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
 
-const KERNEL_BINDING_PREFIX = "bind_kernel_";
+const PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
 const PUBLISHER = "kernel";
+const CORE_PUBLISHER = "core";
 const SCHEMA_PATH = "parameters.json";
 const BORN = new Date(0).toISOString();
+/** Sorts behind every date. */
+const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
 
-/** The stored bindings, and the tools of loaded plugins beside them. */
-export function withKernelTools(stored: BindingSource, tools: ToolTable): BindingSource {
+/** What the door reads of bindings. */
+export interface DoorBindings extends BindingSource {
+  /** The gateway's own tools, bound in this scope. */
+  own(scope: Scope): BoundPackage[];
+  /** The tool behind such a binding, while it is there. */
+  tool(binding_id: string): RegisteredTool | null;
+}
+
+/** The stored bindings, and beside them the tools of the kernel itself and of loaded plugins. */
+export function withKernelTools(
+  stored: BindingSource,
+  tools: ToolTable,
+  core: ReadonlyMap<string, RegisteredTool>,
+): DoorBindings {
   // A tool of one generation is bound once per org: a call must not pay for it.
   const made = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
   const bound = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
@@ -30,35 +45,43 @@ export function withKernelTools(stored: BindingSource, tools: ToolTable): Bindin
     }
     return one;
   };
+  const toolOf = (id: string): RegisteredTool | null | undefined => {
+    if (id.startsWith(PREFIX.kernel)) return tools.get(id.slice(PREFIX.kernel.length));
+    return id.startsWith(PREFIX.core) ? (core.get(id.slice(PREFIX.core.length)) ?? null) : undefined;
+  };
   return {
     /** Loaded plugins are listed by their own table. */
     discover: (scope, kind) => stored.discover(scope, kind),
     get(scope, id) {
-      if (!id.startsWith(KERNEL_BINDING_PREFIX)) return stored.get(scope, id);
-      const tool = tools.get(id.slice(KERNEL_BINDING_PREFIX.length));
+      const tool = toolOf(id);
+      if (tool === undefined) return stored.get(scope, id);
       return Promise.resolve(tool === null ? null : bound(tool, scope));
     },
     async candidates(scope, export_id, package_id) {
-      const tool = tools.get(export_id);
-      if (tool !== null && (package_id === undefined || package_id === packageId(tool))) {
-        return [bound(tool, scope)];
-      }
-      return await stored.candidates(scope, export_id, package_id);
+      const own = [core.get(export_id), tools.get(export_id)].flatMap((tool) =>
+        tool == null || (package_id !== undefined && package_id !== packageId(tool)) ? [] : [bound(tool, scope)],
+      );
+      // Packages of this publisher exist in memory alone.
+      if (package_id !== undefined && own.length > 0) return own;
+      return [...own, ...(await stored.candidates(scope, export_id, package_id))];
     },
+    own: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
+    tool: (binding_id) => toolOf(binding_id) ?? null,
   };
 }
 
-export function kernelBindingId(tool: string): string {
-  return `${KERNEL_BINDING_PREFIX}${tool}`;
+export function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
+  return `${origin === "core" ? PREFIX.core : PREFIX.kernel}${spec.name}`;
 }
 
-function packageId({ plugin }: RegisteredTool): string {
-  return `${PUBLISHER}/${plugin}`;
+function packageId({ plugin, origin }: RegisteredTool): string {
+  return `${origin === "core" ? CORE_PUBLISHER : PUBLISHER}/${plugin}`;
 }
 
 function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
   const { spec, version, generation } = tool;
   const package_id = packageId(tool);
+  const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : BORN;
   const timeout = spec.timeout_ms ?? INVOCATION_LIMITS.default_timeout_ms;
   const pack: Package = {
     id: `pkg_kernel_${tool.plugin}`,
@@ -67,7 +90,7 @@ function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
     version,
     digest: `sha256:${hash("sha256", canonicalJson({ package_id, version, spec }), "hex")}`,
     size_bytes: 0,
-    origin: "bundled",
+    origin: tool.origin === "plugin" ? "npm" : tool.origin,
     manifest: {
       api_version: "vai.plugin.v1",
       package_id,
@@ -90,16 +113,19 @@ function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
             streaming: true,
             requires_approval: spec.requires_approval ?? false,
             input_schema: SCHEMA_PATH,
+            ...(spec.risk === undefined ? {} : { risk: spec.risk }),
+            ...(spec.category === undefined ? {} : { category: spec.category }),
+            ...(spec.deferred === undefined ? {} : { deferred: spec.deferred }),
           },
         },
       ],
     },
     schemas: { [SCHEMA_PATH]: spec.parameters as Json },
-    installed_at: BORN,
+    installed_at: since,
     installed_by: "kernel",
   };
   const binding: Binding = {
-    binding_id: kernelBindingId(spec.name),
+    binding_id: kernelBindingId(tool),
     package_id,
     package_version: version,
     export_id: spec.name,
@@ -114,8 +140,8 @@ function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
     policy: { class: tool.mode === "inline" ? "inline" : "worker" },
     class_lowered_by: null,
     generation,
-    created_at: BORN,
-    updated_at: BORN,
+    created_at: since,
+    updated_at: since,
   };
   return { binding, package: pack };
 }

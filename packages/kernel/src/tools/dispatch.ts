@@ -10,9 +10,8 @@ import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { Scope } from "../ports/index.ts";
-import type { OfferedTool } from "./catalog.ts";
+import { type OfferedTool, SEARCH_TOOL } from "../catalog/catalog.ts";
 import { refusalKind, toolError } from "./outcome.ts";
-import type { ToolTable } from "../plugins/plugins-port.ts";
 import type { TurnCall } from "./turn-tape.ts";
 
 type CallRequest = BusEvent<"tool.call.request">;
@@ -20,11 +19,10 @@ type CallRequest = BusEvent<"tool.call.request">;
 export interface DispatcherDeps {
   port: KernelPort;
   door: Door;
-  tools: ToolTable;
   turnAt: (scope: Scope, session_id: string) => Turn | undefined;
 }
 
-export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): () => void {
+export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => void {
   const { log } = door.deps;
 
   async function dispatch(event: CallRequest, turn: Turn): Promise<void> {
@@ -41,18 +39,25 @@ export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): 
       await door.turns.refuse(call, toolError(ids, "rejected", `this agent may not use ${name}`));
       return;
     }
+    if (tool.deferred && !turn.found.has(name)) {
+      const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
+      await door.turns.refuse(call, toolError(ids, "not_found", brief));
+      return;
+    }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await briefOf(tool, event);
     try {
       const { chain_id, id: run_id } = turn.run;
       const { session_id } = turn.key;
       const which =
-        tool.binding_id === null ? { export_id: tool.export_id } : { binding_id: tool.binding_id };
+        tool.binding_id === null
+          ? { export_id: tool.export_id, package_id: tool.package_id }
+          : { binding_id: tool.binding_id };
       // What the turn may not use, a tool of it may not use either.
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
       const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
-      const ticket = await invoke(door, { caller: turn.caller, body, turn: call });
+      const ticket = await invoke(door, { caller: turn.caller, body, turn: call, context: turn.context });
       stopWith(turn, ticket.id);
       await ticket.settled;
     } catch (error) {
@@ -76,7 +81,7 @@ export function startDispatcher({ port, door, tools, turnAt }: DispatcherDeps): 
   }
 
   async function briefOf(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
-    const own = tools.get(tool.name);
+    const own = tool.binding_id === null ? null : door.bindings.tool(tool.binding_id);
     if (own?.spec.requires_approval !== true) return null;
     try {
       return await own.brief(payload.args as never);

@@ -12,12 +12,13 @@ import {
 } from "@backplane/contract";
 import type { Clock, RunListener, Runner, RunOrder, RunOutcome, Scope } from "../ports/index.ts";
 import { displayText } from "./outcome.ts";
-import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../plugins/plugins-port.ts";
 
 export interface ModuleRunnerDeps {
   runner: Runner;
   clock: Clock;
-  tools: ToolTable;
+  /** The tool that a binding of the gateway's own stands for. */
+  tool: (binding_id: string) => RegisteredTool | null;
   /** A handle by which the tool asks kernel services on behalf of this call. */
   mint(call: ModuleCall): { as: string; end(): void };
 }
@@ -33,7 +34,7 @@ interface ModuleCall {
 type Stopper = (ending: Pick<RunOutcome, "status" | "error">) => void;
 
 export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
-  const { runner, clock, tools } = deps;
+  const { runner, clock } = deps;
   const running = new IdTable<Stopper>();
 
   async function call(tool: RegisteredTool, order: RunOrder, listener: RunListener): Promise<RunOutcome> {
@@ -85,7 +86,7 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
     ...questions(runner),
     run(order, listener) {
       if (order.package.runtime.protocol !== "module.kernel") return runner.run(order, listener);
-      const tool = tools.get(order.export_id);
+      const tool = deps.tool(order.binding_id);
       if (tool === null) {
         const error = { code: "tool_not_exposed", message: `the plugin of ${order.export_id} is not loaded` };
         return Promise.resolve({ ...outcome("failed", null, error), dispatched: false });

@@ -76,6 +76,7 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
       export_id,
     });
   }
+  await house.kernel.policy.patch(admin, "org", { tolerance: { background: "full" } });
   const { keys, invocations } = house.kernel;
   const tokens: string[] = [];
   const seen: unknown[] = [];

@@ -78,6 +78,8 @@ verifies(
   async () => {
     const heard: BusEvent[] = [];
     const talk = await openTalk({ plugins: [legacyTool(heard)] });
+    // Nobody has said what it does, so that it would ask first.
+    await talk.kernel.policy.patch(admin, "org", { tolerance: { conversation: "full" } });
     const run = await talk.say('/tool shout {"text": "hi"}\n/tool shout {"text": 5}');
     expect(run.output!.content).toContain("HI");
     const [call] = talk.events.filter(({ kind }) => kind === "tool.call.request");

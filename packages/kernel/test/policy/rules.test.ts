@@ -8,9 +8,13 @@ test("the rules and their order are a visible decision", () => {
     "delegation",
     "depth",
     "role",
+    "origin",
+    "category",
+    "security",
     "binding",
     "class",
     "queue",
     "approval",
+    "risk",
   ]);
 });

@@ -4,10 +4,19 @@ import { config } from "./0003-config.ts";
 import { runs } from "./0004-runs.ts";
 import { lanes } from "./0005-lanes.ts";
 import { definitions } from "./0006-definitions.ts";
+import { policy } from "./0007-policy.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
-export const MIGRATIONS: readonly Migration[] = [foundation, sessions, config, runs, lanes, definitions];
+export const MIGRATIONS: readonly Migration[] = [
+  foundation,
+  sessions,
+  config,
+  runs,
+  lanes,
+  definitions,
+  policy,
+];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);
 

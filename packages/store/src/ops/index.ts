@@ -22,6 +22,7 @@ import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.t
 import { advanceCursor, numberEvents } from "./outbox.ts";
 import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { insertPackage, removePackage } from "./packages.ts";
+import { putPolicy } from "./policies.ts";
 import { appendEntries } from "./entries.ts";
 import { replaceSealed } from "./sealed.ts";
 import { claimRuns, endRun, startRun } from "./runs.ts";
@@ -65,6 +66,7 @@ const WRITES = {
   appendAudit: (p: AuditRow) => appendAudit(p),
   numberEvents: (p: { limit: number }) => numberEvents(p.limit),
   writeConfig,
+  putPolicy,
   advanceCursor,
   createSession,
   appendEntries,

@@ -21,6 +21,7 @@ const TOUCHES: ReadonlySet<WriteName> = new Set<WriteName>([
   "putDefinitions",
   "createKey",
   "revokeKey",
+  "putPolicy",
 ]);
 
 export function createFreshCache(): FreshCache {

@@ -7,6 +7,7 @@ import { createConfigStore } from "./config.ts";
 import { createDefinitionStore } from "./definitions.ts";
 import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
 import { createPackageStore } from "./packages.ts";
+import { createPolicyStore } from "./policies.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
 import { createSealedStore } from "./sealed.ts";
@@ -27,6 +28,7 @@ export function createStore(backend: Backend): Store {
     idempotency: createIdempotencyStore(backend),
     audit: createAuditStore(backend),
     config: createConfigStore(backend),
+    policies: createPolicyStore(backend),
     outbox: createOutboxStore(backend),
     jobs: createJobQueue(backend),
     leases: createLeaseStore(backend),

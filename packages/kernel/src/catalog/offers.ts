@@ -1,12 +1,14 @@
 /**
- * The catalog for clients outside of the loop: what a caller may see of it, and word of its changes. A guest and a
- * plugin's own token are shown only what they may call.
+ * The catalog for clients outside of the loop: what a caller is offered, what else there is and why it is not offered,
+ * and word of changes. Everything is read from the snapshot that turns take.
  */
+import { BackplaneError } from "@backplane/contract";
 import type { Kernel } from "../facade.ts";
 import type { Catalog, CatalogTool } from "../facade-agent.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { Caller } from "../ports/index.ts";
-import type { OfferedTool, ToolCatalog } from "./catalog.ts";
+import { type CatalogSnapshot, SEARCH_TOOL, type ToolCatalog } from "./catalog.ts";
 
 export interface Offers {
   catalog: Catalog;
@@ -16,35 +18,32 @@ export interface Offers {
   changed(org_id: string): void;
 }
 
-type Snapshot = ReadonlyMap<string, OfferedTool>;
 interface Shown {
   tools: readonly CatalogTool[];
   byName: ReadonlyMap<string, CatalogTool>;
 }
 
-export function createOffers(catalog: ToolCatalog, tools: ToolTable): Offers {
+export function createOffers(
+  catalog: ToolCatalog,
+  tools: ToolTable,
+  policies: Pick<Policies, "onChanged">,
+): Offers {
   const listeners = new Set<(org_id: string | null) => void>();
-  const tell = (org_id: string | null) => {
+  const changed = (org_id: string | null) => {
+    catalog.forget();
     for (const listener of listeners) listener(org_id);
   };
-  tools.onChanged(() => tell(null));
-  const changed = (org_id: string) => {
-    catalog.forget();
-    tell(org_id);
-  };
+  tools.onChanged(() => changed(null));
+  policies.onChanged(changed);
 
   // A snapshot is shared by many calls; what is made of it is made once.
-  const all = new WeakMap<Snapshot, Shown>();
-  const readable = new WeakMap<Snapshot, Shown>();
+  const made = new WeakMap<CatalogSnapshot, Shown>();
   async function shown(caller: Caller): Promise<Shown> {
     const snapshot = await catalog.snapshot(caller);
-    const allowed = caller.delegation?.grant.tools ?? null;
-    if (allowed !== null) return make(snapshot, caller, allowed);
-    const kept = caller.role === "guest" ? readable : all;
-    let found = kept.get(snapshot);
+    let found = made.get(snapshot);
     if (found === undefined) {
-      found = make(snapshot, caller, null);
-      kept.set(snapshot, found);
+      found = show(snapshot);
+      made.set(snapshot, found);
     }
     return found;
   }
@@ -53,6 +52,16 @@ export function createOffers(catalog: ToolCatalog, tools: ToolTable): Offers {
     catalog: {
       list: async (caller) => (await shown(caller)).tools,
       find: async (caller, name) => (await shown(caller)).byName.get(name) ?? null,
+      entries: async (caller, { all }) => {
+        const { entries } = await catalog.snapshot(caller);
+        return all ? entries : entries.filter(({ status }) => status === "offered");
+      },
+      async get(caller, name) {
+        const { entries } = await catalog.snapshot(caller);
+        const named = entries.filter((entry) => entry.name === name);
+        if (named.length === 0) throw new BackplaneError("tool.not_found", `there is no tool ${name}`);
+        return named;
+      },
       onChanged(listener) {
         listeners.add(listener);
         return () => void listeners.delete(listener);
@@ -75,12 +84,12 @@ export function createOffers(catalog: ToolCatalog, tools: ToolTable): Offers {
   };
 }
 
-function make(snapshot: Snapshot, { role }: Caller, allowed: readonly string[] | null): Shown {
+function show(snapshot: CatalogSnapshot): Shown {
   const tools: CatalogTool[] = [];
-  for (const { name, description, parameters, binding_id, about } of snapshot.values()) {
-    if (allowed !== null && !allowed.includes(name)) continue;
-    if (role === "guest" && about.effect_class !== "read_only") continue;
-    tools.push({ name, description, input_schema: parameters, binding_id, ...about });
+  for (const { name, description, parameters, binding_id, package_id, origin, about } of snapshot.tools.values()) {
+    // It finds tools for a turn; who lists the catalog sees all of them.
+    if (name === SEARCH_TOOL && origin === "core") continue;
+    tools.push({ name, description, input_schema: parameters, binding_id, package_id, origin, ...about });
   }
   tools.sort((a, b) => (a.name < b.name ? -1 : 1));
   return { tools, byName: new Map(tools.map((tool) => [tool.name, tool])) };

@@ -1,0 +1,80 @@
+/** What the control plane answers about the catalog and the policy, spelled once for the kernel and its clients. */
+import type { JsonObject } from "./json.ts";
+import type { Policy, PolicyLevel } from "./schema/index.ts";
+import type { CallContext, EffectClass, Origin, Risk, RiskContext, Role, Tolerance } from "./vocabulary.ts";
+
+/**
+ * `offered`: models may be shown it. `hidden`: policy or role keeps it from this caller. `skipped`: another source has
+ * the name. `failed`: another user plugin has it, which is an error of the two.
+ */
+export type CatalogStatus = "offered" | "hidden" | "skipped" | "failed";
+
+export interface CatalogEntry {
+  name: string;
+  title: string | null;
+  description: string;
+  origin: Origin;
+  package_id: string;
+  package_version: string;
+  binding_id: string;
+  status: CatalogStatus;
+  /** Why it is not offered. */
+  reason: string | null;
+  category: string | null;
+  risk: Risk;
+  effect_class: EffectClass;
+  requires_approval: boolean;
+  /** Models see it only after tool_search found it. */
+  deferred: boolean;
+  /** What its name, description and schema cost in every model call, estimated. */
+  token_cost: number;
+  input_schema: JsonObject;
+}
+
+export interface RiskSource {
+  source: "operator" | "author" | "effect_class" | "hints" | "floor" | "rule" | "project";
+  risk: Risk;
+  why: string;
+}
+
+export interface PolicyStep {
+  rule: string;
+  /** What the rule looks at. */
+  about: string;
+  decision: "pass" | "ask" | "deny";
+  reason: string | null;
+}
+
+/** Why a call of this tool would run, ask or be refused: the rules of admission, asked in their order. */
+export interface PolicyExplanation {
+  tool: string;
+  outcome: "run" | "ask" | "deny";
+  /** The rule that decided; null when all passed. */
+  decided_by: string | null;
+  reason: string | null;
+  context: CallContext;
+  role: Role;
+  tolerance: Tolerance | null;
+  risk: Risk;
+  risk_sources: RiskSource[];
+  winner: CatalogEntry;
+  losers: CatalogEntry[];
+  steps: PolicyStep[];
+}
+
+/** A policy with nothing left out. */
+export interface EffectivePolicyDocument extends Required<Omit<Policy, "tolerance">> {
+  tolerance: Record<RiskContext, Tolerance>;
+}
+
+export interface PolicyAnswer {
+  level: PolicyLevel;
+  org_id: string;
+  project_id: string | null;
+  policy: Policy;
+  effective: EffectivePolicyDocument;
+  host_file: JsonObject;
+  generation: number;
+  updated_at: string | null;
+  updated_by: string | null;
+}

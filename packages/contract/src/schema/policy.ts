@@ -1,0 +1,146 @@
+/**
+ * The policy of an org or a project: what may be called, by whom, and what a person is asked first. Every field may be
+ * left out. A project's policy can only narrow its org's. spec/policy.md describes it for people.
+ */
+import { z } from "zod";
+import {
+  CALL_CONTEXTS,
+  EXECUTION_CLASSES,
+  NETWORK_ACCESS,
+  ORIGINS,
+  RISKS,
+  ROLES,
+  TOLERANCES,
+} from "../vocabulary.ts";
+import { DomainSchema, TimestampSchema } from "./scalars.ts";
+
+const few = <T extends z.ZodType>(item: T) => z.array(item).max(256);
+
+export const CategorySchema = z.string().min(1).max(64);
+
+/** A tool's name; `*` stands for any run of characters. */
+export const ToolPatternSchema = z
+  .string()
+  .max(128)
+  .regex(/^[A-Za-z0-9_*-]+$/, "write a tool's name, with * for any characters");
+
+const RISK = z.enum(RISKS);
+
+const MatchSchema = z
+  .strictObject({
+    pointer: z
+      .string()
+      .max(512)
+      .regex(/^(\/([^~/]|~[01])*)*$/, "write a JSON pointer such as /path; empty is the whole input"),
+    matches: z.string().min(1).max(512).optional().describe("A regular expression for a text."),
+    equals: z.json().optional(),
+    one_of: z.array(z.json()).min(1).max(64).optional(),
+    exists: z.boolean().optional(),
+  })
+  .refine(
+    ({ matches, equals, one_of, exists }) =>
+      [matches, equals, one_of, exists].filter((test) => test !== undefined).length === 1,
+    "give one of matches, equals, one_of and exists",
+  );
+
+/** Can only deny or raise: there is no way to write a rule that allows (instr.security-rules). */
+export const SecurityRuleSchema = z
+  .strictObject({
+    id: z.string().min(1).max(64).optional(),
+    tools: few(ToolPatternSchema).min(1).optional().describe("Left out, every tool that it can meet."),
+    when: z.array(MatchSchema).max(16).default([]).describe("All have to hold; none means every call."),
+    then: z.enum(["deny", "raise"]),
+    risk: RISK.optional().describe("What `raise` raises to; default high."),
+    reason: z.string().max(300).optional(),
+  })
+  .refine(({ then, risk }) => then === "raise" || risk === undefined, "a rule that denies has no risk");
+
+const RoleSelectionSchema = z.strictObject({
+  origins: few(z.enum(ORIGINS)).optional(),
+  tools: few(ToolPatternSchema).optional(),
+  categories: few(CategorySchema).optional(),
+});
+
+/** What `deny` names is denied whatever `allow` says (instr.origins). */
+export const RolePolicySchema = z.strictObject({
+  allow: RoleSelectionSchema.optional(),
+  deny: RoleSelectionSchema.optional(),
+  max_risk: RISK.optional(),
+});
+
+const ToleranceSchema = z.strictObject({
+  conversation: z.enum(TOLERANCES).optional(),
+  background: z.enum(TOLERANCES).optional(),
+  headless: z.enum(TOLERANCES).optional(),
+});
+
+/** The least risk of whatever is like this, whatever its author says (tools.risk-floor). */
+export const RiskFloorSchema = z.strictObject({
+  egress: RISK.optional().describe("Granted the network."),
+  writable_mounts: RISK.optional().describe("Granted a folder of the host to write to."),
+  host: RISK.optional().describe("Runs on the host, outside of the sandbox."),
+  categories: z.record(CategorySchema, RISK).optional(),
+});
+
+/** Narrows the grants of all calls, beside what backplane.toml says. */
+export const HostLevelSchema = z.strictObject({
+  class: z.enum(EXECUTION_CLASSES).optional().describe("The least isolation."),
+  network: z.enum(NETWORK_ACCESS).optional(),
+  allowed_domains: few(DomainSchema).optional(),
+  mounts: z.boolean().optional().describe("false: nothing of the host is mounted."),
+});
+
+export const PolicySchema = z.strictObject({
+  tolerance: ToleranceSchema.optional(),
+  allowed_tool_categories: few(CategorySchema).nullable().optional().describe("null allows all."),
+  allowed_origins: few(z.enum(ORIGINS)).nullable().optional().describe("null allows all."),
+  roles: z.partialRecord(z.enum(ROLES), RolePolicySchema).optional(),
+  risks: z
+    .record(ToolPatternSchema, RISK)
+    .optional()
+    .describe("The operator's own judgement of a tool, in place of its author's; the floor still holds."),
+  floor: RiskFloorSchema.optional(),
+  host: HostLevelSchema.optional(),
+  rules: z.array(SecurityRuleSchema).max(256).optional(),
+  deferred_tools: few(ToolPatternSchema).optional().describe("Found by tool_search alone."),
+});
+
+/** A field that is null goes back to its default; one that is left out stays. */
+export const PolicyPatchSchema = z.strictObject(
+  Object.fromEntries(
+    Object.entries(PolicySchema.shape).map(([name, schema]) => [name, schema.nullable()]),
+  ) as unknown as typeof PolicySchema.shape,
+);
+
+/** Which of the two a caller reads or writes. */
+export const POLICY_LEVELS = ["org", "project"] as const;
+
+export const StoredPolicySchema = z.object({
+  level: z.enum(POLICY_LEVELS),
+  org_id: z.string(),
+  project_id: z.string().nullable(),
+  policy: PolicySchema,
+  /** What holds for calls here: defaults, the org's and the project's put together. */
+  effective: z.json(),
+  /** What backplane.toml says of grants; it is not changed here. */
+  host_file: z.json(),
+  generation: z.int(),
+  updated_at: TimestampSchema.nullable(),
+  updated_by: z.string().nullable(),
+});
+
+export const ExplainQuerySchema = z.strictObject({
+  tool: z.string().min(1).max(128),
+  context: z.enum(CALL_CONTEXTS).default("conversation"),
+  role: z.enum(ROLES).optional(),
+  input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that look at them."),
+});
+
+export type SecurityRule = z.infer<typeof SecurityRuleSchema>;
+export type RoleSelection = z.infer<typeof RoleSelectionSchema>;
+export type RolePolicy = z.infer<typeof RolePolicySchema>;
+export type RiskFloor = z.infer<typeof RiskFloorSchema>;
+export type HostLevel = z.infer<typeof HostLevelSchema>;
+export type Policy = z.infer<typeof PolicySchema>;
+export type PolicyPatch = { [K in keyof Policy]?: Policy[K] | null };
+export type PolicyLevel = (typeof POLICY_LEVELS)[number];

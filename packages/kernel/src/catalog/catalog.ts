@@ -1,0 +1,238 @@
+/**
+ * Every tool that there is for a caller, whatever its source, with who has each name and what policy says of it. A turn
+ * takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at most:
+ * another node may have changed them.
+ */
+import type {
+  CatalogEntry,
+  EffectClass,
+  Json,
+  JsonObject,
+  LlmTool,
+  Origin,
+  PluginExport,
+  Risk,
+} from "@backplane/contract";
+import { inOrder } from "../bindings/rollout.ts";
+import { share } from "../bus/snapshot.ts";
+import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
+import type { Policies } from "../policy/policies.ts";
+import { riskOf } from "../policy/risk.ts";
+import { forbidden, grantUnder } from "../policy/forbidden.ts";
+import type { StandingPolicy } from "../policy/standing-policy.ts";
+import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
+import { type Candidate, candidateOf, grouped, rank } from "./precedence.ts";
+import { tokenCost } from "./token-cost.ts";
+import { usable } from "./usable.ts";
+
+export interface OfferedTool extends LlmTool {
+  /** As every model call shows it. */
+  shown: LlmTool;
+  package_id: string;
+  /** Of a tool that the gateway itself runs; null where rollout decides at the call. */
+  binding_id: string | null;
+  export_id: string;
+  legacy: boolean;
+  deferred: boolean;
+  keywords: readonly string[];
+  origin: Origin;
+  /** What clients outside of the loop are told beside that. */
+  about: ToolAbout;
+}
+
+interface ToolAbout {
+  title: string | null;
+  output_schema: JsonObject | null;
+  effect_class: EffectClass;
+  requires_approval: boolean;
+  risk: Risk;
+}
+
+export interface CatalogSnapshot {
+  /** What the caller may be offered, by name. */
+  tools: ReadonlyMap<string, OfferedTool>;
+  /** Everything, losers and hidden ones included, by name. */
+  entries: readonly CatalogEntry[];
+  /** Per name the binding that a call would look at first. */
+  plans: ReadonlyMap<string, ExportPlan>;
+}
+
+export interface ToolCatalog {
+  snapshot(caller: Caller): Promise<CatalogSnapshot>;
+  /** After a change of bindings, tools or policy on this node. */
+  forget(): void;
+}
+
+export interface CatalogDeps {
+  clock: Pick<Clock, "monotonic">;
+  log: Pick<Logger, "warn" | "error">;
+  plans: ExportPlans;
+  policies: Policies;
+  /** Active tool bindings of a scope, those of the gateway's own tools among them. */
+  bounds: (scope: Scope) => Promise<readonly BoundPackage[]>;
+  /** Answers tool.call.request events by itself. */
+  legacy: (bound: BoundPackage) => boolean;
+}
+
+interface Source extends Candidate {
+  plan: ExportPlan;
+}
+
+const FRESH_MS = 1_000;
+const KEPT = 256;
+const WARNED = 4_096;
+const ANYTHING: JsonObject = { type: "object", properties: {} };
+/** The core tool that finds deferred ones; without any it would only cost tokens. */
+export const SEARCH_TOOL = "tool_search";
+
+export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
+  const { clock, plans, policies } = deps;
+  const known = new Map<string, { at: number; snapshot: Promise<CatalogSnapshot> }>();
+  const warned = new Set<string>();
+
+  async function read(caller: Caller): Promise<CatalogSnapshot> {
+    const { scope } = caller;
+    const [bounds, policy] = await Promise.all([deps.bounds(scope), policies.of(scope)]);
+    const sources: Source[] = [];
+    // By a name alone a caller of the whole org gets the org's, never the config and secrets of some project.
+    const named = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
+    for (const group of grouped(usable(named, scope))) {
+      const ordered = inOrder(group) as typeof group;
+      const made = plans.get(ordered[0], scope);
+      const plan = made instanceof Promise ? await made : made;
+      sources.push({ ...candidateOf(ordered), plan });
+    }
+    const { winners, losers } = rank(sources);
+    const tools = new Map<string, OfferedTool>();
+    const entries: CatalogEntry[] = [];
+    for (const { name, origin, plan } of winners.values()) {
+      const reason = forbidden(caller, plan, policy);
+      const offered = offer(origin, plan, policy, deps.legacy(plan.bound));
+      entries.push(entryOf(offered, plan, reason === null ? "offered" : "hidden", reason));
+      if (reason === null) tools.set(name, offered);
+    }
+    for (const { candidate, status, reason } of losers) {
+      const offered = offer(candidate.origin, candidate.plan, policy, false);
+      entries.push(entryOf(offered, candidate.plan, status, reason));
+      complain(scope, candidate, status, reason);
+    }
+    if (![...tools.values()].some(({ deferred }) => deferred)) tools.delete(SEARCH_TOOL);
+    entries.sort((a, b) => compare(a.name, b.name) || compare(a.status, b.status));
+    return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
+  }
+
+  /** Once each: the catalog is read again all the time. */
+  function complain(scope: Scope, { name, package_id }: Source, status: string, reason: string): void {
+    const key = `${scope.org_id}\n${scope.project_id}\n${package_id}\n${name}\n${reason}`;
+    if (warned.has(key)) return;
+    if (warned.size >= WARNED) warned.clear();
+    warned.add(key);
+    const about = { tool: name, package_id, reason };
+    if (status === "failed") deps.log.error(about, "a tool could not be registered");
+    else deps.log.warn(about, "a tool is skipped: another one has its name");
+  }
+
+  return {
+    forget: () => known.clear(),
+    snapshot(caller) {
+      const key = keyOf(caller.scope, caller);
+      if (key === null) return read(caller);
+      const now = clock.monotonic();
+      const there = known.get(key);
+      if (there !== undefined && now - there.at < FRESH_MS) return there.snapshot;
+      const reading = read(caller);
+      known.delete(key);
+      known.set(key, { at: now, snapshot: reading });
+      if (known.size > KEPT) known.delete(known.keys().next().value as string);
+      reading.catch(() => known.delete(key));
+      return reading;
+    },
+  };
+}
+
+function isOrgWide({ binding }: BoundPackage): boolean {
+  return binding.scope.project_id === null;
+}
+
+/** Null: a plugin's own token sees what its grant names, which is not worth keeping. */
+function keyOf({ org_id, project_id }: Scope, { role, delegation }: Caller): string | null {
+  return delegation === undefined ? `${org_id}\n${project_id}\n${role}` : null;
+}
+
+function offer(origin: Origin, plan: ExportPlan, policy: StandingPolicy, legacy: boolean): OfferedTool {
+  const { export: item, bound } = plan;
+  const tool = item.kind === "tool" ? item.tool : null;
+  const title = item.display_name ?? item.id;
+  const shown = share({
+    name: item.id,
+    description: item.description === undefined || item.description === "" ? title : item.description,
+    parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
+  });
+  const output = schemaAt(bound, tool?.output_schema);
+  const own = bound.package.manifest.runtime.protocol === "module.kernel";
+  return {
+    ...shown,
+    shown,
+    package_id: bound.package.package_id,
+    binding_id: own ? bound.binding.binding_id : null,
+    export_id: item.id,
+    legacy,
+    deferred: tool?.deferred === true || policy.deferred(item.id),
+    keywords: tool?.keywords ?? [],
+    origin,
+    about: {
+      title: title === item.id ? null : title,
+      output_schema: isObject(output) ? output : null,
+      effect_class: plan.effect_class,
+      requires_approval: tool?.requires_approval ?? false,
+      risk: riskOf(plan, grantUnder(plan, policy), policy, []).risk,
+    },
+  };
+}
+
+function entryOf(
+  { shown, about, origin, deferred }: OfferedTool,
+  { export: item, bound }: ExportPlan,
+  status: CatalogEntry["status"],
+  reason: string | null,
+): CatalogEntry {
+  return {
+    name: shown.name,
+    title: about.title,
+    description: shown.description,
+    origin,
+    package_id: bound.package.package_id,
+    package_version: bound.package.version,
+    binding_id: bound.binding.binding_id,
+    status,
+    reason,
+    category: categoryOf(item),
+    risk: about.risk,
+    effect_class: about.effect_class,
+    requires_approval: about.requires_approval,
+    deferred,
+    token_cost: tokenCost(shown),
+    input_schema: shown.parameters,
+  };
+}
+
+function categoryOf(item: PluginExport): string | null {
+  return item.kind === "tool" ? (item.tool.category ?? null) : null;
+}
+
+function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Json | null {
+  return path === undefined ? null : (pack.schemas[path] ?? null);
+}
+
+/** Vendors want an object; a tool without a schema takes any. */
+function objectSchema(schema: Json | null): JsonObject {
+  return isObject(schema) ? schema : ANYTHING;
+}
+
+function isObject(value: Json | null): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,70 @@
+/**
+ * When two names count as one (tools.precedence): when a person or a model could take one for the other. Compared are
+ * skeletons in the manner of Unicode's UTS 39: compatibility forms resolved, marks and invisible characters gone,
+ * look-alikes of Latin letters and digits put in their place, no difference of case.
+ */
+
+/** Cyrillic and Greek letters, digits and strokes that look like a Latin letter. Lower case, after NFKD. */
+const LOOKS_LIKE: Record<string, string> = {
+  а: "a",
+  в: "b",
+  с: "c",
+  ԁ: "d",
+  е: "e",
+  ɡ: "g",
+  һ: "h",
+  н: "h",
+  і: "l",
+  ı: "l",
+  ј: "j",
+  к: "k",
+  ӏ: "l",
+  м: "rn",
+  о: "o",
+  р: "p",
+  ԛ: "q",
+  г: "r",
+  ѕ: "s",
+  т: "t",
+  у: "y",
+  ѵ: "v",
+  ԝ: "vv",
+  х: "x",
+  α: "a",
+  β: "b",
+  ε: "e",
+  ι: "l",
+  κ: "k",
+  ν: "v",
+  ο: "o",
+  ρ: "p",
+  τ: "t",
+  υ: "u",
+  χ: "x",
+  "0": "o",
+  "1": "l",
+  "|": "l",
+  i: "l",
+  m: "rn",
+  w: "vv",
+  "‐": "-",
+  "‑": "-",
+  "–": "-",
+  "−": "-",
+};
+
+/** Two names with one skeleton are a collision. */
+export function skeletonOf(name: string): string {
+  let skeleton = "";
+  for (const letter of name.normalize("NFKD").toLowerCase().replaceAll(/[\p{M}\p{C}\p{Z}]/gu, "")) {
+    skeleton += LOOKS_LIKE[letter] ?? letter;
+  }
+  return skeleton;
+}
+
+/** Why a name can be no tool's, or null. What is invisible or has a twin is not in normal form. */
+export function nameProblem(name: string): string | null {
+  if (/[\p{C}\p{Z}]/u.test(name)) return "it holds invisible characters";
+  if (name.normalize("NFKC") !== name) return "it is not in the normal form NFKC";
+  return null;
+}

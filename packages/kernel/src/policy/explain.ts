@@ -1,0 +1,80 @@
+/** Why a call would run, ask or be refused (api.policy): the list of rules that admits calls, asked to the end. */
+import {
+  BackplaneError,
+  type CallContext,
+  type Json,
+  type PolicyExplanation,
+  type PolicyStep,
+  type Role,
+} from "@backplane/contract";
+import type { ToolCatalog } from "../catalog/catalog.ts";
+import { skeletonOf } from "../catalog/name.ts";
+import { requireOperator } from "../caller.ts";
+import type { Caller } from "../ports/index.ts";
+import { inputIssues, ruleHits } from "../invoke/open.ts";
+import { grantUnder } from "./forbidden.ts";
+import type { Policies } from "./policies.ts";
+import { riskOf } from "./risk.ts";
+import { type Asked, RULES, type Surroundings } from "./rules.ts";
+
+export interface ExplainDeps {
+  catalog: ToolCatalog;
+  policies: Policies;
+  around: Surroundings;
+  input_bytes: number;
+}
+
+export interface Question {
+  tool: string;
+  context: CallContext;
+  role?: Role;
+  /** Left out, what the arguments would decide is taken as passed. */
+  input?: Json;
+}
+
+export async function explain(
+  { catalog, policies, around, input_bytes }: ExplainDeps,
+  asker: Caller,
+  { tool, context, role, input }: Question,
+): Promise<PolicyExplanation> {
+  requireOperator(asker, "ask about the policy");
+  const caller: Caller = role === undefined ? asker : { ...asker, role };
+  const [{ entries, plans }, policy] = await Promise.all([catalog.snapshot(caller), policies.of(caller.scope)]);
+  const plan = plans.get(tool);
+  const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
+  const winner = named.find(({ status }) => status === "offered" || status === "hidden");
+  if (plan === undefined || winner === undefined) {
+    const [other] = named;
+    const why = other === undefined ? "" : `: ${other.reason ?? `${other.name} is another one`}`;
+    throw new BackplaneError("tool.not_found", `there is no tool ${tool}${why}`);
+  }
+  const [issues, hits] =
+    input === undefined
+      ? [[], []]
+      : await Promise.all([inputIssues(plan, input, input_bytes), ruleHits(plan, policy, input)]);
+  const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null };
+  const grant = grantUnder(plan, policy);
+  const steps: PolicyStep[] = RULES.map(({ name, about, decide }) => {
+    const decision = decide(asked, grant, around);
+    const reason =
+      decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
+    return { rule: name, about, decision: decision.kind, reason };
+  });
+  const decisive =
+    steps.find(({ decision }) => decision === "deny") ?? steps.find(({ decision }) => decision === "ask");
+  const { risk, sources } = riskOf(plan, grant, policy, hits);
+  return {
+    tool,
+    outcome: decisive === undefined ? "run" : decisive.decision === "deny" ? "deny" : "ask",
+    decided_by: decisive?.rule ?? null,
+    reason: decisive?.reason ?? null,
+    context,
+    role: caller.role,
+    tolerance: context === "direct" ? null : policy.document.tolerance[context],
+    risk,
+    risk_sources: sources,
+    winner,
+    losers: named.filter((entry) => entry !== winner),
+    steps,
+  };
+}

@@ -1,0 +1,35 @@
+/** Whether a caller may be offered a tool at all: the standing rules of admission, asked without a call. */
+import type { Grant } from "@backplane/contract";
+import { toGrant } from "../grant/effective.ts";
+import { intersect } from "../grant/intersect.ts";
+import type { ExportPlan } from "../invoke/export-plan.ts";
+import type { Caller } from "../ports/index.ts";
+import { type Asked, RULES, type Surroundings } from "./rules.ts";
+import type { StandingPolicy } from "./standing-policy.ts";
+
+const STANDING = RULES.filter(({ standing }) => standing === true);
+
+/** Standing rules look at nothing of the moment. */
+const ANYWHERE: Surroundings = {
+  stopping: false,
+  sandbox: () => ({ available: true, reason: "" }),
+  queueFull: () => false,
+  waitingFull: () => false,
+  max_depth: 0,
+};
+
+/** Why not, or null. */
+export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPolicy): string | null {
+  const asked: Asked = { caller, plan, policy, context: "direct", issues: [], hits: [], depth: 0, row: null };
+  const grant = grantUnder(plan, policy);
+  for (const rule of STANDING) {
+    const decision = rule.decide(asked, grant, ANYWHERE);
+    if (decision.kind === "deny") return decision.message;
+  }
+  return null;
+}
+
+/** What a call gets at most, before its caller narrows it. */
+export function grantUnder({ grant, level }: ExportPlan, { ceiling }: StandingPolicy): Grant {
+  return ceiling === undefined ? grant : toGrant(intersect(level, ceiling));
+}

@@ -1,0 +1,96 @@
+/**
+ * The policy that holds in a scope: defaults, what the org says, what the project narrows of it. A project never gets
+ * more than its org: of two tolerances the lower, of two floors the higher, of two lists what is in both.
+ */
+import {
+  type EffectivePolicyDocument,
+  higherRisk,
+  type Origin,
+  type Policy,
+  type Risk,
+  ROLES,
+  type Role,
+  type RolePolicy,
+  type RoleSelection,
+} from "@backplane/contract";
+import type { Level } from "../grant/intersect.ts";
+import { policyDocument } from "./policy-document.ts";
+import { type CompiledRule, NO_RULES } from "./security-rules.ts";
+import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
+
+export interface StandingPolicy {
+  readonly document: EffectivePolicyDocument;
+  readonly categories: ReadonlySet<string> | null;
+  readonly origins: ReadonlySet<Origin> | null;
+  /** Of the org and of the project: each has to let a call pass. */
+  readonly roles: ReadonlyMap<Role, readonly CompiledRole[]>;
+  /** The operator's judgement of a tool; null: none. */
+  readonly judged: (tool: string) => Risk | null;
+  /** What the project raises a tool to. */
+  readonly raised: (tool: string) => Risk | null;
+  readonly deferred: ToolMatch;
+  /** Met with every grant. */
+  readonly ceiling: Level | undefined;
+  readonly rules: readonly CompiledRule[];
+}
+
+export interface CompiledRole {
+  allow: CompiledSelection | null;
+  deny: CompiledSelection | null;
+  max_risk: Risk | null;
+}
+
+export interface CompiledSelection {
+  origins: ReadonlySet<Origin> | null;
+  tools: ToolMatch | null;
+  categories: ReadonlySet<string> | null;
+}
+
+export function standingPolicy(
+  org: Policy,
+  project: Policy,
+  rules: readonly CompiledRule[] = NO_RULES,
+): StandingPolicy {
+  const document = policyDocument(org, project);
+  const { allowed_tool_categories: categories, allowed_origins: origins, host } = document;
+  return {
+    document,
+    categories: categories === null ? null : new Set(categories),
+    origins: origins === null ? null : new Set(origins),
+    roles: new Map(ROLES.map((role) => [role, [org, project].flatMap((policy) => roleIn(policy, role))])),
+    judged: judgement(org.risks),
+    raised: judgement(project.risks),
+    deferred: toolMatch(document.deferred_tools),
+    ceiling: Object.keys(host).length === 0 ? undefined : (host as Level),
+    rules,
+  };
+}
+
+function roleIn({ roles }: Policy, role: Role): CompiledRole[] {
+  const own: RolePolicy | undefined = roles?.[role];
+  if (own === undefined) return [];
+  const { allow, deny, max_risk } = own;
+  return [{ allow: selection(allow), deny: selection(deny), max_risk: max_risk ?? null }];
+}
+
+function selection(named: RoleSelection | undefined): CompiledSelection | null {
+  if (named === undefined) return null;
+  const { origins, tools, categories } = named;
+  return {
+    origins: origins === undefined ? null : new Set(origins),
+    tools: tools === undefined ? null : toolMatch(tools),
+    categories: categories === undefined ? null : new Set(categories),
+  };
+}
+
+/** Where several patterns meet a name the highest counts. */
+function judgement(risks: Policy["risks"]): (tool: string) => Risk | null {
+  const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({ meets: toolMatch([pattern]), risk }));
+  return (tool) => {
+    let found: Risk | null = null;
+    for (const { meets, risk } of all) {
+      if (meets(tool)) found = found === null ? risk : higherRisk(found, risk);
+    }
+    return found;
+  };
+}

@@ -1,0 +1,20 @@
+import type { Policy } from "@backplane/contract";
+import type { Facts } from "./facts.ts";
+import type { Scope } from "./scope.ts";
+
+export interface PolicyRow {
+  /** A null project is the org's own. */
+  scope: Scope;
+  policy: Policy;
+  /** Rises with every change, from 1. */
+  generation: number;
+  updated_at: string;
+  updated_by: string;
+}
+
+export interface PolicyStore {
+  /** What holds in a scope: the org's row and the project's, null where nothing was ever set. Always fresh. */
+  at(scope: Scope): Promise<{ org: PolicyRow | null; project: PolicyRow | null }>;
+  /** Writes `row` if the stored generation is still `row.generation - 1` (0: there is none); false otherwise. */
+  put(row: PolicyRow, facts: Facts): Promise<boolean>;
+}

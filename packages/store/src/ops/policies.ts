@@ -1,0 +1,42 @@
+/** Policies: one row per org and per project that has its own, replaced whole under its generation. */
+import { type Op, type Row, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+export interface PolicyWrite {
+  org_id: string;
+  project_id: string;
+  /** Of the row that is written; the one before has one less. */
+  generation: number;
+  updated_at: string;
+  updated_by: string;
+  document: string;
+  facts: FactRows;
+}
+
+export function* putPolicy(p: PolicyWrite): Op<boolean> {
+  const values = [p.org_id, p.project_id, p.generation, p.updated_at, p.updated_by, p.document];
+  const written =
+    p.generation === 1
+      ? yield sql(
+          `insert into policies (org_id, project_id, generation, updated_at, updated_by, document)
+            values ($1, $2, $3, $4, $5, $6) on conflict (org_id, project_id) do nothing returning generation`,
+          values,
+        )
+      : yield sql(
+          `update policies set generation = $3, updated_at = $4, updated_by = $5, document = $6
+            where org_id = $1 and project_id = $2 and generation = $3 - 1 returning generation`,
+          values,
+        );
+  if (written.length === 0) return false;
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+/** The org's row and, for a project, its own. */
+export function* readPolicies(org_id: string, project_id: string): Op<Row[]> {
+  return yield sql(
+    `select org_id, project_id, generation, updated_at, updated_by, document from policies
+      where org_id = $1 and project_id in ('', $2)`,
+    [org_id, project_id],
+  );
+}

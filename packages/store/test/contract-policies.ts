@@ -1,0 +1,48 @@
+import type { PolicyRow, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { NOW, sampleAudit } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+export function policyCases(store: () => Store): void {
+  const rowOf = (org_id: string, project_id: string | null, more: Partial<PolicyRow> = {}): PolicyRow => ({
+    scope: { org_id, project_id },
+    policy: { tolerance: { conversation: "medium" } },
+    generation: 1,
+    updated_at: NOW,
+    updated_by: "admin",
+    ...more,
+  });
+
+  test("policies of an org and its projects are kept apart, and a scope reads both that hold in it", async () => {
+    const { org_id } = freshOrg();
+    const { policies } = store();
+    const at = (project_id: string | null) => policies.at({ org_id, project_id });
+    expect(await at("proj_a")).toEqual({ org: null, project: null });
+    const own = rowOf(org_id, null);
+    const narrow = rowOf(org_id, "proj_a", { policy: { allowed_origins: ["core"], rules: [] } });
+    expect(await policies.put(own, {})).toBe(true);
+    expect(await policies.put(narrow, {})).toBe(true);
+    expect(await at("proj_a")).toEqual({ org: own, project: narrow });
+    expect(await at("proj_b")).toEqual({ org: own, project: null });
+    expect(await at(null)).toEqual({ org: own, project: null });
+    const other = freshOrg().org_id;
+    expect(await policies.at({ org_id: other, project_id: null })).toEqual({ org: null, project: null });
+  });
+
+  test("a policy is written under its generation, with its audit entry or not at all", async () => {
+    const { org_id } = freshOrg();
+    const { policies, audit } = store();
+    const scope = { org_id, project_id: null };
+    const told = (action: string) => ({ audit: { ...sampleAudit(), scope, action } });
+    const entries = async () =>
+      (await audit.list(scope, {}, { limit: 10 })).items.map(({ action }) => action).toSorted();
+    expect(await policies.put(rowOf(org_id, null), told("policy.set"))).toBe(true);
+    expect(await policies.put(rowOf(org_id, null), told("policy.again"))).toBe(false);
+    const third = rowOf(org_id, null, { generation: 3 });
+    expect(await policies.put(third, told("policy.skipped"))).toBe(false);
+    const second = rowOf(org_id, null, { generation: 2, policy: {}, updated_by: "key_1" });
+    expect(await policies.put(second, told("policy.change"))).toBe(true);
+    expect((await policies.at(scope)).org).toEqual(second);
+    expect(await entries()).toEqual(["policy.change", "policy.set"]);
+  });
+}
