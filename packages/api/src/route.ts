@@ -20,6 +20,7 @@ export const TAGS = [
   "Discovery",
   "Invocations",
   "Approvals",
+  "Policy",
   "Secrets",
   "Keys",
   "Sessions",
@@ -89,7 +90,10 @@ export function defineRoute<
   return route as unknown as Route;
 }
 
-/** `{id}:verb` needs a pattern, since ids may themselves contain `::`. */
+/** `{id}:verb` needs a pattern, since ids may themselves contain `::`; after a plain word a colon is a colon. */
 export function fastifyPath(path: string): string {
-  return path.replace(/\{(\w+)\}:/g, ":$1(^.+)::").replace(/\{(\w+)\}/g, ":$1");
+  return path
+    .replace(/(\w):(?=\w)/g, "$1::")
+    .replace(/\{(\w+)\}:/g, ":$1(^.+)::")
+    .replace(/\{(\w+)\}/g, ":$1");
 }

@@ -83,7 +83,10 @@ async function readCall(kernel: Kernel, { id, params }: RpcRequest, { caller, se
   if (session?.calls.has(id) === true) throw new RpcError(RPC.invalid_request, `the id ${id} is in use`);
   const tool: CatalogTool | null = await kernel.catalog.find(caller, name);
   if (tool === null) throw unknownTool(name);
-  const which = tool.binding_id === null ? { export_id: name, package_id: tool.package_id } : { binding_id: tool.binding_id };
+  const which =
+    tool.binding_id === null
+      ? { export_id: name, package_id: tool.package_id }
+      : { binding_id: tool.binding_id };
   const body: InvokeBody = { ...which, input, ...(session === null ? {} : { session_id: session.ref }) };
   const token = isObject(_meta) ? _meta.progressToken : undefined;
   return { tool, body, token: isId(token) ? token : undefined };

@@ -1,5 +1,5 @@
 /** Bindings. The generation is the ETag: If-Match makes a change conditional on what the client has read. */
-import { BackplaneError, EXPORT_KINDS } from "@backplane/contract";
+import { EXPORT_KINDS } from "@backplane/contract";
 import {
   BindingCreateSchema,
   BindingPatchSchema,
@@ -8,10 +8,10 @@ import {
   PackageIdSchema,
   PermissionsSchema,
 } from "@backplane/contract/schema";
-import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
 import { createOnce } from "../idempotent.ts";
 import { defineRoute, type Route } from "../route.ts";
+import { etagOf, expectedGeneration, isKnown } from "./etag.ts";
 import type { RouteDeps } from "./index.ts";
 import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
 
@@ -80,8 +80,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, params, request }) {
         const binding = await kernel.bindings.get(caller, params.id);
         const headers = { etag: etagOf(binding) };
-        const known = request.headers["if-none-match"];
-        if (known !== undefined && tagsIn(known).some((tag) => tag === "*" || tag === binding.generation))
+        if (isKnown(request.headers["if-none-match"], binding.generation))
           return { status: 304, empty: true, headers };
         return { status: 200, json: binding, headers };
       },
@@ -99,7 +98,8 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       etag: true,
       responses: { 200: { description: "Changed.", schema: BindingSchema } },
       async handler({ caller, params, body, request }) {
-        const expected = await expectedGeneration(caller, params.id, request.headers["if-match"]);
+        const now = () => kernel.bindings.get(caller, params.id);
+        const expected = await expectedGeneration(request.headers["if-match"], now);
         const binding = await kernel.bindings.patch(caller, params.id, body, expected);
         return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
       },
@@ -115,7 +115,8 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       etag: true,
       responses: { 204: { description: "Removed." } },
       async handler({ caller, params, request }) {
-        const expected = await expectedGeneration(caller, params.id, request.headers["if-match"]);
+        const now = () => kernel.bindings.get(caller, params.id);
+        const expected = await expectedGeneration(request.headers["if-match"], now);
         await kernel.bindings.remove(caller, params.id, expected);
         return { status: 204, empty: true };
       },
@@ -136,33 +137,4 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       }),
     }),
   ];
-
-  /** The generation that If-Match asks for; undefined when there is no condition. */
-  async function expectedGeneration(
-    caller: Caller,
-    id: string,
-    header: string | undefined,
-  ): Promise<number | undefined> {
-    if (header === undefined) return undefined;
-    const tags = tagsIn(header);
-    if (tags.includes("*")) return undefined;
-    if (tags.length === 1 && typeof tags[0] === "number") return tags[0];
-    const now = (await kernel.bindings.get(caller, id)).generation;
-    if (!tags.includes(now)) throw new BackplaneError("request.precondition");
-    return now;
-  }
-}
-
-function etagOf(binding: { generation: number }): string {
-  return `"${binding.generation}"`;
-}
-
-/** Tags that cannot be one of ours are kept as null: they match nothing. */
-function tagsIn(header: string): (number | "*" | null)[] {
-  return header.split(",").map((part) => {
-    const tag = part.trim();
-    if (tag === "*") return "*";
-    const generation = /^(?:W\/)?"(\d{1,15})"$/.exec(tag)?.[1];
-    return generation === undefined ? null : Number(generation);
-  });
 }

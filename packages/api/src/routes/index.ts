@@ -15,6 +15,7 @@ import { keyRoutes } from "./keys.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
 import { pluginRoutes } from "./plugins.ts";
+import { policyRoutes } from "./policy.ts";
 import { runRoutes } from "./runs.ts";
 import { secretRoutes } from "./secrets.ts";
 import { sessionRoutes } from "./sessions.ts";
@@ -42,6 +43,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...exportRoutes(deps),
     ...invocationRoutes(deps),
     ...approvalRoutes(deps),
+    ...policyRoutes(deps),
     ...secretRoutes(deps),
     ...keyRoutes(deps),
     ...auditRoutes(deps),

@@ -2,18 +2,18 @@
  * Runs: turns of the loop, as a client starts and follows them. Without `wait` the answer comes as soon as the message
  * and the run are on disk (202); with it, or as a stream, the line is held until the run has ended.
  */
-import type { Run } from "@backplane/contract";
+import { RISK_CONTEXTS, type Run } from "@backplane/contract";
 import { RunSchema } from "@backplane/contract/schema";
 import type { Caller, RunTicket } from "@backplane/kernel";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { openRun } from "../agent/run-stream.ts";
+import type { SseItem } from "../event-streams.ts";
 import { idempotencyKey, REPLAYED, requestDigest } from "../idempotent.ts";
 import { type Answer, defineRoute, type Route } from "../route.ts";
-import type { SseItem } from "../event-streams.ts";
 import type { RouteDeps } from "./index.ts";
 import { lastEventId } from "./invocations.ts";
-import { EntryCursor, sent, SessionId, UserMessageBody, Workspace, WorkspaceQuery } from "./session-ref.ts";
+import { EntryCursor, SessionId, sent, UserMessageBody, Workspace, WorkspaceQuery } from "./session-ref.ts";
 import { IdParams, nameOf } from "./shapes.ts";
 
 const READ = { scope: "sessions:read", delegated: "runs:read" } as const;
@@ -27,6 +27,10 @@ const RunCreate = z
     workspace: Workspace.optional(),
     input: UserMessageBody,
     strategy: nameOf(128).min(1).optional(),
+    context: z
+      .enum(RISK_CONTEXTS)
+      .optional()
+      .describe("Whose tolerance of risk counts; default background. In headless nobody is asked."),
   })
   .refine(({ session_id, chain_id }) => (session_id === undefined) !== (chain_id === undefined), {
     message: "needs either session_id or chain_id",
@@ -201,8 +205,8 @@ function bodyOf(
   { chain_id, session_id, input, ...rest }: z.output<typeof RunCreate>,
 ): Start {
   const message = sent(input);
-  const { strategy } = rest;
-  const how = sent({ strategy });
+  const { strategy, context } = rest;
+  const how = sent({ strategy, context });
   if (chain_id !== undefined) return { chain_id, input: message, ...how };
   const where = sent({ workspace: rest.workspace ?? workspace });
   return { session_id: session_id!, ...where, input: message, ...how };

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bundled } from "../bundled.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
-import { call, connect, META, type McpClient, read, request, send } from "./mcp-client.ts";
+import { call, connect, type McpClient, META, read, request, send } from "./mcp-client.ts";
 
 const teller: KernelPlugin = {
   name: "teller",
@@ -32,6 +32,7 @@ let base = "";
 let asking = "";
 beforeAll(async () => {
   t = await startApi({ plugins: await bundled(teller) });
+  await t.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
   base = await t.api.listen({ host: "127.0.0.1", port: 0 });
   const folder = writeSamplePackage(t.home);
   await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });

@@ -5,6 +5,7 @@
 import { z } from "zod";
 import {
   CALL_CONTEXTS,
+  EFFECT_CLASSES,
   EXECUTION_CLASSES,
   NETWORK_ACCESS,
   ORIGINS,
@@ -12,7 +13,7 @@ import {
   ROLES,
   TOLERANCES,
 } from "../vocabulary.ts";
-import { DomainSchema, TimestampSchema } from "./scalars.ts";
+import { DomainSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 const few = <T extends z.ZodType>(item: T) => z.array(item).max(256);
 
@@ -49,11 +50,11 @@ export const SecurityRuleSchema = z
     id: z.string().min(1).max(64).optional(),
     tools: few(ToolPatternSchema).min(1).optional().describe("Left out, every tool that it can meet."),
     when: z.array(MatchSchema).max(16).default([]).describe("All have to hold; none means every call."),
-    then: z.enum(["deny", "raise"]),
+    action: z.enum(["deny", "raise"]),
     risk: RISK.optional().describe("What `raise` raises to; default high."),
     reason: z.string().max(300).optional(),
   })
-  .refine(({ then, risk }) => then === "raise" || risk === undefined, "a rule that denies has no risk");
+  .refine(({ action, risk }) => action === "raise" || risk === undefined, "a rule that denies has no risk");
 
 const RoleSelectionSchema = z.strictObject({
   origins: few(z.enum(ORIGINS)).optional(),
@@ -134,6 +135,49 @@ export const ExplainQuerySchema = z.strictObject({
   context: z.enum(CALL_CONTEXTS).default("conversation"),
   role: z.enum(ROLES).optional(),
   input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that look at them."),
+});
+
+const CATALOG_STATUSES = ["offered", "hidden", "skipped", "failed"] as const;
+
+export const CatalogEntrySchema = z.object({
+  name: z.string(),
+  title: z.string().nullable(),
+  description: z.string(),
+  origin: z.enum(ORIGINS),
+  package_id: z.string(),
+  package_version: z.string(),
+  binding_id: z.string(),
+  status: z.enum(CATALOG_STATUSES),
+  reason: z.string().nullable().describe("Why it is not offered."),
+  category: z.string().nullable(),
+  risk: RISK,
+  effect_class: z.enum(EFFECT_CLASSES),
+  requires_approval: z.boolean(),
+  deferred: z.boolean().describe("Models see it only after tool_search found it."),
+  token_cost: z.int().describe("Estimated tokens of its name, description and schema in every model call."),
+  input_schema: JsonObjectSchema,
+});
+
+export const PolicyExplanationSchema = z.object({
+  tool: z.string(),
+  outcome: z.enum(["run", "ask", "deny"]),
+  decided_by: z.string().nullable(),
+  reason: z.string().nullable(),
+  context: z.enum(CALL_CONTEXTS),
+  role: z.enum(ROLES),
+  tolerance: z.enum(TOLERANCES).nullable(),
+  risk: RISK,
+  risk_sources: z.array(z.object({ source: z.string(), risk: RISK, why: z.string() })),
+  winner: CatalogEntrySchema,
+  losers: z.array(CatalogEntrySchema),
+  steps: z.array(
+    z.object({
+      rule: z.string(),
+      about: z.string(),
+      decision: z.enum(["pass", "ask", "deny"]),
+      reason: z.string().nullable(),
+    }),
+  ),
 });
 
 export type SecurityRule = z.infer<typeof SecurityRuleSchema>;

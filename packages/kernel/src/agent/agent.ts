@@ -106,7 +106,10 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
   };
   startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
-  base.core.set(SEARCH_TOOL, toolSearch(deps.version ?? "0.0.0", (scope, id) => loop.turnAt(scope, id)));
+  base.core.set(
+    SEARCH_TOOL,
+    toolSearch(deps.version ?? "0.0.0", (scope, id) => loop.turnAt(scope, id)),
+  );
   hearAnswers(port, parts.approvals, log);
   const services = subagentServices({
     loop,

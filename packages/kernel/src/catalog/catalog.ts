@@ -16,9 +16,9 @@ import type {
 import { inOrder } from "../bindings/rollout.ts";
 import { share } from "../bus/snapshot.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
+import { forbidden, grantUnder } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
 import { riskOf } from "../policy/risk.ts";
-import { forbidden, grantUnder } from "../policy/forbidden.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
 import { type Candidate, candidateOf, grouped, rank } from "./precedence.ts";
@@ -84,6 +84,10 @@ const WARNED = 4_096;
 const ANYTHING: JsonObject = { type: "object", properties: {} };
 /** The core tool that finds deferred ones; without any it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
+const NOTHING_TO_FIND = {
+  status: "hidden",
+  reason: "no tool is deferred, so there is nothing to find",
+} as const;
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
@@ -105,18 +109,25 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     const { winners, losers } = rank(sources);
     const tools = new Map<string, OfferedTool>();
     const entries: CatalogEntry[] = [];
+    let search: { tool: OfferedTool; entry: CatalogEntry } | null = null;
+    let deferred = 0;
     for (const { name, origin, plan } of winners.values()) {
       const reason = forbidden(caller, plan, policy);
-      const offered = offer(origin, plan, policy, deps.legacy(plan.bound));
-      entries.push(entryOf(offered, plan, reason === null ? "offered" : "hidden", reason));
-      if (reason === null) tools.set(name, offered);
+      const tool = offer(origin, plan, policy, deps.legacy(plan.bound));
+      const entry = entryOf(tool, plan, reason === null ? "offered" : "hidden", reason);
+      entries.push(entry);
+      if (reason !== null) continue;
+      if (tool.deferred) deferred++;
+      if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
+      else tools.set(name, tool);
     }
+    if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
+    else if (search !== null) Object.assign(search.entry, NOTHING_TO_FIND);
     for (const { candidate, status, reason } of losers) {
       const offered = offer(candidate.origin, candidate.plan, policy, false);
       entries.push(entryOf(offered, candidate.plan, status, reason));
       complain(scope, candidate, status, reason);
     }
-    if (![...tools.values()].some(({ deferred }) => deferred)) tools.delete(SEARCH_TOOL);
     entries.sort((a, b) => compare(a.name, b.name) || compare(a.status, b.status));
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
   }

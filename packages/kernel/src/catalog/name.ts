@@ -56,7 +56,10 @@ const LOOKS_LIKE: Record<string, string> = {
 /** Two names with one skeleton are a collision. */
 export function skeletonOf(name: string): string {
   let skeleton = "";
-  for (const letter of name.normalize("NFKD").toLowerCase().replaceAll(/[\p{M}\p{C}\p{Z}]/gu, "")) {
+  for (const letter of name
+    .normalize("NFKD")
+    .toLowerCase()
+    .replaceAll(/[\p{M}\p{C}\p{Z}]/gu, "")) {
     skeleton += LOOKS_LIKE[letter] ?? letter;
   }
   return skeleton;

@@ -86,7 +86,15 @@ export function createOffers(
 
 function show(snapshot: CatalogSnapshot): Shown {
   const tools: CatalogTool[] = [];
-  for (const { name, description, parameters, binding_id, package_id, origin, about } of snapshot.tools.values()) {
+  for (const {
+    name,
+    description,
+    parameters,
+    binding_id,
+    package_id,
+    origin,
+    about,
+  } of snapshot.tools.values()) {
     // It finds tools for a turn; who lists the catalog sees all of them.
     if (name === SEARCH_TOOL && origin === "core") continue;
     tools.push({ name, description, input_schema: parameters, binding_id, package_id, origin, ...about });

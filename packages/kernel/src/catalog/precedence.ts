@@ -40,13 +40,13 @@ export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]):
     name: binding.export_id,
     origin: originOf(bounds[0]),
     package_id: pack.package_id,
-    installed_at: bounds.map(registeredAt).reduce((a, b) => (a < b ? a : b)),
+    installed_at: bounds.flatMap(datesOf).toSorted()[0]!,
     instrument: INSTRUMENTS.includes(pack.manifest.runtime.protocol),
   };
 }
 
-function registeredAt({ package: pack, binding }: BoundPackage): string {
-  return pack.installed_at < binding.created_at ? pack.installed_at : binding.created_at;
+function datesOf({ package: pack, binding }: BoundPackage): string[] {
+  return [pack.installed_at, binding.created_at];
 }
 
 /** The bindings of one package and name are one candidate. */

@@ -24,7 +24,12 @@ export function toolSearch(
         type: "object",
         properties: {
           query: { type: "string", minLength: 1, maxLength: 500, description: "What the tool should do." },
-          limit: { type: "integer", minimum: 1, maximum: MOST, description: `At most this many, default ${DEFAULT_LIMIT}.` },
+          limit: {
+            type: "integer",
+            minimum: 1,
+            maximum: MOST,
+            description: `At most this many, default ${DEFAULT_LIMIT}.`,
+          },
         },
         required: ["query"],
         additionalProperties: false,
@@ -75,11 +80,16 @@ function scoreOf({ name, description, keywords, about }: OfferedTool, words: rea
 }
 
 function wordsOf(text: string): string[] {
-  return text.toLowerCase().split(/[^\p{L}\p{N}]+/u).filter((word) => word !== "");
+  return text
+    .toLowerCase()
+    .split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word !== "");
 }
 
 function answer(found: readonly OfferedTool[]): ToolReturn {
-  const tools = found.map(({ name, description, parameters }): JsonObject => ({ name, description, parameters }));
+  const tools = found.map(
+    ({ name, description, parameters }): JsonObject => ({ name, description, parameters }),
+  );
   const brief = found.length === 0 ? "no such tool" : `found ${found.map(({ name }) => name).join(", ")}`;
   return { ok: true, brief, display: { kind: "json", data: { tools } as Json } };
 }

@@ -39,7 +39,10 @@ export async function explain(
 ): Promise<PolicyExplanation> {
   requireOperator(asker, "ask about the policy");
   const caller: Caller = role === undefined ? asker : { ...asker, role };
-  const [{ entries, plans }, policy] = await Promise.all([catalog.snapshot(caller), policies.of(caller.scope)]);
+  const [{ entries, plans }, policy] = await Promise.all([
+    catalog.snapshot(caller),
+    policies.of(caller.scope),
+  ]);
   const plan = plans.get(tool);
   const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
   const winner = named.find(({ status }) => status === "offered" || status === "hidden");

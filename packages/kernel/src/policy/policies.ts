@@ -92,7 +92,7 @@ export class Policies {
         updated_by: caller.actor,
       };
       const details = { level, generation: next.generation, ...changes(row?.policy ?? {}, policy) };
-      const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details, scope);
+      const audit = auditOf(this.#deps, caller, "policy.set", `policy/${level}`, details);
       if (!(await store.policies.put(next, { audit }))) continue;
       for (const listener of this.#listeners) listener(scope.org_id);
       return await this.#answer(level, scope, next);
@@ -171,7 +171,8 @@ function changes(before: Policy, after: Policy): JsonObject {
   const changed: JsonObject = {};
   for (const field of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const [a, b] = [before[field as keyof Policy], after[field as keyof Policy]];
-    if (JSON.stringify(a) !== JSON.stringify(b)) changed[field] = { from: (a ?? null) as Json, to: (b ?? null) as Json };
+    if (JSON.stringify(a) !== JSON.stringify(b))
+      changed[field] = { from: (a ?? null) as Json, to: (b ?? null) as Json };
   }
   return { changed };
 }

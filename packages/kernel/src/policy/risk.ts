@@ -41,7 +41,7 @@ export function riskOf(
   for (const { risk, why } of floorOf(item, grant, policy)) says("floor", risk, why);
   const raised = policy.raised(item.id);
   if (raised !== null) says("project", raised, "the project's policy raises this tool");
-  for (const hit of hits) if (hit.then === "raise") says("rule", hit.risk, `${hit.name}: ${hit.reason}`);
+  for (const hit of hits) if (hit.action === "raise") says("rule", hit.risk, `${hit.name}: ${hit.reason}`);
   let risk = sources[0]!.risk;
   for (const source of sources) risk = higherRisk(risk, source.risk);
   return { risk, sources };

@@ -155,7 +155,7 @@ export const RULES: readonly Rule[] = [
     name: "security",
     about: "no security rule of the tool or of the policy forbids these arguments",
     decide({ hits }) {
-      const hit = hits.find(({ then }) => then === "deny");
+      const hit = hits.find(({ action }) => action === "deny");
       return hit === undefined ? PASS : deny("policy.denied", `${hit.name}: ${hit.reason}`);
     },
   },

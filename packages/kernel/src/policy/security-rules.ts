@@ -3,7 +3,13 @@
  * write one that allows. What a rule looks at is checked by the same vetted schemas as input is, turned around: the
  * schema says what does *not* meet the rule, so whatever cannot be decided meets it.
  */
-import { BackplaneError, type Json, type JsonObject, type Risk, type SecurityRule } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  type Risk,
+  type SecurityRule,
+} from "@backplane/contract";
 import { SecurityRuleSchema } from "@backplane/contract/schema";
 import type { SchemaCheck, Schemas } from "../ports/index.ts";
 import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
@@ -14,13 +20,13 @@ export interface CompiledRule {
   tools: ToolMatch | null;
   /** null: every call meets it. */
   check: SchemaCheck | null;
-  then: "deny" | "raise";
+  action: "deny" | "raise";
   risk: Risk;
   reason: string;
 }
 
 /** A rule that this very call meets. */
-export type RuleHit = Pick<CompiledRule, "name" | "then" | "risk" | "reason">;
+export type RuleHit = Pick<CompiledRule, "name" | "action" | "risk" | "reason">;
 
 type Compiler = Pick<Schemas, "compile">;
 
@@ -62,7 +68,7 @@ export async function compilePluginRules(
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       const reason = `it cannot be understood (${why}), so nothing is let past it`;
-      compiled.push({ name, tools: null, check: null, then: "deny", risk: "critical", reason });
+      compiled.push({ name, tools: null, check: null, action: "deny", risk: "critical", reason });
     }
   }
   return compiled;
@@ -89,16 +95,16 @@ export function hitsOf(
 }
 
 async function compileRule(rule: SecurityRule, name: string, schemas: Compiler): Promise<CompiledRule> {
-  const { when, then, tools } = rule;
+  const { when, action, tools } = rule;
   const schema: JsonObject = { not: { allOf: when.map(conditionOf) } };
   return {
     name,
     tools: tools === undefined ? null : toolMatch(tools),
     // The schema is its own key: rules have no file that could name them.
     check: when.length === 0 ? null : await schemas.compile(`rule ${JSON.stringify(schema)}`, schema),
-    then,
+    action,
     risk: rule.risk ?? "high",
-    reason: rule.reason ?? (then === "deny" ? "the rule forbids this call" : "the rule raises this call"),
+    reason: rule.reason ?? (action === "deny" ? "the rule forbids this call" : "the rule raises this call"),
   };
 }
 

@@ -59,7 +59,9 @@ export function withKernelTools(
     },
     async candidates(scope, export_id, package_id) {
       const own = [core.get(export_id), tools.get(export_id)].flatMap((tool) =>
-        tool == null || (package_id !== undefined && package_id !== packageId(tool)) ? [] : [bound(tool, scope)],
+        tool == null || (package_id !== undefined && package_id !== packageId(tool))
+          ? []
+          : [bound(tool, scope)],
       );
       // Packages of this publisher exist in memory alone.
       if (package_id !== undefined && own.length > 0) return own;

@@ -1,0 +1,166 @@
+/** The policy of the org and of projects. The generation is the ETag; a change holds from the next call on. */
+import { BackplaneError, type Json } from "@backplane/contract";
+import {
+  CatalogEntrySchema,
+  ExplainQuerySchema,
+  POLICY_LEVELS,
+  PolicyExplanationSchema,
+  PolicyPatchSchema,
+  PolicySchema,
+  StoredPolicySchema,
+} from "@backplane/contract/schema";
+import { z } from "zod";
+import { defineRoute, type Route } from "../route.ts";
+import { etagOf, expectedGeneration, isKnown } from "./etag.ts";
+import type { RouteDeps } from "./index.ts";
+import { nameOf } from "./shapes.ts";
+
+const LevelQuery = z.strictObject({
+  level: z
+    .enum(POLICY_LEVELS)
+    .default("org")
+    .describe("The org's own, or what the caller's project narrows."),
+});
+const CatalogQuery = z.strictObject({
+  all: z.enum(["0", "1"]).default("0").describe("1 also lists what is not offered, and why."),
+});
+const READ = { scope: "policy:read" } as const;
+const WRITE = { scope: "policy:write" } as const;
+
+export function policyRoutes({ kernel }: RouteDeps): Route[] {
+  const { policy, catalog } = kernel;
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/v1/policy",
+      operation_id: "getPolicy",
+      summary: "Read the policy",
+      description: "`policy` is what was set, `effective` what holds with defaults and the org's in it.",
+      tag: "Policy",
+      auth: READ,
+      query: LevelQuery,
+      etag: true,
+      responses: {
+        200: { description: "The policy.", schema: StoredPolicySchema },
+        304: { description: "Unchanged." },
+      },
+      async handler({ caller, query, request }) {
+        const found = await policy.get(caller, query.level);
+        const headers = { etag: etagOf(found) };
+        return isKnown(request.headers["if-none-match"], found.generation)
+          ? { status: 304, empty: true, headers }
+          : { status: 200, json: found, headers };
+      },
+    }),
+    defineRoute({
+      method: "PUT",
+      path: "/v1/policy",
+      operation_id: "putPolicy",
+      summary: "Replace the policy",
+      description:
+        "Owners and admins only. A project's policy can only narrow its org's. Recorded in the audit log.",
+      tag: "Policy",
+      auth: WRITE,
+      query: LevelQuery,
+      body: PolicySchema,
+      etag: true,
+      responses: { 200: { description: "Replaced.", schema: StoredPolicySchema } },
+      async handler({ caller, query: { level }, body, request }) {
+        const now = () => policy.get(caller, level);
+        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const written = await policy.put(caller, level, body, expected);
+        return { status: 200, json: written, headers: { etag: etagOf(written) } };
+      },
+    }),
+    defineRoute({
+      method: "PATCH",
+      path: "/v1/policy",
+      operation_id: "patchPolicy",
+      summary: "Change fields of the policy",
+      description: "A field is replaced whole; null takes it back to its default. Otherwise as PUT.",
+      tag: "Policy",
+      auth: WRITE,
+      query: LevelQuery,
+      body: PolicyPatchSchema,
+      etag: true,
+      responses: { 200: { description: "Changed.", schema: StoredPolicySchema } },
+      async handler({ caller, query: { level }, body, request }) {
+        const now = () => policy.get(caller, level);
+        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const written = await policy.patch(caller, level, body, expected);
+        return { status: 200, json: written, headers: { etag: etagOf(written) } };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/policy:explain",
+      operation_id: "explainPolicy",
+      summary: "Ask why a tool would run, ask or be refused",
+      description: "The rules of admission in their order, as they would decide on such a call now.",
+      tag: "Policy",
+      auth: READ,
+      query: ExplainQuerySchema,
+      responses: { 200: { description: "What decides, and why.", schema: PolicyExplanationSchema } },
+      async handler({ caller, query: { tool, context, role, input } }) {
+        const question = {
+          tool,
+          context,
+          ...(role === undefined ? {} : { role }),
+          ...(input === undefined ? {} : { input: parse(input) }),
+        };
+        return { status: 200, json: await policy.explain(caller, question) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/catalog",
+      operation_id: "listCatalog",
+      summary: "List the tools of the catalog",
+      description: "Every source in one list, with origin, risk, category and token cost.",
+      tag: "Discovery",
+      auth: { scope: "exports:read" },
+      query: CatalogQuery,
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
+        },
+      },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: { items: await catalog.entries(caller, { all: query.all === "1" }), next: null },
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/catalog/{name}",
+      operation_id: "getCatalogTool",
+      summary: "Read all that goes by a tool's name",
+      description: "The one that has the name, and the others with the reason why they do not.",
+      tag: "Discovery",
+      auth: { scope: "exports:read" },
+      params: z.object({ name: nameOf(128).min(1) }),
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
+        },
+      },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: { items: await catalog.get(caller, params.name), next: null },
+      }),
+    }),
+  ];
+}
+
+function parse(text: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    const message = "input is no JSON";
+    throw new BackplaneError("request.invalid", message, {
+      details: { issues: [{ path: "query.input", message }] },
+    });
+  }
+}
