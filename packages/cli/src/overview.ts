@@ -25,6 +25,8 @@ Calls
   invoke        run an export
   invocation    list, show, cancel, events
   approve       answer what waits: list, show, allow, deny, grants, revoke
+  tool          the catalog: list, show
+  policy        what runs, asks or is refused: show, set, explain
   mcp           serve the tools to an MCP client over stdio
 
 Access and records

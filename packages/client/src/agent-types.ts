@@ -1,5 +1,13 @@
 /** What the agent's half of the API is asked and answers, where it is no row of the contract. */
-import type { Chain, JsonObject, PluginRow, PluginStatus, Run, WsServerOp } from "@backplane/contract";
+import type {
+  Chain,
+  JsonObject,
+  PluginRow,
+  PluginStatus,
+  RiskContext,
+  Run,
+  WsServerOp,
+} from "@backplane/contract";
 import type { FollowOptions } from "./follow.ts";
 
 export interface SessionWhere {
@@ -15,6 +23,8 @@ export interface MessageBody {
 export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: string }) & {
   input: MessageBody;
   strategy?: string;
+  /** Whose tolerance of risk counts; default background. In headless nobody is asked. */
+  context?: RiskContext;
 };
 
 /** Both are on disk. */

@@ -9,6 +9,8 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  CallContext,
+  CatalogEntry,
   ConfigEntry,
   ConfigMap,
   ConfigRemoved,
@@ -21,6 +23,11 @@ import type {
   Json,
   KeyScope,
   Package,
+  Policy,
+  PolicyAnswer,
+  PolicyExplanation,
+  PolicyLevel,
+  PolicyPatch,
   Role,
   Secret,
   SecretKeyRotation,
@@ -60,6 +67,11 @@ export interface NewKey {
   expires_at?: string;
 }
 
+export interface PolicyWrite {
+  level?: PolicyLevel;
+  generation?: number;
+}
+
 export function createClient(options: ClientOptions) {
   const http = createHttp(options);
   const get = <T>(path: string, query?: HttpRequest["query"], call: CallOptions = {}) =>
@@ -74,6 +86,15 @@ export function createClient(options: ClientOptions) {
       headers: creating(call),
       signal: call.signal,
       ...(query && { query }),
+    });
+
+  const writePolicy = (method: "PUT" | "PATCH", json: PolicyPatch, { level, generation }: PolicyWrite) =>
+    http.json<PolicyAnswer>({
+      method,
+      path: "/v1/policy",
+      json,
+      query: { level },
+      headers: { "if-match": generation === undefined ? undefined : `"${generation}"` },
     });
 
   return {
@@ -138,6 +159,27 @@ export function createClient(options: ClientOptions) {
             ? { settled: JSON.parse(message.data) as Invocation }
             : (JSON.parse(message.data) as InvocationEvent);
       },
+    },
+    catalog: {
+      /** `all` also lists what is not offered, and why. */
+      list: async (how: { all?: boolean } = {}) =>
+        (await get<ListOf<CatalogEntry>>("/v1/catalog", how.all === true ? { all: 1 } : undefined)).items,
+      /** All that goes by this name, the one that has it first. */
+      get: async (name: string) => (await get<ListOf<CatalogEntry>>(`/v1/catalog/${part(name)}`)).items,
+    },
+    policy: {
+      get: (level: PolicyLevel = "org") => get<PolicyAnswer>("/v1/policy", { level }),
+      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      put: (policy: Policy, how: PolicyWrite = {}) => writePolicy("PUT", policy, how),
+      /** null takes a field back to its default. */
+      patch: (patch: PolicyPatch, how: PolicyWrite = {}) => writePolicy("PATCH", patch, how),
+      explain: (tool: string, about: { context?: CallContext; role?: Role; input?: Json } = {}) =>
+        get<PolicyExplanation>("/v1/policy:explain", {
+          tool,
+          context: about.context,
+          role: about.role,
+          input: about.input === undefined ? undefined : JSON.stringify(about.input),
+        }),
     },
     approvals: {
       get: (id: string) => get<Approval>(`/v1/approvals/${part(id)}`),

@@ -1,6 +1,6 @@
 /** `run`: single turns, for scripts that keep the session's id themselves. */
-import { BackplaneError, type Run } from "@backplane/contract";
-import type { Command } from "commander";
+import { BackplaneError, RISK_CONTEXTS, type RiskContext, type Run } from "@backplane/contract";
+import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import { AnswerText } from "../answer-text.ts";
 import type { Context } from "../context.ts";
@@ -19,6 +19,7 @@ interface StartOptions extends Where {
   session: string;
   input: string;
   strategy?: string;
+  context?: RiskContext;
   wait?: boolean;
   stream?: boolean;
 }
@@ -30,6 +31,11 @@ export function addRunCommands(program: Command, act: Act): void {
     .requiredOption("--session <id>", "the session; it is made when it is not there")
     .requiredOption("--input <text>", "what to say; - reads stdin")
     .option("--strategy <id>", "another strategy than the session's")
+    .addOption(
+      new Option("--context <context>", "whose tolerance of risk counts; default background").choices(
+        RISK_CONTEXTS,
+      ),
+    )
     .option("--wait", "wait for the end and print the answer")
     .option("--stream", "print the answer as it comes")
     .addHelpText("after", "\nExample:\n  backplane run start --session nightly --input 'Report' --wait\n")
@@ -40,7 +46,7 @@ export function addRunCommands(program: Command, act: Act): void {
 
 async function start(context: Context, options: StartOptions): Promise<number> {
   const { runs, sessions } = context.client();
-  const { session: session_id, strategy } = options;
+  const { session: session_id, strategy, context: whose } = options;
   const text = options.input === "-" ? (await readStdin(context.io)).toString("utf8") : options.input;
   if (text.trim() === "") throw new BackplaneError("cli.usage", "--input is empty.", { fix: "--input TEXT" });
   const body = {
@@ -48,6 +54,7 @@ async function start(context: Context, options: StartOptions): Promise<number> {
     ...whereOf(options),
     input: { text },
     ...(strategy === undefined ? {} : { strategy }),
+    ...(whose === undefined ? {} : { context: whose }),
   };
   if (options.wait !== true && options.stream !== true) {
     const run = await runs.start(body);

@@ -153,9 +153,16 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (there !== undefined && now - there.at < FRESH_MS) return there.snapshot;
       const reading = read(caller);
       known.delete(key);
-      known.set(key, { at: now, snapshot: reading });
+      const kept = { at: Number.POSITIVE_INFINITY, snapshot: reading };
+      known.set(key, kept);
       if (known.size > KEPT) known.delete(known.keys().next().value as string);
-      reading.catch(() => known.delete(key));
+      // Whoever asks while it is being read gets the same.
+      reading.then(
+        () => {
+          kept.at = clock.monotonic();
+        },
+        () => known.delete(key),
+      );
       return reading;
     },
   };

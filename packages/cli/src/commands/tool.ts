@@ -1,0 +1,89 @@
+/** `tool`: the catalog. Who has a name, what it costs, and why something is not offered. */
+import type { CatalogEntry } from "@backplane/contract";
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import type { Context } from "../context.ts";
+import { fields, table } from "../output.ts";
+import { plainText } from "../plain-text.ts";
+
+export function addToolCommands(program: Command, act: Act): void {
+  const tool = program.command("tool").description("The catalog: every tool that models are offered.");
+  tool
+    .command("list")
+    .description("List the tools that you are offered.")
+    .option("--all", "also what is not offered, and why")
+    .action(act(list));
+  tool
+    .command("show <name>")
+    .description("Show a tool as the model sees it, and whatever else goes by its name.")
+    .action(act(show));
+}
+
+async function list(context: Context, options: { all?: boolean }): Promise<undefined> {
+  const { out } = context;
+  const all = options.all === true;
+  const items = await context.client().catalog.list({ all });
+  const heads = [
+    "NAME",
+    "ORIGIN",
+    "PACKAGE",
+    "RISK",
+    "CATEGORY",
+    "TOKENS",
+    ...(all ? ["STATUS", "WHY"] : []),
+  ];
+  out.data(items, () =>
+    items.length === 0
+      ? ""
+      : table(
+          out,
+          heads,
+          items.map((item) => [
+            item.name,
+            item.origin,
+            item.package_id,
+            item.risk,
+            item.category,
+            `${item.token_cost}${item.deferred ? " deferred" : ""}`,
+            ...(all ? [item.status, item.reason] : []),
+          ]),
+        ),
+  );
+  if (out.json) return undefined;
+  if (items.length === 0) out.note("There are none. Install a plugin: backplane plugin install PATH --bind");
+  else out.note(costNote(items));
+  return undefined;
+}
+
+/** Deferred tools cost nothing until they are found. */
+function costNote(items: readonly CatalogEntry[]): string {
+  const sent = items.filter(({ status, deferred }) => status === "offered" && !deferred);
+  const tokens = sent.reduce((sum, { token_cost }) => sum + token_cost, 0);
+  return `About ${tokens} tokens in every model call for ${sent.length} of them.`;
+}
+
+async function show(context: Context, _options: object, name: string): Promise<undefined> {
+  const items = await context.client().catalog.get(name);
+  context.out.data(items, () => items.map(describe).join("\n\n"));
+  return undefined;
+}
+
+function describe(item: CatalogEntry): string {
+  const { name, title, description, status, reason, origin, package_id, package_version } = item;
+  const about = fields({
+    name,
+    ...(title === null ? {} : { title }),
+    status,
+    ...(reason === null ? {} : { reason }),
+    origin,
+    package: `${package_id} ${package_version}`,
+    binding: item.binding_id,
+    risk: item.risk,
+    effect: item.effect_class,
+    category: item.category,
+    approval: item.requires_approval ? "every call" : "as the policy says",
+    tokens: `about ${item.token_cost}${item.deferred ? ", deferred: found by tool_search" : ""}`,
+  });
+  const schema = JSON.stringify(item.input_schema, null, 2);
+  return `${about}\n\n${plainText(description)}\n\n${plainText(schema)}`;
+}

@@ -1,0 +1,60 @@
+/** The policy and the catalog through the command, against a real gateway. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EXIT } from "../../src/index.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(() => gateway.close());
+
+const set = (...argv: string[]) => gateway.backplane(["policy", "set", ...argv]);
+const policy = async () => ((await gateway.json(["policy", "show"])) as { policy: unknown }).policy;
+
+test("fields are set one by one, taken back with null, or all at once; what is wrong is refused", async () => {
+  expect(await set("tolerance.conversation", "medium")).toMatchObject({
+    exit: EXIT.ok,
+    out: "Set tolerance.conversation (generation 1)\n",
+  });
+  await set("tolerance.headless", "none");
+  await set("roles.guest.max_risk", "low");
+  await set("allowed_origins", '["core","bundled"]');
+  expect(await policy()).toEqual({
+    tolerance: { conversation: "medium", headless: "none" },
+    roles: { guest: { max_risk: "low" } },
+    allowed_origins: ["core", "bundled"],
+  });
+  await set("tolerance.headless", "null");
+  await set("allowed_origins", "null");
+  expect(await policy()).toEqual({
+    tolerance: { conversation: "medium" },
+    roles: { guest: { max_risk: "low" } },
+  });
+  const shown = (await gateway.backplane(["policy", "show"])).out;
+  expect(shown).toContain('tolerance: {"conversation":"medium","background":"low","headless":"low"}');
+  expect((await set("tolerance.conversation", "everything")).exit).not.toBe(EXIT.ok);
+  expect((await set("nothing", "1")).exit).not.toBe(EXIT.ok);
+  expect((await set("a..b", "1")).exit).toBe(EXIT.usage);
+  const whole = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
+  expect([whole.exit, await policy()]).toEqual([EXIT.ok, {}]);
+});
+
+test("the catalog is listed with its cost, and explain says what decides", async () => {
+  const { out, err } = await gateway.backplane(["tool", "list", "--all"]);
+  expect(out).toMatch(/^NAME +ORIGIN +PACKAGE +RISK +CATEGORY +TOKENS +STATUS +WHY\n/);
+  expect(out).toMatch(/tool_search +core +core\/backplane +low .*hidden +no tool is deferred/);
+  expect(err).toMatch(/About \d+ tokens in every model call/);
+  const agent = await gateway.backplane(["policy", "explain", "agent"]);
+  expect(agent.exit).toBe(EXIT.ok);
+  expect(agent.out).toContain("agent asks a person first. approval: the tool requires approval");
+  expect(agent.out).toMatch(/RULE +DECIDES +WHY\nstopping +pass/);
+  const headless = await gateway.backplane(["policy", "explain", "agent", "--context", "headless"]);
+  expect([headless.exit, headless.out.split("\n")[0]]).toEqual([
+    EXIT.denied,
+    "agent is refused. approval: a headless call has nobody to ask, and the tool requires approval",
+  ]);
+  const tool = await gateway.backplane(["tool", "show", "agent"]);
+  expect(tool.out).toMatch(/^name: +agent\nstatus: +offered\norigin: +bundled\n/);
+  expect((await gateway.backplane(["tool", "show", "nothing"])).err).toContain("tool.not_found");
+});
