@@ -81,6 +81,11 @@ interface Source extends Candidate {
 const FRESH_MS = 1_000;
 const KEPT = 256;
 const WARNED = 4_096;
+/** Of one name the one that has it comes first. */
+const LAST = { offered: 0, hidden: 0, skipped: 1, failed: 2 } as const satisfies Record<
+  CatalogEntry["status"],
+  number
+>;
 const ANYTHING: JsonObject = { type: "object", properties: {} };
 /** The core tool that finds deferred ones; without any it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
@@ -128,7 +133,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       entries.push(entryOf(offered, candidate.plan, status, reason));
       complain(scope, candidate, status, reason);
     }
-    entries.sort((a, b) => compare(a.name, b.name) || compare(a.status, b.status));
+    entries.sort((a, b) => compare(a.name, b.name) || LAST[a.status] - LAST[b.status]);
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
   }
 

@@ -1,0 +1,163 @@
+/** Who has a name, from every pair of sources, and through a real house. */
+import type { KernelPlugin, Origin } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type Candidate, rank } from "../../src/catalog/precedence.ts";
+import { admin, openHouse, user } from "../support/house.ts";
+import { manifest, tool } from "../support/manifests.ts";
+
+const source = (
+  origin: Origin,
+  package_id: string,
+  installed_at = "",
+  more: Partial<Candidate> = {},
+): Candidate => ({
+  name: "search",
+  origin,
+  package_id,
+  installed_at,
+  instrument: false,
+  ...more,
+});
+const winner = (...candidates: Candidate[]) => rank(candidates).winners.get("search")?.package_id;
+const loser = (...candidates: Candidate[]) => rank(candidates).losers[0]!;
+
+verifies(
+  "tools.precedence",
+  "workspace shadows core, core comes before all else, bundled before installed",
+  () => {
+    const core = source("core", "core/backplane");
+    const workspace = source("workspace", "workspace/tools", "2030");
+    const bundled = source("bundled", "kernel/search");
+    const old = source("plugin", "acme/old", "2020");
+    const server = source("mcp", "acme/server", "2019");
+    expect(winner(core, workspace)).toBe("workspace/tools");
+    for (const other of [bundled, old, server]) {
+      expect(winner(other, core)).toBe("core/backplane");
+      expect(winner(other, workspace)).toBe("workspace/tools");
+      expect(loser(other, core)).toMatchObject({
+        status: "skipped",
+        reason: "core/backplane (core) has this name; core tools come first",
+      });
+    }
+    expect(winner(old, bundled)).toBe("kernel/search");
+    expect(loser(old, bundled)).toMatchObject({ status: "skipped" });
+  },
+);
+
+verifies("tools.precedence", "a server and a plugin: the first registration has the name", () => {
+  const early = source("mcp", "acme/server", "2024-01-01");
+  const late = source("mcp", "acme/server", "2026-01-01");
+  const plugin = source("plugin", "acme/plugin", "2025-01-01");
+  expect(winner(plugin, early)).toBe("acme/server");
+  expect(winner(late, plugin)).toBe("acme/plugin");
+  for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
+});
+
+verifies(
+  "tools.precedence",
+  "user plugins by install date, unknown last; the second fails registration",
+  () => {
+    const first = source("plugin", "zeta/first", "2024-01-01");
+    const second = source("plugin", "acme/second", "2025-01-01");
+    const unknown = source("plugin", "acme/unknown");
+    const { winners, losers } = rank([unknown, second, first]);
+    expect(winners.get("search")).toBe(first);
+    expect(losers.map(({ candidate, status }) => [candidate.package_id, status])).toEqual([
+      ["acme/second", "failed"],
+      ["acme/unknown", "failed"],
+    ]);
+    expect(losers[0]!.reason).toBe(
+      "acme/second could not register search: zeta/first (plugin) has this name and was installed first",
+    );
+  },
+);
+
+verifies(
+  "instr.collision",
+  "the second of two plugins fails with InstrumentNameCollision; a core name wins",
+  () => {
+    const first = source("plugin", "acme/first", "2024", { instrument: true });
+    const second = source("plugin", "acme/second", "2025", { instrument: true });
+    expect(loser(first, second)).toMatchObject({
+      status: "failed",
+      reason: expect.stringMatching(/^InstrumentNameCollision: acme\/second .* acme\/first/),
+    });
+    expect(loser(source("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
+  },
+);
+
+test("names that look alike collide, and a name with something invisible in it is nobody's", () => {
+  const first = source("plugin", "acme/first", "2024", { name: "search" });
+  const twin = source("plugin", "acme/twin", "2025", { name: "seаrch" });
+  const ghost = source("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
+  const { winners, losers } = rank([first, twin, ghost]);
+  expect([...winners.keys()]).toEqual(["search"]);
+  expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
+    ["acme/ghost", "its name cannot be used: it holds invisible characters"],
+    ["acme/twin", expect.stringContaining("whose name search looks the same")],
+  ]);
+});
+
+const searcher: KernelPlugin = {
+  name: "searcher",
+  version: "1.0.0",
+  category: "tool",
+  subscriptions: () => [],
+  async onLoad(ctx) {
+    await ctx.registerTool({
+      name: "search",
+      description: "Searches.",
+      parameters: { type: "object" },
+      effect_class: "read_only",
+      run: () => ({ ok: true, brief: "found", display: { kind: "text", text: "found" } }),
+    });
+  },
+};
+
+verifies(
+  "tools.precedence",
+  "losers stay visible with the reason and are warned of once; rollout versions are one tool",
+  async () => {
+    const house = await openHouse({ plugins: [searcher] });
+    await house.bind(manifest([tool("search")], { package_id: "acme/one" }));
+    const first = await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "1.0.0" }));
+    await house.kernel.bindings.patch(
+      admin,
+      first.binding_id,
+      { rollout: { traffic_percent: 50 } },
+      undefined,
+    );
+    await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "2.0.0" }), {
+      rollout: { traffic_percent: 50 },
+    });
+    house.clock.wall_offset += 1_000;
+    await house.bind(manifest([tool("find")], { package_id: "acme/two" }));
+    const { catalog } = house.kernel;
+    const all = await catalog.entries(user, { all: true });
+    expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
+      ["find", "acme/one", "offered"],
+      ["find", "acme/two", "failed"],
+      ["search", "kernel/searcher", "offered"],
+      ["search", "acme/one", "skipped"],
+      ["tool_search", "core/backplane", "hidden"],
+    ]);
+    await catalog.entries(user, { all: true });
+    const told = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    expect(told.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual([
+      ["warn", "acme/one"],
+      ["error", "acme/two"],
+    ]);
+    // By its name it is the first one's, by its package its own.
+    expect((await house.call({ export_id: "find" })).package_id).toBe("acme/one");
+    expect((await house.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");
+    expect((await house.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
+  },
+);
+
+test("a package that calls itself the gateway's own has no more than any plugin", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
+  const [own, other] = await house.kernel.catalog.get(user, "tool_search");
+  expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
+});

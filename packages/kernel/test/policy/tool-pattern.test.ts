@@ -1,0 +1,27 @@
+import { expect, test } from "vitest";
+import { toolMatch } from "../../src/policy/tool-pattern.ts";
+
+test("a star is any run of characters, and nothing else is special", () => {
+  const meets = (pattern: string, name: string) => toolMatch([pattern])(name);
+  for (const [pattern, name] of [
+    ["read", "read"],
+    ["*", "anything"],
+    ["*", ""],
+    ["mcp_*", "mcp_github_search"],
+    ["*_search", "mcp_github_search"],
+    ["mcp_*_se*h", "mcp_github_search"],
+    ["a*a*b", "aXaYaZb"],
+  ] as const)
+    expect(meets(pattern, name), `${pattern} ${name}`).toBe(true);
+  for (const [pattern, name] of [
+    ["read", "reads"],
+    ["mcp_*", "mcp-x"],
+    ["a*b", "abc"],
+    ["", "a"],
+    ["a.c", "abc"],
+  ] as const)
+    expect(meets(pattern, name), `${pattern} ${name}`).toBe(false);
+  const started = performance.now();
+  expect(meets(`${"a*".repeat(60)}b`, "a".repeat(10_000))).toBe(false);
+  expect(performance.now() - started).toBeLessThan(2_000);
+});
