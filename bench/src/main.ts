@@ -11,6 +11,7 @@ const BENCHES: Record<string, () => Promise<Row[]>> = {
   "loop.turn": async () => (await import("./loop-turn.ts")).loopTurn(),
   "fanout.ws": async () => (await import("./fanout-ws.ts")).fanoutWs(),
   "session.idle-bytes": async () => (await import("./session-idle.ts")).sessionIdle(),
+  catalog: async () => (await import("./catalog.ts")).catalog(),
   tape: async () => (await import("./tape.ts")).tape(),
   "egress.throughput": async () => (await import("./egress.ts")).egressThroughput(),
   boot: async () => (await import("./boot.ts")).boot(),

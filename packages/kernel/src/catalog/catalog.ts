@@ -98,6 +98,15 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
   const known = new Map<string, { at: number; snapshot: Promise<CatalogSnapshot> }>();
   const warned = new Set<string>();
+  const facts = new WeakMap<ExportPlan, ToolFacts>();
+  const factsAt = (plan: ExportPlan): ToolFacts => {
+    let known = facts.get(plan);
+    if (known === undefined) {
+      known = factsOf(plan);
+      facts.set(plan, known);
+    }
+    return known;
+  };
 
   async function read(caller: Caller): Promise<CatalogSnapshot> {
     const { scope } = caller;
@@ -118,8 +127,9 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     let deferred = 0;
     for (const { name, origin, plan } of winners.values()) {
       const reason = forbidden(caller, plan, policy);
-      const tool = offer(origin, plan, policy, deps.legacy(plan.bound));
-      const entry = entryOf(tool, plan, reason === null ? "offered" : "hidden", reason);
+      const about = factsAt(plan);
+      const tool = offer(about, origin, plan, policy, deps.legacy(plan.bound));
+      const entry = entryOf(tool, about, plan, reason === null ? "offered" : "hidden", reason);
       entries.push(entry);
       if (reason !== null) continue;
       if (tool.deferred) deferred++;
@@ -129,8 +139,9 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_TO_FIND);
     for (const { candidate, status, reason } of losers) {
-      const offered = offer(candidate.origin, candidate.plan, policy, false);
-      entries.push(entryOf(offered, candidate.plan, status, reason));
+      const about = factsAt(candidate.plan);
+      const tool = offer(about, candidate.origin, candidate.plan, policy, false);
+      entries.push(entryOf(tool, about, candidate.plan, status, reason));
       complain(scope, candidate, status, reason);
     }
     entries.sort((a, b) => compare(a.name, b.name) || LAST[a.status] - LAST[b.status]);
@@ -182,8 +193,15 @@ function keyOf({ org_id, project_id }: Scope, { role, delegation }: Caller): str
   return delegation === undefined ? `${org_id}\n${project_id}\n${role}` : null;
 }
 
-function offer(origin: Origin, plan: ExportPlan, policy: StandingPolicy, legacy: boolean): OfferedTool {
-  const { export: item, bound } = plan;
+/** What a tool is whoever asks: made once per plan, because the catalog is made anew all the time. */
+interface ToolFacts {
+  shown: LlmTool;
+  title: string | null;
+  output_schema: JsonObject | null;
+  token_cost: number;
+}
+
+function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
   const tool = item.kind === "tool" ? item.tool : null;
   const title = item.display_name ?? item.id;
   const shown = share({
@@ -192,6 +210,23 @@ function offer(origin: Origin, plan: ExportPlan, policy: StandingPolicy, legacy:
     parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
   });
   const output = schemaAt(bound, tool?.output_schema);
+  return {
+    shown,
+    title: title === item.id ? null : title,
+    output_schema: isObject(output) ? output : null,
+    token_cost: tokenCost(shown),
+  };
+}
+
+function offer(
+  { shown, title, output_schema }: ToolFacts,
+  origin: Origin,
+  plan: ExportPlan,
+  policy: StandingPolicy,
+  legacy: boolean,
+): OfferedTool {
+  const { export: item, bound } = plan;
+  const tool = item.kind === "tool" ? item.tool : null;
   const own = bound.package.manifest.runtime.protocol === "module.kernel";
   return {
     ...shown,
@@ -204,8 +239,8 @@ function offer(origin: Origin, plan: ExportPlan, policy: StandingPolicy, legacy:
     keywords: tool?.keywords ?? [],
     origin,
     about: {
-      title: title === item.id ? null : title,
-      output_schema: isObject(output) ? output : null,
+      title,
+      output_schema,
       effect_class: plan.effect_class,
       requires_approval: tool?.requires_approval ?? false,
       risk: riskOf(plan, grantUnder(plan, policy), policy, []).risk,
@@ -215,6 +250,7 @@ function offer(origin: Origin, plan: ExportPlan, policy: StandingPolicy, legacy:
 
 function entryOf(
   { shown, about, origin, deferred }: OfferedTool,
+  { token_cost }: ToolFacts,
   { export: item, bound }: ExportPlan,
   status: CatalogEntry["status"],
   reason: string | null,
@@ -234,7 +270,7 @@ function entryOf(
     effect_class: about.effect_class,
     requires_approval: about.requires_approval,
     deferred,
-    token_cost: tokenCost(shown),
+    token_cost,
     input_schema: shown.parameters,
   };
 }

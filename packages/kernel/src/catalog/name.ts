@@ -55,18 +55,19 @@ const LOOKS_LIKE: Record<string, string> = {
 
 /** Two names with one skeleton are a collision. */
 export function skeletonOf(name: string): string {
-  let skeleton = "";
-  for (const letter of name
-    .normalize("NFKD")
-    .toLowerCase()
-    .replaceAll(/[\p{M}\p{C}\p{Z}]/gu, "")) {
-    skeleton += LOOKS_LIKE[letter] ?? letter;
-  }
-  return skeleton;
+  // Nearly every name: nothing to resolve, and few letters that have a twin.
+  if (PLAIN.test(name)) return name.toLowerCase().replace(TWINS, (letter) => LOOKS_LIKE[letter]!);
+  const plain = name.normalize("NFKD").toLowerCase().replaceAll(UNSEEN, "");
+  return [...plain].map((letter) => LOOKS_LIKE[letter] ?? letter).join("");
 }
+
+const PLAIN = /^[A-Za-z0-9_-]*$/;
+const TWINS = /[01imw]/g;
+const UNSEEN = /[\p{M}\p{C}\p{Z}]/gu;
 
 /** Why a name can be no tool's, or null. What is invisible or has a twin is not in normal form. */
 export function nameProblem(name: string): string | null {
+  if (PLAIN.test(name)) return null;
   if (/[\p{C}\p{Z}]/u.test(name)) return "it holds invisible characters";
   if (name.normalize("NFKC") !== name) return "it is not in the normal form NFKC";
   return null;

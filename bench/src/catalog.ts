@@ -1,0 +1,183 @@
+/**
+ * The catalog with 2,000 tools. `lookup` is what a call pays: the snapshot, the tool by its name, the policy of the
+ * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
+ * ranked, standing rules and risk of each tool; what was compiled for a binding stays.
+ */
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource, type Policy } from "@backplane/contract";
+import { ManifestSchema } from "@backplane/contract/schema";
+import { hostPolicy } from "@backplane/kernel";
+import type { BoundPackage } from "@backplane/kernel/ports";
+import { openSqliteStore } from "@backplane/store";
+import { createSchemas } from "@backplane/supply";
+import { createToolCatalog } from "../../packages/kernel/src/catalog/catalog.ts";
+import { ExportPlans } from "../../packages/kernel/src/invoke/export-plan.ts";
+import { Policies } from "../../packages/kernel/src/policy/policies.ts";
+import { type Asked, RULES, type Surroundings } from "../../packages/kernel/src/policy/rules.ts";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const TOOLS = 2_000;
+const PER_PACKAGE = 100;
+const LOOKUPS = 50_000;
+const LISTS = 20;
+const REPETITIONS = 5;
+const LOOKUP_BOUND_US = 20;
+const LIST_BOUND_MS = 20;
+
+const scope = { org_id: "org_local", project_id: "proj_default" };
+const caller = { actor: "key_bench", scope, role: "user" as const, scopes: [], admin: false };
+
+/** One of everything that a policy can look at. */
+const POLICY: Policy = {
+  allowed_origins: ["core", "bundled", "plugin"],
+  allowed_tool_categories: ["coding", "notes"],
+  roles: { user: { allow: { origins: ["plugin"] }, deny: { tools: ["secret_*"] }, max_risk: "high" } },
+  risks: { "tool_9*": "medium" },
+  floor: { egress: "medium", categories: { shell: "high" } },
+  rules: [{ tools: ["shell_*"], when: [{ pointer: "/path", matches: "^/etc" }], action: "deny" }],
+};
+
+const AROUND: Surroundings = {
+  stopping: false,
+  sandbox: () => ({ available: true, reason: "" }),
+  queueFull: () => false,
+  waitingFull: () => false,
+  max_depth: 8,
+};
+
+export async function catalog(): Promise<Row[]> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-bench-catalog-"));
+  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const schemas = createSchemas();
+  try {
+    const bounds = boundTools();
+    const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
+    const clock = { now: Date.now, monotonic: () => performance.now(), after: () => ({ stop() {} }) };
+    const host = hostPolicy();
+    const policies = new Policies({ store, schemas, clock, ids, host });
+    const plans = new ExportPlans({ schemas, host });
+    const ours = createToolCatalog({
+      clock: { monotonic: () => 0 },
+      log: { warn() {}, error() {} },
+      plans,
+      policies,
+      bounds: async () => bounds,
+      legacy: () => false,
+    });
+    await policies.put({ ...caller, actor: "admin", role: "owner", admin: true }, "org", POLICY);
+    const { tools } = await ours.snapshot(caller);
+    if (tools.size !== TOOLS) throw new Error(`${tools.size} tools are offered`);
+    const names = [...tools.keys()];
+    const lookup = async (n: number): Promise<void> => {
+      const name = names[(n * 7) % TOOLS]!;
+      const [snapshot, policy] = await Promise.all([ours.snapshot(caller), policies.of(scope)]);
+      const plan = snapshot.plans.get(name)!;
+      const asked: Asked = {
+        caller,
+        plan,
+        policy,
+        context: "conversation",
+        issues: [],
+        hits: [],
+        depth: 0,
+        row: null,
+      };
+      for (const rule of RULES) {
+        if (rule.decide(asked, plan.grant, AROUND).kind === "deny")
+          throw new Error(`${name}: ${rule.name} denies`);
+      }
+    };
+    const times = { lookup: [] as number[], list: [] as number[] };
+    for (let turn = 0; turn <= REPETITIONS; turn++) {
+      let from = performance.now();
+      for (let n = 0; n < LOOKUPS; n++) await lookup(n);
+      const us = ((performance.now() - from) * 1000) / LOOKUPS;
+      from = performance.now();
+      for (let n = 0; n < LISTS; n++) {
+        ours.forget();
+        await ours.snapshot(caller);
+      }
+      if (turn === 0) continue;
+      times.lookup.push(us);
+      times.list.push((performance.now() - from) / LISTS);
+    }
+    const metric = `${TOOLS.toLocaleString("en")} tools`;
+    return [
+      row("catalog.lookup", `µs, name and policy, ${metric}`, "lower", median(times.lookup), null, {
+        bound: LOOKUP_BOUND_US,
+      }),
+      row("catalog.list", `ms, made anew, ${metric}`, "lower", median(times.list), null, {
+        bound: LIST_BOUND_MS,
+      }),
+    ];
+  } finally {
+    await schemas.close();
+    await store.close();
+    rmSync(folder, { recursive: true });
+  }
+}
+
+function boundTools(): BoundPackage[] {
+  const bounds: BoundPackage[] = [];
+  const at = new Date(0).toISOString();
+  const input = { type: "object", properties: { path: { type: "string" }, text: { type: "string" } } };
+  for (let p = 0; p < TOOLS / PER_PACKAGE; p++) {
+    const package_id = `bench/package-${p}`;
+    const manifest = ManifestSchema.parse({
+      api_version: "vai.plugin.v1",
+      package_id,
+      version: "1.0.0",
+      name: package_id,
+      runtime: { protocol: "vai.rpc.v1", entrypoint: ["node"] },
+      exports: Array.from({ length: PER_PACKAGE }, (_, n) => ({
+        id: `tool_${p * PER_PACKAGE + n + 1000}`,
+        kind: "tool",
+        description: "Does one of many things, and says so in a sentence of the usual length.",
+        tool: {
+          effect_class: "read_only",
+          category: n % 2 === 0 ? "coding" : "notes",
+          input_schema: "in.json",
+        },
+      })),
+    });
+    const pack: BoundPackage["package"] = {
+      id: `pkg_${p}`,
+      org_id: scope.org_id,
+      package_id,
+      version: "1.0.0",
+      digest: `sha256:${String(p).padStart(64, "0")}`,
+      size_bytes: 1,
+      origin: "folder",
+      manifest,
+      schemas: { "in.json": input },
+      installed_at: at,
+      installed_by: "bench",
+    };
+    for (const { id } of manifest.exports) {
+      const binding: BoundPackage["binding"] = {
+        binding_id: `bind_${id}`,
+        package_id,
+        package_version: "1.0.0",
+        export_id: id,
+        kind: "tool",
+        scope,
+        config: {},
+        secrets: {},
+        status: "active",
+        unbound_slots: [],
+        rollout: { traffic_percent: 100 },
+        policy: {},
+        class_lowered_by: null,
+        generation: 1,
+        created_at: at,
+        updated_at: at,
+      };
+      bounds.push({ binding, package: pack });
+    }
+  }
+  return bounds;
+}
