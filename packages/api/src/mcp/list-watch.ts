@@ -21,7 +21,7 @@ interface Watched {
   listeners: Set<() => void>;
 }
 
-export function createListWatch(catalog: Catalog, clock: Clock): ListWatch {
+export function createListWatch(catalog: Pick<Catalog, "list" | "onChanged">, clock: Clock): ListWatch {
   const scopes = new Map<string, Watched>();
   let timer: Timer | null = null;
   const stop = catalog.onChanged((org_id) => {

@@ -80,6 +80,9 @@ test("a change that nobody told of is found by looking again, and told once per 
     output_schema: null,
     effect_class: "unknown",
     requires_approval: false,
+    risk: "unknown",
+    origin: "plugin",
+    package_id: "acme/devkit",
     binding_id: null,
   });
   let tools = [tool("one")];

@@ -54,6 +54,9 @@ test("pages follow each other by name, with no gap and no double", () => {
       output_schema: null,
       effect_class: "unknown",
       requires_approval: false,
+      risk: "unknown",
+      origin: "plugin",
+      package_id: "acme/devkit",
       binding_id: null,
     }),
   );

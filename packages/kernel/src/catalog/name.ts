@@ -58,7 +58,7 @@ export function skeletonOf(name: string): string {
   // Nearly every name: nothing to resolve, and few letters that have a twin.
   if (PLAIN.test(name)) return name.toLowerCase().replace(TWINS, (letter) => LOOKS_LIKE[letter]!);
   const plain = name.normalize("NFKD").toLowerCase().replaceAll(UNSEEN, "");
-  return [...plain].map((letter) => LOOKS_LIKE[letter] ?? letter).join("");
+  return Array.from(plain, (letter) => LOOKS_LIKE[letter] ?? letter).join("");
 }
 
 const PLAIN = /^[A-Za-z0-9_-]*$/;

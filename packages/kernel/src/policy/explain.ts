@@ -57,11 +57,11 @@ export async function explain(
       : await Promise.all([inputIssues(plan, input, input_bytes), ruleHits(plan, policy, input)]);
   const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null };
   const grant = grantUnder(plan, policy);
-  const steps: PolicyStep[] = RULES.map(({ name, about, decide }) => {
-    const decision = decide(asked, grant, around);
+  const steps: PolicyStep[] = RULES.map((rule) => {
+    const decision = rule.decide(asked, grant, around);
     const reason =
       decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
-    return { rule: name, about, decision: decision.kind, reason };
+    return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
   });
   const decisive =
     steps.find(({ decision }) => decision === "deny") ?? steps.find(({ decision }) => decision === "ask");

@@ -3,12 +3,7 @@ import type { Origin } from "@backplane/contract";
 import type { BoundPackage } from "../ports/index.ts";
 
 export function originOf({ package: pack }: Pick<BoundPackage, "package">): Origin {
-  switch (pack.origin) {
-    case "core":
-    case "workspace":
-    case "bundled":
-      return pack.origin;
-    default:
-      return pack.manifest.runtime.protocol.startsWith("mcp.") ? "mcp" : "plugin";
-  }
+  const { origin, manifest } = pack;
+  if (origin === "core" || origin === "workspace" || origin === "bundled") return origin;
+  return manifest.runtime.protocol.startsWith("mcp.") ? "mcp" : "plugin";
 }
