@@ -43,7 +43,7 @@ const POLICY: Policy = {
 
 const AROUND: Surroundings = {
   stopping: false,
-  sandbox: () => ({ available: true, reason: "" }),
+  sandbox: () => ({ enabled: true, available: true, reason: "" }),
   queueFull: () => false,
   waitingFull: () => false,
   max_depth: 8,

@@ -18,7 +18,7 @@ export interface Candidate {
   instrument: boolean;
 }
 
-export interface Loser<C> {
+interface Loser<C> {
   candidate: C;
   status: "skipped" | "failed";
   reason: string;

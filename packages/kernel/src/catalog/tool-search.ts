@@ -57,7 +57,7 @@ export function toolSearch(
 }
 
 /** The best first; a word counts most in the name, then in the keywords, then in the description. */
-export function search(tools: readonly OfferedTool[], query: string, limit: number): OfferedTool[] {
+function search(tools: readonly OfferedTool[], query: string, limit: number): OfferedTool[] {
   const words = wordsOf(query);
   return tools
     .map((tool) => ({ tool, score: scoreOf(tool, words) }))

@@ -12,7 +12,7 @@ const STANDING = RULES.filter(({ standing }) => standing === true);
 /** Standing rules look at nothing of the moment. */
 const ANYWHERE: Surroundings = {
   stopping: false,
-  sandbox: () => ({ available: true, reason: "" }),
+  sandbox: () => ({ enabled: true, available: true, reason: "" }),
   queueFull: () => false,
   waitingFull: () => false,
   max_depth: 0,

@@ -17,7 +17,7 @@ import {
 import { intersect } from "../grant/intersect.ts";
 
 /** What an operator who says nothing gets. */
-export const DEFAULT_POLICY: EffectivePolicyDocument = {
+const DEFAULT_POLICY: EffectivePolicyDocument = {
   tolerance: { conversation: "low", background: "low", headless: "low" },
   allowed_tool_categories: null,
   allowed_origins: null,

@@ -34,7 +34,7 @@ export interface StandingPolicy {
   readonly rules: readonly CompiledRule[];
 }
 
-export interface CompiledRole {
+interface CompiledRole {
   allow: CompiledSelection | null;
   deny: CompiledSelection | null;
   max_risk: Risk | null;

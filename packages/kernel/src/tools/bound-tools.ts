@@ -72,7 +72,7 @@ export function withKernelTools(
   };
 }
 
-export function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
+function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
   return `${origin === "core" ? PREFIX.core : PREFIX.kernel}${spec.name}`;
 }
 
