@@ -114,6 +114,7 @@ function send(reply: FastifyReply, answer: Answer): FastifyReply {
   if (answer.headers !== undefined) reply.headers(answer.headers);
   reply.code(answer.status);
   if ("empty" in answer) return reply.send();
+  if ("content" in answer) return reply.send(Readable.from(answer.content));
   if ("text" in answer) return reply.header("content-type", answer.type).send(answer.text);
   return reply.header("content-type", "application/json; charset=utf-8").send(JSON.stringify(answer.json));
 }

@@ -50,6 +50,7 @@ type Headers = Record<string, string>;
 export type Answer =
   | { status: number; json: unknown; headers?: Headers }
   | { status: number; text: string; type: string; headers?: Headers }
+  | { status: number; content: AsyncIterable<Uint8Array>; headers: Headers }
   | { status: number; empty: true; headers?: Headers }
   | { hijacked: true };
 

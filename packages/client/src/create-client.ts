@@ -150,6 +150,14 @@ export function createClient(options: ClientOptions) {
           binding_id?: string;
         } = {},
       ) => get<ListOf<Invocation>>("/v1/invocations", { ...query }),
+      /** The open response; its body is the file that the result refers to by this hash. */
+      artifact: (id: string, sha256: string, call: CallOptions = {}) =>
+        http.open({
+          method: "GET",
+          path: `/v1/invocations/${part(id)}/artifacts/${part(sha256)}`,
+          headers: { accept: "application/octet-stream" },
+          signal: call.signal,
+        }),
       cancel: (id: string) => post<Invocation>(`/v1/invocations/${part(id)}:cancel`, undefined),
       /** Events so far and to come, then `{settled}`. */
       async *watch(id: string, how: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {

@@ -74,6 +74,12 @@ export const ERROR_CODES = {
     "A frame is larger than the limit.",
     "Pass large data by artifact in the scratch dir, or raise limits.frame_bytes.",
   ),
+  artifact_refused: wire(
+    502,
+    false,
+    "The plugin's answer refers to a file that cannot be taken over.",
+    "Write a regular file into scratch_dir and refer to it by its relative path; details.reason names the broken rule.",
+  ),
   backpressure: wire(
     503,
     true,
@@ -271,6 +277,11 @@ export const ERROR_CODES = {
     404,
     "There is no such invocation.",
     "List invocations with `backplane invoke --list`.",
+  ),
+  "artifact.not_found": refusal(
+    404,
+    "The invocation has no such artifact, or its bytes are gone.",
+    "Take sha256 from the invocation's result; retention.artifacts_days says how long bytes are kept.",
   ),
   "invocation.settled": refusal(
     409,

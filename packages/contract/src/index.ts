@@ -14,6 +14,7 @@ export {
   PLUGIN_CATEGORIES,
   type PluginCategory,
 } from "./bus-kinds.ts";
+export * from "./artifact.ts";
 export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
 export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";

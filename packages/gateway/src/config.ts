@@ -6,6 +6,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { homedir } from "node:os";
 import { join, resolve } from "node:path";
 import {
+  ARTIFACT_LIMITS,
   BackplaneError,
   INVOCATION_LIMITS,
   SIDE_TIMEOUTS,
@@ -54,6 +55,18 @@ const ConfigSchema = z.strictObject({
         .min(1024)
         .max(64 << 20)
         .default(WIRE_LIMITS.frame_bytes),
+      /** The largest file that an answer may refer to, and the largest input of a call with scratch. */
+      artifact_bytes: z
+        .int()
+        .min(1024)
+        .max(256 << 20)
+        .default(ARTIFACT_LIMITS.artifact_bytes),
+      /** Input above this goes as a file where the call has scratch. */
+      inline_bytes: z
+        .int()
+        .min(1024)
+        .max(32 << 20)
+        .default(ARTIFACT_LIMITS.inline_bytes),
       max_running: z.int().min(1).max(100_000).default(1_000),
       queue_per_binding: z.int().min(1).max(100_000).default(INVOCATION_LIMITS.queue_per_binding),
       max_timeout_ms: millis(INVOCATION_LIMITS.host_max_timeout_ms),
@@ -91,6 +104,7 @@ const ConfigSchema = z.strictObject({
       events_days: days(7),
       progress_days: days(30),
       unused_package_days: days(1),
+      artifacts_days: days(30),
     })
     .prefault({}),
   agent: z

@@ -8,7 +8,7 @@ import { BackplaneError, createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from "@backplane/store";
-import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { createPackageImporter, createSchemas, openArtifactStore, openContentStore } from "@backplane/supply";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
@@ -83,13 +83,15 @@ async function compose(
   closers.push(() => schemas.close());
   const files = openContentStore(home.blobs);
   const importer = createPackageImporter({ store: files, schemas, host: { os: hostOs(), arch: hostArch() } });
+  const artifacts = openArtifactStore(home.blobs);
   const runner = createRunner({
     files,
+    artifacts,
     clock,
     scratch_root: home.scratch,
     host: { name: "backplane", version: VERSION },
     timeouts: runnerTimeouts(config),
-    limits: { frame_bytes: config.limits.frame_bytes, processes: config.limits.processes },
+    limits: runnerLimits(config),
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
     log,
@@ -101,6 +103,7 @@ async function compose(
     store,
     runner,
     importer,
+    artifacts,
     schemas,
     vault,
     clock,
@@ -117,6 +120,7 @@ async function compose(
       queue_per_binding: config.limits.queue_per_binding,
       max_running: config.limits.max_running,
       input_bytes: config.limits.frame_bytes,
+      artifact_bytes: config.limits.artifact_bytes,
       retention: retentionOf(config),
     }),
     gateway: { base_url: () => address.url },
@@ -174,7 +178,15 @@ function retentionOf({ retention }: GatewayConfig) {
     outbox_ms: retention.events_days * DAY_MS,
     progress_ms: retention.progress_days * DAY_MS,
     blobs_ms: retention.unused_package_days * DAY_MS,
+    artifacts_ms: retention.artifacts_days * DAY_MS,
   };
+}
+
+function runnerLimits({ limits }: GatewayConfig) {
+  const { frame_bytes, processes, artifact_bytes } = limits;
+  // What is larger than a frame could not go inline anyway; the context needs some of it too.
+  const inline_bytes = Math.min(limits.inline_bytes, Math.floor(frame_bytes / 2));
+  return { frame_bytes, processes, artifact_bytes, inline_bytes };
 }
 
 function runnerTimeouts({ timeouts }: GatewayConfig) {

@@ -96,6 +96,7 @@ test("what is kept for how long is told in days", () => {
     events_days: 7,
     progress_days: 30,
     unused_package_days: 1,
+    artifacts_days: 30,
   });
   expect(kept("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
     events_days: 0,

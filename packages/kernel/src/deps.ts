@@ -1,6 +1,7 @@
 /** All that the kernel is given: ports, the host's policy, and a clock, so that it holds no state of its own. */
 import type { ExecutionClass, Grant, IdSource } from "@backplane/contract";
 import type {
+  ArtifactFiles,
   Clock,
   Logger,
   PackageImporter,
@@ -37,6 +38,8 @@ export interface HostPolicy {
   /** Keyed `ORG/PROJECT`. */
   projects?: ReadonlyMap<string, GrantLevel>;
   input_bytes: number;
+  /** The same for a call that has scratch, where large input goes as a file. */
+  artifact_bytes: number;
   queue_per_binding: number;
   max_running: number;
   /** Calls that wait for a person at one time; each holds its arguments in memory. */
@@ -65,12 +68,16 @@ interface RetentionPolicy {
   progress_ms: number;
   /** Package bytes that no package refers to. */
   blobs_ms: number;
+  /** Bytes that results refer to; the record of the call stays. */
+  artifacts_ms: number;
 }
 
 export interface KernelDeps {
   store: Store;
   runner: Runner;
   importer: PackageImporter;
+  /** Bytes that results refer to; left out, there are none. */
+  artifacts?: ArtifactFiles;
   schemas: Schemas;
   vault: SecretVault;
   clock: Clock;

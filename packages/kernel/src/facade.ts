@@ -109,6 +109,12 @@ export interface Kernel {
       filter: { status?: InvocationStatus; export_id?: string; session_id?: string; binding_id?: string },
       page: Page,
     ): Promise<PageOf<Invocation>>;
+    /** The bytes that a result refers to by this hash. Throws artifact.not_found. */
+    artifact(
+      caller: Caller,
+      id: string,
+      sha256: string,
+    ): Promise<{ bytes: number; content: AsyncIterable<Uint8Array> }>;
     /** Throws `invocation.settled` when it has ended. Resolves when the cancel is under way. */
     cancel(caller: Caller, id: string): Promise<Invocation>;
     /** Replays what came after `after_seq`, then live, ends with `settled`. */

@@ -1,5 +1,5 @@
 /** What a host allows when its operator says nothing. */
-import { APPROVAL_TIMEOUT_MS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
+import { APPROVAL_TIMEOUT_MS, ARTIFACT_LIMITS, INVOCATION_LIMITS, WIRE_LIMITS } from "@backplane/contract";
 import type { HostPolicy } from "./deps.ts";
 
 const DAY_MS = 86_400_000;
@@ -8,6 +8,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
   return {
     max_timeout_ms: INVOCATION_LIMITS.host_max_timeout_ms,
     input_bytes: WIRE_LIMITS.frame_bytes,
+    artifact_bytes: ARTIFACT_LIMITS.artifact_bytes,
     queue_per_binding: INVOCATION_LIMITS.queue_per_binding,
     max_running: 10_000,
     max_waiting: 1_000,
@@ -22,6 +23,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
       outbox_ms: 7 * DAY_MS,
       progress_ms: 30 * DAY_MS,
       blobs_ms: DAY_MS,
+      artifacts_ms: 30 * DAY_MS,
     },
     ...override,
   };

@@ -1,8 +1,10 @@
 /*
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   n<address port>   e<NAME=value>   a<argument>
- * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME` and `remove NAME` ("ok", "no ERRNO");
- * at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the socket ends, so does everything in here.
+ * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
+ * `put NAME/FILE BYTES` ("ok", "no ERRNO"; artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the
+ * socket ends, so does everything in here. With scratch, PID 1 outlives the plugin until then: what the plugin left
+ * for the gateway is still to be read.
  * It cannot be read or traced from inside, and holds no privilege that the plugin has not.
  */
 #define _GNU_SOURCE
@@ -37,16 +39,10 @@ static char *arguments[MAX_WORDS], *environment[MAX_WORDS];
 static struct { int resource; rlim_t value; } limits[16];
 static int argument_count, variable_count, limit_count;
 static const char *scratch;
+/* What we end with once the gateway is gone; the plugin's own code after its end. */
+static int last_code = 126;
 
-static void say(const char *line) {
-  size_t length = strlen(line), done = 0;
-  while (done < length) {
-    ssize_t n = write(CONTROL_FD, line + done, length - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) _exit(126);
-    done += (size_t)n;
-  }
-}
+static void say(const char *line) { write_whole(CONTROL_FD, line, strlen(line)); }
 
 static void add_limit(const char *text) {
   char *value;
@@ -152,6 +148,16 @@ static void answer(int result) {
   say(result == 0 ? "ok\n" : line);
 }
 
+/* Bytes of a `put` that came in one piece with its line are in `rest`; answers how many of them it took. */
+static size_t obey_for_file(char *line, const char *rest, size_t length) {
+  int folder = scratch == NULL ? -1 : open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  size_t taken = 0;
+  int result = line[0] == 'g' ? give_artifact(folder, line + 4) : take_artifact(folder, line + 4, rest, length, &taken);
+  answer(result);
+  if (folder >= 0) close(folder);
+  return taken;
+}
+
 static void obey(char *line) {
   char *name = strchr(line, ' ');
   if (name == NULL || scratch == NULL || strchr(name, '/') != NULL || name[1] == '.' || name[1] == '\0') {
@@ -177,9 +183,13 @@ static int listen_to_gateway(void) {
   used += (size_t)n;
   for (char *end; (end = memchr(buffer, '\n', used)) != NULL;) {
     *end = '\0';
-    obey(buffer);
     used -= (size_t)(end + 1 - buffer);
-    memmove(buffer, end + 1, used);
+    size_t taken = 0;
+    if (strncmp(buffer, "get ", 4) == 0 || strncmp(buffer, "put ", 4) == 0) {
+      taken = obey_for_file(buffer, end + 1, used);
+    } else obey(buffer);
+    used -= taken;
+    memmove(buffer, end + 1 + taken, used);
   }
   return used < sizeof buffer - 1;
 }
@@ -190,7 +200,7 @@ static int scratch_is_full(void) {
   return room.f_bavail == 0 || (room.f_files > 0 && room.f_ffree == 0);
 }
 
-__attribute__((noreturn)) static void report(int status) {
+static void report(int status) {
   struct rusage used;
   char line[128];
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -198,10 +208,15 @@ __attribute__((noreturn)) static void report(int status) {
   getrusage(RUSAGE_CHILDREN, &used);
   long cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000L +
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000L;
+  /*
+   * Whoever is left in the namespace ends now: nobody changes a file while it is read. Only as PID 1 does -1 mean the
+   * namespace; started outside of one it would mean every process of the machine.
+   */
+  if (getpid() == 1) kill(-1, SIGKILL);
   snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss, scratch_is_full());
   say(line);
-  /* The kernel ends whoever is left in the namespace. */
-  _exit(signal != 0 ? 128 + signal : code);
+  last_code = signal != 0 ? 128 + signal : code;
+  if (scratch == NULL) _exit(last_code);
 }
 
 static void supervise(pid_t plugin, int signals) {
@@ -216,7 +231,7 @@ static void supervise(pid_t plugin, int signals) {
         if (pid == plugin) report(status);
       }
     }
-    if (watched[0].revents != 0 && !listen_to_gateway()) _exit(126);
+    if (watched[0].revents != 0 && !listen_to_gateway()) _exit(last_code);
   }
 }
 

@@ -27,6 +27,15 @@ void read_whole(int fd, void *into, size_t length) {
   }
 }
 
+void write_whole(int fd, const void *from, size_t length) {
+  for (size_t done = 0; done < length;) {
+    ssize_t n = write(fd, (const char *)from + done, length - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) _exit(126);
+    done += (size_t)n;
+  }
+}
+
 /* Shows to the gateway what the kernel says of a process in the sandbox. */
 static int run_probe(void) {
   char text[4096];

@@ -28,5 +28,12 @@ void hand_out_listeners(void);
 
 /* All of it, or the end: the gateway is gone. */
 void read_whole(int fd, void *into, size_t length);
+void write_whole(int fd, const void *from, size_t length);
+
+/* `NAME/PATH MAX`: the file's bytes as "data N" lines with N bytes each, or -1 and errno for what is refused. */
+int give_artifact(int scratch, char *request);
+
+/* `NAME/FILE BYTES`: a new file of that many bytes, of which `length` have come; all are read whatever happens. */
+int take_artifact(int scratch, char *request, const char *rest, size_t length, size_t *taken);
 
 #endif

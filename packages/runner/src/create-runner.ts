@@ -3,6 +3,7 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type {
+  ArtifactFiles,
   Clock,
   DescribeOrder,
   Logger,
@@ -19,10 +20,11 @@ import type { Place } from "./diagnose.ts";
 import { askProcess } from "./ask-process.ts";
 import type { Session } from "./dialects/dialect.ts";
 import { dialectFor } from "./dialects/dialects.ts";
+import { failure } from "./endings.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
 import { Pool } from "./pool.ts";
-import { Call, type CallDeps, failure } from "./run-invocation.ts";
+import { Call, type CallDeps } from "./run-invocation.ts";
 import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
 import { EarlyCalls } from "./sandbox/early-calls.ts";
 import type { SandboxLimits } from "./sandbox/limits.ts";
@@ -40,6 +42,8 @@ import { Watchdog } from "./watchdog.ts";
 
 export interface RunnerOptions {
   files: PackageFiles;
+  /** Where files go that answers refer to; absent, such answers are refused. */
+  artifacts?: ArtifactFiles;
   clock: Clock;
   /** A folder of the runner's own; leftovers of an earlier run in it are removed. */
   scratch_root: string;
@@ -108,6 +112,8 @@ export function createRunner(options: RunnerOptions): Runner {
     scratch,
     confinement,
     timeouts,
+    limits,
+    artifacts: options.artifacts ?? null,
     settle: new SettleQueue(clock),
     log,
   };

@@ -51,6 +51,8 @@ export interface Worker {
   /** Connections that it was refused, on their way to its calls. */
   readonly refusals: WorkerRefusals;
   leave_line: (() => void) | null;
+  /** After its process is gone and what it had is given back. */
+  over: Promise<void>;
 }
 
 export class Pool {
@@ -139,7 +141,7 @@ export class Pool {
   }
 
   async allGone(): Promise<void> {
-    await Promise.all(Array.from(this.#all, (worker) => worker.process.gone));
+    await Promise.all(Array.from(this.#all, (worker) => worker.over));
   }
 
   #create(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
@@ -198,6 +200,7 @@ export class Pool {
       recent_secrets,
       refusals,
       leave_line: null,
+      over: process.gone.then(() => over()),
     };
     this.#all.add(worker);
     if (pooled) this.#byKey.set(pool_key, worker);
@@ -211,13 +214,13 @@ export class Pool {
         this.#drop(worker);
       },
     );
-    void process.gone.then(async () => {
+    const over = async () => {
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
       this.#drop(worker);
       this.#all.delete(worker);
       if (slot) this.#slots.release();
       if (made !== null) await this.#deps.scratch.remove(made);
-    });
+    };
     return worker;
   }
 

@@ -6,26 +6,28 @@
  * other calls on it end as `crashed`: a process that ignores its cancel cannot be trusted with anyone's call.
  */
 import {
+  artifactsIn,
   BackplaneError,
   type InvocationContext,
   type Json,
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
+import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
 import type { Answer } from "./accept-result.ts";
+import { collect } from "./artifacts/collect.ts";
+import { largeInput } from "./artifacts/put-input.ts";
 import { CallRefusals } from "./call-refusals.ts";
+import { type CallScratch, inSandbox, onHost } from "./call-scratch.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
-import { ended, lastWords } from "./diagnose.ts";
 import type { Dialect, Exchange } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
+import { crashed, failure, type Interruption, interrupted, withLimit } from "./endings.ts";
 import type { Pool, Worker } from "./pool.ts";
 import { type Redactor, redactorAmong, redactorFor, secretsOf } from "./redact.ts";
-import { limitMet } from "./sandbox/cause-of-death.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
-import { INSIDE } from "./sandbox/plan.ts";
 import type { Scratch } from "./scratch.ts";
-import type { RunnerTimeouts } from "./settings.ts";
+import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 import type { SettleQueue } from "./settle-queue.ts";
 import { stderrTail } from "./stderr-tail.ts";
 
@@ -35,11 +37,11 @@ export interface CallDeps {
   scratch: Scratch;
   confinement: Confinement;
   timeouts: RunnerTimeouts;
+  limits: RunnerLimits;
+  artifacts: ArtifactFiles | null;
   settle: SettleQueue;
   log: Logger;
 }
-
-type Interruption = "deadline" | "user" | "shutdown";
 
 /** What the plugin reads in its cancel frame. */
 const CANCEL_REASONS: Record<Interruption, string> = {
@@ -48,10 +50,13 @@ const CANCEL_REASONS: Record<Interruption, string> = {
   shutdown: "host_shutdown",
 };
 
+const ARTIFACTS_MS = 30_000;
+
 export class Call implements Exchange {
   readonly id: string;
   readonly order: RunOrder;
   context: InvocationContext;
+  body: JsonObject;
   violations = 0;
   place = -1;
   readonly #deps: CallDeps;
@@ -64,9 +69,7 @@ export class Call implements Exchange {
   #dispatched = false;
   #interruption: Interruption | null = null;
   #deadline: Deadline;
-  #scratchDir: string | null = null;
-  /** The name of its folder in a sandbox's scratch. */
-  #scratchInside: string | null = null;
+  #scratch: CallScratch | null = null;
   readonly #lifetime: "pooled" | "call";
   #stderrFrom = 0;
   readonly #refusals = new CallRefusals();
@@ -81,6 +84,7 @@ export class Call implements Exchange {
     this.id = order.attempt > 1 ? `${order.invocation_id}.${order.attempt}` : order.invocation_id;
     this.order = order;
     this.context = order.context;
+    this.body = order.body;
     this.#deps = deps;
     this.#dialect = dialect;
     this.#lifetime = lifetimeOf(order, dialect);
@@ -157,14 +161,10 @@ export class Call implements Exchange {
     const wanted = this.order.grant.filesystem === "scratch";
     const confined = this.#deps.confinement.of(this.order).sandbox !== null;
     if (wanted && !confined) {
-      this.#scratchDir = await scratch.make(name);
-      if (this.#state === "done") {
-        await scratch.remove(this.#scratchDir);
-        return;
-      }
-      this.context = { ...this.context, scratch_dir: this.#scratchDir };
+      this.#scratch = await onHost(scratch, name);
+      if (this.#state === "done") return await this.#scratch.clear();
     }
-    const home = this.#lifetime === "call" ? this.#scratchDir : null;
+    const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
     const worker = pool.lease(this.order, this.#dialect, home);
     this.#worker = worker;
     await worker.process.ready;
@@ -175,17 +175,20 @@ export class Call implements Exchange {
       const reason = process.killReason ?? "it ended by itself";
       throw process.failure ?? new BackplaneError("crashed", `The plugin's process is gone: ${reason}.`);
     }
-    if (wanted && process.confined !== null) {
-      if (!(await process.confined.makeScratch(name))) {
-        process.kill("its scratch folder is full or spoilt");
-        throw new BackplaneError("crashed", "The plugin's scratch has no room for another call's folder.");
-      }
-      this.#scratchInside = name;
-      this.context = { ...this.context, scratch_dir: `${INSIDE.scratch}/${name}` };
-      if (this.#state !== "waiting") return;
-    }
+    if (wanted && process.confined !== null) this.#scratch = await inSandbox(process, worker.pooled, name);
+    if (this.#scratch !== null) await this.#putInput(this.#scratch);
+    // Given up meanwhile, when nobody knew of the folder yet.
+    if (this.#state !== "waiting") return await this.#scratch?.clear();
     worker.waiting--;
     this.#send(worker);
+  }
+
+  async #putInput(scratch: CallScratch): Promise<void> {
+    this.context = { ...this.context, scratch_dir: scratch.path };
+    const large = largeInput(this.order.op, this.body, this.#deps.limits.inline_bytes);
+    if (large === null) return;
+    await scratch.put(large.file, large.bytes);
+    this.body = large.body;
   }
 
   #send(worker: Worker): void {
@@ -210,7 +213,8 @@ export class Call implements Exchange {
     if (this.#worker !== null && !wasSent) this.#deps.pool.leave(this.#worker);
     const ours = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
     const slow = ours || (this.#worker !== null && answer.error?.code === "crashed");
-    if (!slow && this.#scratchDir === null && this.#scratchInside === null) {
+    const refers = wasSent && artifactsIn(answer.result).length > 0;
+    if (!slow && !refers && this.#scratch === null) {
       this.#deps.settle.push(() => this.#settle(answer, wasSent));
     } else {
       this.#finishSlowly(answer, wasSent).catch((error: unknown) => {
@@ -222,7 +226,7 @@ export class Call implements Exchange {
 
   /** For ends that must wait: for a process of our own to be gone, for its exit code, for scratch. */
   async #finishSlowly(first: Answer, wasSent: boolean): Promise<void> {
-    let answer = first;
+    let answer = wasSent ? await this.#collect(first) : first;
     const worker = this.#worker;
     if (worker !== null) {
       const oneCall = this.#dialect.lifetime === "call";
@@ -234,18 +238,28 @@ export class Call implements Exchange {
       // One that was given up before it was born never will be; nothing to wait for.
       if (oneCall && worker.process.pid !== undefined) await worker.process.gone;
       answer = withLimit(worker, answer);
-      if (worker.pooled && this.#scratchInside !== null)
-        await this.#clearScratch(worker, this.#scratchInside);
     }
-    if (this.#scratchDir !== null) await this.#deps.scratch.remove(this.#scratchDir);
+    await this.#scratch?.clear();
     this.#settle(answer, wasSent);
   }
 
-  /** A folder that resists is no longer the next call's neighbour: the process goes, and its scratch with it. */
-  async #clearScratch({ process }: Worker, name: string): Promise<void> {
-    if (process.confined === null || process.state !== "ready") return;
-    if (await process.confined.removeScratch(name)) return;
-    process.kill("a call's scratch folder could not be removed");
+  /** Before anything else: a process that ended waits for the first question only. */
+  async #collect(answer: Answer): Promise<Answer> {
+    const { result } = answer;
+    if (result === null || artifactsIn(result).length === 0) return answer;
+    const { limits, artifacts, deadlines } = this.#deps;
+    const { process } = this.#worker!;
+    const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
+    try {
+      const read = this.#scratch?.read ?? null;
+      const how = { read, keep: artifacts, max_bytes: limits.artifact_bytes, redactor: this.#redactor };
+      return { ...answer, result: await collect(result, how) };
+    } catch (error) {
+      this.violations++;
+      return answer.error === null ? failure(toBackplaneError(error)) : { ...answer, result: null };
+    } finally {
+      deadlines.clear(late);
+    }
   }
 
   /** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
@@ -293,46 +307,4 @@ export class Call implements Exchange {
       dispatched: this.#dispatched,
     });
   }
-}
-
-export function failure(error: BackplaneError): Answer {
-  const { code, message, details } = error;
-  return {
-    status: "failed",
-    result: null,
-    error: details === undefined ? { code, message } : { code, message, details: details as JsonObject },
-  };
-}
-
-function interrupted(why: Interruption, order: RunOrder): Answer {
-  if (why === "deadline") {
-    const message = `The plugin did not answer within the ${Math.round(order.timeout_ms)} ms that were left for it.`;
-    return failure(new BackplaneError("timeout", message));
-  }
-  const code = why === "user" ? "cancelled" : "gateway_stopping";
-  return { status: "cancelled", result: null, error: { code, message: new BackplaneError(code).message } };
-}
-
-/** A call whose process died under it: how, by whom, and its last words. */
-function crashed(worker: Worker, answer: Answer): Answer {
-  const { exit, killReason } = worker.process;
-  if (killReason !== null) {
-    const message = `The plugin's process was stopped while this call ran: ${killReason}.`;
-    return failure(new BackplaneError("crashed", message, { details: { reason: killReason } }));
-  }
-  if (exit === null) return answer;
-  const words = lastWords(worker.process.stderr.since(0, 4_096).toString("utf8"));
-  const message = `The plugin ${ended(exit)}.${words === null ? "" : ` Its last words on stderr: ${words}`}`;
-  return failure(
-    new BackplaneError("crashed", message, { details: { exit_code: exit.code, signal: exit.signal } }),
-  );
-}
-
-/** A limit that the plugin ran into is named, also where time ran out first. */
-function withLimit({ process }: Worker, answer: Answer): Answer {
-  const limit = limitMet(process.death);
-  if (limit === null || answer.error === null || answer.error.details?.cause !== undefined) return answer;
-  const { error } = answer;
-  const message = `${error.message} ${limit.message}`;
-  return { ...answer, error: { ...error, message, details: { ...error.details, cause: limit.cause } } };
 }

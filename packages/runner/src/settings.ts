@@ -1,5 +1,5 @@
 /** Every bound of the runner in one place: the contract's defaults plus what only this room needs. */
-import { SIDE_TIMEOUTS, VAI_TIMEOUTS, WIRE_LIMITS } from "@backplane/contract";
+import { ARTIFACT_LIMITS, SIDE_TIMEOUTS, VAI_TIMEOUTS, WIRE_LIMITS } from "@backplane/contract";
 
 export type RunnerTimeouts = { -readonly [K in keyof (typeof VAI_TIMEOUTS & typeof SIDE_TIMEOUTS)]: number };
 
@@ -16,6 +16,10 @@ export interface RunnerLimits {
   waiting: number;
   /** A pooled process without a call for this long is shut down. */
   idle_ms: number;
+  /** The largest file that an answer may refer to. */
+  artifact_bytes: number;
+  /** Input above this goes as a file where the call has scratch. */
+  inline_bytes: number;
 }
 
 /** The only places where a bare entrypoint name is looked up, and the PATH that a plugin sees. */
@@ -35,4 +39,6 @@ export const DEFAULT_LIMITS: RunnerLimits = {
   processes: 64,
   waiting: 10_000,
   idle_ms: 60_000,
+  artifact_bytes: ARTIFACT_LIMITS.artifact_bytes,
+  inline_bytes: ARTIFACT_LIMITS.inline_bytes,
 };

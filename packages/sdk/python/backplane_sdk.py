@@ -201,6 +201,42 @@ class Call:
         """Harnesses: stored before any later event; a resumed run gets the last one."""
         self.emit({"type": "checkpoint", "checkpoint": {"kind": kind, "data": data}})
 
+    def write_artifact(self, path: str, data: Any) -> Dict[str, Json]:
+        """Writes str or bytes into scratch; return the reference in the answer and the gateway takes the file over."""
+        data = data.encode("utf-8") if isinstance(data, str) else bytes(data)
+        file = self._scratch_file(path)
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "wb") as out:
+            out.write(data)
+        return {"transport": "artifact", "path": path, "bytes": len(data), "sha256": _sha256(data)}
+
+    def read_artifact(self, reference: Dict[str, Json]) -> bytes:
+        with open(self._scratch_file(reference["path"]), "rb") as file:
+            data = file.read()
+        if _sha256(data) != reference.get("sha256"):
+            fail(f"{reference['path']} is not the file referred to.")
+        return data
+
+    def _scratch_file(self, path: str) -> str:
+        folder = self.context.get("scratch_dir")
+        if not folder:
+            fail("This export has no scratch folder. Ask for filesystem = scratch in the manifest.")
+        if any(part in ("", ".", "..") for part in path.split("/")):
+            fail(f"{path!r} is no path inside the scratch folder.")
+        return os.path.join(folder, path)
+
+    def _with_large_input(self) -> Dict[str, Json]:
+        """The body; a part that was too large for a frame is read from the file that the gateway put there."""
+        body = self._body
+        for outer, inner in (("input", None), ("source", "projection"), ("trigger", None)):
+            value = body.get(outer)
+            part = value if inner is None else value.get(inner) if isinstance(value, dict) else None
+            named = isinstance(part, dict) and part.get("transport") == "artifact"
+            if named and part.get("path") == f"{inner or outer}.json":
+                read = json.loads(self.read_artifact(part))
+                return {**body, outer: read if inner is None else {**value, inner: read}}
+        return body
+
     def log(self, *words: object) -> None:
         """One line on stderr, which the gateway keeps with the invocation."""
         line = " ".join(str(word) for word in words)
@@ -275,7 +311,7 @@ class Plugin:
         return register
 
     def _answer(self, call: Call) -> Dict[str, Json]:
-        op, body = call._op, call._body
+        op, body = call._op, call._with_large_input()
         entry = self._handlers.get((op, body["export_id"]))
         if entry is None:
             known = ", ".join(export_id for _, export_id in self._handlers)
@@ -550,6 +586,12 @@ def _words_of(error: BaseException) -> str:
         return str(error) or type(error).__name__
     except Exception:  # noqa: BLE001 - an author's __str__ may fail, and the call still needs its answer
         return type(error).__name__
+
+
+def _sha256(data: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def _failure(status: str, message: str) -> Dict[str, Json]:

@@ -4,6 +4,7 @@
  */
 import { type JsonObject, OPS } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
+import { withLargeInput } from "./artifact.ts";
 import { LiveCall } from "./call.ts";
 import type { CompactRequest, HarnessAnswer, HarnessRequest, HookEvent } from "./contracts.ts";
 import type { ExportDefinition, Plugin } from "./define.ts";
@@ -20,7 +21,8 @@ export function answerWith(
     const call = new LiveCall(wire, log);
     let value: unknown;
     try {
-      value = run(entry, wire.body, call);
+      const read = withLargeInput(wire.body, call.context.scratch_dir);
+      value = read === null ? run(entry, wire.body, call) : read.then((body) => run(entry, body, call));
       if (!isPromiseLike(value)) return end(call, replyOf(entry, value));
     } catch (error) {
       return end(call, replyToError(call, error));

@@ -2,8 +2,9 @@
  * What a handler knows about the call that it serves. The signal and the gateway are made on first use: a
  * handler that never looks at them, which is most, pays for neither.
  */
-import type { Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
+import type { ArtifactRef, Grant, InvocationContext, Json, JsonObject } from "@backplane/contract";
 import type { VaiCall } from "@backplane/wire";
+import { readArtifact, writeArtifact } from "./artifact.ts";
 import type { Checkpoint } from "./contracts.ts";
 import { type GatewayAccess, gatewayAccess } from "./gateway-access.ts";
 import { fail } from "./outcome.ts";
@@ -31,6 +32,9 @@ export interface Call<Config = JsonObject> {
   emit(event: PluginEvent): void;
   /** Waits; rejects at once when the call is cancelled. */
   sleep(ms: number): Promise<void>;
+  /** Writes a file into scratch; return the reference anywhere in the answer, and the gateway takes the file over. */
+  writeArtifact(path: string, data: string | Uint8Array): Promise<ArtifactRef>;
+  readArtifact(reference: ArtifactRef): Promise<Uint8Array>;
   /** One line on stderr, which the gateway keeps with the invocation. */
   log(...words: unknown[]): void;
 }
@@ -149,6 +153,14 @@ export class LiveCall implements ToolCall, HookCall, HarnessCall {
       if (signal.aborted) stop();
       else signal.addEventListener("abort", stop, { once: true });
     });
+  }
+
+  writeArtifact(path: string, data: string | Uint8Array): Promise<ArtifactRef> {
+    return writeArtifact(this.context.scratch_dir, path, data);
+  }
+
+  readArtifact(reference: ArtifactRef): Promise<Uint8Array> {
+    return readArtifact(this.context.scratch_dir, reference);
   }
 
   log(...words: unknown[]): void {

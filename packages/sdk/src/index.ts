@@ -1,3 +1,4 @@
+export type { ArtifactRef } from "@backplane/contract";
 export type { Call, HarnessCall, HookCall, PluginEvent, ToolCall } from "./call.ts";
 export type {
   Checkpoint,

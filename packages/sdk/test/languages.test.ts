@@ -1,6 +1,10 @@
 /** One table of cases for TypeScript in memory, TypeScript as a process and Python as a process. */
+import { hash } from "node:crypto";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -71,6 +75,30 @@ describe.each(Object.entries(languages))("%s", (_language, { start, concurrent }
     expect(retry).toMatchObject({ status: "retryable_failure", text: "The service is busy." });
     expect(retry.result).toMatchObject({ is_error: true, retryable: true });
     expect(await run.invoke("throws")).toMatchObject({ status: "failed", text: "a bug" });
+  });
+
+  verifies("inv.artifacts", "a file goes out by reference, and large input comes in as one", async () => {
+    const scratch_dir = mkdtempSync(join(tmpdir(), "backplane-sdk-"));
+    try {
+      const context = { scratch_dir };
+      const { result } = await run.invoke("makes-file", { text: "žluťoučký" }, { context });
+      const sha256 = hash("sha256", "žluťoučký", "hex");
+      const made = { transport: "artifact", path: "out/report.txt", bytes: 13, sha256 };
+      expect(result?.structured_output).toEqual({ made, same: true });
+      const input = { text: "large" };
+      const json = JSON.stringify(input);
+      writeFileSync(join(scratch_dir, "input.json"), json);
+      const reference = { transport: "artifact", path: "input.json", bytes: json.length };
+      const echo = (digest: string) => run.invoke("echo", { ...reference, sha256: digest }, { context });
+      expect((await echo(hash("sha256", json, "hex"))).result?.structured_output).toEqual(input);
+      expect(await echo("0".repeat(64))).toMatchObject({ status: "failed" });
+      expect(await run.invoke("makes-file", { text: "" })).toMatchObject({
+        status: "failed",
+        text: expect.stringContaining("no scratch folder"),
+      });
+    } finally {
+      rmSync(scratch_dir, { recursive: true, force: true });
+    }
   });
 
   test("an unknown export and the wrong operation fail and name what there is", async () => {

@@ -1,6 +1,7 @@
 /** Where packages come from: manifest files, packing, safe unpacking, the content store, plugin-supplied schemas. */
 export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
+export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
 export { treeDigest } from "./content/read-tree.ts";
 export type { TreeFile, TreeListing } from "./content/tree-listing.ts";

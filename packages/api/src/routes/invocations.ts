@@ -42,6 +42,8 @@ const ListQuery = PageQuery.extend({
   binding_id: nameOf(64).optional(),
 });
 
+const ArtifactParams = IdParams.extend({ sha256: z.string().regex(/^[0-9a-f]{64}$/) });
+
 const AfterQuery = z.strictObject({
   after: z.coerce
     .number()
@@ -109,6 +111,30 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
         status: 200,
         json: await kernel.invocations.get(caller, params.id),
       }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/invocations/{id}/artifacts/{sha256}",
+      operation_id: "getArtifact",
+      summary: "Read a file that an invocation's result refers to",
+      description:
+        'A result refers to it as `{"transport": "artifact", "path", "bytes", "sha256"}`. It comes as it was written, ' +
+        "never as something that a browser would show.",
+      tag: "Invocations",
+      auth: { scope: "invocations:read", delegated: "any" },
+      params: ArtifactParams,
+      responses: { 200: { description: "Its bytes.", type: "application/octet-stream" } },
+      async handler({ caller, params }) {
+        const { bytes, content } = await kernel.invocations.artifact(caller, params.id, params.sha256);
+        const headers = {
+          "content-type": "application/octet-stream",
+          "content-length": String(bytes),
+          "content-disposition": `attachment; filename="${params.sha256}"`,
+          "x-content-type-options": "nosniff",
+          "cache-control": "private, no-store",
+        };
+        return { status: 200, content, headers };
+      },
     }),
     defineRoute({
       method: "POST",

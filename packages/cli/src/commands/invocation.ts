@@ -1,4 +1,10 @@
 /** `invocation`: the records of calls, and the calls that still run. */
+import { createWriteStream } from "node:fs";
+import { stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import type { ReadableStream } from "node:stream/web";
 import { INVOCATION_STATUSES, type InvocationStatus } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
@@ -27,6 +33,11 @@ export function addInvocationCommands(program: Command, act: Act): void {
     .command("show <id>")
     .description("Show a call: arguments, result, grant, stderr.")
     .action(act(show));
+  invocation
+    .command("artifact <id> <sha256>")
+    .description("Fetch a file that a call's result refers to.")
+    .requiredOption("-o, --output <file>", "where to put it; - for the standard output")
+    .action(act(artifact));
   invocation.command("cancel <id>").description("Cancel a call.").action(act(cancel));
   invocation
     .command("events <id>")
@@ -66,6 +77,29 @@ export async function listInvocations(context: Context, options: ListOptions): P
 async function show(context: Context, _options: object, id: string): Promise<undefined> {
   const found = await context.client().invocations.get(id);
   context.out.data(found, () => describeInvocation(found));
+  return undefined;
+}
+
+interface ArtifactOptions {
+  output: string;
+}
+
+async function artifact(
+  context: Context,
+  { output }: ArtifactOptions,
+  id: string,
+  sha256: string,
+): Promise<undefined> {
+  const response = await context.client().invocations.artifact(id, sha256);
+  const body = Readable.fromWeb(response.body as ReadableStream<Uint8Array>);
+  if (output === "-") {
+    await pipeline(body, context.io.stdout, { end: false });
+    return undefined;
+  }
+  const file = resolve(context.io.cwd, output);
+  await pipeline(body, createWriteStream(file, { mode: 0o600 }));
+  const { size } = await stat(file);
+  context.out.data({ file, bytes: size, sha256 }, () => `${file} (${size} bytes)`);
   return undefined;
 }
 

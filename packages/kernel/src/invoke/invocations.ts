@@ -1,5 +1,11 @@
 /** Reading and stopping calls. A plugin's delegated token sees the calls that it made itself and no others. */
-import { BackplaneError, type Invocation, type InvokeBody, isTerminal } from "@backplane/contract";
+import {
+  artifactsIn,
+  BackplaneError,
+  type Invocation,
+  type InvokeBody,
+  isTerminal,
+} from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { Kernel, WatchItem } from "../facade.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";
@@ -57,6 +63,13 @@ export function createInvocations(door: Door): Kernel["invocations"] {
         throw new BackplaneError("auth.scope", "a delegated token may not list invocations");
       }
       return await store.invocations.list(caller.scope, filter, page);
+    },
+    artifact: async (caller, id, sha256) => {
+      const { result } = await find(caller, id);
+      const named = artifactsIn(result).some((reference) => reference.sha256 === sha256);
+      const kept = named ? ((await door.deps.artifacts?.open(sha256)) ?? null) : null;
+      if (kept === null) throw new BackplaneError("artifact.not_found");
+      return kept;
     },
     cancel: stop,
     watch: follow,

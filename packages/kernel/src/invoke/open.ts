@@ -7,6 +7,7 @@ import {
   type CallContext,
   type ExportKind,
   type IdNoun,
+  isArtifact,
   type InvokeBody,
   type Json,
 } from "@backplane/contract";
@@ -111,7 +112,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const known = door.plans.get(bound, caller.scope);
   const plan = known instanceof Promise ? await known : known;
   const input = body.input ?? {};
-  const issues = inputIssues(plan, input, host.input_bytes);
+  const issues = inputIssues(plan, input, host);
   const hits = ruleHits(plan, policy, input);
   const execution_id = request.delivery?.delivery_id ?? ids.next(EXECUTION_NOUN[plan.export.kind]);
   return new OpenedCall({
@@ -149,7 +150,7 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     body: {},
     plan,
     input: row.input,
-    issues: await inputIssues(plan, row.input, door.deps.host.input_bytes),
+    issues: await inputIssues(plan, row.input, door.deps.host),
     policy,
     // Whoever had to be asked was asked before the row was written.
     context: "direct",
@@ -262,9 +263,19 @@ function notUsable(export_id: string, candidates: readonly BoundPackage[]): Back
 export function inputIssues(
   plan: ExportPlan,
   input: Json,
-  limit: number,
+  host: Pick<KernelDeps["host"], "input_bytes" | "artifact_bytes">,
 ): readonly SchemaIssue[] | Promise<readonly SchemaIssue[]> {
-  if (!fitsBytes(input, limit)) return [{ path: "", message: `the input is larger than ${limit} bytes` }];
+  const scratch = plan.grant.filesystem === "scratch";
+  const limit = scratch ? Math.max(host.input_bytes, host.artifact_bytes) : host.input_bytes;
+  if (!fitsBytes(input, limit)) {
+    const instead = scratch ? "" : "; an export that is granted filesystem = scratch takes more, as a file";
+    return [{ path: "", message: `the input is larger than ${limit} bytes${instead}` }];
+  }
+  if (isArtifact(input)) {
+    return [
+      { path: "/transport", message: "is the gateway's own word for large input; send the input itself" },
+    ];
+  }
   if (plan.checkInput !== null) return plan.checkInput(input);
   if (plan.export.kind !== "tool" && (typeof input !== "object" || input === null || Array.isArray(input))) {
     return [{ path: "", message: `the input of a ${plan.export.kind} is an object` }];

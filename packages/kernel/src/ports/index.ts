@@ -1,6 +1,7 @@
 /** What the kernel needs from outside, and who may implement it: store, runner, supply, gateway. */
 export type * from "./access-store.ts";
 export type * from "./approval-store.ts";
+export type * from "./artifact-files.ts";
 export type * from "./binding-store.ts";
 export type * from "./clock.ts";
 export type * from "./config-store.ts";

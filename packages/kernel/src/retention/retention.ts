@@ -1,7 +1,8 @@
 /**
  * Lets go of what is over, hourly: finished jobs, events that everybody has read, progress of calls that ended long
- * ago, tokens and keys that have expired, package bytes that nothing refers to. In small steps with a pause after
- * each, so that no writer waits; by one node at a time. Calls, tapes and the audit log are never touched.
+ * ago, tokens and keys that have expired, package bytes that nothing refers to, files that results referred to long
+ * ago. In small steps with a pause after each, so that no writer waits; by one node at a time. Calls, tapes and the
+ * audit log are never touched.
  */
 import { idAt } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
@@ -107,10 +108,11 @@ export class Retention {
   }
 
   async #blobs(): Promise<number> {
-    const { importer, store, host } = this.#deps;
-    const { blobs_ms } = host.retention;
-    if (blobs_ms === 0 || importer.sweep === undefined) return 0;
-    return await importer.sweep((digest) => store.packages.digestInUse(digest), blobs_ms);
+    const { artifacts, importer, store, host } = this.#deps;
+    const { artifacts_ms, blobs_ms } = host.retention;
+    const gone = artifacts_ms === 0 ? 0 : ((await artifacts?.sweep(artifacts_ms)) ?? 0);
+    if (blobs_ms === 0 || importer.sweep === undefined) return gone;
+    return gone + (await importer.sweep((digest) => store.packages.digestInUse(digest), blobs_ms));
   }
 
   #over(until: number): boolean {

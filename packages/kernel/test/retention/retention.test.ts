@@ -61,7 +61,14 @@ test("each kind goes in its own time; calls stay", async () => {
 });
 
 test("0 keeps for ever", async () => {
-  const none = { done_jobs_ms: 0, dead_jobs_ms: 0, outbox_ms: 0, progress_ms: 0, blobs_ms: 0 };
+  const none = {
+    done_jobs_ms: 0,
+    dead_jobs_ms: 0,
+    outbox_ms: 0,
+    progress_ms: 0,
+    blobs_ms: 0,
+    artifacts_ms: 0,
+  };
   const house = await openHouse({ host: { deliveries, retention: none } });
   const id = await leave(house);
   house.clock.wall_offset = 900 * DAY;
@@ -79,6 +86,12 @@ test("one node sweeps the rows; package bytes are each home's own", async () => 
     swept.push(min_age_ms);
     return 0;
   };
+  const artifacts = {
+    keep: async () => {},
+    open: async () => null,
+    sweep: async (ms: number) => swept.push(ms),
+  };
+  Object.assign(house.deps, { artifacts });
   house.clock.wall_offset = 31 * DAY;
   await house.store.leases.acquire("retention", "node_other", house.clock.now(), 60_000);
   const retention = new Retention(house.deps);
@@ -87,7 +100,7 @@ test("one node sweeps the rows; package bytes are each home's own", async () => 
   await house.store.leases.release("retention", "node_other");
   await retention.sweep();
   expect(await found(house, id)).toMatchObject({ events: false, dead: 0 });
-  expect(swept).toEqual([DAY, DAY]);
+  expect(swept).toEqual([30 * DAY, DAY, 30 * DAY, DAY]);
 });
 
 test("it goes in small steps with a rest after each, and a stop does not wait for the rest of them", async () => {

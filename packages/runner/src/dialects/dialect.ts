@@ -62,6 +62,8 @@ export interface Link {
 export interface Exchange {
   readonly id: string;
   readonly order: RunOrder;
+  /** The order's, with a reference in the place of large input. */
+  readonly body: JsonObject;
   /** With scratch_dir, when the grant has scratch. */
   readonly context: InvocationContext;
   /** The request is on its way: from here on the plugin's code may have acted. */

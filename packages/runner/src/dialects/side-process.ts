@@ -71,7 +71,7 @@ class SideSession implements Session {
         request_id: exchange.id,
         tool_name: order.export_id,
         context: exchange.context,
-        input: order.body.input ?? null,
+        input: exchange.body.input ?? null,
       })
       .then(
         (response) => exchange.answered(acceptSide(response)),

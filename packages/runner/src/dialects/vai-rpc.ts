@@ -33,7 +33,7 @@ class VaiSession implements Session {
 
   call(exchange: Exchange): void {
     const { order } = exchange;
-    const body = { ...order.body, export_id: order.export_id, context: exchange.context };
+    const body = { ...exchange.body, export_id: order.export_id, context: exchange.context };
     if (this.#host.send(exchange.id, order.op, body, new Reply(exchange))) exchange.sent();
   }
 

@@ -4,7 +4,9 @@
  */
 import { stat } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { getSystemErrorName } from "node:util";
+import { type ArtifactFault, BackplaneError } from "@backplane/contract";
+import { faultOf } from "../artifacts/fault-of.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
 import { takeListeners } from "../egress/hand-out.ts";
 import { type Spawned, spawnConfined } from "./bubblewrap.ts";
@@ -24,6 +26,10 @@ export interface Confined {
   /** Makes, removes a folder of scratch; false: it could not, and the process is not to be used again. */
   makeScratch(name: string): Promise<boolean>;
   removeScratch(name: string): Promise<boolean>;
+  /** A file of a scratch folder, or why it is not given. */
+  readArtifact(name: string, path: string, max_bytes: number): Promise<Buffer | ArtifactFault>;
+  /** False: there is no room. */
+  writeArtifact(name: string, file: string, bytes: Uint8Array): Promise<boolean>;
   kill(why?: "timeout"): void;
   /** After the last process in there is gone and the slot is free again. */
   death: Promise<Death>;
@@ -36,6 +42,8 @@ export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "way">
 
 /** For a machine that is out of breath; a usual start takes milliseconds. */
 const START_MS = 15_000;
+/** How long the output of a plugin that is gone may take to be read. */
+const LAST_WORDS_MS = 2_000;
 
 export async function launchConfined(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
   try {
@@ -78,6 +86,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   const entry = { kill: () => spawned.kill(), death };
   made.live.add(entry);
   void death.finally(() => made.live.delete(entry));
+  control.onEnded(() => leaveAfter(spawned));
   const late = setTimeout(entry.kill, START_MS);
   const start = await control.started;
   const lost = start.started ? await handed.then(none, (error: unknown) => error) : null;
@@ -98,6 +107,11 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     way_out,
     makeScratch: async (name) => (await control.ask("make", name)) === 0,
     removeScratch: async (name) => (await control.ask("remove", name)) === 0,
+    readArtifact: async (name, path, max_bytes) => {
+      const read = await control.get(name, path, max_bytes);
+      return typeof read === "number" ? faultOf(getSystemErrorName(-read)) : read;
+    },
+    writeArtifact: async (name, file, bytes) => (await control.put(name, file, bytes)) === 0,
     kill: (why) => {
       timed_out ||= why === "timeout";
       spawned.kill();
@@ -113,6 +127,20 @@ function begin({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPl
   if (staged !== null) spawned.control.stage(stageWords(planned, tools.program, staged.stage));
   spawned.control.order(planned);
   return spawned;
+}
+
+/**
+ * PID 1 outlives a plugin with scratch until the channel closes. An answer that came before the end may refer to files:
+ * whoever reads it asks for them before the turn is over.
+ */
+function leaveAfter({ child, control }: Spawned): void {
+  const late = setTimeout(() => control.leave(), LAST_WORDS_MS);
+  const leave = () => {
+    clearTimeout(late);
+    setImmediate(() => control.leave());
+  };
+  if (child.stdout.readableEnded || child.stdout.destroyed) leave();
+  else child.stdout.once("close", leave);
 }
 
 /** From what bwrap says to what a person can do. */

@@ -1,4 +1,7 @@
-/** sandbox-init by itself, outside any sandbox: its side of the conversation, and that it never outlives the gateway. */
+/**
+ * sandbox-init by itself: its side of the conversation, and that it never outlives the gateway. It gets a process
+ * namespace and nothing else of a sandbox: as PID 1 it ends whoever is left, and that must never mean this machine.
+ */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
@@ -20,7 +23,17 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
     "r",
   );
   const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
-  const child = spawn(file, ["init"], { env: {}, stdio: [...stdio] });
+  const namespace = [
+    "--unshare-pid",
+    "--as-pid-1",
+    "--die-with-parent",
+    "--dev-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+  ];
+  const child = spawn("/usr/bin/bwrap", [...namespace, "--", file, "init"], { env: {}, stdio: [...stdio] });
   closeSync(filter);
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => void child.kill("SIGKILL"));

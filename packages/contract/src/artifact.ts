@@ -1,0 +1,74 @@
+/**
+ * Data that is too large for a frame goes as a file in the invocation's scratch folder, and this is how a frame
+ * refers to it. Whoever reads such a reference checks it; nothing in it is believed.
+ */
+import type { Json, JsonObject } from "./json.ts";
+
+export interface ArtifactRef {
+  transport: "artifact";
+  /** Relative to scratch_dir. */
+  path: string;
+  bytes: number;
+  /** Hex. */
+  sha256: string;
+}
+
+/** Why a reference was refused. */
+export type ArtifactFault =
+  | "no_scratch"
+  | "no_store"
+  | "bad_path"
+  | "bad_size"
+  | "bad_hash"
+  | "missing"
+  | "link"
+  | "not_a_file"
+  | "setuid"
+  | "too_large"
+  | "too_many"
+  | "unreadable"
+  | "secret";
+
+export const ARTIFACT_LIMITS = {
+  /** One file. */
+  artifact_bytes: 16 * 1024 * 1024,
+  /** Input above this goes by reference where the export has scratch. */
+  inline_bytes: 512 * 1024,
+  per_result: 32,
+  path_length: 200,
+} as const;
+
+export function isArtifact(value: Json | undefined): value is JsonObject & { transport: "artifact" } {
+  return (
+    typeof value === "object" && value !== null && !Array.isArray(value) && value.transport === "artifact"
+  );
+}
+
+/** Every reference in a value, in order; what a reference itself holds is not looked into. */
+export function artifactsIn(value: Json | null): JsonObject[] {
+  const found: JsonObject[] = [];
+  look(value, found);
+  return found;
+}
+
+function look(value: Json | null, found: JsonObject[]): void {
+  if (typeof value !== "object" || value === null) return;
+  if (Array.isArray(value)) for (const item of value) look(item, found);
+  else if (isArtifact(value)) found.push(value);
+  else for (const key in value) look(value[key]!, found);
+}
+
+/** The same value with each reference replaced; what holds none is not copied. */
+export function withArtifacts(value: Json, replace: (reference: JsonObject) => JsonObject): Json {
+  if (typeof value !== "object" || value === null) return value;
+  if (Array.isArray(value)) return value.map((item) => withArtifacts(item, replace));
+  if (isArtifact(value)) return replace(value);
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withArtifacts(item, replace)]));
+}
+
+/** Printable names with single slashes: nothing that leaves the folder, whatever is in it. */
+export function isArtifactPath(path: unknown): path is string {
+  if (typeof path !== "string" || path.length > ARTIFACT_LIMITS.path_length) return false;
+  if (!/^[\x20-\x7e]+$/.test(path) || path.includes("\\")) return false;
+  return path.split("/").every((part) => part !== "" && part !== "." && part !== "..");
+}

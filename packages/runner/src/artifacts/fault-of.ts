@@ -1,0 +1,19 @@
+/** What a failed look at an artifact means, from the name of the system's error. */
+import type { ArtifactFault } from "@backplane/contract";
+
+const FAULTS: Record<string, ArtifactFault> = {
+  ENOENT: "missing",
+  ENOTDIR: "missing",
+  EISDIR: "not_a_file",
+  ENXIO: "not_a_file",
+  ELOOP: "link",
+  EMLINK: "link",
+  EPERM: "setuid",
+  EFBIG: "too_large",
+  EINVAL: "bad_path",
+  ENAMETOOLONG: "bad_path",
+};
+
+export function faultOf(error: string | undefined): ArtifactFault {
+  return FAULTS[error ?? ""] ?? "unreadable";
+}

@@ -1,0 +1,77 @@
+/**
+ * Reads one file of a plain process's scratch folder, which the plugin may change while we look: every part of the
+ * path is opened relative to the descriptor of the one before and never through a link, and what counts is what the
+ * open descriptor is. sandbox-init does the same inside a sandbox (artifact.c).
+ */
+import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync } from "node:fs";
+import { type FileHandle, open } from "node:fs/promises";
+import { join } from "node:path";
+import { type ArtifactFault, isArtifactPath } from "@backplane/contract";
+import { faultOf } from "./fault-of.ts";
+
+const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
+const SPECIAL = 0o6000;
+
+export async function readBeneath(
+  folder: string,
+  path: string,
+  max_bytes: number,
+): Promise<Buffer | ArtifactFault> {
+  if (!isArtifactPath(path)) return "bad_path";
+  let handle: FileHandle | null = null;
+  try {
+    handle = await openBeneath(folder, path.split("/"));
+    const { mode, nlink, size } = await handle.stat();
+    if ((mode & constants.S_IFMT) !== constants.S_IFREG) return "not_a_file";
+    if (nlink !== 1) return "link";
+    if ((mode & SPECIAL) !== 0) return "setuid";
+    if (size > max_bytes) return "too_large";
+    return await readWhole(handle, size);
+  } catch (error) {
+    return faultOf((error as NodeJS.ErrnoException).code);
+  } finally {
+    await handle?.close();
+  }
+}
+
+/** Node has no openat; the descriptor's own name in /proc serves as one. */
+async function openBeneath(folder: string, parts: string[]): Promise<FileHandle> {
+  const last = parts.pop()!;
+  let parent = openSync(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  try {
+    let place = placeOf(parent, folder);
+    for (const part of parts) {
+      const path = join(place, part);
+      if (lstatSync(path).isSymbolicLink()) throw Object.assign(new Error("a link"), { code: "ELOOP" });
+      const next = openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+      closeSync(parent);
+      parent = next;
+      place = placeOf(next, path);
+    }
+    // Not blocking: a FIFO without a writer must not hold us.
+    return await open(join(place, last), O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+  } finally {
+    closeSync(parent);
+  }
+}
+
+/** Without /proc it goes by name, after a look that the name still means the open folder. */
+function placeOf(fd: number, path: string): string {
+  if (existsSync(`/proc/self/fd/${fd}`)) return `/proc/self/fd/${fd}`;
+  const [opened, named] = [fstatSync(fd), lstatSync(path)];
+  if (opened.ino !== named.ino || opened.dev !== named.dev)
+    throw Object.assign(new Error("changed"), { code: "ELOOP" });
+  return path;
+}
+
+/** It may have grown, or shrunk, since it was looked at. */
+async function readWhole(handle: FileHandle, size: number): Promise<Buffer | ArtifactFault> {
+  const buffer = Buffer.allocUnsafe(size + 1);
+  let done = 0;
+  while (done < buffer.length) {
+    const { bytesRead } = await handle.read(buffer, done, buffer.length - done, done);
+    if (bytesRead === 0) return buffer.subarray(0, done);
+    done += bytesRead;
+  }
+  return "bad_size";
+}

@@ -1,0 +1,119 @@
+/**
+ * Files that calls handed over, each under the hash of its bytes: artifacts/HEX, 0600, and artifacts/tmp for those on
+ * their way in. A file comes in by one rename after it is on the disk. Its age is the time it was last kept, and age
+ * alone decides when it goes: nothing here knows of calls.
+ */
+import { createHash } from "node:crypto";
+import { mkdirSync } from "node:fs";
+import { type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { ArtifactFiles } from "@backplane/kernel/ports";
+import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
+
+/** Hashing is synchronous: a piece must not hold the event loop for long. */
+const PIECE_BYTES = 256 * 1024;
+const HEX = /^[0-9a-f]{64}$/;
+
+/** `dir` is the home's `blobs` folder. */
+export function openArtifactStore(dir: string): ArtifactFiles {
+  const folder = join(dir, "artifacts");
+  const temporary = join(folder, "tmp");
+  mkdirSync(temporary, { recursive: true, mode: 0o700 });
+  sweepStale(temporary, "");
+
+  const touch = async (file: string): Promise<boolean> => {
+    const now = new Date();
+    return await utimes(file, now, now).then(
+      () => true,
+      () => false,
+    );
+  };
+
+  return {
+    async keep(sha256, bytes) {
+      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no usable hash");
+      const target = join(folder, sha256);
+      if (await touch(target)) return;
+      const draft = join(temporary, temporaryName(""));
+      try {
+        await write(draft, bytes);
+        await rename(draft, target);
+        await syncFolder(folder);
+      } finally {
+        await rm(draft, { force: true });
+      }
+    },
+
+    async open(sha256) {
+      if (!HEX.test(sha256)) return null;
+      const file = await open(join(folder, sha256), "r").catch(() => null);
+      if (file === null) return null;
+      // Before the first byte goes out: an answer that turns out wrong at its end cannot be taken back.
+      const bytes = await sizeIf(file, sha256);
+      if (bytes === null) {
+        await file.close();
+        return null;
+      }
+      return { bytes, content: contentOf(file) };
+    },
+
+    async sweep(min_age_ms) {
+      let removed = 0;
+      for (const name of await readdir(folder)) {
+        if (!HEX.test(name)) continue;
+        const found = await stat(join(folder, name)).catch(() => null);
+        if (found === null || Date.now() - found.mtimeMs < min_age_ms) continue;
+        await rm(join(folder, name), { force: true });
+        removed++;
+      }
+      return removed;
+    },
+  };
+}
+
+async function write(draft: string, bytes: Uint8Array): Promise<void> {
+  const handle = await open(draft, "wx", 0o600);
+  try {
+    await handle.writeFile(bytes);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Null: these are not the bytes that were kept. */
+async function sizeIf(file: FileHandle, sha256: string): Promise<number | null> {
+  const hash = createHash("sha256");
+  const piece = Buffer.allocUnsafe(PIECE_BYTES);
+  for (let at = 0; ; ) {
+    const { bytesRead } = await file.read(piece, 0, piece.length, at);
+    if (bytesRead === 0) return hash.digest("hex") === sha256 ? at : null;
+    hash.update(piece.subarray(0, bytesRead));
+    at += bytesRead;
+  }
+}
+
+async function* contentOf(file: FileHandle): AsyncGenerator<Uint8Array> {
+  try {
+    for (let at = 0; ; ) {
+      const piece = Buffer.allocUnsafe(PIECE_BYTES);
+      const { bytesRead } = await file.read(piece, 0, piece.length, at);
+      if (bytesRead === 0) return;
+      at += bytesRead;
+      yield piece.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+async function syncFolder(path: string): Promise<void> {
+  if (process.platform === "win32") return;
+  const handle = await open(path, "r");
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
