@@ -94,7 +94,13 @@ async function openOurs(
   const schemas = createSchemas();
   const random = (bytes: Uint8Array) => void randomFillSync(bytes);
   const ids = createIdSource(Date.now, random);
-  const idle = { processes: 0, running: 0, held_back: [], sandbox: { available: false, reason: "" } };
+  const idle = {
+    processes: 0,
+    prewarmed: 0,
+    running: 0,
+    held_back: [],
+    sandbox: { available: false, reason: "" },
+  };
   const kernel: Kernel = createKernel({
     store,
     schemas,

@@ -87,6 +87,12 @@ export function createMetrics(): Metrics {
       gauge(out, "backplane_plugin_processes", "Plugin processes alive.", health.runner.processes);
       gauge(
         out,
+        "backplane_plugin_processes_prewarmed",
+        "Plugin processes that wait for their one call.",
+        health.runner.prewarmed,
+      );
+      gauge(
+        out,
         "backplane_plugins_held_back",
         "Plugins held back after dying at launch.",
         health.runner.held_back.length,

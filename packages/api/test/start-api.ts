@@ -247,6 +247,7 @@ function createScriptedRunner(): ScriptedRunner {
     retire() {},
     health: () => ({
       processes: 0,
+      prewarmed: 0,
       running: open.size,
       held_back: [],
       sandbox: { enabled: true, available: true, reason: "" },

@@ -42,6 +42,8 @@ export interface GatewayStatus {
   invocations: { running: number; waiting_approval: number; queued: number };
   runner: {
     processes: number;
+    /** Those of them that wait for their one call. */
+    prewarmed: number;
     running: number;
     held_back: {
       binding_id: string;

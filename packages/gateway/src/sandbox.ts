@@ -19,6 +19,13 @@ const LimitsSchema = z.strictObject({
 export const SandboxSchema = z
   .strictObject({
     enabled: z.boolean().default(true),
+    /** Processes of isolated exports that wait for their one call; 0: none. */
+    prewarmed: z.int().min(0).max(1_000).default(16),
+    prewarmed_bytes: z
+      .int()
+      .min(0)
+      .max(2 ** 40)
+      .default(512 * MIB),
     /** Per sandboxed process and its children. */
     limits: LimitsSchema.prefault({}),
   })

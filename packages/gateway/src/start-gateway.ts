@@ -182,11 +182,12 @@ function retentionOf({ retention }: GatewayConfig) {
   };
 }
 
-function runnerLimits({ limits }: GatewayConfig) {
+function runnerLimits({ limits, sandbox }: GatewayConfig) {
   const { frame_bytes, processes, artifact_bytes } = limits;
+  const { prewarmed, prewarmed_bytes } = sandbox;
   // What is larger than a frame could not go inline anyway; the context needs some of it too.
   const inline_bytes = Math.min(limits.inline_bytes, Math.floor(frame_bytes / 2));
-  return { frame_bytes, processes, artifact_bytes, inline_bytes };
+  return { frame_bytes, processes, artifact_bytes, inline_bytes, prewarmed, prewarmed_bytes };
 }
 
 function runnerTimeouts({ timeouts }: GatewayConfig) {

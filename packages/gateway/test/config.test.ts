@@ -78,7 +78,7 @@ test("places of the operator's own, and caps, reach the runner as they are writt
 test("the sandbox is on unless it is switched off in so many words", () => {
   const sandbox = (toml?: string, value?: string) =>
     loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
-  expect(sandbox()).toEqual({ enabled: true, limits: {} });
+  expect(sandbox()).toEqual({ enabled: true, limits: {}, prewarmed: 16, prewarmed_bytes: 536_870_912 });
   expect(sandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
   expect(sandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
   expect(sandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toEqual({

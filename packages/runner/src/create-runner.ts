@@ -217,6 +217,7 @@ export function createRunner(options: RunnerOptions): Runner {
 
     health: (): RunnerHealth => ({
       processes: pool.size,
+      prewarmed: pool.prewarmed,
       running: running.size,
       held_back: pool.heldBack(),
       sandbox: confinement.status(),

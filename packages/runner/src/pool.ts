@@ -15,6 +15,7 @@ import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
 import { Slots } from "./slots.ts";
+import { Spares } from "./spares.ts";
 import { WorkerRefusals } from "./worker-refusals.ts";
 
 export interface PoolDeps extends ProcessDeps {
@@ -61,12 +62,15 @@ export class Pool {
   readonly #breaker: Breaker;
   readonly #byKey = new Map<string, Worker>();
   readonly #all = new Set<Worker>();
+  readonly #spares: Spares;
   #homes = 0;
 
   constructor(deps: PoolDeps) {
     this.#deps = deps;
     this.#slots = new Slots(deps.limits.processes, deps.limits.waiting);
     this.#breaker = new Breaker(deps.clock);
+    const create = (order: ProcessOrder, dialect: Dialect) => this.#create(order, dialect, null, true);
+    this.#spares = new Spares({ ...deps, create, room: () => this.#slots.free });
   }
 
   /** Processes that exist, stopping ones included. */
@@ -74,6 +78,11 @@ export class Pool {
     let count = 0;
     for (const { process } of this.#all) if (process.pid !== undefined) count++;
     return count;
+  }
+
+  /** Those that wait for their one call. */
+  get prewarmed(): number {
+    return this.#spares.size;
   }
 
   heldBack(): RunnerHealth["held_back"] {
@@ -88,9 +97,10 @@ export class Pool {
 
   /** The caller counts as waiting until it calls `enter` or `leave`. */
   lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
-    const existing = lifetimeOf(order, dialect) === "pooled" ? this.#byKey.get(order.pool_key) : undefined;
-    const usable = existing?.process.state === "launching" || existing?.process.state === "ready";
-    const worker = existing !== undefined && usable ? existing : this.#create(order, dialect, home);
+    const found =
+      lifetimeOf(order, dialect) === "pooled" ? this.#byKey.get(order.pool_key) : this.#spare(order, dialect);
+    const usable = found?.process.state === "launching" || found?.process.state === "ready";
+    const worker = found && usable ? found : this.#create(order, dialect, home);
     worker.waiting++;
     return worker;
   }
@@ -121,6 +131,7 @@ export class Pool {
 
   retire(binding_id: string, keep_pool_key?: string): void {
     this.#breaker.forget(binding_id, keep_pool_key);
+    this.#spares.retire(binding_id, keep_pool_key);
     for (const [key, worker] of this.#byKey) {
       if (worker.subject.binding_id !== binding_id || key === keep_pool_key) continue;
       this.#byKey.delete(key);
@@ -130,6 +141,7 @@ export class Pool {
 
   stopAll(grace_ms: number): void {
     this.#byKey.clear();
+    this.#spares.close();
     for (const worker of this.#all) {
       worker.leave_line?.();
       worker.process.stop(grace_ms, "the gateway is shutting down");
@@ -144,7 +156,12 @@ export class Pool {
     await Promise.all(Array.from(this.#all, (worker) => worker.over));
   }
 
-  #create(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
+  /** Only what is confined waits for its call: a plain process would have its scratch folder from the start. */
+  #spare(order: ProcessOrder, dialect: Dialect): Worker | null {
+    return this.#deps.confinement.of(order).sandbox === null ? null : this.#spares.take(order, dialect);
+  }
+
+  #create(order: ProcessOrder, dialect: Dialect, home: string | null, spare = false): Worker {
     const { package: pkg, pool_key, binding_id } = order;
     const lifetime = lifetimeOf(order, dialect);
     const pooled = lifetime === "pooled";
@@ -169,7 +186,8 @@ export class Pool {
         await Promise.resolve();
         await this.#admit(subject);
         admitted = true;
-        slot = await this.#takeSlot(worker);
+        // A spare takes no room that a call waits for.
+        slot = spare ? this.#slots.tryTake() : await this.#takeSlot(worker);
         if (!slot) throw new BackplaneError("crashed", "Nobody waits for this process any more.");
         const folder = await this.#deps.files.verified(pkg.digest);
         const { sandbox, refusal } = this.#deps.confinement.of(order);
@@ -268,8 +286,9 @@ export class Pool {
     return false;
   }
 
-  /** Makes room: the pooled process that has been idle the longest goes. */
+  /** Makes room: a process that waits for no call goes, else the pooled one that has been idle the longest. */
   #evict(): void {
+    if (this.#spares.yield()) return;
     let oldest: Worker | undefined;
     for (const worker of this.#byKey.values()) {
       if (!isIdle(worker)) continue;

@@ -16,6 +16,12 @@ export interface RunnerLimits {
   waiting: number;
   /** A pooled process without a call for this long is shut down. */
   idle_ms: number;
+  /** Processes of isolated exports that wait for their one call, over all exports; 0: none. */
+  prewarmed: number;
+  /** The same for one pool key. */
+  prewarmed_per_key: number;
+  /** What they may take of memory together. */
+  prewarmed_bytes: number;
   /** The largest file that an answer may refer to. */
   artifact_bytes: number;
   /** Input above this goes as a file where the call has scratch. */
@@ -39,6 +45,9 @@ export const DEFAULT_LIMITS: RunnerLimits = {
   processes: 64,
   waiting: 10_000,
   idle_ms: 60_000,
+  prewarmed: 16,
+  prewarmed_per_key: 4,
+  prewarmed_bytes: 512 * 1024 * 1024,
   artifact_bytes: ARTIFACT_LIMITS.artifact_bytes,
   inline_bytes: ARTIFACT_LIMITS.inline_bytes,
 };

@@ -16,9 +16,13 @@ export class Slots {
     return this.#line.size;
   }
 
+  get free(): boolean {
+    return this.#taken < this.#max && this.#line.size === 0;
+  }
+
   /** True: taken at once. */
   tryTake(): boolean {
-    if (this.#taken >= this.#max || this.#line.size > 0) return false;
+    if (!this.free) return false;
     this.#taken++;
     return true;
   }

@@ -21,6 +21,7 @@ const StatusSchema = z.object({
   invocations: z.object({ running: z.int(), waiting_approval: z.int(), queued: z.int() }),
   runner: z.object({
     processes: z.int(),
+    prewarmed: z.int(),
     running: z.int(),
     held_back: z.array(
       z.object({
@@ -88,6 +89,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
             invocations: health.invocations,
             runner: {
               processes: health.runner.processes,
+              prewarmed: health.runner.prewarmed,
               running: health.runner.running,
               // Other tenants' plugins are none of a key's business.
               held_back: caller.actor === "admin" ? health.runner.held_back.map(withoutPoolKey) : [],

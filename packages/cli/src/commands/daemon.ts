@@ -80,7 +80,7 @@ async function status(context: Context): Promise<undefined> {
       up_for: `${now.uptime_s} s`,
       store: now.store.ok ? "ok" : "does not answer",
       calls: `${invocations.running} running, ${invocations.waiting_approval} wait for a person, ${invocations.queued} queued`,
-      plugins: `${runner.processes} processes`,
+      plugins: `${runner.processes} processes, ${runner.prewarmed} of them ahead of their call`,
       held_back:
         runner.held_back
           .map((held) => `${held.package_id} (${held.failures} failures: ${held.last_error})`)

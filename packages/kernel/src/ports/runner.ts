@@ -89,6 +89,8 @@ export interface RunnerNotice {
 
 export interface RunnerHealth {
   processes: number;
+  /** Those of them that wait for their one call. */
+  prewarmed: number;
   running: number;
   /** Plugins held back after dying at launch too often. */
   held_back: {

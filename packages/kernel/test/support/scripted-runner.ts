@@ -92,7 +92,7 @@ export class ScriptedRunner implements Runner {
   }
 
   health(): RunnerHealth {
-    return { processes: 0, running: this.#cancels.size, held_back: [], sandbox: this.sandbox };
+    return { processes: 0, prewarmed: 0, running: this.#cancels.size, held_back: [], sandbox: this.sandbox };
   }
 
   async close(): Promise<void> {}

@@ -1,0 +1,63 @@
+/** Processes that wait for their one call: there before it, and gone with their gateway, however that ends. */
+import { readFileSync } from "node:fs";
+import { expect } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { eventually, isAlive } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const OK = `() => ({ status: "succeeded", result: { content: [] } })`;
+
+async function called(): Promise<{ gateway: TestGateway; binding_id: string }> {
+  const gateway = await startTestGateway();
+  const folder = writePluginFolder({
+    package_id: "acme/ahead",
+    entrypoint: ["node", "./bin/plugin.mjs"],
+    files: { "bin/plugin.mjs": vaiProgram("acme/ahead", OK) },
+    exports: [{ id: "ahead" }],
+  });
+  const { ahead } = await installAndBind(gateway, folder, ["ahead"], { class: "isolated" });
+  const { body } = await gateway.http("POST", "/v1/invocations?wait=30", { export_id: "ahead", input: {} });
+  expect(body).toMatchObject({ status: "succeeded" });
+  await eventually(async () => (await prewarmed(gateway)) === 1, 10_000, "a process ahead of the next call");
+  return { gateway, binding_id: ahead! };
+}
+
+async function prewarmed(gateway: TestGateway): Promise<number> {
+  const { body } = await gateway.http<{ runner: { prewarmed: number } }>("GET", "/v1/status");
+  return body.runner.prewarmed;
+}
+
+/** Everybody that this process has brought into the world and that lives. */
+function descendants(pid: number): number[] {
+  let children: number[] = [];
+  try {
+    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+    children = text
+      .split(" ")
+      .map(Number)
+      .filter((child) => child > 0);
+  } catch {
+    // It is gone.
+  }
+  return children.flatMap((child) => [child, ...descendants(child)]);
+}
+
+verifies("sandbox.kill", "a killed and a stopped gateway leave nobody that waited for a call", async () => {
+  for (const end of ["kill9", "stop"] as const) {
+    const { gateway } = await called();
+    const family = descendants(gateway.pid);
+    // bwrap, PID 1 and the plugin at least.
+    expect(family.length).toBeGreaterThanOrEqual(3);
+    await gateway[end]();
+    await eventually(() => family.every((pid) => !isAlive(pid)), 5_000, `nobody is left after ${end}`);
+    await gateway.dispose();
+  }
+});
+
+verifies("sandbox.kill", "a binding that is switched off takes them along", async () => {
+  const { gateway, binding_id } = await called();
+  await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { status: "disabled" });
+  await eventually(async () => (await prewarmed(gateway)) === 0, 5_000, "none for a binding that is off");
+  await gateway.dispose();
+});
