@@ -11,7 +11,7 @@ export interface Stage {
   /** An existing folder that is covered in a mount namespace of the process's own. */
   folder: string;
   init: string;
-  /** cgroup.procs files that the process enters before anything else. */
+  /** Files of cgroups that the process enters before anything else, by writing 0. */
   join: readonly string[];
 }
 

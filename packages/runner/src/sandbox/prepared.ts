@@ -1,6 +1,7 @@
 /**
- * One slot with its process ahead of the next call: entering a cgroup may take the kernel ten milliseconds, and
- * nobody should wait for that. Where the gateway is not root there are no cgroups and nothing to prepare.
+ * Slots with their processes ahead of the next calls: forking the gateway and entering cgroups takes milliseconds, and
+ * nobody should wait for that. One is kept, and as many more as were lately taken at once. Where the gateway is not
+ * root there are no cgroups and nothing to prepare.
  */
 import { type Bubblewrap, type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { type Stage, stageLine } from "./bubblewrap-arguments.ts";
@@ -12,11 +13,14 @@ export interface Prepared {
   staged: { spawned: Spawned; stage: Stage } | null;
 }
 
+const MOST = 4;
+
 export class PreparedSlots {
   readonly #slots: SlotTable;
   readonly #tools: Bubblewrap;
   readonly #stageOf: (slot: Slot) => Stage | null;
-  #next: Promise<Prepared | null> | null = null;
+  readonly #ready: Promise<Prepared | null>[] = [];
+  #wanted = 1;
   #closed = false;
 
   constructor(slots: SlotTable, tools: Bubblewrap, stageOf: (slot: Slot) => Stage | null) {
@@ -26,8 +30,8 @@ export class PreparedSlots {
   }
 
   async take(): Promise<Prepared> {
-    const waiting = this.#next;
-    this.#next = null;
+    const waiting = this.#ready.shift();
+    if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MOST);
     const prepared = (await waiting) ?? (await this.#make());
     if (prepared.staged !== null && hasEnded(prepared.staged.spawned)) {
       await this.#slots.release(prepared.slot);
@@ -39,14 +43,21 @@ export class PreparedSlots {
 
   /** Once a call is on its way, for the next one. */
   refill(): void {
-    if (this.#closed || this.#next !== null) return;
-    this.#next = this.#make().then(
-      (prepared) => {
-        prepared.staged?.spawned.hold(false);
-        return prepared;
-      },
-      () => null,
-    );
+    if (this.#closed) return;
+    // A burst is followed by fewer, one by one.
+    if (this.#ready.length >= this.#wanted) this.#wanted = Math.max(1, this.#wanted - 1);
+    else this.#ready.push(this.#prepare());
+  }
+
+  async #prepare(): Promise<Prepared | null> {
+    try {
+      const prepared = await this.#make();
+      prepared.staged?.spawned.hold(false);
+      return prepared;
+    } catch {
+      // Whoever needs one sees why there is none.
+      return null;
+    }
   }
 
   async discard({ slot, staged }: Prepared): Promise<void> {
@@ -63,9 +74,10 @@ export class PreparedSlots {
 
   async close(): Promise<void> {
     this.#closed = true;
-    const waiting = await this.#next;
-    this.#next = null;
-    if (waiting !== null) await this.discard(waiting);
+    for (const waiting of this.#ready.splice(0)) {
+      const prepared = await waiting;
+      if (prepared !== null) await this.discard(prepared);
+    }
   }
 
   async #make(): Promise<Prepared> {

@@ -12,7 +12,7 @@ export interface CgroupCounters {
 }
 
 export interface SlotCgroup {
-  /** cgroup.procs files; whoever writes 0 to each is inside with all its children. */
+  /** Files such as cgroup.procs; a process of one thread that writes 0 to each is inside with all its children. */
   join: readonly string[];
   counters(): Promise<CgroupCounters>;
   remove(): Promise<void>;

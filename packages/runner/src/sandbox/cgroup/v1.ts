@@ -50,7 +50,8 @@ async function makeSlot(
     await order(join(folderOf("cpu"), "cpu.cfs_quota_us"), String(Math.round(limits.cpus * CPU_PERIOD_US)));
   }
   return {
-    join: folders.map((folder) => join(folder, "cgroup.procs")),
+    // By itself and as its one thread a process enters without the lock that all forks of the machine wait for.
+    join: folders.map((folder) => join(folder, "tasks")),
     counters: async () => ({
       oom: has("memory")
         ? readCounter(await readOr(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")

@@ -1,0 +1,207 @@
+/**
+ * What the sandbox costs: a cold call beside the same plugin as a plain process, a call that finds its process ready,
+ * and how many small programs a second can be started and seen to their end. The two sides take turns.
+ */
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createRunner } from "@backplane/runner";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+import { buildEchoPackage } from "./echo-package.ts";
+import { benchContext } from "./echo-peer.ts";
+import { median, percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const CALLS = 40;
+const STARTS = 120;
+const AT_ONCE = 4;
+const ROUNDS = 5;
+
+const clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms: number, run: () => void) {
+    const timer = setTimeout(run, ms);
+    return { stop: () => clearTimeout(timer) };
+  },
+};
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
+type Echo = Awaited<ReturnType<typeof echoPackage>>;
+
+export async function sandboxCold(): Promise<Row[]> {
+  return await withEcho(async (echo) => {
+    const confined = echo.runner({ sandbox: true, prewarmed: 0 });
+    const plain = echo.runner({ sandbox: false, prewarmed: 0 });
+    const times = { confined: [] as number[], plain: [] as number[] };
+    try {
+      for (let i = -3; i < CALLS; i++) {
+        const [ours, theirs] = [await confined.call("isolated", `c${i}`), await plain.call("worker", `p${i}`)];
+        if (i < 0) continue;
+        times.confined.push(ours);
+        times.plain.push(theirs);
+      }
+    } finally {
+      await Promise.all([confined.close(), plain.close()]);
+    }
+    const [ours, limit] = [percentile(times.confined, 0.5), percentile(times.plain, 0.5)];
+    return [
+      row("sandbox.cold", "ms p50, spawn + hello + first call", "lower", ours, limit),
+      row("sandbox.cold.extra-ms", "ms over the plain process", "lower", ours - limit, null),
+    ];
+  });
+}
+
+export async function sandboxPrewarmed(): Promise<Row[]> {
+  return await withEcho(async (echo) => {
+    const runner = echo.runner({ sandbox: true, prewarmed: 1 });
+    const times: number[] = [];
+    try {
+      for (let i = -3; i < CALLS; i++) {
+        const took = await runner.call("isolated", "one");
+        if (i >= 0) times.push(took);
+        await runner.ready();
+      }
+    } finally {
+      await runner.close();
+    }
+    return [
+      row("sandbox.prewarmed", "ms p50, a process ready for its one call", "lower", percentile(times, 0.5), null),
+    ];
+  });
+}
+
+/** `true`, from the request for it to its last breath. */
+export async function sandboxRate(): Promise<Row[]> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
+  const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
+  if (!sandbox.status.available) throw new Error(sandbox.status.reason);
+  const { grant } = benchContext("inv_bench");
+  const program = { kind: "system" as const, file: "/bin/true", args: [] };
+  const confined = async () => {
+    const launched = await sandbox.launch({ grant, lifetime: "call", folder: "/usr/share", program, env: {} });
+    launched.child.stdout.resume();
+    launched.child.stderr.resume();
+    const { code } = await launched.death;
+    if (code !== 0) throw new Error(`true ended with ${code}`);
+  };
+  const rates = { confined: [] as number[], plain: [] as number[] };
+  try {
+    for (let round = -1; round < ROUNDS; round++) {
+      const [ours, theirs] = [await rateOf(confined), await rateOf(plainTrue)];
+      if (round < 0) continue;
+      rates.confined.push(ours);
+      rates.plain.push(theirs);
+    }
+  } finally {
+    await sandbox.close();
+    rmSync(home, { recursive: true, force: true });
+  }
+  return [row("sandbox.rate", "starts/s of true", "higher", median(rates.confined), median(rates.plain))];
+}
+
+/** Like a plugin's process: three pipes, a group of its own. */
+function plainTrue(): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn("/bin/true", { env: {}, detached: true, stdio: "pipe" });
+    child.stdout.resume();
+    child.stderr.resume();
+    child.once("error", reject);
+    child.once("close", () => resolve());
+  });
+}
+
+async function rateOf(start: () => Promise<void>): Promise<number> {
+  let left = STARTS;
+  const from = performance.now();
+  const one = async () => {
+    while (left-- > 0) await start();
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, one));
+  return (STARTS / (performance.now() - from)) * 1000;
+}
+
+async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]> {
+  const echo = await echoPackage();
+  try {
+    return await measure(echo);
+  } finally {
+    await echo.close();
+  }
+}
+
+async function echoPackage() {
+  const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
+  const echo = await buildEchoPackage();
+  const schemas = createSchemas();
+  const files = openContentStore(join(home, "blobs"));
+  const os = process.platform === "darwin" ? "darwin" : "linux";
+  const arch = process.arch === "arm64" ? "arm64" : "amd64";
+  const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
+  const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
+  const pack = { package_id: manifest.package_id, version: manifest.version, digest, runtime: manifest.runtime };
+  let runners = 0;
+  let calls = 0;
+  return {
+    runner(how: { sandbox: boolean; prewarmed: number }) {
+      const scratch_root = join(home, `scratch-${runners++}`);
+      mkdirSync(scratch_root);
+      const runner = createRunner({
+        files,
+        clock,
+        scratch_root,
+        host: { name: "bench", version: "1.0.0" },
+        limits: { prewarmed: how.prewarmed, prewarmed_per_key: 1 },
+        ...(how.sandbox ? { sandbox: { cache_dir: join(home, "sandbox") } } : {}),
+        log,
+      });
+      return {
+        /** Milliseconds of one call. */
+        async call(isolation: "isolated" | "worker", pool_key: string): Promise<number> {
+          const invocation_id = `inv_${calls++}`;
+          const context = benchContext(invocation_id);
+          const from = performance.now();
+          const { status, error } = await runner.run(
+            {
+              invocation_id,
+              attempt: 1,
+              package: pack,
+              export_id: "echo",
+              op: "tool.invoke",
+              body: { tool_execution_id: invocation_id, input: { text: "hello" } },
+              context,
+              grant: { ...context.grant, class: isolation },
+              class: isolation,
+              timeout_ms: 30_000,
+              pool_key,
+              binding_id: "bind_bench",
+            },
+            { event: () => undefined },
+          );
+          const took = performance.now() - from;
+          if (status !== "succeeded") throw new Error(`echo ended ${status}: ${error?.message}`);
+          // The next cold one starts on a machine that is done with this one.
+          if (isolation === "worker") runner.retire("bind_bench");
+          return took;
+        },
+        async ready(): Promise<void> {
+          // Launched counts already; its hello is some milliseconds later.
+          while (runner.health().prewarmed < 1) await pause(5);
+          await pause(150);
+        },
+        close: () => runner.close(1_000),
+      };
+    },
+    async close() {
+      await schemas.close();
+      echo.remove();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
