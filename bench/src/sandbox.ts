@@ -38,7 +38,10 @@ export async function sandboxCold(): Promise<Row[]> {
     const times = { confined: [] as number[], plain: [] as number[] };
     try {
       for (let i = -3; i < CALLS; i++) {
-        const [ours, theirs] = [await confined.call("isolated", `c${i}`), await plain.call("worker", `p${i}`)];
+        const [ours, theirs] = [
+          await confined.call("isolated", `c${i}`),
+          await plain.call("worker", `p${i}`),
+        ];
         if (i < 0) continue;
         times.confined.push(ours);
         times.plain.push(theirs);
@@ -68,7 +71,13 @@ export async function sandboxPrewarmed(): Promise<Row[]> {
       await runner.close();
     }
     return [
-      row("sandbox.prewarmed", "ms p50, a process ready for its one call", "lower", percentile(times, 0.5), null),
+      row(
+        "sandbox.prewarmed",
+        "ms p50, a process ready for its one call",
+        "lower",
+        percentile(times, 0.5),
+        null,
+      ),
     ];
   });
 }
@@ -81,7 +90,13 @@ export async function sandboxRate(): Promise<Row[]> {
   const { grant } = benchContext("inv_bench");
   const program = { kind: "system" as const, file: "/bin/true", args: [] };
   const confined = async () => {
-    const launched = await sandbox.launch({ grant, lifetime: "call", folder: "/usr/share", program, env: {} });
+    const launched = await sandbox.launch({
+      grant,
+      lifetime: "call",
+      folder: "/usr/share",
+      program,
+      env: {},
+    });
     launched.child.stdout.resume();
     launched.child.stderr.resume();
     const { code } = await launched.death;
@@ -141,7 +156,12 @@ async function echoPackage() {
   const arch = process.arch === "arm64" ? "arm64" : "amd64";
   const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
   const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
-  const pack = { package_id: manifest.package_id, version: manifest.version, digest, runtime: manifest.runtime };
+  const pack = {
+    package_id: manifest.package_id,
+    version: manifest.version,
+    digest,
+    runtime: manifest.runtime,
+  };
   let runners = 0;
   let calls = 0;
   return {

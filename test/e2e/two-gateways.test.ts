@@ -57,7 +57,8 @@ verifies(
           }`,
         ),
       },
-      exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000 }],
+      // Without the canary: each home seals with a key of its own, and the other cannot open it.
+      exports: [{ id: "limited", max_concurrency: 3, default_timeout_ms: 60_000, extra: "" }],
     });
     // Both gateways confine it; the one thing of this machine that it sees is the folder of the log.
     await installAndBind(one, folder, ["limited"], { class: "worker", mounts: [shared.mount] });

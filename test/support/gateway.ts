@@ -1,8 +1,9 @@
 /** A real gateway process on an empty home, as `npm start` runs it, for tests that use it from outside. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { noteSearch, type Searched, searchFolder, searchText } from "./canary.ts";
 
 const CLI = resolve("packages/cli/dist/main.js");
 
@@ -25,7 +26,9 @@ export interface TestGateway {
   kill9(): Promise<void>;
   /** All that it wrote to stderr. */
   log(): string;
-  /** Stops it if it runs, and removes the home. */
+  /** How many exports were bound to the secret that must never show up. */
+  canaries: number;
+  /** Stops it if it runs, looks for the canary in all that it left, and removes the home. */
   dispose(): Promise<void>;
 }
 
@@ -69,7 +72,9 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
   const { url } = JSON.parse(ready) as { url: string };
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const running = () => child.exitCode === null && child.signalCode === null;
+  const searched: Searched = { places: 0, bytes: 0, hits: [] };
   const gateway: TestGateway = {
+    canaries: 0,
     url,
     token,
     home,
@@ -83,13 +88,18 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
         ...(body === undefined ? {} : { body: JSON.stringify(body) }),
       });
       const text = await response.text();
+      searchText(`the answer to ${method} ${path}`, text, searched);
       return {
         status: response.status,
         headers: response.headers,
         body: (text === "" ? null : JSON.parse(text)) as T,
       };
     },
-    cli: (...args) => runCli(args, env),
+    async cli(...args) {
+      const ran = await runCli(args, env);
+      searchText(`the output of ${args.join(" ")}`, ran.stdout + ran.stderr, searched);
+      return ran;
+    },
     async stop() {
       if (running()) child.kill("SIGTERM");
       return exited;
@@ -102,7 +112,11 @@ export async function startTestGateway(options: GatewayOptions = {}): Promise<Te
     async dispose() {
       if (running()) child.kill("SIGKILL");
       await exited;
+      if (existsSync(home)) searchFolder(home, searched);
+      searchText("the log", log, searched);
+      noteSearch(searched, gateway.canaries);
       rmSync(home, { recursive: true, force: true });
+      if (searched.hits.length > 0) throw new Error(`the canary was found: ${searched.hits.join(", ")}`);
     },
   };
   return gateway;

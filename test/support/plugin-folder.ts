@@ -3,6 +3,7 @@ import { chmodSync, mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { buildSync } from "esbuild";
+import { CANARY, CANARY_NAME, CANARY_SLOT } from "./canary.ts";
 import type { TestGateway } from "./gateway.ts";
 
 export interface PluginFolder {
@@ -34,6 +35,8 @@ export function writePluginFolder(spec: PluginFolder): string {
   return folder;
 }
 
+const CANARY_PERMISSIONS = `[exports.permissions]\nsecret_slots = ["${CANARY_SLOT}"]`;
+
 function manifest(spec: PluginFolder): string {
   const lines = [
     'api_version = "vai.plugin.v1"',
@@ -48,7 +51,8 @@ function manifest(spec: PluginFolder): string {
     lines.push("[[exports]]", `id = "${tool.id}"`, 'kind = "tool"');
     if (tool.default_timeout_ms !== undefined) lines.push(`default_timeout_ms = ${tool.default_timeout_ms}`);
     if (tool.max_concurrency !== undefined) lines.push(`max_concurrency = ${tool.max_concurrency}`);
-    if (tool.extra !== undefined) lines.push(tool.extra);
+    // A slot for the secret that every call carries, unless the test has permissions of its own.
+    lines.push(tool.extra ?? CANARY_PERMISSIONS);
     lines.push("[exports.tool]", `effect_class = "${tool.effect_class ?? "read_only"}"`);
   }
   return `${lines.join("\n")}\n`;
@@ -96,15 +100,47 @@ export async function installAndBind(
   );
   if (installed.status >= 300) throw new Error(`install: ${JSON.stringify(installed.body)}`);
   const bindings: Record<string, string> = {};
+  const slots = await slotsOf(gateway, installed.body);
+  if (Object.values(slots).some((secrets) => secrets !== undefined)) {
+    await gateway.http("PUT", `/v1/secrets/${CANARY_NAME}`, { value: CANARY });
+  }
   for (const export_id of export_ids) {
     const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", {
       package_id: installed.body.package_id,
       package_version: installed.body.version,
       export_id,
       policy,
+      ...slots[export_id],
     });
+    if (slots[export_id] !== undefined) gateway.canaries++;
     if (bound.status !== 201) throw new Error(`bind: ${JSON.stringify(bound.body)}`);
     bindings[export_id] = bound.body.binding_id;
   }
   return bindings;
+}
+
+/** What binds the canary, for each export that has a slot for it. */
+async function slotsOf(
+  gateway: TestGateway,
+  installed: { package_id: string; version: string },
+): Promise<Record<string, { secrets: Record<string, string> } | undefined>> {
+  const { items } = (
+    await gateway.http<{ items: InstalledPackage[] }>("GET", "/v1/plugin-packages?limit=500")
+  ).body;
+  const found = items.find(
+    (one) => one.package_id === installed.package_id && one.version === installed.version,
+  );
+  const secrets = { [CANARY_SLOT]: `secret://org_local/${CANARY_NAME}` };
+  return Object.fromEntries(
+    (found?.manifest.exports ?? []).map(({ id, permissions }) => [
+      id,
+      permissions.secret_slots.includes(CANARY_SLOT) ? { secrets } : undefined,
+    ]),
+  );
+}
+
+interface InstalledPackage {
+  package_id: string;
+  version: string;
+  manifest: { exports: { id: string; permissions: { secret_slots: string[] } }[] };
 }

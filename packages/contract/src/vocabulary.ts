@@ -42,6 +42,9 @@ export function isDescribed(protocol: Protocol): boolean {
 /** Binds every tool of a package at once: one config, one set of secrets, one process for all of them. */
 export const WHOLE_PACKAGE = "*";
 
+/** Dialects that give a plugin no secrets in its requests; here alone may they go by environment. */
+export const ENV_SECRET_PROTOCOLS: readonly Protocol[] = ["mcp.stdio", "hefty.jsonrpc"];
+
 export const OPS = {
   tool: "tool.invoke",
   hook: "hook.handle",

@@ -244,8 +244,15 @@ function refuse(
       `A ${protocol} plugin is a process; it cannot run inline.`,
     );
   }
-  const { refusal } = confinement.of(order);
+  const { refusal, sandbox } = confinement.of(order);
   if (refusal !== null) return refusal;
+  if (order.grant.secret_env !== undefined && sandbox === null) {
+    return new BackplaneError(
+      "sandbox.unavailable",
+      "Its secrets go by environment, which everybody on this machine who runs as the same user could read outside the sandbox.",
+      { fix: "Switch the sandbox on, or take policy.secret_env from the binding." },
+    );
+  }
   if (!known) {
     return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
   }

@@ -22,6 +22,8 @@ export interface LaunchPlan {
   folder: string;
   /** The only folder the plugin may call its own; null when its grant has none. */
   home: string | null;
+  /** Secrets that go by environment; only into a sandbox. */
+  secret_env?: Record<string, string>;
   /** Absent: a plain process. */
   confine?: {
     sandbox: Sandbox;
@@ -81,7 +83,7 @@ async function launchConfined(
       lifetime,
       folder,
       program,
-      env: plan.runtime.env,
+      env: { ...plan.runtime.env, ...plan.secret_env },
       binds,
       way_out: way_out(),
     });

@@ -14,6 +14,7 @@ import type { LaunchPlan } from "./launch.ts";
 import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
+import { EnvironmentKeys, secretEnvironment } from "./secret-environment.ts";
 import { Slots } from "./slots.ts";
 import { Spares } from "./spares.ts";
 import { WorkerRefusals } from "./worker-refusals.ts";
@@ -40,6 +41,8 @@ export interface Tenant {
 export interface Worker {
   readonly process: PluginProcess;
   readonly subject: LaunchSubject;
+  /** What its process is found by: the pool key, and the secrets that it was born with. */
+  readonly key: string;
   readonly pooled: boolean;
   /** Calls in flight, in no order. */
   readonly calls: Tenant[];
@@ -54,6 +57,16 @@ export interface Worker {
   leave_line: (() => void) | null;
   /** After its process is gone and what it had is given back. */
   over: Promise<void>;
+  /** Of one that was launched ahead of its call: its bytes are compared once more, for it may yet read some. */
+  verified: Promise<unknown> | null;
+}
+
+/** What a process is begun with, beside its order. */
+interface Birth {
+  home: string | null;
+  key: string;
+  env: Record<string, string> | null;
+  spare?: boolean;
 }
 
 export class Pool {
@@ -63,13 +76,15 @@ export class Pool {
   readonly #byKey = new Map<string, Worker>();
   readonly #all = new Set<Worker>();
   readonly #spares: Spares;
+  readonly #keys = new EnvironmentKeys();
   #homes = 0;
 
   constructor(deps: PoolDeps) {
     this.#deps = deps;
     this.#slots = new Slots(deps.limits.processes, deps.limits.waiting);
     this.#breaker = new Breaker(deps.clock);
-    const create = (order: ProcessOrder, dialect: Dialect) => this.#create(order, dialect, null, true);
+    const create = (order: ProcessOrder, dialect: Dialect) =>
+      this.#create(order, dialect, { home: null, key: order.pool_key, env: null, spare: true });
     this.#spares = new Spares({ ...deps, create, room: () => this.#slots.free });
   }
 
@@ -97,10 +112,13 @@ export class Pool {
 
   /** The caller counts as waiting until it calls `enter` or `leave`. */
   lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
-    const found =
-      lifetimeOf(order, dialect) === "pooled" ? this.#byKey.get(order.pool_key) : this.#spare(order, dialect);
+    const env = secretEnvironment(order);
+    const key = this.#keys.of(order.pool_key, env);
+    const pooled = lifetimeOf(order, dialect) === "pooled";
+    if (env !== null && pooled) this.#outdate(order.pool_key, key);
+    const found = pooled ? this.#byKey.get(key) : env === null ? this.#spare(order, dialect) : null;
     const usable = found?.process.state === "launching" || found?.process.state === "ready";
-    const worker = found && usable ? found : this.#create(order, dialect, home);
+    const worker = found && usable ? found : this.#create(order, dialect, { home, key, env });
     worker.waiting++;
     return worker;
   }
@@ -133,7 +151,8 @@ export class Pool {
     this.#breaker.forget(binding_id, keep_pool_key);
     this.#spares.retire(binding_id, keep_pool_key);
     for (const [key, worker] of this.#byKey) {
-      if (worker.subject.binding_id !== binding_id || key === keep_pool_key) continue;
+      const { subject } = worker;
+      if (subject.binding_id !== binding_id || subject.pool_key === keep_pool_key) continue;
       this.#byKey.delete(key);
       this.#rest(worker);
     }
@@ -158,10 +177,26 @@ export class Pool {
 
   /** Only what is confined waits for its call: a plain process would have its scratch folder from the start. */
   #spare(order: ProcessOrder, dialect: Dialect): Worker | null {
-    return this.#deps.confinement.of(order).sandbox === null ? null : this.#spares.take(order, dialect);
+    if (this.#deps.confinement.of(order).sandbox === null) return null;
+    const taken = this.#spares.take(order, dialect);
+    if (taken !== null) {
+      taken.verified = this.#deps.files.verified(order.package.digest);
+      taken.verified.catch(() => {});
+    }
+    return taken;
   }
 
-  #create(order: ProcessOrder, dialect: Dialect, home: string | null, spare = false): Worker {
+  /** A secret was given another value: who was born with the old one serves no further call. */
+  #outdate(pool_key: string, key: string): void {
+    for (const [known, worker] of this.#byKey) {
+      if (worker.subject.pool_key !== pool_key || known === key) continue;
+      this.#byKey.delete(known);
+      this.#rest(worker);
+    }
+  }
+
+  #create(order: ProcessOrder, dialect: Dialect, birth: Birth): Worker {
+    const { home, key, env, spare = false } = birth;
     const { package: pkg, pool_key, binding_id } = order;
     const lifetime = lifetimeOf(order, dialect);
     const pooled = lifetime === "pooled";
@@ -199,7 +234,7 @@ export class Pool {
           const refused = (refusal: Refusal) => refusals.add(refusal);
           const way_out = () => this.#deps.egress.open({ grant: order.grant, refused });
           const confine = { sandbox, grant: order.grant, lifetime, binds, way_out };
-          return { runtime, folder, home: null, confine };
+          return { runtime, folder, home: null, confine, ...(env === null ? {} : { secret_env: env }) };
         }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
@@ -210,6 +245,7 @@ export class Pool {
     const worker: Worker = {
       process,
       subject,
+      key,
       pooled,
       calls,
       waiting: 0,
@@ -219,9 +255,10 @@ export class Pool {
       refusals,
       leave_line: null,
       over: process.gone.then(() => over()),
+      verified: null,
     };
     this.#all.add(worker);
-    if (pooled) this.#byKey.set(pool_key, worker);
+    if (pooled) this.#byKey.set(key, worker);
     process.ready.then(
       () => {
         this.#breaker.succeeded(subject);
@@ -244,8 +281,7 @@ export class Pool {
 
   /** No new call is given this process. */
   #drop(worker: Worker): void {
-    const { pool_key } = worker.subject;
-    if (this.#byKey.get(pool_key) === worker) this.#byKey.delete(pool_key);
+    if (this.#byKey.get(worker.key) === worker) this.#byKey.delete(worker.key);
   }
 
   async #admit(subject: LaunchSubject): Promise<void> {
@@ -307,7 +343,7 @@ export class Pool {
       worker.leave_line();
     }
     if (!isIdle(worker)) return;
-    if (this.#byKey.get(worker.subject.pool_key) !== worker) this.#stop(worker, "its binding changed");
+    if (this.#byKey.get(worker.key) !== worker) this.#stop(worker, "its binding changed");
     else if (this.#slots.waiting > 0) this.#evict();
   }
 

@@ -28,6 +28,16 @@ const NarrowedPermissionsSchema = z.strictObject({
   secret_slots: z.array(SlotSchema).max(64).optional(),
 });
 
+/** Names that change how a program is started, or that the sandbox sets itself, are not a secret's to take. */
+const SecretVariableSchema = z
+  .string()
+  .regex(/^[A-Z][A-Z0-9_]{0,127}$/, "must be a name such as API_TOKEN")
+  .refine(
+    (name) =>
+      !/^(?:PATH|HOME|TMPDIR|LANG|IFS|ENV|(?:LD|NODE|PYTHON|BASH|PERL|RUBY|JAVA|BACKPLANE)_.*)$/.test(name),
+    "is a name that programs or the sandbox give a meaning of their own",
+  );
+
 export const BindingPolicySchema = z.strictObject({
   timeout_ms: z.int().min(1).max(86_400_000).optional(),
   approval: z.enum(["never", "always"]).optional(),
@@ -37,6 +47,8 @@ export const BindingPolicySchema = z.strictObject({
   /** Narrows what the manifest asks for; a wider value has no effect. */
   permissions: NarrowedPermissionsSchema.optional(),
   class: z.enum(EXECUTION_CLASSES).optional(),
+  /** Slot to environment variable, for mcp.stdio and hefty.jsonrpc, which have no other channel for a secret. */
+  secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
   /** rterm.plugin.v1: the host's allow-list. */
   capabilities: z
     .array(CapabilitySchema)

@@ -16,6 +16,8 @@ export const GrantSchema = z.strictObject({
   mounts: z.array(MountSchema),
   gateway_api_scopes: z.array(z.enum(DELEGATION_SCOPES)),
   secret_slots: z.array(z.string()),
+  /** Slots that the operator delivers as environment variables, for dialects with no other channel. */
+  secret_env: z.record(z.string(), z.string()).optional(),
   capabilities: z.array(z.string()),
   /** Tools that the invocation may call through the gateway; null = whatever its scopes allow. */
   tools: z.array(z.string()).nullable(),

@@ -7,6 +7,7 @@ import {
   BackplaneError,
   type Binding,
   type BindingPolicy,
+  ENV_SECRET_PROTOCOLS,
   type Package,
   isDescribed,
   type PluginExport,
@@ -61,6 +62,7 @@ export async function bindingIssues(
     ...(await configIssues(deps, found, binding)),
     ...(await secretIssues(deps, found, binding)),
     ...policyIssues(found.export, binding.policy),
+    ...secretEnvIssues(found, binding.policy),
   ];
 }
 
@@ -108,6 +110,27 @@ async function secretIssues(
     const name = secretName(ref, org_id);
     const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
     if (secret === null) issues.push({ path, message: `there is no secret ${ref}` });
+  }
+  return issues;
+}
+
+/** secret.slots: the pipe is the channel; the environment only where a dialect has no other. */
+function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): SchemaIssue[] {
+  if (secret_env === undefined) return [];
+  const { protocol } = found.package.manifest.runtime;
+  if (!ENV_SECRET_PROTOCOLS.includes(protocol)) {
+    const message = `${protocol} gets its secrets in the request; only ${ENV_SECRET_PROTOCOLS.join(" and ")} have no other channel than the environment`;
+    return [{ path: "/policy/secret_env", message }];
+  }
+  const issues: SchemaIssue[] = [];
+  const variables = Object.values(secret_env);
+  for (const [slot, variable] of Object.entries(secret_env)) {
+    const path = `/policy/secret_env/${slot}`;
+    if (!found.export.permissions.secret_slots.includes(slot)) {
+      issues.push({ path, message: "the export declares no such slot" });
+    } else if (variables.filter((name) => name === variable).length > 1) {
+      issues.push({ path, message: `${variable} is given to two slots` });
+    }
   }
   return issues;
 }

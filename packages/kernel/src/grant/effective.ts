@@ -49,6 +49,13 @@ export function toGrant(level: Level): Grant {
   };
 }
 
+/** Recorded with the grant: which of its slots the operator delivers by environment, and under which names. */
+export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): Grant {
+  if (secret_env === undefined) return grant;
+  const given = Object.entries(secret_env).filter(([slot]) => grant.secret_slots.includes(slot));
+  return given.length === 0 ? grant : { ...grant, secret_env: Object.fromEntries(given) };
+}
+
 export function grantDigest(grant: Grant): string {
   return hash("sha256", canonicalJson(grant), "hex");
 }

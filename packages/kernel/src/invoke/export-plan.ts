@@ -10,7 +10,7 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
-import { grantDigest, standingLevel, toGrant } from "../grant/effective.ts";
+import { grantDigest, standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { effectiveClass } from "../policy/class.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
@@ -69,7 +69,7 @@ export class ExportPlans {
     const checkOutput = item.kind === "tool" ? await compile(item.tool.output_schema) : null;
     const isolation = effectiveClass(bound.binding, item);
     const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
-    const grant = toGrant(level);
+    const grant = withSecretEnv(toGrant(level), bound.binding.policy);
     const plan: ExportPlan = {
       bound,
       export: item,
@@ -97,7 +97,7 @@ export function narrowed(
   scope: Scope,
 ): { grant: Grant; pool_key: string } {
   if (ceiling === undefined) return plan;
-  const grant = toGrant(intersect(plan.level, ceiling));
+  const grant = withSecretEnv(toGrant(intersect(plan.level, ceiling)), plan.bound.binding.policy);
   return { grant, pool_key: poolKey(plan.bound, scope, grant) };
 }
 

@@ -1,4 +1,4 @@
-import { BindingSchema } from "@backplane/contract/schema";
+import { BindingPolicySchema, BindingSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../../src/ports/index.ts";
@@ -293,4 +293,41 @@ test("a removal with a generation removes that generation alone, whatever happen
   expect((await bindings.get(admin, id)).config).toEqual({ changed: true });
   await bindings.remove(admin, id, 2);
   await expect(bindings.remove(admin, id, 2)).rejects.toMatchObject({ code: "binding.not_found" });
+});
+
+test("a secret goes by environment only where a dialect has no other channel, and the call records it", async () => {
+  const speaking = (protocol: string) =>
+    manifest([tool("search", { permissions: { secret_slots: ["token", "other"] } })], {
+      package_id: `acme/${protocol.replaceAll(".", "-")}`,
+      runtime: { protocol, entrypoint: ["node", "plugin.js"] },
+    });
+  const secrets = { token: "secret://org_local/token", other: "secret://org_local/token" };
+  const binding = (secret_env: Record<string, string>) => ({ secrets, policy: { secret_env } });
+  for (const protocol of ["mcp.stdio", "hefty.jsonrpc"]) {
+    const house = await openHouse();
+    await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
+    const { binding_id } = await house.bind(speaking(protocol), binding({ token: "API_TOKEN" }));
+    const { grant, ...rest } = await house.call({ binding_id, input: {} });
+    expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
+    expect(house.runner.orders[0]!.grant.secret_env).toEqual({ token: "API_TOKEN" });
+    expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
+    // Whoever is not given the slot is not given its variable.
+    const narrow = { secret_slots: ["other"] };
+    expect((await house.call({ binding_id, input: {}, narrow })).grant?.secret_env).toBeUndefined();
+  }
+  const refused = async (protocol: string, secret_env: Record<string, string>) => {
+    const house = await openHouse();
+    await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
+    await expect(house.bind(speaking(protocol), binding(secret_env))).rejects.toMatchObject({
+      code: "binding.invalid",
+      message: expect.stringContaining("/policy/secret_env"),
+    });
+  };
+  await refused("vai.rpc.v1", { token: "API_TOKEN" });
+  await refused("rterm.plugin.v1", { token: "API_TOKEN" });
+  await refused("mcp.stdio", { missing: "API_TOKEN" });
+  await refused("mcp.stdio", { token: "API_TOKEN", other: "API_TOKEN" });
+  for (const name of ["PATH", "LD_PRELOAD", "NODE_OPTIONS", "lower", "A=B", ""]) {
+    expect(BindingPolicySchema.safeParse({ secret_env: { token: name } }).success).toBe(false);
+  }
 });

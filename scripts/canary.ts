@@ -1,0 +1,42 @@
+/**
+ * After the tests: adds up what the gateways of the suite were searched for (test/support/canary.ts), searches the test
+ * reports and what a killed test left in the temporary folder, and fails when one copy of the canary is found, or when
+ * nothing was searched at all. It covers the gateways that tests start as processes and the plugins that the helpers
+ * write for them; rooms that are tested by themselves have canaries of their own.
+ */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { CANARY_FOLDER, type Searched, searchFolder, searchText } from "../test/support/canary.ts";
+
+const LEFT = /^backplane-(?:e2e|cli|plugin|runner)-/;
+
+function main(): number {
+  const sum: Searched = { places: 0, bytes: 0, hits: [] };
+  let gateways = 0;
+  let bindings = 0;
+  for (const name of existsSync(CANARY_FOLDER) ? readdirSync(CANARY_FOLDER) : []) {
+    const note = JSON.parse(readFileSync(join(CANARY_FOLDER, name), "utf8")) as Searched & {
+      bindings: number;
+    };
+    gateways++;
+    bindings += note.bindings;
+    sum.places += note.places;
+    sum.bytes += note.bytes;
+    sum.hits.push(...note.hits);
+  }
+  for (const name of readdirSync("reports").filter((file) => file.endsWith(".json"))) {
+    searchText(`reports/${name}`, readFileSync(join("reports", name)), sum);
+  }
+  for (const name of readdirSync(tmpdir()).filter((folder) => LEFT.test(folder))) {
+    searchFolder(join(tmpdir(), name), sum);
+  }
+  const where = `${gateways} gateways with ${bindings} bindings of it, ${sum.places} places, ${(sum.bytes / 2 ** 20).toFixed(1)} MiB`;
+  console.log(`canary: ${sum.hits.length} copies in ${where}`);
+  for (const hit of sum.hits) console.error(`  ${hit}`);
+  if (bindings > 0) return sum.hits.length === 0 ? 0 : 1;
+  console.error("no call of the suite carried the canary, so its absence says nothing");
+  return 1;
+}
+
+process.exitCode = main();
