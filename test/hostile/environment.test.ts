@@ -1,5 +1,5 @@
 /** What of the gateway's own life shows inside: nothing. And what a manifest sets acts inside only. */
-import { chmodSync, existsSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import {
@@ -9,6 +9,8 @@ import {
   packageFolder,
   request,
 } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { waitingHere } from "../../packages/runner/test/sandbox/process-tree.ts";
+import { eventually } from "../support/processes.ts";
 import { attack, compile, weakened } from "./hostile.ts";
 
 const CANARY = "canary-of-the-gateway";
@@ -22,6 +24,25 @@ test("no variable of the host is seen, in the environment or in any /proc/*/envi
   expect(loot.hits).toEqual([]);
   expect(loot.names).toEqual(["HOME", "LANG", "OWN", "PATH", "TMPDIR"]);
 });
+
+test("whoever prepares a sandbox has no environment either", async () => {
+  process.env.BACKPLANE_CANARY = CANARY;
+  onTestFinished(() => void delete process.env.BACKPLANE_CANARY);
+  const sandbox = await openTestSandbox();
+  const sleeps = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
+  const running = await sandbox.launch(request(await packageFolder(), { program: sleeps }));
+  // The outer process, and where the gateway is root those that wait to become one.
+  const ours = [running.pid, ...(process.getuid!() === 0 ? await waiting() : [])];
+  for (const pid of ours) expect([pid, readFileSync(`/proc/${pid}/environ`, "latin1")]).toEqual([pid, ""]);
+  running.kill();
+  await running.death;
+});
+
+/** It is prepared in the background. */
+async function waiting(): Promise<number[]> {
+  await eventually(() => waitingHere().length > 0, 10_000, "a process waits for the next start");
+  return waitingHere();
+}
 
 test("void if not: a canary in the plugin's own environment is found", async () => {
   const sandbox = await openTestSandbox();

@@ -106,3 +106,18 @@ test("void if not: in the host's pid namespace the bystander of the same user is
   await finish(await sandbox.launch({ ...(await prepare("signals.py", [])), program }));
   expect(await gone).toEqual([null, "SIGKILL"]);
 });
+
+test("a kill begins inside: the outer process sees the end of PID 1 and reaps it", async () => {
+  const sandbox = await openTestSandbox();
+  const killed: (number | null)[] = [];
+  // On a machine that is out of breath the outer process is made to follow before it saw the end.
+  for (let tries = 0; tries < 5 && !killed.includes(128 + 9); tries++) {
+    const program = { kind: "system" as const, file: "/bin/sleep", args: ["60"] };
+    const running = await sandbox.launch({ ...(await prepare("signals.py", [])), program });
+    const exited = once(running.child, "exit") as Promise<[number | null, string | null]>;
+    running.kill();
+    killed.push((await exited)[0]);
+    await running.death;
+  }
+  expect(killed).toContain(128 + 9);
+});

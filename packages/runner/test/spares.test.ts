@@ -1,8 +1,9 @@
 /** Processes ahead of their call: who gets them, how many there are, and when they go. */
+import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { privateBytes } from "../src/process-memory.ts";
-import { type OrderChange, side, vai } from "./order.ts";
+import { FIXTURES, type OrderChange, side, vai } from "./order.ts";
 import { processesWith, type Rig, until } from "./rig.ts";
 import { confinedRig } from "./sandbox/confined-rig.ts";
 
@@ -115,6 +116,21 @@ test("a changed binding drops what was started for the old one", async () => {
   await until(() => rig.runner.health().processes === 0);
   expect(before.length).toBeGreaterThan(0);
   expect(processesWith(rig.mark)).toEqual([]);
+});
+
+test("its bytes are compared once more when it is handed out", async () => {
+  let intact = true;
+  const files = {
+    verified: async () => {
+      if (intact) return FIXTURES;
+      throw new BackplaneError("package.corrupt");
+    },
+  };
+  const rig = confinedRig({ files, limits: { prewarmed: 1 } });
+  await served(rig);
+  await ready(rig, 1);
+  intact = false;
+  expect(await rig.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
 });
 
 test("what waits for a call holds no secret of the call before", async () => {

@@ -1,0 +1,244 @@
+/**
+ * Switches one defence off at a time, in a temporary copy, and runs the tests that should notice: a mutant that
+ * survives is a defence that nothing guards. Takes minutes; `npm run mutate [-- WORD…]` runs those whose name holds a
+ * word. Not among them, on purpose: what keeps a fork bomb, a memory bomb or a packet inside, and what keeps PID 1's kill
+ * inside its namespace. Without these the tests would hit this machine; test/hostile shows them with weakened sandboxes.
+ */
+import { spawnSync } from "node:child_process";
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+
+interface Mutant {
+  defence: string;
+  file: string;
+  from: string;
+  to: string;
+  tests: string[];
+}
+
+const RUNNER = "packages/runner/src";
+const INIT = "packages/runner/sandbox-init";
+const ARTIFACTS = ["packages/runner/test/artifacts.test.ts"];
+const PROCESSES = ["test/hostile/processes.test.ts"];
+const FILES = ["test/hostile/files.test.ts"];
+
+const MUTANTS: Mutant[] = [
+  {
+    defence: "no environment at spawn",
+    file: `${RUNNER}/sandbox/bubblewrap.ts`,
+    from: "env: {},",
+    to: "env: process.env,",
+    tests: ["test/hostile/environment.test.ts"],
+  },
+  {
+    defence: "the inner process is killed first",
+    file: `${RUNNER}/sandbox/bubblewrap.ts`,
+    from: "const inner = childrenOf(outer);",
+    to: "const inner: number[] = [];",
+    tests: PROCESSES,
+  },
+  {
+    defence: "system-call filter",
+    file: `${INIT}/init.c`,
+    from: "  install_filter();",
+    to: "  close(FILTER_FD); prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); (void)install_filter;",
+    tests: PROCESSES,
+  },
+  {
+    defence: "capabilities dropped by sandbox-init",
+    file: `${INIT}/init.c`,
+    from: "  drop_capabilities();",
+    to: "  (void)drop_capabilities;",
+    tests: PROCESSES,
+  },
+  {
+    defence: "descriptors closed",
+    file: `${INIT}/init.c`,
+    from: "  if (syscall(SYS_close_range, 3, ~0U, 4 /* CLOSE_RANGE_CLOEXEC */) < 0) goto failed;",
+    to: "",
+    tests: PROCESSES,
+  },
+  {
+    defence: "PID 1 is not dumpable",
+    file: `${INIT}/init.c`,
+    from: "  prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);",
+    to: "",
+    tests: PROCESSES,
+  },
+  {
+    defence: "/proc is read-only",
+    file: `${RUNNER}/sandbox/bubblewrap-arguments.ts`,
+    from: '"--proc /proc --remount-ro /proc"',
+    to: '"--proc /proc"',
+    tests: PROCESSES,
+  },
+  {
+    defence: "the root folder is read-only",
+    file: `${RUNNER}/sandbox/bubblewrap-arguments.ts`,
+    from: "--remount-ro / --chdir",
+    to: "--chdir",
+    tests: FILES,
+  },
+  {
+    defence: "assets hidden without assets_ro",
+    file: `${RUNNER}/sandbox/plan.ts`,
+    from: 'grant.filesystem === "none" && request.has_assets',
+    to: "request.has_assets && false",
+    tests: FILES,
+  },
+  {
+    defence: "sandbox: artifact not through a link",
+    file: `${INIT}/artifact.c`,
+    from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
+    to: "O_RDONLY | O_NONBLOCK",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact not through a linked folder",
+    file: `${INIT}/artifact.c`,
+    from: "O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)\n",
+    to: "O_RDONLY | O_DIRECTORY | O_CLOEXEC)\n",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact has one name",
+    file: `${INIT}/artifact.c`,
+    from: "info.st_nlink != 1",
+    to: "info.st_nlink < 1",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact without special bits",
+    file: `${INIT}/artifact.c`,
+    from: "(S_ISUID | S_ISGID)",
+    to: "0",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "plain: artifact not through a link",
+    file: `${RUNNER}/artifacts/read-beneath.ts`,
+    from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
+    to: "O_RDONLY | O_NONBLOCK",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "plain: artifact has one name",
+    file: `${RUNNER}/artifacts/read-beneath.ts`,
+    from: "nlink !== 1",
+    to: "nlink < 1",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "artifact path stays inside",
+    file: "packages/contract/src/artifact.ts",
+    from: ' && part !== ".."',
+    to: "",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "artifact holds no secret",
+    file: `${RUNNER}/artifacts/collect.ts`,
+    from: "if (how.redactor.active) {",
+    to: "if (how.redactor.active && false) {",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "secrets by environment only into a sandbox",
+    file: `${RUNNER}/create-runner.ts`,
+    from: "order.grant.secret_env !== undefined && sandbox === null",
+    to: "order.grant.secret_env !== undefined && false",
+    tests: ["packages/runner/test/secret-environment.test.ts"],
+  },
+  {
+    defence: "a rotated secret has a process of its own",
+    file: `${RUNNER}/secret-environment.ts`,
+    from: "if (env === null) return pool_key;",
+    to: "if (env !== undefined) return pool_key;",
+    tests: ["packages/runner/test/secret-environment.test.ts"],
+  },
+  {
+    defence: "bytes compared when a spare is handed out",
+    file: `${RUNNER}/run-invocation.ts`,
+    from: "if (worker.verified !== null) await worker.verified;",
+    to: "",
+    tests: ["packages/runner/test/spares.test.ts"],
+  },
+  {
+    defence: "spares go with their binding",
+    file: `${RUNNER}/pool.ts`,
+    from: "this.#spares.retire(binding_id, keep_pool_key);",
+    to: "",
+    tests: ["packages/runner/test/spares.test.ts"],
+  },
+];
+
+function main(words: string[]): number {
+  const wanted = MUTANTS.filter(
+    ({ defence }) => words.length === 0 || words.some((word) => defence.includes(word)),
+  );
+  const copy = copyOfProject();
+  let survived = 0;
+  try {
+    for (const mutant of wanted) {
+      const verdict = judge(copy, mutant);
+      if (verdict !== "killed") survived++;
+      console.log(`${verdict.padEnd(9)} ${mutant.defence} (${mutant.tests.join(", ")})`);
+    }
+  } finally {
+    rmSync(copy, { recursive: true, force: true });
+  }
+  console.log(`${wanted.length - survived} of ${wanted.length} mutants killed`);
+  return survived === 0 && wanted.length > 0 ? 0 : 1;
+}
+
+function judge(copy: string, { file, from, to, tests }: Mutant): "killed" | "SURVIVED" | "STALE" {
+  const path = join(copy, file);
+  const source = readFileSync(path, "utf8");
+  // Exactly once, or nobody knows what was switched off.
+  if (source.split(from).length !== 2) return "STALE";
+  writeFileSync(
+    path,
+    source.replace(from, () => to),
+  );
+  try {
+    const args = ["run", "--project", "fast", "--bail", "1", ...tests];
+    const ran = spawnSync(join(copy, "node_modules/.bin/vitest"), args, {
+      cwd: copy,
+      env: { ...process.env, BACKPLANE_REPORT: "mutant" },
+      encoding: "utf8",
+      timeout: 300_000,
+    });
+    return ran.status !== 0 && /Tests .*failed/.test(ran.stdout) ? "killed" : "SURVIVED";
+  } finally {
+    writeFileSync(path, source);
+  }
+}
+
+/** With node_modules of its own, so that its rooms find each other and not the originals. */
+function copyOfProject(): string {
+  const copy = mkdtempSync(join(tmpdir(), "backplane-mutants-"));
+  const skipped = /(?:^|\/)(?:node_modules|\.git|reports|sandbox-init-[0-9a-f]+[^/]*)$/;
+  cpSync(".", copy, { recursive: true, filter: (path) => !skipped.test(path) });
+  const modules = join(copy, "node_modules");
+  mkdirSync(join(modules, "@backplane"), { recursive: true });
+  for (const name of readdirSync("node_modules")) {
+    if (name !== "@backplane") symlinkSync(resolve("node_modules", name), join(modules, name));
+  }
+  for (const name of readdirSync("node_modules/@backplane")) {
+    const room = name.replace(/^plugin-/, "");
+    symlinkSync(join(copy, name === room ? "packages" : "plugins", room), join(modules, "@backplane", name));
+  }
+  return copy;
+}
+
+process.exitCode = main(process.argv.slice(2));
