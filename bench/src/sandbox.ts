@@ -207,9 +207,9 @@ async function echoPackage() {
           return took;
         },
         async ready(): Promise<void> {
-          // Launched counts already; its hello is some milliseconds later.
           while (runner.health().prewarmed < 1) await pause(5);
-          await pause(150);
+          // And the process before it is gone.
+          while (runner.health().processes > 1) await pause(5);
         },
         close: () => runner.close(1_000),
       };

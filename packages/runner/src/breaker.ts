@@ -3,6 +3,7 @@
  * a success in five minutes, those under way included; a new binding generation or other bytes are another
  * key and start fresh, a success forgets the failures. So a fixed plugin comes back without a restart.
  */
+import { BackplaneError } from "@backplane/contract";
 import type { Clock, RunnerHealth } from "@backplane/kernel/ports";
 
 const MAX_LAUNCHES = 3;
@@ -58,6 +59,25 @@ export class Breaker {
     }
     record.pending++;
     return { kind: "launch" };
+  }
+
+  /** The same for whoever waits until it may; throws crash_loop. */
+  async pass(subject: LaunchSubject): Promise<void> {
+    for (;;) {
+      const admission = this.admit(subject);
+      if (admission.kind === "launch") return;
+      if (admission.kind === "wait") {
+        await admission.settled;
+        continue;
+      }
+      const retry_at = new Date(admission.retry_at).toISOString();
+      const { failures, last_error } = admission;
+      throw new BackplaneError(
+        "crash_loop",
+        `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last: ${last_error}`,
+        { details: { retry_at, failures, last_error } },
+      );
+    }
   }
 
   succeeded(subject: LaunchSubject): void {

@@ -97,7 +97,7 @@ export class Pool {
 
   /** Those that wait for their one call. */
   get prewarmed(): number {
-    return this.#spares.size;
+    return this.#spares.ready;
   }
 
   heldBack(): RunnerHealth["held_back"] {
@@ -219,7 +219,7 @@ export class Pool {
       },
       prepare: async (): Promise<LaunchPlan> => {
         await Promise.resolve();
-        await this.#admit(subject);
+        await this.#breaker.pass(subject);
         admitted = true;
         // A spare takes no room that a call waits for.
         slot = spare ? this.#slots.tryTake() : await this.#takeSlot(worker);
@@ -282,24 +282,6 @@ export class Pool {
   /** No new call is given this process. */
   #drop(worker: Worker): void {
     if (this.#byKey.get(worker.key) === worker) this.#byKey.delete(worker.key);
-  }
-
-  async #admit(subject: LaunchSubject): Promise<void> {
-    for (;;) {
-      const admission = this.#breaker.admit(subject);
-      if (admission.kind === "launch") return;
-      if (admission.kind === "wait") {
-        await admission.settled;
-        continue;
-      }
-      const retry_at = new Date(admission.retry_at).toISOString();
-      const { failures, last_error } = admission;
-      throw new BackplaneError(
-        "crash_loop",
-        `The plugin failed at launch ${failures} times in five minutes and is held back until ${retry_at}. Last: ${last_error}`,
-        { details: { retry_at, failures, last_error } },
-      );
-    }
   }
 
   /** What a launch that failed says about the plugin: nothing when we gave it up or never came to it. */

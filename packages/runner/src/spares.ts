@@ -56,10 +56,9 @@ export class Spares {
     this.#deps = deps;
   }
 
-  get size(): number {
-    let count = 0;
-    for (const { spares } of this.#shelves.values()) count += spares.length;
-    return count;
+  /** Those that have introduced themselves. */
+  get ready(): number {
+    return this.#count(({ worker }) => worker.process.state === "ready");
   }
 
   /** A process for this call, or none; either way the next one is seen to. */
@@ -153,7 +152,7 @@ export class Spares {
   #makeRoom(shelf: Shelf): boolean {
     const { prewarmed, prewarmed_bytes } = this.#deps.limits;
     const bytes = shelf.bytes ?? FIRST_GUESS_BYTES;
-    while (this.size >= prewarmed || this.#bytes() + bytes > prewarmed_bytes) {
+    while (this.#count(() => true) >= prewarmed || this.#bytes() + bytes > prewarmed_bytes) {
       const other = this.#longestUnused(shelf);
       const given = other?.spares.shift();
       if (given === undefined) return false;
@@ -169,6 +168,12 @@ export class Spares {
       if (oldest === undefined || shelf.used_at < oldest.used_at) oldest = shelf;
     }
     return oldest;
+  }
+
+  #count(counts: (spare: Spare) => boolean): number {
+    let count = 0;
+    for (const { spares } of this.#shelves.values()) count += spares.filter(counts).length;
+    return count;
   }
 
   #bytes(): number {
@@ -197,7 +202,21 @@ export class Spares {
 }
 
 /** An order holds its call's secrets and input; what waits for another call must not. */
-function withoutCall({ package: pkg, pool_key, binding_id, grant, class: isolation, context }: ProcessOrder): ProcessOrder {
+function withoutCall({
+  package: pkg,
+  pool_key,
+  binding_id,
+  grant,
+  class: isolation,
+  context,
+}: ProcessOrder): ProcessOrder {
   const { org_id, config } = context;
-  return { package: pkg, pool_key, binding_id, grant, class: isolation, context: { org_id, config, secrets: {}, grant } };
+  return {
+    package: pkg,
+    pool_key,
+    binding_id,
+    grant,
+    class: isolation,
+    context: { org_id, config, secrets: {}, grant },
+  };
 }

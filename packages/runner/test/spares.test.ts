@@ -100,7 +100,7 @@ test("a call that needs the room gets it", async () => {
 });
 
 test("without a call for the idle time there are none", async () => {
-  const rig = prewarming({ idle_ms: 400 });
+  const rig = prewarming({ idle_ms: 3_000 });
   await served(rig);
   await ready(rig, 1);
   await until(() => rig.runner.health().processes === 0);
