@@ -94,11 +94,7 @@ export function createKernel(given: KernelDeps): Kernel {
       put: (caller, level, policy, expected) => policies.put(caller, level, policy, expected),
       patch: (caller, level, patch, expected) => policies.patch(caller, level, patch, expected),
       explain: (caller, question) =>
-        explain(
-          { catalog: agent.catalog, policies, around: door.around, input_bytes: deps.host.input_bytes },
-          caller,
-          question,
-        ),
+        explain({ catalog: agent.catalog, policies, around: door.around, host: deps.host }, caller, question),
     },
     secrets: createSecrets(deps),
     keys: createKeys(deps, live),

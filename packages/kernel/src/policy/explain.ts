@@ -10,6 +10,7 @@ import {
 import type { ToolCatalog } from "../catalog/catalog.ts";
 import { skeletonOf } from "../catalog/name.ts";
 import { requireOperator } from "../caller.ts";
+import type { HostPolicy } from "../deps.ts";
 import type { Caller } from "../ports/index.ts";
 import { inputIssues, ruleHits } from "../invoke/open.ts";
 import { grantUnder } from "./forbidden.ts";
@@ -21,7 +22,7 @@ export interface ExplainDeps {
   catalog: ToolCatalog;
   policies: Policies;
   around: Surroundings;
-  input_bytes: number;
+  host: Pick<HostPolicy, "input_bytes" | "artifact_bytes">;
 }
 
 export interface Question {
@@ -33,7 +34,7 @@ export interface Question {
 }
 
 export async function explain(
-  { catalog, policies, around, input_bytes }: ExplainDeps,
+  { catalog, policies, around, host }: ExplainDeps,
   asker: Caller,
   { tool, context, role, input }: Question,
 ): Promise<PolicyExplanation> {
@@ -54,7 +55,7 @@ export async function explain(
   const [issues, hits] =
     input === undefined
       ? [[], []]
-      : await Promise.all([inputIssues(plan, input, input_bytes), ruleHits(plan, policy, input)]);
+      : await Promise.all([inputIssues(plan, input, host), ruleHits(plan, policy, input)]);
   const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null };
   const grant = grantUnder(plan, policy);
   const steps: PolicyStep[] = RULES.map((rule) => {
