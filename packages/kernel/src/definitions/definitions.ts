@@ -15,7 +15,7 @@ import {
 import { wholeExport } from "../bindings/whole-package.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
-import { standingLevel, toGrant } from "../grant/effective.ts";
+import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { secretsOf } from "../invoke/context.ts";
 import { poolKey } from "../invoke/export-plan.ts";
 import { effectiveClass } from "../policy/class.ts";
@@ -197,7 +197,7 @@ async function question(deps: KernelDeps, binding: Binding, pack: Package): Prom
     binding.scope,
     deps.host,
   );
-  const grant = toGrant(level);
+  const grant = withSecretEnv(toGrant(level), binding.policy);
   const { org_id, project_id } = binding.scope;
   return await deps.runner.describe({
     package: { package_id: pack.package_id, version: pack.version, digest: pack.digest, runtime },

@@ -1,4 +1,4 @@
-import { BindingPolicySchema, BindingSchema } from "@backplane/contract/schema";
+import { BindingPolicySchema, BindingSchema, ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../../src/ports/index.ts";
@@ -296,37 +296,53 @@ test("a removal with a generation removes that generation alone, whatever happen
 });
 
 test("a secret goes by environment only where a dialect has no other channel, and the call records it", async () => {
-  const speaking = (protocol: string) =>
-    manifest([tool("search", { permissions: { secret_slots: ["token", "other"] } })], {
+  const secret_slots = ["token", "other"];
+  const open = async () => {
+    const house = await openHouse();
+    await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
+    return house;
+  };
+  /** A server that describes its one tool. */
+  const server = (protocol: string) =>
+    manifest([], {
       package_id: `acme/${protocol.replaceAll(".", "-")}`,
-      runtime: { protocol, entrypoint: ["node", "plugin.js"] },
+      runtime: { protocol, entrypoint: ["node", "server.js"], permissions: { secret_slots } },
     });
   const secrets = { token: "secret://org_local/token", other: "secret://org_local/token" };
   const binding = (secret_env: Record<string, string>) => ({ secrets, policy: { secret_env } });
   for (const protocol of ["mcp.stdio", "hefty.jsonrpc"]) {
-    const house = await openHouse();
-    await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
-    const { binding_id } = await house.bind(speaking(protocol), binding({ token: "API_TOKEN" }));
-    const { grant, ...rest } = await house.call({ binding_id, input: {} });
+    const house = await open();
+    const content = server(protocol);
+    const { permissions } = content.runtime;
+    const described = ToolExportSchema.parse({ ...tool("search"), permissions });
+    house.runner.description = () => ({ exports: [described], schemas: {}, warnings: [], info: {} });
+    await house.bind(content, binding({ token: "API_TOKEN" }));
+    const { grant, ...rest } = await house.call({ export_id: "search", input: {} });
     expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
-    expect(house.runner.orders[0]!.grant.secret_env).toEqual({ token: "API_TOKEN" });
+    const [order] = house.runner.orders;
+    expect(order!.grant.secret_env).toEqual({ token: "API_TOKEN" });
+    // The process that was asked what it offers is the one that serves the call.
+    expect(house.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
     expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
     // Whoever is not given the slot is not given its variable.
     const narrow = { secret_slots: ["other"] };
-    expect((await house.call({ binding_id, input: {}, narrow })).grant?.secret_env).toBeUndefined();
+    const narrowed = await house.call({ export_id: "search", input: {}, narrow });
+    expect(narrowed.grant?.secret_env).toBeUndefined();
   }
-  const refused = async (protocol: string, secret_env: Record<string, string>) => {
-    const house = await openHouse();
-    await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
-    await expect(house.bind(speaking(protocol), binding(secret_env))).rejects.toMatchObject({
+  const refused = async (content: ReturnType<typeof manifest>, secret_env: Record<string, string>) => {
+    await expect((await open()).bind(content, binding(secret_env))).rejects.toMatchObject({
       code: "binding.invalid",
       message: expect.stringContaining("/policy/secret_env"),
     });
   };
-  await refused("vai.rpc.v1", { token: "API_TOKEN" });
-  await refused("rterm.plugin.v1", { token: "API_TOKEN" });
-  await refused("mcp.stdio", { missing: "API_TOKEN" });
-  await refused("mcp.stdio", { token: "API_TOKEN", other: "API_TOKEN" });
+  for (const protocol of ["vai.rpc.v1", "rterm.plugin.v1"]) {
+    const runtime = { protocol, entrypoint: ["node", "plugin.js"] };
+    await refused(manifest([tool("search", { permissions: { secret_slots } })], { runtime }), {
+      token: "API_TOKEN",
+    });
+  }
+  await refused(server("mcp.stdio"), { missing: "API_TOKEN" });
+  await refused(server("mcp.stdio"), { token: "API_TOKEN", other: "API_TOKEN" });
   for (const name of ["PATH", "LD_PRELOAD", "NODE_OPTIONS", "lower", "A=B", ""]) {
     expect(BindingPolicySchema.safeParse({ secret_env: { token: name } }).success).toBe(false);
   }
