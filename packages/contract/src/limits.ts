@@ -15,6 +15,22 @@ export const SIDE_TIMEOUTS = {
   teardown_ms: 500,
 } as const;
 
+/** A server's first words may take a while: it is often a whole runtime that starts. */
+export const MCP_TIMEOUTS = {
+  /** For `server/discover`, which older servers may not answer at all. */
+  discover_ms: 5_000,
+  initialize_ms: 30_000,
+  /** After a call ran out of time: whether the server still answers anything. */
+  alive_ms: 5_000,
+} as const;
+
+export const MCP_LIMITS = {
+  /** One message of a server; an image or a file comes whole. */
+  message_bytes: 16 * 1024 * 1024,
+  /** What is kept of a tool's result. */
+  output_bytes: 4 * 1024 * 1024,
+} as const;
+
 export const INVOCATION_LIMITS = {
   default_timeout_ms: 30_000,
   host_max_timeout_ms: 3_600_000,

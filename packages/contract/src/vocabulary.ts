@@ -39,6 +39,11 @@ export function isDescribed(protocol: Protocol): boolean {
   return (DESCRIBED_PROTOCOLS as readonly Protocol[]).includes(protocol);
 }
 
+/** Their packages hold no program: the server runs elsewhere and is dialled by the gateway. */
+export function runsElsewhere(protocol: Protocol): boolean {
+  return protocol === "mcp.http";
+}
+
 /** Binds every tool of a package at once: one config, one set of secrets, one process for all of them. */
 export const WHOLE_PACKAGE = "*";
 

@@ -2,11 +2,12 @@
  * Questions to a binding's process that are no calls: what it offers, and MCP's requests beyond tools. They lease a
  * process as a call does, so a resident one is the same that the calls get; one that is used once goes afterwards.
  */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { DescribeOrder } from "@backplane/kernel/ports";
 import type { Deadlines } from "./deadlines.ts";
 import type { Dialect, Session } from "./dialects/dialect.ts";
 import type { Pool } from "./pool.ts";
+import { createRedactor, type Redactor } from "./redact.ts";
 
 export interface AskDeps {
   pool: Pool;
@@ -19,6 +20,7 @@ export async function askProcess<T>(
   order: DescribeOrder,
   question: (session: Session, signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
+  const redactor = createRedactor(Object.values(order.context.secrets));
   const stop = new AbortController();
   let reject: (error: BackplaneError) => void = () => {};
   const late = new Promise<never>((_, refuse) => {
@@ -36,9 +38,20 @@ export async function askProcess<T>(
     if (worker.process.state !== "ready" || session === null) {
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");
     }
-    return await Promise.race([question(session, stop.signal), late]);
+    const answer = await Promise.race([question(session, stop.signal), late]);
+    return redactor.active ? (redactor.json(answer as Json) as T) : answer;
+  } catch (error) {
+    throw redactor.active ? clean(toBackplaneError(error), redactor) : error;
   } finally {
     deadlines.clear(limit);
     pool.leave(worker);
   }
+}
+
+/** Its last words may hold what it was given. */
+function clean(error: BackplaneError, redactor: Redactor): BackplaneError {
+  const { code, message, details } = error;
+  return new BackplaneError(code, redactor.text(message), {
+    ...(details === undefined ? {} : { details: redactor.json(details as JsonObject) }),
+  });
 }

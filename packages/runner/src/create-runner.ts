@@ -18,8 +18,8 @@ import { IdTable } from "@backplane/contract";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
 import { askProcess } from "./ask-process.ts";
-import type { Session } from "./dialects/dialect.ts";
-import { dialectFor } from "./dialects/dialects.ts";
+import type { Dialect, Session } from "./dialects/dialect.ts";
+import { createDialects } from "./dialects/dialects.ts";
 import { failure } from "./endings.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
@@ -59,7 +59,7 @@ export interface RunnerOptions {
     cache_dir?: string;
     limits?: Partial<SandboxLimits>;
   };
-  /** The way out of the sandbox, for exports that are granted one. */
+  /** The way out: of the sandbox, for exports that are granted one, and where the gateway dials for a binding. */
   egress?: Omit<EgressOptions, "clock">;
   log: Logger;
 }
@@ -77,6 +77,7 @@ export function createRunner(options: RunnerOptions): Runner {
     machine: { os: process.platform, arch: process.arch },
   };
   const { sandbox } = options;
+  const dialectFor = createDialects({ outward: options.egress ?? {} });
   const confinement = createConfinement(
     sandbox === undefined
       ? null
@@ -154,7 +155,7 @@ export function createRunner(options: RunnerOptions): Runner {
     if (closing !== null) throw new BackplaneError("gateway_stopping");
     const { protocol } = order.package.runtime;
     const dialect = dialectFor(protocol);
-    const refusal = refuse(order, null, dialect !== null, confinement);
+    const refusal = refuse(order, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
     return await askProcess({ pool, deadlines }, dialect, order, question);
   }
@@ -166,7 +167,7 @@ export function createRunner(options: RunnerOptions): Runner {
       }
       if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
       const dialect = dialectFor(order.package.runtime.protocol);
-      const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect !== null, confinement);
+      const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect, confinement);
       if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
       if (running.has(order.invocation_id)) {
         return Promise.resolve(
@@ -234,7 +235,7 @@ export function createRunner(options: RunnerOptions): Runner {
 function refuse(
   order: Pick<RunOrder, "package" | "class" | "grant">,
   unfit: string | null,
-  known: boolean,
+  dialect: Dialect | null,
   confinement: Confinement,
 ): BackplaneError | null {
   const { protocol } = order.package.runtime;
@@ -244,16 +245,18 @@ function refuse(
       `A ${protocol} plugin is a process; it cannot run inline.`,
     );
   }
-  const { refusal, sandbox } = confinement.of(order);
-  if (refusal !== null) return refusal;
-  if (order.grant.secret_env !== undefined && sandbox === null) {
-    return new BackplaneError(
-      "sandbox.unavailable",
-      "Its secrets go by environment, which everybody on this machine who runs as the same user could read outside the sandbox.",
-      { fix: "Switch the sandbox on, or take policy.secret_env from the binding." },
-    );
+  if (dialect?.remote !== true) {
+    const { refusal, sandbox } = confinement.of(order);
+    if (refusal !== null) return refusal;
+    if (order.grant.secret_env !== undefined && sandbox === null) {
+      return new BackplaneError(
+        "sandbox.unavailable",
+        "Its secrets go by environment, which everybody on this machine who runs as the same user could read outside the sandbox.",
+        { fix: "Switch the sandbox on, or take policy.secret_env from the binding." },
+      );
+    }
   }
-  if (!known) {
+  if (dialect === null) {
     return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
   }
   return unfit === null ? null : new BackplaneError("launch_failed", unfit);

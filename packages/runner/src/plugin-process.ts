@@ -7,6 +7,7 @@
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/kernel/ports";
 import { stdioTransport } from "@backplane/wire";
+import type { Counterpart } from "./counterpart.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import { type ExitStatus, explainEarlyExit, type Place } from "./diagnose.ts";
 import type { Dialect, Link, ProcessOrder, Session } from "./dialects/dialect.ts";
@@ -44,7 +45,7 @@ const EXIT_WAIT_MS = 200;
 const PIPE_WAIT_MS = 500;
 const MAX_VIOLATIONS = 10_000;
 
-export class PluginProcess {
+export class PluginProcess implements Counterpart {
   readonly ready: Promise<void>;
   readonly gone: Promise<void>;
   readonly stderr: StderrRing;

@@ -6,12 +6,15 @@
 import { BackplaneError } from "@backplane/contract";
 import type { Clock, PackageFiles, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports";
 import { Breaker, type LaunchSubject } from "./breaker.ts";
+import type { Counterpart } from "./counterpart.ts";
 import type { Deadline } from "./deadlines.ts";
 import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
 import type { Egress } from "./egress/create-egress.ts";
 import type { LaunchPlan } from "./launch.ts";
-import { PluginProcess, type ProcessDeps } from "./plugin-process.ts";
+import { PluginProcess, type ProcessDeps, type ProcessSpec } from "./plugin-process.ts";
+import { createRedactor } from "./redact.ts";
+import { RemoteServer } from "./remote-server.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
 import { EnvironmentKeys, secretEnvironment } from "./secret-environment.ts";
@@ -39,7 +42,7 @@ export interface Tenant {
 }
 
 export interface Worker {
-  readonly process: PluginProcess;
+  readonly process: Counterpart;
   readonly subject: LaunchSubject;
   /** What its process is found by: the pool key, and the secrets that it was born with. */
   readonly key: string;
@@ -204,14 +207,18 @@ export class Pool {
     const calls: Tenant[] = [];
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
+    const redactor = createRedactor(Object.values(order.context.secrets));
     let made: string | null = null;
     let slot = false;
     let admitted = false;
-    const process = new PluginProcess(this.#deps, {
+    const spec: ProcessSpec = {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
       order,
-      notice: (method, params) => this.#deps.notice({ binding_id, method, params }),
+      notice: (method, params) => {
+        const told = redactor.active ? redactor.json(params) : params;
+        this.#deps.notice({ binding_id, method, params: told });
+      },
       violation: (_kind, request_id) => {
         for (const call of calls) {
           if (request_id === undefined || call.id === request_id) call.violations++;
@@ -241,7 +248,9 @@ export class Pool {
         }
         return { runtime, folder, home: home ?? made };
       },
-    });
+    };
+    const process: Counterpart =
+      dialect.remote === true ? new RemoteServer(this.#deps, spec) : new PluginProcess(this.#deps, spec);
     const worker: Worker = {
       process,
       subject,
@@ -262,7 +271,8 @@ export class Pool {
     process.ready.then(
       () => {
         this.#breaker.succeeded(subject);
-        this.#watchIdle(worker);
+        if (dialect.resident === true) this.#rest(worker);
+        else this.#watchIdle(worker);
       },
       (error: BackplaneError) => {
         if (admitted) this.#judge(worker, error);

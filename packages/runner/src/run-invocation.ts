@@ -108,9 +108,15 @@ export class Call implements Exchange {
     this.#deps.deadlines.clear(this.#deadline);
     if (this.#state === "waiting") this.#finish(interrupted(why, this.order));
     else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
+      // Some dialects know no acknowledgement: the call is over with the word.
+      if (this.#isDone()) return;
       const { cancel_grace_ms } = this.#deps.timeouts;
       this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.giveUp());
     } else this.giveUp();
+  }
+
+  #isDone(): boolean {
+    return this.#state === "done";
   }
 
   /** The grace is over. */
@@ -135,9 +141,13 @@ export class Call implements Exchange {
     }
   }
 
+  get can_ask(): boolean {
+    return this.#listener.ask !== undefined;
+  }
+
   ask(method: string, params: JsonObject): Promise<Json> {
-    const { ask } = this.#listener;
-    if (ask !== undefined && this.#state === "sent") return ask(method, params);
+    const listener = this.#listener;
+    if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params);
     return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
   }
 
@@ -232,7 +242,8 @@ export class Call implements Exchange {
     if (worker !== null) {
       const oneCall = this.#dialect.lifetime === "call";
       if (oneCall && wasSent) answer = await this.#tearDown(worker, answer);
-      if (answer.error?.code === "crashed" && wasSent) {
+      // A server elsewhere may lose one call and live on.
+      if (answer.error?.code === "crashed" && wasSent && worker.process.pid !== undefined) {
         await worker.process.gone;
         answer = crashed(worker, answer);
       }

@@ -1,13 +1,26 @@
 /** Every bound of the runner in one place: the contract's defaults plus what only this room needs. */
-import { ARTIFACT_LIMITS, SIDE_TIMEOUTS, VAI_TIMEOUTS, WIRE_LIMITS } from "@backplane/contract";
+import {
+  ARTIFACT_LIMITS,
+  MCP_LIMITS,
+  MCP_TIMEOUTS,
+  SIDE_TIMEOUTS,
+  VAI_TIMEOUTS,
+  WIRE_LIMITS,
+} from "@backplane/contract";
 
-export type RunnerTimeouts = { -readonly [K in keyof (typeof VAI_TIMEOUTS & typeof SIDE_TIMEOUTS)]: number };
+export type RunnerTimeouts = {
+  -readonly [K in keyof (typeof VAI_TIMEOUTS & typeof SIDE_TIMEOUTS & typeof MCP_TIMEOUTS)]: number;
+};
 
 export interface RunnerLimits {
   frame_bytes: number;
   header_bytes: number;
   json_depth: number;
   stderr_bytes: number;
+  /** One message of an MCP server. */
+  message_bytes: number;
+  /** What is kept of the result of an MCP tool. */
+  output_bytes: number;
   /** Bytes waiting for one plugin to read them; beyond it a call ends with `backpressure`. */
   queued_bytes: number;
   /** Plugin processes at one time, launching and stopping ones included. */
@@ -37,10 +50,11 @@ export interface Interpreters {
   node: string;
 }
 
-export const DEFAULT_TIMEOUTS: RunnerTimeouts = { ...VAI_TIMEOUTS, ...SIDE_TIMEOUTS };
+export const DEFAULT_TIMEOUTS: RunnerTimeouts = { ...VAI_TIMEOUTS, ...SIDE_TIMEOUTS, ...MCP_TIMEOUTS };
 
 export const DEFAULT_LIMITS: RunnerLimits = {
   ...WIRE_LIMITS,
+  ...MCP_LIMITS,
   queued_bytes: 8 * 1024 * 1024,
   processes: 64,
   waiting: 10_000,

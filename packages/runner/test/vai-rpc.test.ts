@@ -317,10 +317,10 @@ test("isolated and inline refuse, unknown protocols are named", async () => {
     dispatched: false,
   });
   expect((await rig.run(vai("echo", { class: "inline" }))).error?.code).toBe("class.unsupported");
-  const unknown = await rig.run(vai("echo", { protocol: "mcp.stdio" }));
+  const unknown = await rig.run(vai("echo", { protocol: "acme.rpc" as never }));
   expect(unknown.error).toMatchObject({
     code: "launch_failed",
-    message: expect.stringContaining("mcp.stdio"),
+    message: expect.stringContaining("acme.rpc"),
   });
   expect(rig.runner.health().sandbox.available).toBe(false);
 });

@@ -2,6 +2,8 @@ export { ContentLengthDecoder } from "./codecs/content-length.ts";
 export { encodeContentLength, encodeNdjson } from "./codecs/encode.ts";
 export { NdjsonDecoder } from "./codecs/ndjson.ts";
 export { type FrameLimits, frameLimits } from "./limits.ts";
+export { Connection, type ConnectionOptions } from "./peers/connection.ts";
+export { parseJson } from "./codecs/parse-frame.ts";
 export { RpcError, RpcPeer, type RpcPeerOptions } from "./peers/rpc-peer.ts";
 export { SideHost, type SideHostOptions } from "./peers/side-host.ts";
 export { VaiHost, type VaiHostOptions, type VaiReplySink, type VaiViolation } from "./peers/vai-host.ts";

@@ -10,6 +10,7 @@ import {
   type Json,
   type JsonObject,
   OPS,
+  type PluginExport,
 } from "@backplane/contract";
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
@@ -34,6 +35,7 @@ export function runOrder(
       runtime: pack.manifest.runtime,
     },
     export_id: row.export_id,
+    ...nativeName(call.plan.export),
     op: OPS[row.export_kind],
     ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
     body: bodyOf(row, attempt),
@@ -44,6 +46,11 @@ export function runOrder(
     pool_key: call.pool_key,
     binding_id: binding.binding_id,
   };
+}
+
+function nativeName(item: PluginExport): { native_name?: string } {
+  if (item.kind !== "tool" || item.tool.native_name === undefined) return {};
+  return { native_name: item.tool.native_name };
 }
 
 function contextOf(

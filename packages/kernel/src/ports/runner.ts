@@ -18,6 +18,8 @@ export interface RunOrder {
   attempt: number;
   package: { package_id: string; version: string; digest: string; runtime: Runtime };
   export_id: string;
+  /** What the tool is called in its own dialect, where that differs. */
+  native_name?: string;
   op: Op;
   /** The model's id of the call, where a turn made it. */
   tool_call_id?: string;

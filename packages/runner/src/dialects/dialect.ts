@@ -20,6 +20,8 @@ export interface Dialect {
   /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */
   launch?(order: ProcessOrder, where: LaunchPlace): Promise<DialectLaunch>;
   connect(link: Link): Session;
+  /** A server elsewhere: nothing is started, and `transport` is not there. */
+  readonly remote?: boolean;
 }
 
 /** What a process is started for: a call, or a question about what it offers. */
@@ -69,6 +71,8 @@ export interface Exchange {
   /** The request is on its way: from here on the plugin's code may have acted. */
   sent(): void;
   event(event: JsonObject & { type: string }): void;
+  /** Whether somebody is there whom the plugin could ask. */
+  readonly can_ask: boolean;
   /** The plugin asks whoever called; rejects when nobody is there to answer. */
   ask(method: string, params: JsonObject): Promise<Json>;
   /** Exactly one of the two, once. */

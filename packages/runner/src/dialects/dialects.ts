@@ -1,9 +1,21 @@
+/** The dialects of one runner. */
+import type { Protocol } from "@backplane/contract";
+import type { OutwardRules } from "../egress/guarded-requests.ts";
 import type { Dialect } from "./dialect.ts";
+import { mcpHttp } from "./mcp/mcp-http.ts";
+import { mcpStdio } from "./mcp/mcp-stdio.ts";
 import { sideProcess } from "./side-process.ts";
 import { vaiRpc } from "./vai-rpc.ts";
 
-const DIALECTS: readonly Dialect[] = [vaiRpc, sideProcess];
+export interface DialectOptions {
+  /** Where the gateway itself may dial on behalf of a binding. */
+  outward: OutwardRules;
+}
 
-export function dialectFor(protocol: string): Dialect | null {
-  return DIALECTS.find((dialect) => dialect.protocol === protocol) ?? null;
+export type DialectFor = (protocol: string) => Dialect | null;
+
+export function createDialects({ outward }: DialectOptions): DialectFor {
+  const dialects: readonly Dialect[] = [vaiRpc, sideProcess, mcpStdio(), mcpHttp(outward)];
+  const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
+  return (protocol) => byProtocol.get(protocol) ?? null;
 }

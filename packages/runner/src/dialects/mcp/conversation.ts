@@ -1,0 +1,251 @@
+/**
+ * Requests and their answers on one line, in both directions. Every request settles once: answered, refused by the
+ * server, or lost. Ids are ours and never come again, so that an answer after its time finds nobody and harms nothing.
+ */
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import type { Line, LineEvents } from "./line.ts";
+import { isObject, RPC } from "./revisions.ts";
+
+/** Who waits for an answer. Exactly one of the first three, once. */
+export interface Waiting {
+  readonly method: string;
+  answered(result: Json): void;
+  refused(error: RpcFailure): void;
+  lost(error: BackplaneError): void;
+  progress?(params: JsonObject): void;
+}
+
+export interface RpcFailure {
+  code: number;
+  message: string;
+  data?: Json;
+}
+
+/** An error that the server is told with its own code. */
+export class Refusal extends Error {
+  readonly rpc: RpcFailure;
+
+  constructor(code: number, message: string, data?: Json) {
+    super(message);
+    this.rpc = data === undefined ? { code, message } : { code, message, data };
+  }
+}
+
+export interface ConversationEvents {
+  /** A question of the server; throw a Refusal to choose what it is told. */
+  asked(method: string, params: JsonObject, origin: Waiting | null): Promise<Json>;
+  told(method: string, params: JsonObject, origin: Waiting | null): void;
+  violation(kind: string): void;
+  failure(error: BackplaneError): void;
+  /** The server forgot us. Resolves when there is a new session, in which the request is sent again. */
+  expired(): Promise<void>;
+}
+
+interface Open {
+  waiting: Waiting;
+  message: JsonObject;
+  renewed: boolean;
+}
+
+/** Questions of the server that are being answered at one time. */
+const MAX_ASKED = 100;
+
+export class Conversation implements LineEvents {
+  readonly #events: ConversationEvents;
+  readonly #open = new Map<number, Open>();
+  readonly line: Line;
+  #nextId = 1;
+  #asked = 0;
+  #failure: BackplaneError | null = null;
+
+  constructor(makeLine: (events: LineEvents) => Line, events: ConversationEvents) {
+    this.#events = events;
+    this.line = makeLine(this);
+  }
+
+  get failed(): BackplaneError | null {
+    return this.#failure;
+  }
+
+  /** The id of the request; 0 where it could not be sent and `lost` was told so. */
+  send(waiting: Waiting, params: (id: number) => JsonObject): number {
+    const id = this.#nextId++;
+    if (this.#failure !== null) {
+      waiting.lost(this.#failure);
+      return 0;
+    }
+    const message = { jsonrpc: "2.0", id, method: waiting.method, params: params(id) };
+    // Before it is sent: a line may know of its failure at once.
+    this.#open.set(id, { waiting, message, renewed: false });
+    try {
+      this.line.send(message);
+    } catch (error) {
+      this.lost(id, error as BackplaneError);
+      return 0;
+    }
+    return id;
+  }
+
+  notify(method: string, params?: JsonObject): void {
+    if (this.#failure !== null) return;
+    try {
+      this.line.send(params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params });
+    } catch {
+      // Whoever does not read learns nothing; its requests are refused with the reason.
+    }
+  }
+
+  /** Nobody waits any more. */
+  forget(id: number): void {
+    if (this.#open.delete(id)) this.line.drop(id);
+  }
+
+  *inFlight(): Iterable<Waiting> {
+    for (const { waiting } of this.#open.values()) yield waiting;
+  }
+
+  receive(message: JsonObject, origin: number | null): void {
+    const { method, id } = message;
+    if (message.jsonrpc !== "2.0") {
+      this.#events.violation("message_invalid");
+      return;
+    }
+    if (method === undefined) {
+      this.#receiveAnswer(message);
+      return;
+    }
+    const { params = {} } = message;
+    if (typeof method !== "string" || !isObject(params)) {
+      this.#events.violation("message_invalid");
+      return;
+    }
+    const from = origin === null ? null : this.#waitingFor(origin);
+    if (id === undefined) this.#receiveNotice(method, params, from);
+    else if (typeof id === "string" || typeof id === "number") void this.#answer(id, method, params, from);
+    else this.#events.violation("message_invalid");
+  }
+
+  lost(id: number, error: BackplaneError): void {
+    const open = this.#open.get(id);
+    this.#open.delete(id);
+    open?.waiting.lost(error);
+  }
+
+  expired(id: number): void {
+    const open = this.#open.get(id);
+    if (open === undefined) return;
+    if (open.renewed) {
+      this.lost(id, new BackplaneError("crashed", "The MCP server forgets every session at once."));
+      return;
+    }
+    open.renewed = true;
+    this.#events.expired().then(
+      () => this.#resend(id, open),
+      (error: BackplaneError) => this.lost(id, error),
+    );
+  }
+
+  violation(kind: string): void {
+    this.#events.violation(kind);
+  }
+
+  failure(error: BackplaneError): void {
+    if (this.#failure !== null) return;
+    this.#failure = error;
+    for (const id of Array.from(this.#open.keys())) this.lost(id, error);
+    this.#events.failure(error);
+  }
+
+  #waitingFor(id: number): Waiting | null {
+    return this.#open.get(id)?.waiting ?? null;
+  }
+
+  #resend(id: number, { message }: Open): void {
+    if (!this.#open.has(id)) return;
+    try {
+      this.line.send(message);
+    } catch (error) {
+      this.lost(id, error as BackplaneError);
+    }
+  }
+
+  #receiveAnswer(message: JsonObject): void {
+    const { id, result, error } = message;
+    if ((result === undefined) === (error === undefined)) {
+      this.#events.violation("message_invalid");
+      return;
+    }
+    const open = typeof id === "number" ? this.#open.get(id) : undefined;
+    if (open === undefined) {
+      // Late is no sin; an id that we never gave is. An error without one complains of something we cannot know.
+      if (typeof id !== "number" || id >= this.#nextId || id < 1) this.#events.violation("answer_unknown");
+      return;
+    }
+    this.#open.delete(id as number);
+    if (error === undefined) {
+      open.waiting.answered(result!);
+      return;
+    }
+    if (!isObject(error) || typeof error.code !== "number" || typeof error.message !== "string") {
+      const rule = `The answer to ${open.waiting.method} has an error without code and message.`;
+      open.waiting.lost(new BackplaneError("malformed_response", rule));
+      return;
+    }
+    const { code, message: words, data } = error;
+    open.waiting.refused(data === undefined ? { code, message: words } : { code, message: words, data });
+  }
+
+  #receiveNotice(method: string, params: JsonObject, from: Waiting | null): void {
+    if (method !== "notifications/progress") {
+      this.#events.told(method, params, from);
+      return;
+    }
+    const token = params.progressToken;
+    if (typeof token === "number") this.#waitingFor(token)?.progress?.(params);
+  }
+
+  async #answer(
+    id: string | number,
+    method: string,
+    params: JsonObject,
+    from: Waiting | null,
+  ): Promise<void> {
+    const answer = await this.#answerTo(method, params, from);
+    if (this.#failure !== null) return;
+    try {
+      this.line.send({ jsonrpc: "2.0", id, ...answer });
+    } catch {
+      this.#events.violation("answer_not_read");
+    }
+  }
+
+  async #answerTo(method: string, params: JsonObject, from: Waiting | null): Promise<JsonObject> {
+    if (this.#asked >= MAX_ASKED) {
+      return { error: { code: RPC.internal, message: "too many questions at one time" } };
+    }
+    this.#asked++;
+    try {
+      return { result: await this.#events.asked(method, params, from) };
+    } catch (error) {
+      return { error: { ...refusalOf(error) } };
+    } finally {
+      this.#asked--;
+    }
+  }
+}
+
+/** A client behind us may have refused with a code of its own; anything else is nothing to a stranger. */
+export function refusalOf(error: unknown): RpcFailure {
+  if (error instanceof Refusal) return error.rpc;
+  const { rpcCode, code, message, data } = error as {
+    rpcCode?: unknown;
+    code?: unknown;
+    message?: unknown;
+    data?: Json;
+  };
+  const number = typeof rpcCode === "number" ? rpcCode : code;
+  if (typeof number !== "number" || typeof message !== "string") {
+    return { code: RPC.internal, message: "the question could not be answered" };
+  }
+  return data === undefined ? { code: number, message } : { code: number, message, data };
+}

@@ -1,0 +1,122 @@
+/**
+ * `tools/list` as exports. Every page is asked for; a tool that cannot be one here is left out with a warning and the
+ * others stand. What the server says of its tools is kept as hints: a stranger's word, never a reason for trust.
+ */
+import { hash } from "node:crypto";
+import { BackplaneError, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
+import type { Description } from "@backplane/kernel/ports";
+import { type Agreement, isObject } from "./revisions.ts";
+import { toolNames } from "./tool-name.ts";
+
+const MAX_PAGES = 200;
+const MAX_TOOLS = 2_000;
+const DESCRIPTION_CHARS = 4_000;
+const NAME_CHARS = 256;
+
+export type Ask = (method: string, params: JsonObject) => Promise<Json>;
+
+export async function describeTools(
+  package_id: string,
+  agreement: Agreement,
+  permissions: ToolExport["permissions"],
+  ask: Ask,
+): Promise<Description> {
+  const warnings: string[] = [];
+  const tools = "tools" in agreement.capabilities ? await allTools(ask, warnings) : [];
+  const ids = toolNames(
+    package_id,
+    tools.map((tool) => tool.name),
+  );
+  const schemas: Record<string, Json> = {};
+  const keep = (schema: JsonObject) => {
+    const text = JSON.stringify(schema);
+    const path = `described/${hash("sha256", text, "hex")}.json`;
+    schemas[path] = schema;
+    return path;
+  };
+  const exports = tools.map((tool, index) => exportOf(tool, ids[index]!, permissions, keep));
+  return { exports, schemas, warnings, info: infoOf(agreement) };
+}
+
+interface Tool extends JsonObject {
+  name: string;
+  inputSchema: JsonObject;
+}
+
+async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
+  const tools: Tool[] = [];
+  const names = new Set<string>();
+  let cursor: Json | undefined;
+  for (let page = 0; page < MAX_PAGES; page++) {
+    const result = await ask("tools/list", cursor === undefined ? {} : { cursor });
+    if (!isObject(result) || !Array.isArray(result.tools)) {
+      throw new BackplaneError(
+        "malformed_response",
+        "The MCP server's answer to tools/list has no list of tools.",
+      );
+    }
+    for (const tool of result.tools) {
+      const problem = unfit(tool, names);
+      if (problem === null) tools.push(tool as Tool);
+      else warnings.push(problem);
+    }
+    if (tools.length > MAX_TOOLS) {
+      warnings.push(`It has more than ${MAX_TOOLS} tools; the rest is left out.`);
+      return tools.slice(0, MAX_TOOLS);
+    }
+    // A cursor that comes again would lead in a circle.
+    const next = result.nextCursor;
+    if (typeof next !== "string" || next === cursor) return tools;
+    cursor = next;
+  }
+  warnings.push(`Its list has more than ${MAX_PAGES} pages; the rest is left out.`);
+  return tools;
+}
+
+function unfit(tool: Json, names: Set<string>): string | null {
+  if (!isObject(tool) || typeof tool.name !== "string" || tool.name === "")
+    return "A tool without a name is left out.";
+  const shown = JSON.stringify(tool.name.slice(0, 80));
+  if (tool.name.length > NAME_CHARS) return `The tool ${shown} has a name of over ${NAME_CHARS} characters.`;
+  if (names.has(tool.name)) return `The tool ${shown} is listed twice; the first counts.`;
+  if (!isObject(tool.inputSchema)) return `The tool ${shown} has no inputSchema and is left out.`;
+  names.add(tool.name);
+  return null;
+}
+
+function exportOf(
+  tool: Tool,
+  id: string,
+  permissions: ToolExport["permissions"],
+  keep: (schema: JsonObject) => string,
+): ToolExport {
+  const { name, title, description, inputSchema, outputSchema, annotations } = tool;
+  const hints = isObject(annotations) ? annotations : {};
+  const shown = typeof title === "string" ? title : hints.title;
+  return {
+    id,
+    kind: "tool",
+    ...(typeof shown === "string" && shown !== "" ? { display_name: shown.slice(0, 120) } : {}),
+    ...(typeof description === "string" ? { description: description.slice(0, DESCRIPTION_CHARS) } : {}),
+    default_timeout_ms: 60_000,
+    permissions,
+    tool: {
+      effect_class: "unknown",
+      streaming: true,
+      requires_approval: false,
+      input_schema: keep(inputSchema),
+      ...(isObject(outputSchema) ? { output_schema: keep(outputSchema) } : {}),
+      ...(Object.keys(hints).length === 0 ? {} : { hints }),
+      native_name: name,
+    },
+  };
+}
+
+function infoOf({ revision, server, capabilities, instructions }: Agreement): JsonObject {
+  return {
+    protocol_version: revision,
+    server,
+    capabilities,
+    ...(instructions === null ? {} : { instructions: instructions.slice(0, DESCRIPTION_CHARS) }),
+  };
+}

@@ -1,0 +1,88 @@
+/**
+ * How a conversation begins: `server/discover` first, as the stateless revision has it; a server that does not know it
+ * is greeted with `initialize`. One that died or kept silent at the first question is spared it at its next start.
+ */
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import type { RpcFailure } from "./conversation.ts";
+import {
+  type Agreement,
+  ASKABLE,
+  envelope,
+  NEGOTIATED,
+  readDiscovery,
+  readInitialized,
+  STATELESS,
+} from "./revisions.ts";
+
+export type Reply =
+  | { kind: "answered"; result: Json }
+  | { kind: "refused"; error: RpcFailure }
+  | { kind: "lost"; error: BackplaneError }
+  | { kind: "late" };
+
+export interface Greeting {
+  client: JsonObject;
+  discover_ms: number;
+  initialize_ms: number;
+  /** Skip the question that this server did not survive. */
+  skip_discovery: boolean;
+  request(method: string, params: JsonObject, timeout_ms: number): Promise<Reply>;
+  /** It dies of `server/discover`, or does not answer it. */
+  spare(): void;
+}
+
+export async function negotiate(greeting: Greeting): Promise<Agreement> {
+  const capabilities = { ...ASKABLE, roots: {} };
+  const { client } = greeting;
+  if (!greeting.skip_discovery) {
+    const found = await discover(greeting, { _meta: envelope(client, capabilities) });
+    if (found !== null) return found;
+  }
+  const params = { protocolVersion: NEGOTIATED[0], capabilities, clientInfo: client };
+  const reply = await greeting.request("initialize", params, greeting.initialize_ms);
+  if (reply.kind === "lost") throw reply.error;
+  if (reply.kind === "late") throw silent(greeting.initialize_ms);
+  if (reply.kind === "refused") throw refused(reply.error);
+  const agreed = readInitialized(reply.result);
+  if (agreed === null) {
+    throw new BackplaneError(
+      "handshake_failed",
+      "The server's answer to initialize names no protocolVersion.",
+    );
+  }
+  if (!(NEGOTIATED as readonly string[]).includes(agreed.revision)) throw unknownRevision(agreed.revision);
+  return agreed;
+}
+
+/** Null: it is of an older revision. */
+async function discover(greeting: Greeting, params: JsonObject): Promise<Agreement | null> {
+  const reply = await greeting.request("server/discover", params, greeting.discover_ms);
+  if (reply.kind === "lost") {
+    if (reply.error.code === "crashed") greeting.spare();
+    throw reply.error;
+  }
+  if (reply.kind === "late") greeting.spare();
+  return reply.kind === "answered" ? readDiscovery(reply.result) : null;
+}
+
+function silent(waited_ms: number): BackplaneError {
+  const message = `The MCP server did not answer initialize within ${waited_ms} ms.`;
+  return new BackplaneError("handshake_failed", message, { details: { waited_ms } });
+}
+
+function refused({ code, message }: RpcFailure): BackplaneError {
+  return new BackplaneError(
+    "handshake_failed",
+    `The MCP server refused initialize: ${message.slice(0, 500)}`,
+    { details: { plugin_code: String(code) } },
+  );
+}
+
+function unknownRevision(revision: string): BackplaneError {
+  const known = [STATELESS, ...NEGOTIATED].join(", ");
+  return new BackplaneError(
+    "protocol_version_mismatch",
+    `The MCP server speaks revision ${revision.slice(0, 40)}; known here are ${known}.`,
+    { details: { revision: revision.slice(0, 40) } },
+  );
+}

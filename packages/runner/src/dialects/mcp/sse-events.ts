@@ -1,0 +1,78 @@
+/** An event stream as it arrives: fields by line, an event at each blank line, bounded in size. */
+import { StringDecoder } from "node:string_decoder";
+import { BackplaneError } from "@backplane/contract";
+
+export interface SseEvents {
+  /** The data of one event of the type `message`; never empty. */
+  data(text: string): void;
+  /** The last id and the pause that the server asks for before coming again. */
+  id(value: string): void;
+  retry(ms: number): void;
+}
+
+export class SseReader {
+  readonly #events: SseEvents;
+  readonly #limit: number;
+  readonly #decoder = new StringDecoder("utf8");
+  #rest = "";
+  #data: string[] = [];
+  #size = 0;
+  #type = "message";
+  #first = true;
+
+  constructor(limit: number, events: SseEvents) {
+    this.#limit = limit;
+    this.#events = events;
+  }
+
+  /** Throws `frame_too_large`. */
+  push(chunk: Buffer): void {
+    let text = this.#decoder.write(chunk);
+    if (this.#first && text !== "") {
+      this.#first = false;
+      if (text.startsWith("\ufeff")) text = text.slice(1);
+    }
+    // A line that is still open is scanned again only where something new has come.
+    const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/);
+    this.#rest = lines.pop()!;
+    for (const line of lines) this.#line(line);
+    if (this.#rest.length + this.#size > this.#limit) throw tooLarge(this.#limit);
+  }
+
+  #line(line: string): void {
+    if (line === "") {
+      this.#dispatch();
+      return;
+    }
+    const colon = line.indexOf(":");
+    if (colon === 0) return;
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (field === "data") {
+      this.#size += value.length;
+      if (this.#size > this.#limit) throw tooLarge(this.#limit);
+      this.#data.push(value);
+    } else if (field === "event") this.#type = value;
+    else if (field === "id" && !value.includes("\0")) this.#events.id(value);
+    else if (field === "retry" && /^\d{1,9}$/.test(value)) this.#events.retry(Number(value));
+  }
+
+  #dispatch(): void {
+    const text = this.#data.join("\n");
+    const type = this.#type;
+    this.#data = [];
+    this.#size = 0;
+    this.#type = "message";
+    if (text !== "" && (type === "message" || type === "")) this.#events.data(text);
+  }
+}
+
+function tooLarge(limit: number): BackplaneError {
+  return new BackplaneError(
+    "frame_too_large",
+    `An event is larger than ${limit} bytes, which is the limit.`,
+    {
+      details: { limit },
+    },
+  );
+}

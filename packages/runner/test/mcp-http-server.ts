@@ -1,0 +1,109 @@
+/** A small MCP server over HTTP whose every answer a test can choose. Real sockets, port of its own. */
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { JsonObject } from "@backplane/contract";
+import { onTestFinished } from "vitest";
+
+export interface Seen {
+  http: string;
+  headers: IncomingMessage["headers"];
+  message: JsonObject & { id?: number; method?: string; params?: JsonObject };
+}
+
+export interface McpHttpServer {
+  url: string;
+  place: string;
+  seen: Seen[];
+  calls(): Seen[];
+}
+
+export interface Reply {
+  json(message: JsonObject, headers?: Record<string, string>): void;
+  result(result: JsonObject, headers?: Record<string, string>): void;
+  /** An event stream; `event` may carry an id. */
+  stream(): { event(message: JsonObject | "", id?: string): void; raw(text: string): void; end(): void };
+  status(code: number, text?: string, headers?: Record<string, string>): void;
+}
+
+/** `answer` null: the usual legacy answers to everything but tools/call. */
+export async function mcpHttpServer(answer: (seen: Seen, reply: Reply) => boolean): Promise<McpHttpServer> {
+  const seen: Seen[] = [];
+  const server = createServer((request, response) => {
+    void handle(request, response).catch(() => response.destroy());
+  });
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    let body = "";
+    for await (const chunk of request) body += String(chunk);
+    const one: Seen = {
+      http: request.method!,
+      headers: request.headers,
+      message: body === "" ? ({} as Seen["message"]) : (JSON.parse(body) as Seen["message"]),
+    };
+    seen.push(one);
+    const reply = replyTo(one, response);
+    if (answer(one, reply) !== true) usual(one, reply);
+  }
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  onTestFinished(
+    () =>
+      new Promise<void>((resolve) => {
+        server.closeAllConnections();
+        server.close(() => resolve());
+      }),
+  );
+  const { port } = server.address() as AddressInfo;
+  return {
+    url: `http://127.0.0.1:${port}/mcp`,
+    place: `127.0.0.1:${port}`,
+    seen,
+    calls: () => seen.filter(({ message }) => message.method === "tools/call"),
+  };
+}
+
+/** A server of revision 2025-11-25 that keeps a session. */
+function usual({ http, message }: Seen, reply: Reply): void {
+  const { method, id, params = {} } = message;
+  if (http === "GET") reply.status(405);
+  else if (http === "DELETE") reply.status(200);
+  else if (id === undefined || method === undefined) reply.status(202);
+  else if (method === "initialize") {
+    const serverInfo = { name: "http", version: "1" };
+    reply.result(
+      { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo },
+      { "mcp-session-id": "s-1" },
+    );
+  } else if (method === "server/discover") reply.status(400, "Bad Request: no session");
+  else if (method === "tools/list") {
+    reply.result({ tools: [{ name: "echo", inputSchema: { type: "object" } }] });
+  } else if (method === "ping") reply.result({});
+  else if (method === "tools/call") {
+    reply.result({ content: [{ type: "text", text: JSON.stringify(params.arguments) }] });
+  } else reply.json({ jsonrpc: "2.0", id, error: { code: -32601, message: "Method not found" } });
+}
+
+function replyTo({ message }: Seen, response: ServerResponse): Reply {
+  const json = (value: JsonObject, headers: Record<string, string> = {}) => {
+    response.writeHead(200, { "content-type": "application/json", ...headers });
+    response.end(JSON.stringify(value));
+  };
+  return {
+    json,
+    result: (result, headers) => json({ jsonrpc: "2.0", id: message.id!, result }, headers),
+    status: (code, text = "", headers = {}) => {
+      response.writeHead(code, headers);
+      response.end(text);
+    },
+    stream: () => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      response.flushHeaders();
+      return {
+        event: (value, id) => {
+          const data = value === "" ? "" : JSON.stringify(value);
+          response.write(`${id === undefined ? "" : `id: ${id}\n`}data: ${data}\n\n`);
+        },
+        raw: (text) => response.write(text),
+        end: () => response.end(),
+      };
+    },
+  };
+}

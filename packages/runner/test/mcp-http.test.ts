@@ -1,0 +1,273 @@
+/** mcp.http through the runner, over real sockets: both revisions, sessions, streams, credentials, and where it may dial. */
+import type { Json, JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { mcpHttpServer, type McpHttpServer, type Reply, type Seen } from "./mcp-http-server.ts";
+import { type OrderChange, orderOf } from "./order.ts";
+import { makeRig, type Rig, until } from "./rig.ts";
+
+function rigFor(server: Pick<McpHttpServer, "place">, allowed = true): Rig {
+  return makeRig(allowed ? { egress: { operator_allows: [server.place] } } : {});
+}
+
+function mcp(server: Pick<McpHttpServer, "url" | "place">, change: OrderChange = {}): OrderChange {
+  return {
+    protocol: "mcp.http",
+    entrypoint: [server.url],
+    export_id: "mcp_fixture_echo",
+    native_name: "echo",
+    input: { text: "hi" },
+    class: "isolated",
+    pool_key: "http",
+    ...change,
+    grant: { network: "egress", allowed_domains: ["*"], ...change.grant },
+  };
+}
+
+function text(result: Json | null): string {
+  return (result as { content: { text: string }[] }).content[0]!.text;
+}
+
+const answers = (on: string, how: (seen: Seen, reply: Reply) => void) => (seen: Seen, reply: Reply) => {
+  if (seen.message.method !== on) return false;
+  how(seen, reply);
+  return true;
+};
+
+test("2025-11-25: discovery falls back to initialize, the session and the revision are said with every request", async () => {
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  const outcome = await rig.run(mcp(server));
+  expect(outcome).toMatchObject({ status: "succeeded", dispatched: true });
+  expect(text(outcome.result)).toBe('{"text":"hi"}');
+  const posts = server.seen.filter(({ http }) => http === "POST").map(({ message }) => message.method);
+  expect(posts).toEqual(["server/discover", "initialize", "notifications/initialized", "tools/call"]);
+  expect(server.calls()[0]!.headers).toMatchObject({
+    "mcp-session-id": "s-1",
+    "mcp-protocol-version": "2025-11-25",
+  });
+  await rig.runner.close(200);
+  await until(() => server.seen.some(({ http }) => http === "DELETE"));
+});
+
+test("2026-07-28: no session, the envelope in the body and again in the headers", async () => {
+  const server = await mcpHttpServer(
+    answers("server/discover", (_seen, reply) =>
+      reply.result({
+        resultType: "complete",
+        supportedVersions: ["2026-07-28"],
+        capabilities: { tools: {} },
+      }),
+    ),
+  );
+  const outcome = await rigFor(server).run(mcp(server, { native_name: "Größe" }));
+  expect(outcome.status).toBe("succeeded");
+  expect(server.seen.map(({ message }) => message.method)).toEqual(["server/discover", "tools/call"]);
+  const [call] = server.calls();
+  expect(call!.headers).toMatchObject({
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": `=?base64?${Buffer.from("Größe").toString("base64")}?=`,
+  });
+  expect(call!.headers["mcp-session-id"]).toBeUndefined();
+  expect((call!.message.params!._meta as JsonObject)["io.modelcontextprotocol/protocolVersion"]).toBe(
+    "2026-07-28",
+  );
+});
+
+test("an answer may come as a stream, with progress and questions of that very call before it", async () => {
+  const asked: Json[] = [];
+  const server = await mcpHttpServer((seen, reply) => {
+    const { message } = seen;
+    if (message.method === undefined && message.id !== undefined) asked.push(message);
+    if (message.method !== "tools/call") return false;
+    const stream = reply.stream();
+    const token = (message.params!._meta as JsonObject).progressToken!;
+    stream.event({
+      jsonrpc: "2.0",
+      method: "notifications/progress",
+      params: { progressToken: token, progress: 1 },
+    });
+    stream.event({ jsonrpc: "2.0", id: "q1", method: "elicitation/create", params: { message: "?" } });
+    void until(() => asked.length > 0).then(() => {
+      stream.raw(
+        `: a comment\r\nevent: message\r\ndata: ${JSON.stringify({ jsonrpc: "2.0", id: message.id! }).slice(0, -1)},\r\ndata: "result":{"content":[]}}\r\n\r\n`,
+      );
+      stream.end();
+    });
+    return true;
+  });
+  const rig = rigFor(server);
+  const events: JsonObject[] = [];
+  const outcome = await rig.runner.run(orderOf(mcp(server)), {
+    event: (event) => events.push(event),
+    ask: async () => ({ action: "decline" }),
+  });
+  expect(outcome).toMatchObject({ status: "succeeded", result: { content: [] } });
+  expect(events).toEqual([{ type: "progress", data: { progress: 1 } }]);
+  expect(asked).toMatchObject([{ id: "q1", result: { action: "decline" } }]);
+});
+
+test("a stream that breaks off is taken up where it ended", async () => {
+  let resumed: Seen["headers"] | null = null;
+  let id = 0;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method === "tools/call") {
+      id = seen.message.id!;
+      const stream = reply.stream();
+      stream.raw("retry: 20\n");
+      stream.event("", "e-1");
+      stream.end();
+      return true;
+    }
+    if (seen.http !== "GET" || seen.headers["last-event-id"] === undefined) return false;
+    resumed = seen.headers;
+    const stream = reply.stream();
+    stream.event({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "late" }] } }, "e-2");
+    stream.end();
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(text(outcome.result)).toBe("late");
+  expect(resumed!["last-event-id"]).toBe("e-1");
+});
+
+test("a stream without ids that breaks off is a lost call, and the next one works", async () => {
+  let broken = true;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call" || !broken) return false;
+    broken = false;
+    reply.stream().end();
+    return true;
+  });
+  const rig = rigFor(server);
+  expect(await rig.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
+  expect(await rig.run(mcp(server))).toMatchObject({ status: "succeeded" });
+});
+
+test("a server that forgot the session is greeted anew and the call is sent again", async () => {
+  let forgotten = false;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call" || forgotten) return false;
+    forgotten = true;
+    reply.status(404, "session not found");
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(outcome.status).toBe("succeeded");
+  expect(server.seen.filter(({ message }) => message.method === "initialize")).toHaveLength(2);
+  expect(server.calls()).toHaveLength(2);
+});
+
+test("the credential comes from a secret slot, and a rotated one is used by the next call", async () => {
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
+  const secrets = { authorization: "token-1", api_key: "abc" };
+  await rig.run(mcp(server, { context: { config, secrets } }));
+  await rig.run(mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }));
+  const [first, second] = server.calls().map(({ headers }) => headers);
+  expect(first).toMatchObject({ authorization: "Bearer token-1", "x-team": "blue", "x-key": "k-abc" });
+  expect(second).toMatchObject({ authorization: "Basic eA==" });
+  const missing = await rig.run(mcp(server, { pool_key: "other", context: { config, secrets: {} } }));
+  expect(missing.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("api_key") });
+  const reserved = { headers: { Host: "elsewhere" } };
+  const refused = await rig.run(mcp(server, { pool_key: "third", context: { config: reserved } }));
+  expect(refused.error?.code).toBe("launch_failed");
+});
+
+test.each([
+  [401, "plugin_failed", "asks for a credential"],
+  [302, "plugin_failed", "redirects are not followed"],
+  [503, "plugin_retryable", "HTTP 503"],
+])("HTTP %i says what is the matter", async (status, code, words) => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call") return false;
+    reply.status(status, "", { location: "http://127.0.0.1:1/" });
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(outcome.error).toMatchObject({ code, message: expect.stringContaining(words) });
+});
+
+test("a private address is refused unless the operator opens it, and the grant must allow it all the same", async () => {
+  const server = await mcpHttpServer(() => false);
+  const refused = await rigFor(server, false).run(mcp(server));
+  expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
+  const named = { ...server, url: server.url.replace("127.0.0.1", "localhost") };
+  const rig = makeRig({ egress: { resolve: async () => ["127.0.0.1"] } });
+  const byName = await rig.run(mcp(named));
+  expect(byName.error?.message).toContain("127.0.0.1 (loopback)");
+  const narrowed = await rigFor(server).run(mcp(server, { grant: { allowed_domains: ["example.com"] } }));
+  expect(narrowed.error?.message).toContain("does not allow");
+  const offline = await rigFor(server).run(mcp(server, { grant: { network: "none" } }));
+  expect(offline.error?.message).toContain("granted no network");
+  expect(server.seen).toEqual([]);
+});
+
+test("a name that leads elsewhere at the second look gains nothing", async () => {
+  const server = await mcpHttpServer(() => false);
+  let looks = 0;
+  // Public at first; what is dialled is what was looked at, so the loopback server is never reached.
+  const rig = makeRig({
+    egress: {
+      resolve: async () => (++looks === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
+      forbidden: (address) => (address === "127.0.0.1" ? "loopback" : null),
+    },
+  });
+  const outcome = await rig.run(
+    mcp({ ...server, url: server.url.replace("127.0.0.1", "rebind.test") }, { timeout_ms: 500 }),
+  );
+  expect(outcome.status).toBe("failed");
+  expect(server.seen).toEqual([]);
+});
+
+test("a cancelled call closes its request; an answer that never comes ends with the deadline", async () => {
+  const server = await mcpHttpServer((seen) => seen.message.method === "tools/call");
+  const rig = rigFor(server);
+  const started = rig.run(mcp(server, { invocation_id: "inv_c" }));
+  await until(() => server.calls().length === 1);
+  rig.runner.cancel("inv_c", "user");
+  expect(await started).toMatchObject({ status: "cancelled" });
+  await until(() => server.seen.some(({ message }) => message.method === "notifications/cancelled"));
+  expect(await rig.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
+});
+
+test("an answer larger than the limit, or no JSON, ends the call and not the server", async () => {
+  let how = 0;
+  const server = await mcpHttpServer(
+    answers("tools/call", (_seen, reply) => {
+      if (++how === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
+      else reply.status(200, "<html>", { "content-type": "text/html" });
+    }),
+  );
+  const rig = makeRig({ egress: { operator_allows: [server.place] }, limits: { message_bytes: 10_000 } });
+  expect((await rig.run(mcp(server))).error?.code).toBe("frame_too_large");
+  expect((await rig.run(mcp(server))).error?.code).toBe("frame_invalid");
+});
+
+test("notices come over the standing stream", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
+    return true;
+  });
+  const rig = rigFor(server);
+  const notices: string[] = [];
+  rig.runner.onNotice!(({ method }) => notices.push(method));
+  await rig.run(mcp(server));
+  await until(() => notices.length > 0);
+  expect(notices).toEqual(["notifications/tools/list_changed"]);
+  const described = await rig.runner.describe!(orderOf(mcp(server)));
+  expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
+});
+
+test("no server there: said at once, and nothing is held back for it", async () => {
+  const place = "127.0.0.1:9";
+  const rig = rigFor({ place });
+  const server = { url: `http://${place}/mcp`, place };
+  for (let tries = 0; tries < 5; tries++) {
+    const outcome = await rig.run(mcp(server));
+    expect(outcome).toMatchObject({ dispatched: false, error: { code: "crashed" } });
+    expect(outcome.error?.message).toContain("ECONNREFUSED");
+  }
+});

@@ -1,0 +1,90 @@
+/**
+ * Our MCP client for the public conformance suite: what a scenario asks for is done through a real runner, as for any
+ * binding. The suite starts it with the address of its server:
+ *
+ *   npx @modelcontextprotocol/conformance client --suite core \
+ *     --command "node --conditions=backplane-source scripts/mcp-conformance-client.ts"
+ */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { JsonObject } from "@backplane/contract";
+import type { Clock, DescribeOrder, RunOrder } from "@backplane/kernel/ports";
+import { createRunner } from "@backplane/runner";
+
+const url = new URL(process.argv.at(-1)!);
+const scratch_root = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
+const clock: Clock = {
+  now: () => Date.now(),
+  monotonic: () => performance.now(),
+  after(ms, run) {
+    const timer = setTimeout(run, ms);
+    return { stop: () => clearTimeout(timer) };
+  },
+};
+const quiet = () => {};
+const runner = createRunner({
+  files: { verified: async () => scratch_root },
+  clock,
+  scratch_root,
+  host: { name: "backplane", version: "0.1.0" },
+  // The suite listens on this machine, which only an operator may open.
+  egress: { operator_allows: [url.host], resolve: async () => ["127.0.0.1"] },
+  log: { debug: quiet, info: quiet, warn: quiet, error: quiet } as never,
+});
+
+const grant: RunOrder["grant"] = {
+  class: "worker",
+  network: "egress",
+  allowed_domains: [url.host],
+  filesystem: "none",
+  mounts: [],
+  gateway_api_scopes: [],
+  secret_slots: [],
+  capabilities: [],
+  tools: null,
+};
+const order: DescribeOrder = {
+  package: {
+    package_id: "conformance/server",
+    version: "1.0.0",
+    digest: `sha256:${"0".repeat(64)}`,
+    runtime: { protocol: "mcp.http", transport: "http", entrypoint: [url.href], env: {} },
+  },
+  binding_id: "bind_conformance",
+  pool_key: "conformance",
+  grant,
+  class: "worker",
+  context: { org_id: "org_local", config: {}, secrets: {}, grant },
+  timeout_ms: 30_000,
+};
+
+const ARGUMENTS: Record<string, JsonObject> = { add_numbers: { a: 5, b: 3 } };
+
+const { exports } = await runner.describe!(order);
+for (const [index, { id, tool }] of exports.entries()) {
+  const native_name = tool.native_name!;
+  const invocation_id = `inv_${index}`;
+  const outcome = await runner.run(
+    {
+      ...order,
+      invocation_id,
+      attempt: 1,
+      export_id: id,
+      native_name,
+      op: "tool.invoke",
+      body: { tool_execution_id: invocation_id, input: ARGUMENTS[native_name] ?? {} },
+      context: {
+        ...order.context,
+        invocation_id,
+        trace_id: "tr_1",
+        deadline_at: new Date(Date.now() + 30_000).toISOString(),
+        gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
+      },
+    },
+    { event: quiet, ask: async () => ({ action: "accept", content: {} }) },
+  );
+  console.log(native_name, outcome.status, JSON.stringify(outcome.error ?? outcome.result));
+}
+await runner.close(1_000);
+rmSync(scratch_root, { recursive: true, force: true });
