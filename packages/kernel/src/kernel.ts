@@ -11,6 +11,7 @@ import { requireOperator } from "./caller.ts";
 import { createOffers } from "./catalog/offers.ts";
 import { createConfig } from "./config/config.ts";
 import { createDefinitions } from "./definitions/definitions.ts";
+import { keepDefinitions } from "./definitions/keep-definitions.ts";
 import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { once } from "./idempotency/once.ts";
@@ -67,7 +68,8 @@ export function createKernel(given: KernelDeps): Kernel {
   const lifecycle = createLifecycle(door);
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
-  const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id));
+  const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
+  const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id), keeper.told);
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
@@ -111,9 +113,11 @@ export function createKernel(given: KernelDeps): Kernel {
     async start() {
       await lifecycle.start();
       await agent.start();
+      await keeper.start(definitions);
     },
     async stop(grace_ms) {
       door.around.stopping = true;
+      keeper.stop();
       await agent.endTurns();
       await lifecycle.stop(grace_ms);
       await agent.stop();

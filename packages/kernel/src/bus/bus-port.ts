@@ -114,7 +114,7 @@ export interface BusStats {
 export interface Bus {
   attach(seat: PluginSeat): BusPort;
   /** A port of the kernel itself: sees every scope, may publish every kind. `part` gives source `kernel-<part>`. */
-  kernel(part?: string): KernelPort;
+  kernel(part?: string, prefixes?: readonly string[]): KernelPort;
   stats(): BusStats;
   /** Ends every port; waiting publishers and requests are refused. */
   close(): void;

@@ -64,10 +64,10 @@ class MemoryBus implements Bus, Backbone {
     return port;
   }
 
-  kernel(part?: string): KernelPort {
+  kernel(part?: string, prefixes: readonly string[] = []): KernelPort {
     const name = part === undefined ? "kernel" : `kernel-${part}`;
     const self: Subscriber = { name, category: null, scope: null, held: 0, settled: null };
-    const port = new Port(this, self, new PublishRules({ name, category: null, prefixes: [] }), null);
+    const port = new Port(this, self, new PublishRules({ name, category: null, prefixes }), null);
     this.#ports.set(port, null);
     return port;
   }

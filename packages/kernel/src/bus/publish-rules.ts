@@ -79,7 +79,9 @@ export class PublishRules {
     if (!this.#who.prefixes.includes(prefix)) {
       throw deny(`${this.#who.name} may not publish ${kind}: x.${prefix}.* belongs to another plugin`);
     }
-    const rule: KindRule = { session: "own", never_in_child: false, payload: null, fits: anything };
+    // A part of the kernel speaks where the kernel does.
+    const session = this.#who.category === null ? "any" : "own";
+    const rule: KindRule = { session, never_in_child: false, payload: null, fits: anything };
     // Bounded, since a plugin can make up as many kinds as it likes.
     if (this.#extensions++ < EXTENSIONS_KEPT) this.#kinds.set(kind, rule);
     return rule;

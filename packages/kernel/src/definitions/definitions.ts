@@ -38,11 +38,13 @@ export interface DefinitionsRoom {
 }
 
 type Changed = (org_id: string) => void;
+/** What the last question to a binding came to. */
+type Told = (bound: BoundPackage, row: Definitions) => void;
 
 const DESCRIBE_MS = 30_000;
 const RACES = 20;
 
-export function createDefinitions(deps: KernelDeps, changed: Changed): DefinitionsRoom {
+export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told): DefinitionsRoom {
   const { store, clock } = deps;
   /** One question at a time per binding: a second one waits for the answer to the first. */
   const asking = new Map<string, Promise<Definitions>>();
@@ -77,15 +79,17 @@ export function createDefinitions(deps: KernelDeps, changed: Changed): Definitio
   }
 
   async function write(
-    { binding }: BoundPackage,
+    bound: BoundPackage,
     make: (before: Definitions | null) => Definitions,
   ): Promise<Definitions> {
+    const { binding } = bound;
     const { org_id } = binding.scope;
     for (let race = 0; race < RACES; race++) {
       const before = await store.definitions.get(org_id, binding.binding_id);
       const row = make(before);
       if (await store.definitions.put(org_id, row, facts(binding, before, row))) {
         if (before?.digest !== row.digest) changed(org_id);
+        told(bound, row);
         return row;
       }
       if ((await store.bindings.get(binding.scope, binding.binding_id)) === null) break;

@@ -35,7 +35,9 @@ export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level
 }
 
 export function toGrant(level: Level): Grant {
-  const network = level.network ?? "none";
+  // A way out that leads nowhere is none.
+  const reaches = level.network === "egress" && (level.allowed_domains ?? []).length > 0;
+  const network = reaches ? "egress" : "none";
   return {
     class: level.class ?? "isolated",
     network,

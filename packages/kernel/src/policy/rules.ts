@@ -8,6 +8,7 @@ import {
   type ErrorCode,
   type ErrorDetails,
   type Grant,
+  runsElsewhere,
   tolerates,
 } from "@backplane/contract";
 import type { Opened } from "../invoke/open.ts";
@@ -183,7 +184,8 @@ export const RULES: readonly Rule[] = [
       if (grant.class === "inline" && !protocol.startsWith("module.")) {
         return deny("class.unsupported", `${protocol} is a process of its own and cannot run inline`);
       }
-      if (grant.class === "inline") return PASS;
+      // Nothing of it runs on this machine.
+      if (grant.class === "inline" || runsElsewhere(protocol)) return PASS;
       const sandbox = around.sandbox();
       if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
       const { binding_id } = call.plan.bound.binding;

@@ -33,6 +33,8 @@ export interface BindingStore {
   candidates(scope: Scope, export_id: string, package_id?: string): Promise<BoundPackage[]>;
   /** Active bindings visible to `scope`, for discovery. */
   discover(scope: Scope, kind: ExportKind): Promise<BoundPackage[]>;
+  /** Active bindings of whole packages, of all orgs: what a gateway looks after when it starts. */
+  whole(): Promise<BoundPackage[]>;
   /** Active hook bindings that want this event and can see its scope. */
   hooksFor(scope: Scope, event: SemanticEventType): Promise<BoundPackage[]>;
   /** binding_ids of the org that refer to this secret. */

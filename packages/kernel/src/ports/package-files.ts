@@ -11,7 +11,9 @@ export interface ImportedPackage {
 
 export type PackageSource =
   | { kind: "archive"; bytes: AsyncIterable<Uint8Array> }
-  | { kind: "folder"; path: string };
+  | { kind: "folder"; path: string }
+  /** An MCP server of the npm registry, with its whole dependency tree; `secret_slots` as its operator names them. */
+  | { kind: "npm"; spec: string; secret_slots: readonly string[] };
 
 export interface PackageImporter {
   /**

@@ -3,6 +3,7 @@ import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { admin, guest, openHouse, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
+import { ScriptedRunner } from "../support/scripted-runner.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/weather",
@@ -67,14 +68,15 @@ test("the tools of a described package are asked of it when it is bound, with it
   await expect(gone).rejects.toMatchObject({ code: "export.not_found" });
 });
 
-test("definitions last: another gateway on the same store offers the tools without asking", async () => {
+test("definitions last: another gateway on the same store offers the tools before they are asked again", async () => {
   const house = await open();
   house.runner.description = () => answer([described("mcp_weather_today", "Weather today")]);
   await house.bind(SERVER, bound);
   await house.crash();
-  const next = await openHouse({ file: house.file });
+  const runner = new ScriptedRunner();
+  runner.description = () => new Promise(() => {});
+  const next = await openHouse({ file: house.file, runner });
   expect(await next.kernel.exports.discover(user, "tool")).toHaveLength(1);
-  expect(next.runner.questions).toEqual([]);
 });
 
 test("a definition that changes is kept back until an operator accepts it; a new one is offered", async () => {

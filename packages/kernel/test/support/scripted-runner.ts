@@ -5,6 +5,7 @@ import type {
   RunListener,
   Runner,
   RunnerHealth,
+  RunnerNotice,
   RunOrder,
   RunOutcome,
 } from "../../src/ports/index.ts";
@@ -54,6 +55,7 @@ export class ScriptedRunner implements Runner {
     warnings: [],
     info: {},
   });
+  readonly #listeners = new Set<(notice: RunnerNotice) => void>();
   #halted = false;
   readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
 
@@ -76,6 +78,16 @@ export class ScriptedRunner implements Runner {
     this.questions.push(order);
     return await this.description();
   };
+
+  readonly onNotice = (listener: (notice: RunnerNotice) => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+
+  /** As a server that says something by itself. */
+  say(notice: RunnerNotice): void {
+    for (const listener of this.#listeners) listener(notice);
+  }
 
   cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
     const cancel = this.#cancels.get(invocation_id);

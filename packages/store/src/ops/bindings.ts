@@ -135,6 +135,10 @@ export function* activeBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
+export function* wholeBindings(): Op<Row[]> {
+  return yield sql(`${BOUND} where b.export_id = '*' and b.status = 'active' order by b.binding_id`, []);
+}
+
 /** A hook sees what a caller of its scope would see: the org's hooks everything, a project's its own events. */
 export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(

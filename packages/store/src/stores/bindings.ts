@@ -5,6 +5,7 @@ import type { Op, Row } from "../op.ts";
 import {
   activeBindings,
   activeHooks,
+  wholeBindings,
   bindingsUsing,
   candidateBindings,
   listBindings,
@@ -72,6 +73,7 @@ export function createBindingStore(backend: Backend): BindingStore {
       hot("discover", scope, kind, () =>
         activeBindings([scope.org_id, projectColumn(scope.project_id), kind]),
       ),
+    whole: async () => decodeAll(await backend.read(wholeBindings)),
     async hooksFor(scope, event) {
       const hooks = await hot("hooks", scope, "", () =>
         activeHooks([scope.org_id, projectColumn(scope.project_id)]),
