@@ -5,10 +5,11 @@ import {
   EXECUTION_CLASSES,
   type ExecutionClass,
   type JsonObject,
+  type Mount,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Context } from "./context.ts";
-import { listOf, percentage, slotPair, wholeNumber } from "./parse-flags.ts";
+import { listOf, mountOf, percentage, slotPair, wholeNumber } from "./parse-flags.ts";
 import { readJsonObject } from "./read-input.ts";
 
 export interface BindingOptions {
@@ -20,6 +21,7 @@ export interface BindingOptions {
   domains?: string[];
   percent?: number;
   capabilities?: string[];
+  mount?: Mount[];
 }
 
 export function bindingFlags(command: Command): Command {
@@ -33,6 +35,11 @@ export function bindingFlags(command: Command): Command {
     .option("--timeout <ms>", "longest run", wholeNumber("--timeout", 1, 86_400_000))
     .option("--domains <names>", "names it may reach, separated by commas", listOf)
     .option("--capabilities <names>", "what a side-process plugin may ask for, separated by commas", listOf)
+    .option(
+      "--mount <folder[:target][:rw]>",
+      "show it a folder of the gateway's machine, at TARGET (default /data/NAME); may be repeated",
+      mountOf,
+    )
     .option("--percent <number>", "share of the calls that go to this version", percentage("--percent"));
 }
 
@@ -75,6 +82,7 @@ function policyOf(options: BindingOptions): BindingPolicy {
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
+    ...(options.mount === undefined ? {} : { mounts: options.mount }),
   };
 }
 

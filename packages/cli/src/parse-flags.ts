@@ -1,4 +1,7 @@
 /** Flag values checked as they are parsed: a wrong one is a usage error that names the flag. */
+import { homedir } from "node:os";
+import { basename, join, resolve } from "node:path";
+import type { Mount } from "@backplane/contract";
 import { InvalidArgumentError } from "commander";
 
 export function wholeNumber(flag: string, min: number, max: number): (text: string) => number {
@@ -33,4 +36,15 @@ export function slotPair(text: string, before: Record<string, string> = {}): Rec
   const match = /^([a-z][a-z0-9_]*)=(.+)$/.exec(text);
   if (match === null) throw new InvalidArgumentError("--secret takes slot=NAME, as in jira_token=jira_dev.");
   return { ...before, [match[1]!]: match[2]! };
+}
+
+/** `folder`, `folder:target`, each with `:rw` at its end; collected. The folder is one of the gateway's machine. */
+export function mountOf(text: string, before: Mount[] = []): Mount[] {
+  const writable = text.endsWith(":rw");
+  const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
+  if (folder === "" || more.length > 0) {
+    throw new InvalidArgumentError("--mount takes FOLDER[:TARGET][:rw], as in ~/notes:/data:rw.");
+  }
+  const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
+  return [...before, { source, target: target ?? join("/data", basename(source)), writable }];
 }

@@ -1,6 +1,5 @@
 /** Packages: a folder is packed here and uploaded, so it need not be local to the gateway. */
 import { createReadStream } from "node:fs";
-import { PassThrough } from "node:stream";
 import {
   BackplaneError,
   type Binding,
@@ -14,6 +13,7 @@ import { bindExports } from "./bind-exports.ts";
 import type { BindingOptions } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
 import { fields, type Output, table } from "./output.ts";
+import { uploadFolder } from "./upload-folder.ts";
 
 export interface PackageOptions extends BindingOptions {
   bind?: boolean;
@@ -51,6 +51,7 @@ const OF_A_BINDING = [
   "domains",
   "capabilities",
   "percent",
+  "mount",
   "orgWide",
 ] as const;
 
@@ -119,25 +120,9 @@ async function upload(
   context: Context,
   { path, folder }: { path: string; folder: boolean },
 ): Promise<Package> {
-  const client = context.client();
-  if (!folder) return client.packages.installArchive(createReadStream(path));
-  const { packFolder } = await import("@backplane/supply");
-  const archive = new PassThrough();
-  let failure: unknown;
-  // A pack that fails ends the upload too, and its own error is the one worth showing.
-  const packed = packFolder(path, archive).catch((error: unknown) => {
-    failure ??= error;
-    archive.destroy(error as Error);
-  });
-  try {
-    const installed = await client.packages.installArchive(archive);
-    await packed;
-    return installed;
-  } catch (error) {
-    failure ??= error;
-    archive.destroy();
-    throw failure;
-  }
+  return folder
+    ? await uploadFolder(context, path)
+    : await context.client().packages.installArchive(createReadStream(path));
 }
 
 export function describePackage(out: Output, found: Package): string {

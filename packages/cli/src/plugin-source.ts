@@ -8,6 +8,8 @@ import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 
 export type PluginSource =
   | { kind: "package"; path: string; folder: boolean }
+  /** A file that names MCP servers. */
+  | { kind: "mcp"; path: string }
   /** `source` as the gateway takes it: an absolute path, or a name with or without a version. */
   | { kind: "kernel"; source: string; local: boolean };
 
@@ -19,6 +21,7 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   const path = resolve(cwd, text);
   if (!existsSync(path) && isRegistryName(text)) return { kind: "kernel", source: text, local: false };
   const folder = statOf(path, text).isDirectory();
+  if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
     return { kind: "kernel", source: path, local: true };
   return { kind: "package", path, folder };

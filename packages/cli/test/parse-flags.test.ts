@@ -1,9 +1,25 @@
 import { describe, expect, test } from "vitest";
 import { splitPackage } from "../src/binding-flags.ts";
 import { expiry } from "../src/commands/key.ts";
-import { listOf, percentage, slotPair, wholeNumber } from "../src/parse-flags.ts";
+import { listOf, mountOf, percentage, slotPair, wholeNumber } from "../src/parse-flags.ts";
 
 describe("flags", () => {
+  test("a mount names a folder, where it appears, and whether it may be written", () => {
+    const first = mountOf("/srv/notes");
+    expect(first).toEqual([{ source: "/srv/notes", target: "/data/notes", writable: false }]);
+    expect(mountOf("/srv/notes:/n:rw", first)[1]).toEqual({
+      source: "/srv/notes",
+      target: "/n",
+      writable: true,
+    });
+    expect(mountOf("/srv/notes:rw")[0]).toEqual({
+      source: "/srv/notes",
+      target: "/data/notes",
+      writable: true,
+    });
+    for (const bad of ["", ":/n", "/a:/b:/c"]) expect(() => mountOf(bad)).toThrow("--mount takes");
+  });
+
   test.each(["", "-1", "1.5", "0x10", "70000", "1e3", " 1"])("a port is not %j", (text) => {
     expect(() => wholeNumber("--port", 0, 65_535)(text)).toThrow(
       "--port takes a whole number from 0 to 65535.",

@@ -16,6 +16,7 @@ beforeAll(() => {
   writeFileSync(join(cwd, "both/package.json"), KERNEL);
   writeFileSync(join(cwd, "neither/package.json"), '{"name":"x"}');
   writeFileSync(join(cwd, "some.tgz"), "");
+  writeFileSync(join(cwd, "mcp.json"), "{}");
 });
 afterAll(() => rmSync(cwd, { recursive: true, force: true }));
 
@@ -25,6 +26,7 @@ test.each([
   ["both", { kind: "package", folder: true }],
   ["neither", { kind: "package", folder: true }],
   ["some.tgz", { kind: "package", folder: false }],
+  ["mcp.json", { kind: "mcp" }],
   ["kernel", { kind: "kernel", local: true }],
   ["acme-memory", { kind: "kernel", local: false, source: "acme-memory" }],
   ["acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],

@@ -15,6 +15,7 @@ import type {
   ConfigMap,
   ConfigRemoved,
   ConfigWritten,
+  Definitions,
   DiscoveredExport,
   ExportKind,
   Invocation,
@@ -114,6 +115,9 @@ export function createClient(options: ClientOptions) {
       /** A folder of the gateway's host; admin credential only. */
       installFolder: (folder: string, call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { folder } }, call),
+      /** An MCP server of the npm registry, with its whole dependency tree. */
+      installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
+        post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
       list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
       get: (id: string) => get<Package>(`/v1/plugin-packages/${part(id)}`),
       remove: (id: string) => remove(`/v1/plugin-packages/${part(id)}`),
@@ -133,6 +137,13 @@ export function createClient(options: ClientOptions) {
         }),
       validate: (id: string) => post<ValidationReport>(`/v1/plugin-bindings/${part(id)}:validate`, undefined),
       remove: (id: string) => remove(`/v1/plugin-bindings/${part(id)}`),
+      /** What its tools are, as it described them. */
+      definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${part(id)}/definitions`),
+      /** Asks it again. */
+      describe: (id: string) => post<Definitions>(`/v1/plugin-bindings/${part(id)}:describe`, undefined),
+      /** Offers tools whose definition changed: one, or all of them. */
+      accept: (id: string, export_id = "*") =>
+        post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, { export_id }),
     },
     exports: {
       list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,

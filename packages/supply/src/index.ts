@@ -7,6 +7,8 @@ export { treeDigest } from "./content/read-tree.ts";
 export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
 export type { HostPlatform } from "./import/check-platform.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
+export { type McpServerEntry, readMcpJson } from "./import/mcp/mcp-json.ts";
+export { packageIdOf, type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
 export {
   createPluginSources,
   type PluginSources,

@@ -8,6 +8,7 @@ import { auditRoutes } from "./audit.ts";
 import { bindingRoutes } from "./bindings.ts";
 import { chainRoutes } from "./chains.ts";
 import { compactionRoutes } from "./compactions.ts";
+import { definitionRoutes } from "./definitions.ts";
 import { eventRoutes } from "./events.ts";
 import { exportRoutes } from "./exports.ts";
 import { invocationRoutes } from "./invocations.ts";
@@ -40,6 +41,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
   const table: Route[] = [
     ...packageRoutes(deps),
     ...bindingRoutes(deps),
+    ...definitionRoutes(deps),
     ...exportRoutes(deps),
     ...invocationRoutes(deps),
     ...approvalRoutes(deps),

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
-import { PackageSchema } from "@backplane/contract/schema";
+import { PackageSchema, SlotSchema } from "@backplane/contract/schema";
 import type { Caller, PackageSource } from "@backplane/kernel";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -17,8 +17,17 @@ const SourceBody = z.strictObject({
     .union([
       z.string().regex(/^folder:\/./, "write folder: and an absolute path"),
       z.strictObject({ folder: z.string().regex(/^\/./, "write an absolute path") }),
+      z.strictObject({
+        npm: z
+          .string()
+          .regex(/^[@a-z0-9]/, "write the name of a package, such as @scope/server@1.2.3")
+          .max(256),
+        secret_slots: z.array(SlotSchema).max(64).default([]),
+      }),
     ])
-    .describe("A folder of the gateway's host. Admin credential only."),
+    .describe(
+      "A folder of the gateway's host, with the admin credential only; or an MCP server of the npm registry.",
+    ),
 });
 
 const ARCHIVES = ["application/gzip", "application/x-tar", "application/octet-stream"];
@@ -45,9 +54,15 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       handler({ caller, body, request }) {
         const raw: unknown = body;
         if (isStream(raw)) return installArchive(caller, raw, request);
+        const source = body.source;
+        if (typeof source !== "string" && "npm" in source) {
+          const { npm: spec, secret_slots } = source;
+          return createOnce(kernel, caller, request, body, () =>
+            install(caller, { kind: "npm", spec, secret_slots }),
+          );
+        }
         // A key with the scope `admin` rules its org, not the host's disk.
         if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
-        const source = body.source;
         const path = typeof source === "string" ? source.slice("folder:".length) : source.folder;
         return createOnce(kernel, caller, request, body, () => install(caller, { kind: "folder", path }));
       },

@@ -19,6 +19,7 @@ import {
   setTrusted,
 } from "../plugin-kernel.ts";
 import { assertBound, describePackage, installPackage, type PackageOptions } from "../plugin-package.ts";
+import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
 import { readPluginSource } from "../plugin-source.ts";
 
 const EXAMPLES = `
@@ -26,6 +27,9 @@ Examples:
   backplane plugin install ./my-plugin --bind --class worker
   backplane plugin install acme-devkit-0.1.0.tgz
   backplane plugin install npm:acme-memory@1.2.0
+  backplane plugin install npm:@modelcontextprotocol/server-filesystem --mount ~/notes:/data -- /data
+  backplane plugin install --mcp https://mcp.example.com/mcp example
+  backplane plugin install ./mcp.json
   backplane plugin install ./my-kernel-plugin --editable
   backplane plugin pack ./my-plugin -o acme-devkit-0.1.0.tgz
 `;
@@ -35,8 +39,11 @@ export function addPluginCommands(program: Command, act: Act): void {
     .command("plugin")
     .description("Install plugins and look at them.")
     .addHelpText("after", EXAMPLES);
-  bindingFlags(plugin.command("install <source>"))
-    .description("Install a package (a folder, a packed .tgz file) or a kernel plugin (a folder, npm:NAME).")
+  bindingFlags(plugin.command("install <source> [args...]"))
+    .description(
+      "Install a package (a folder, a packed .tgz file), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
+    )
+    .option("--mcp <url>", "SOURCE is the name of an MCP server at this address")
     .option("--bind", "make all exports of a package usable at once, with the flags above")
     .option("--org-wide", "bind for the whole organisation instead of one project")
     .option("--editable", "link a kernel plugin's folder instead of copying it")
@@ -81,18 +88,45 @@ export function addPluginCommands(program: Command, act: Act): void {
 
 async function install(
   context: Context,
-  options: PackageOptions & { editable?: boolean },
+  options: PackageOptions & { editable?: boolean; mcp?: string },
   text: string,
+  args: string[],
 ): Promise<number | undefined> {
-  assertBound(options, text);
+  if (options.mcp !== undefined) {
+    assertNoArgs(args, text);
+    return await installMcpServers(context, options, [remoteEntry(text, options.mcp)]);
+  }
   const found = readPluginSource(context.io.cwd, text);
+  if (found.kind === "mcp") {
+    assertNoArgs(args, text);
+    return await installMcpServers(context, options, await readMcpFile(found.path));
+  }
+  if (found.kind === "kernel" && !found.local && options.editable === true) {
+    throw wrongFlag("--editable", "local folders", text);
+  }
+  if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
+    return await installMcpServers(context, options, [npmEntry(found.source, args)]);
+  }
+  assertNoArgs(args, text);
+  assertBound(options, text);
   if (found.kind === "package") {
     if (options.editable === true) throw wrongFlag("--editable", "kernel plugins", text);
     return await installPackage(context, options, found);
   }
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
-  if (options.editable === true && !found.local) throw wrongFlag("--editable", "local folders", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+/** What of the registry is which: a kernel plugin says so in its package.json, and takes no arguments. */
+async function isKernelPlugin(context: Context, source: string, args: readonly string[]): Promise<boolean> {
+  if (args.length > 0) return false;
+  try {
+    await context.client().plugins.inspect(source);
+    return true;
+  } catch (error) {
+    if (codeOf(error) === "plugin.invalid") return false;
+    throw error;
+  }
 }
 
 async function list(context: Context, options: PageOptions): Promise<undefined> {

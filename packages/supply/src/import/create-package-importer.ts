@@ -10,27 +10,36 @@ import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import type { ContentStore } from "../content/content-store.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
+import { createNpm, type Npm } from "../kernel-plugins/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { checkEntrypoint } from "./check-entrypoint.ts";
 import { checkPlatform, type HostPlatform } from "./check-platform.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import { FORMATS, formatOf } from "./formats/formats.ts";
+import { npmServer } from "./mcp/npm-server.ts";
 import { instead, noSource } from "./no-source.ts";
 
 export interface ImporterParts {
   store: ContentStore;
   schemas: Schemas;
   host: HostPlatform;
+  npm?: Npm;
   limits?: UnpackLimits;
 }
 
-export function createPackageImporter({ store, schemas, host, limits }: ImporterParts): PackageImporter {
+export function createPackageImporter({
+  store,
+  schemas,
+  host,
+  limits,
+  npm = createNpm(),
+}: ImporterParts): PackageImporter {
   return {
     discard: (digest) => store.discard(digest),
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     async import(source) {
-      const bytes = await bytesOf(source);
+      const bytes = await bytesOf(source, npm);
       const staging = await store.stage();
       try {
         const listing = await unpackArchive(bytes, staging.tree, limits ?? UNPACK_LIMITS);
@@ -45,7 +54,7 @@ export function createPackageImporter({ store, schemas, host, limits }: Importer
           size_bytes: listing.size_bytes,
           manifest,
           schemas: parsed,
-          origin: source.kind === "folder" ? "folder" : "upload",
+          origin: source.kind === "archive" ? "upload" : source.kind,
         } satisfies ImportedPackage;
       } finally {
         await staging.end();
@@ -54,8 +63,9 @@ export function createPackageImporter({ store, schemas, host, limits }: Importer
   };
 }
 
-async function bytesOf(source: PackageSource): Promise<AsyncIterable<Uint8Array>> {
+async function bytesOf(source: PackageSource, npm: Npm): Promise<AsyncIterable<Uint8Array>> {
   if (source.kind === "archive") return source.bytes;
+  if (source.kind === "npm") return npmServer(npm, source.spec, source.secret_slots);
   const { path } = source;
   if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
   const found = await stat(path).catch(() => null);

@@ -1,5 +1,5 @@
 /** What a manifest must fulfil beyond its shape. Each rule looks at a manifest that the schema has accepted. */
-import { isDescribed, type Manifest } from "@backplane/contract";
+import { isDescribed, type Manifest, runsElsewhere } from "@backplane/contract";
 import { type Finding, subject } from "./explain-issue.ts";
 
 type Rule = (manifest: Manifest) => Finding[];
@@ -24,6 +24,7 @@ export function isBareName(program: string): boolean {
 
 function entrypointInside(manifest: Manifest): Finding[] {
   const program = manifest.runtime.entrypoint[0] as string;
+  if (runsElsewhere(manifest.runtime.protocol)) return addressOnly(manifest, program);
   const isInside =
     /^(\.\/)?[^/\\\p{Cc}]+(\/[^/\\\p{Cc}]+)*$/u.test(program) && !program.split("/").includes("..");
   if (isBareName(program) || (program.includes("/") && isInside)) return [];
@@ -32,6 +33,19 @@ function entrypointInside(manifest: Manifest): Finding[] {
     {
       path,
       message: `${subject(path, manifest)}; write a program name such as node or python3, or a path inside the package such as ./bin/plugin`,
+    },
+  ];
+}
+
+function addressOnly(manifest: Manifest, program: string): Finding[] {
+  const url = URL.canParse(program) ? new URL(program) : null;
+  const usable = url !== null && /^https?:$/.test(url.protocol) && url.username === "";
+  if (usable && manifest.runtime.entrypoint.length === 1) return [];
+  const path = ["runtime", "entrypoint", 0];
+  return [
+    {
+      path,
+      message: `${subject(path, manifest)}; write the address of the server, such as https://host/mcp`,
     },
   ];
 }

@@ -1,0 +1,61 @@
+/** `binding tools` and `binding accept`: what a server said its tools are, and what it changed since. */
+import type { Definitions } from "@backplane/contract";
+import type { Command } from "commander";
+import type { Act } from "../act.ts";
+import { assertConfirmable, confirm } from "../ask.ts";
+import type { Context } from "../context.ts";
+import { table } from "../output.ts";
+import { plainLine } from "../plain-text.ts";
+
+const SHOWN = 100;
+
+export function addBindingToolCommands(binding: Command, act: Act): void {
+  binding
+    .command("tools <id>")
+    .description("Show the tools of a server as it described them, and those that it changed since.")
+    .option("--refresh", "ask it again now")
+    .action(act(tools));
+  binding
+    .command("accept <id> [tool]")
+    .description("Offer a tool again that changed its definition; without TOOL all of them.")
+    .action(act(accept));
+}
+
+async function tools(context: Context, options: { refresh?: boolean }, id: string): Promise<undefined> {
+  const { bindings } = context.client();
+  show(context, options.refresh === true ? await bindings.describe(id) : await bindings.definitions(id));
+  return undefined;
+}
+
+/** What a stranger wrote for the model to read is shown before it is let in. */
+async function accept(context: Context, _options: object, id: string, tool?: string): Promise<undefined> {
+  const { io, flags, out } = context;
+  assertConfirmable(io, flags);
+  const { bindings } = context.client();
+  const { quarantined } = await bindings.definitions(id);
+  for (const { export: item, since } of quarantined) {
+    if (tool !== undefined && item.id !== tool) continue;
+    out.note(plainLine(`${item.id}, changed ${since}: ${item.description ?? "no description"}`));
+  }
+  await confirm(io, flags, `Offer ${tool ?? "all changed tools"} as described now?`);
+  show(context, await bindings.accept(id, tool));
+  return undefined;
+}
+
+function show({ out }: Context, found: Definitions): void {
+  const { exports, quarantined, error, warnings, binding_id } = found;
+  const rows = [
+    ...exports.map((item) => [item.id, "offered", short(item.description)]),
+    ...quarantined.map(({ export: item }) => [item.id, "changed", short(item.description)]),
+  ];
+  out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "DESCRIPTION"], rows)));
+  if (rows.length === 0) out.note("It offers no tools.");
+  if (error !== null) out.note(plainLine(`It did not answer (${error.code}): ${error.message}`));
+  for (const warning of warnings) out.note(plainLine(warning));
+  if (quarantined.length > 0) out.note(`Look at what changed, then: backplane binding accept ${binding_id}`);
+}
+
+function short(text: string | undefined): string {
+  const line = plainLine(text ?? "");
+  return line.length <= SHOWN ? line : `${line.slice(0, SHOWN - 1)}…`;
+}

@@ -1,0 +1,157 @@
+/**
+ * MCP servers: of the npm registry, at an address, or all that an `mcp.json` names. Each becomes a package, bound as a
+ * whole, since what it offers is known once it runs. Arguments, variables and folders are the binding's.
+ */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  BackplaneError,
+  type Binding,
+  codeOf,
+  type Definitions,
+  type ErrorDetails,
+  type JsonObject,
+  type Package,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import type { McpServerEntry, ServerDraft } from "@backplane/supply";
+import { type BindingOptions, bindingParts } from "./binding-flags.ts";
+import type { Context } from "./context.ts";
+import { plainLine } from "./plain-text.ts";
+import { uploadFolder } from "./upload-folder.ts";
+
+export interface McpOptions extends BindingOptions {
+  bind?: boolean;
+  orgWide?: boolean;
+}
+
+const LOCAL_VERSION = "0.0.0";
+
+/** `npm:NAME[@VERSION] -- ARGS`. */
+export function npmEntry(spec: string, args: string[]): McpServerEntry {
+  return { name: spec, from: { kind: "npm", spec }, args, env: {}, secret_env: {}, secret_slots: [] };
+}
+
+/** `--mcp URL NAME`. */
+export function remoteEntry(name: string, url: string): McpServerEntry {
+  const from = { kind: "http" as const, url, headers: {} };
+  return { name, from, args: [], env: {}, secret_env: {}, secret_slots: [] };
+}
+
+export async function readMcpFile(path: string): Promise<McpServerEntry[]> {
+  const { readMcpJson } = await import("@backplane/supply");
+  return readMcpJson(readFileSync(path, "utf8"));
+}
+
+/** One after the other; what was installed before a failure stays. */
+export async function installMcpServers(
+  context: Context,
+  options: McpOptions,
+  servers: readonly McpServerEntry[],
+): Promise<undefined> {
+  const done: { package: Package; bindings: Binding[] }[] = [];
+  for (const server of servers) {
+    const installed = await install(context, server, slotsOf(server, options));
+    context.out.note(
+      plainLine(`Installed ${installed.package_id}@${installed.version} (${installed.digest})`),
+    );
+    const bindings = options.bind === false ? [] : [await bind(context, installed, server, options)];
+    done.push({ package: installed, bindings });
+    for (const binding of bindings) await say(context, server, binding);
+  }
+  const [only] = done;
+  context.out.data(done.length === 1 ? only! : { servers: done }, () =>
+    done
+      .flatMap(({ bindings }) => bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`))
+      .join("\n"),
+  );
+  return undefined;
+}
+
+/** A secret that is named for it is a slot of it. */
+function slotsOf({ secret_slots }: McpServerEntry, { secret }: McpOptions): string[] {
+  return [...new Set([...secret_slots, ...Object.keys(secret ?? {})])];
+}
+
+async function install(context: Context, server: McpServerEntry, secret_slots: string[]): Promise<Package> {
+  const { from, name } = server;
+  if (from.kind === "npm") return await context.client().packages.installNpm(from.spec, secret_slots);
+  const { packageIdOf, serverManifest } = await import("@backplane/supply");
+  const runtime: ServerDraft["runtime"] =
+    from.kind === "http"
+      ? { protocol: "mcp.http", url: from.url }
+      : { protocol: "mcp.stdio", entrypoint: [from.command] };
+  const package_id = packageIdOf("mcp", name);
+  const text = serverManifest({ package_id, version: LOCAL_VERSION, name, runtime, secret_slots });
+  const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
+  try {
+    writeFileSync(join(folder, "vai-plugin.toml"), text);
+    return await uploadFolder(context, folder);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function bind(
+  context: Context,
+  installed: Package,
+  { from, args, env }: McpServerEntry,
+  options: McpOptions,
+): Promise<Binding> {
+  const parts = await bindingParts(context, options);
+  const headers = from.kind === "http" ? from.headers : {};
+  const config: JsonObject = {
+    ...(args.length === 0 ? {} : { args }),
+    ...(Object.keys(env).length === 0 ? {} : { env }),
+    ...(Object.keys(headers).length === 0 ? {} : { headers }),
+    ...parts.config,
+  };
+  const client = context.client();
+  try {
+    return await client.bindings.create({
+      package_id: installed.package_id,
+      package_version: installed.version,
+      export_id: WHOLE_PACKAGE,
+      ...(options.orgWide === true ? { org_wide: true } : {}),
+      ...parts,
+      config,
+    });
+  } catch (error) {
+    const known = (error as { details?: ErrorDetails }).details?.binding_id;
+    if (codeOf(error) !== "binding.conflict" || typeof known !== "string") throw error;
+    context.out.note(`${installed.package_id} is bound already; its settings stay as they are.`);
+    return client.bindings.get(known);
+  }
+}
+
+/** What it turned out to offer, or what is in the way. */
+async function say(context: Context, server: McpServerEntry, binding: Binding): Promise<void> {
+  const { out } = context;
+  const { binding_id, unbound_slots } = binding;
+  for (const slot of unbound_slots) {
+    const variable = server.secret_env[slot];
+    const told =
+      variable === undefined ? "" : ` (for ${variable}; store it first: backplane secret set NAME)`;
+    out.note(`Not active yet: backplane binding set ${binding_id} --secret ${slot}=NAME${told}`);
+  }
+  if (unbound_slots.length > 0) return;
+  let found: Definitions;
+  try {
+    found = await context.client().bindings.definitions(binding_id);
+  } catch (error) {
+    if (codeOf(error) === "auth.scope") return;
+    throw error;
+  }
+  if (found.error !== null) {
+    out.note(plainLine(`It does not answer yet (${found.error.code}): ${found.error.message}`));
+    out.note(`It is asked again by itself; ask now: backplane binding tools ${binding_id} --refresh`);
+  } else out.note(plainLine(`Tools: ${found.exports.map(({ id }) => id).join(", ") || "none"}`));
+}
+
+export function assertNoArgs(args: readonly string[], source: string): void {
+  if (args.length === 0) return;
+  throw new BackplaneError("cli.usage", `${source} takes no arguments: they are for MCP servers of npm.`, {
+    fix: `backplane plugin install ${source}`,
+  });
+}

@@ -1,0 +1,161 @@
+/**
+ * `mcp.json` as editors and agents write it: a map of servers, each a command or an address. What is secret in it by
+ * name or by shape is never taken over: it becomes a slot, to which the operator binds a stored secret.
+ */
+import { BackplaneError } from "@backplane/contract";
+import { isPackageName } from "../../kernel-plugins/install-source.ts";
+
+export interface McpServerEntry {
+  name: string;
+  /** How it is installed. */
+  from:
+    | { kind: "npm"; spec: string }
+    | { kind: "http"; url: string; headers: Record<string, string> }
+    | { kind: "command"; command: string };
+  args: string[];
+  /** Plain variables. */
+  env: Record<string, string>;
+  /** Slots whose secret the server expects in a variable, by slot. */
+  secret_env: Record<string, string>;
+  secret_slots: string[];
+}
+
+const MAX_SERVERS = 64;
+const SECRET_NAME =
+  /(?:token|secret|password|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)/i;
+
+/** Throws package.invalid with the server's name. */
+export function readMcpJson(text: string): McpServerEntry[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw invalid(`mcp.json is no JSON: ${(error as Error).message.split("\n")[0]}`);
+  }
+  const servers = isObject(value) ? (value.mcpServers ?? value.servers) : undefined;
+  if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
+  const entries = Object.entries(servers);
+  if (entries.length === 0) throw invalid('"mcpServers" of mcp.json names no server');
+  if (entries.length > MAX_SERVERS) throw invalid(`mcp.json names more than ${MAX_SERVERS} servers`);
+  return entries.map(([name, about]) => readServer(name, about));
+}
+
+function readServer(name: string, about: unknown): McpServerEntry {
+  if (!isObject(about)) throw invalid(`${name} is described by no object`);
+  const { command, args, env, url, headers, type } = about;
+  if (type === "sse")
+    throw invalid(`${name} uses the old SSE transport; only streamable HTTP and stdio are spoken`);
+  if (typeof url === "string") return readRemote(name, url, texts(name, "headers", headers));
+  if (typeof command !== "string" || command === "") throw invalid(`${name} has neither a command nor a url`);
+  const given = args ?? [];
+  if (!Array.isArray(given) || !given.every((one) => typeof one === "string")) {
+    throw invalid(`the args of ${name} are no list of texts`);
+  }
+  const variables = splitSecrets(texts(name, "env", env));
+  return { name, ...readCommand(name, command, given as string[]), ...variables };
+}
+
+function readRemote(name: string, url: string, given: Record<string, string>): McpServerEntry {
+  const slots: string[] = [];
+  const headers: Record<string, string> = {};
+  for (const [header, value] of Object.entries(given)) {
+    const { text, slots: used } = placeholders(value);
+    if (used.length > 0) {
+      headers[header] = text;
+      slots.push(...used);
+    } else if (/^authorization$/i.test(header)) slots.push("authorization");
+    else if (SECRET_NAME.test(header)) {
+      const slot = slotOf(header);
+      headers[header] = `\${${slot}}`;
+      slots.push(slot);
+    } else headers[header] = value;
+  }
+  return {
+    name,
+    from: { kind: "http", url, headers },
+    args: [],
+    env: {},
+    secret_env: {},
+    secret_slots: [...new Set(slots)],
+  };
+}
+
+function readCommand(name: string, command: string, args: string[]): Pick<McpServerEntry, "from" | "args"> {
+  if (!/^(?:npx|bunx)(?:\.cmd)?$/.test(command)) {
+    if (command.includes("/") || command.includes("\\")) {
+      throw invalid(
+        `${name} starts ${command}, a file of this machine, which the sandbox does not show`,
+        "Put the program into a package of its own with a vai-plugin.toml, or on the PATH in /usr/local/bin.",
+      );
+    }
+    return { from: { kind: "command", command }, args };
+  }
+  const rest = [...args];
+  let spec: string | undefined;
+  while (rest.length > 0 && rest[0]!.startsWith("-")) {
+    const flag = rest.shift()!;
+    if (flag === "-p" || flag === "--package") spec = rest.shift();
+    else if (flag.startsWith("--package=")) spec = flag.slice("--package=".length);
+    else if (flag !== "-y" && flag !== "--yes" && flag !== "-q" && flag !== "--quiet") {
+      throw invalid(`${name} calls npx with ${flag}, which is not understood here`);
+    }
+  }
+  // With --package the next word is the program in it; its only one is started either way.
+  const next = rest.shift();
+  spec ??= next;
+  const at = spec?.lastIndexOf("@") ?? -1;
+  if (spec === undefined || !isPackageName(at > 0 ? spec.slice(0, at) : spec)) {
+    throw invalid(`${name} calls npx without the name of a package`);
+  }
+  return { from: { kind: "npm", spec }, args: rest };
+}
+
+/** `${TOKEN}`, `${env:TOKEN}` and `${input:token}` are places for secrets; so is a variable that is named like one. */
+function splitSecrets(
+  env: Record<string, string>,
+): Pick<McpServerEntry, "env" | "secret_env" | "secret_slots"> {
+  const plain: Record<string, string> = {};
+  const secret_env: Record<string, string> = {};
+  for (const [variable, value] of Object.entries(env)) {
+    if (placeholders(value).slots.length > 0 || SECRET_NAME.test(variable))
+      secret_env[slotOf(variable)] = variable;
+    else plain[variable] = value;
+  }
+  return { env: plain, secret_env, secret_slots: Object.keys(secret_env) };
+}
+
+function placeholders(value: string): { text: string; slots: string[] } {
+  const slots: string[] = [];
+  const text = value.replace(/\$\{(?:env:|input:)?([A-Za-z_][A-Za-z0-9_-]*)\}/g, (_whole, name: string) => {
+    slots.push(slotOf(name));
+    return `\${${slotOf(name)}}`;
+  });
+  return { text, slots };
+}
+
+function slotOf(name: string): string {
+  const slot = name
+    .toLowerCase()
+    .replace(/[^a-z0-9_]+/g, "_")
+    .replace(/^[^a-z]+/, "");
+  return slot === "" ? "secret" : slot.slice(0, 64);
+}
+
+function texts(name: string, field: string, value: unknown): Record<string, string> {
+  if (value === undefined) return {};
+  if (!isObject(value)) throw invalid(`the ${field} of ${name} are no object`);
+  const map: Record<string, string> = {};
+  for (const [key, one] of Object.entries(value)) {
+    if (typeof one !== "string") throw invalid(`${field}.${key} of ${name} is no text`);
+    map[key] = one;
+  }
+  return map;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function invalid(problem: string, fix?: string): BackplaneError {
+  return new BackplaneError("package.invalid", `${problem}.`, fix === undefined ? {} : { fix });
+}

@@ -1,0 +1,114 @@
+/** MCP servers of npm as packages, with the real npm against a registry on this machine. */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { createNpm } from "../src/kernel-plugins/npm-command.ts";
+import { type Registry, startRegistry } from "./npm-registry.ts";
+
+let registry: Registry;
+let root: string;
+
+beforeAll(async () => {
+  registry = await startRegistry();
+  root = mkdtempSync(join(tmpdir(), "backplane-npm-server-"));
+});
+afterAll(async () => {
+  await registry.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+function publish(name: string, about: object, files: Record<string, string> = {}): void {
+  const dir = join(root, encodeURIComponent(name), "package");
+  mkdirSync(dir, { recursive: true });
+  const manifest = { name, version: "1.0.0", ...about };
+  writeFileSync(join(dir, "package.json"), JSON.stringify(manifest));
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(dir, file), text);
+  const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
+  registry.publish(name, manifest.version, archive, manifest);
+}
+
+async function open() {
+  const store = openContentStore(join(root, "blobs"));
+  const schemas = createSchemas();
+  const env = {
+    ...process.env,
+    NPM_CONFIG_REGISTRY: registry.url,
+    NPM_CONFIG_CACHE: join(root, "cache"),
+    // What a user may have set: none of it lets a script run.
+    NPM_CONFIG_IGNORE_SCRIPTS: "false",
+  };
+  const importer = createPackageImporter({
+    store,
+    schemas,
+    host: { os: "linux", arch: "amd64" },
+    npm: createNpm({ env }),
+  });
+  return { store, importer, close: () => schemas.close() };
+}
+
+test("the whole tree is in the package, locked, without a line of it run, and the same tree has the same digest", async () => {
+  const ran = join(root, "script-ran");
+  const scripts = { preinstall: `touch ${ran}`, postinstall: `touch ${ran}` };
+  publish("acme-left", { main: "index.js", scripts }, { "index.js": "" });
+  publish(
+    "@acme/mcp-demo",
+    { bin: { "mcp-demo": "bin.mjs", other: "other.mjs" }, dependencies: { "acme-left": "^1.0.0" }, scripts },
+    { "bin.mjs": "#!/usr/bin/env node\n" },
+  );
+  const { store, importer, close } = await open();
+  const source = { kind: "npm" as const, spec: "@acme/mcp-demo", secret_slots: ["api_key"] };
+  const first = await importer.import(source);
+  expect(first).toMatchObject({
+    origin: "npm",
+    manifest: {
+      package_id: "acme/mcp-demo",
+      version: "1.0.0",
+      source: "npm:@acme/mcp-demo@1.0.0",
+      exports: [],
+      runtime: {
+        protocol: "mcp.stdio",
+        entrypoint: ["node", "./node_modules/@acme/mcp-demo/bin.mjs"],
+        permissions: { network: "egress", filesystem: "scratch", secret_slots: ["api_key"] },
+      },
+    },
+  });
+  const tree = await store.verified(first.digest);
+  expect(existsSync(join(tree, "node_modules/acme-left/index.js"))).toBe(true);
+  const lock = readFileSync(join(tree, "package-lock.json"), "utf8");
+  expect(lock).toContain('"node_modules/acme-left"');
+  expect(lock).toContain("sha512-");
+  expect(existsSync(ran)).toBe(false);
+  expect((await importer.import(source)).digest).toBe(first.digest);
+  await close();
+}, 60_000);
+
+test.each([
+  ["acme-no-bin", {}, "it has no program to start"],
+  ["acme-two-bins", { bin: { a: "a.js", b: "b.js" } }, "it has several programs: a, b"],
+  ["acme-lost-bin", { bin: "gone.js" }, "its program gone.js is not in it"],
+  ["acme-kernel", { bin: "x.js", "yaya.plugins.v1": { x: { category: "tool" } } }, "it is a kernel plugin"],
+])(
+  "%s cannot be one",
+  async (name, about, words) => {
+    publish(name, about);
+    const { importer, close } = await open();
+    const failed = importer.import({ kind: "npm", spec: name, secret_slots: [] });
+    await expect(failed).rejects.toMatchObject({
+      code: "package.invalid",
+      message: expect.stringContaining(words),
+    });
+    await close();
+  },
+  60_000,
+);
+
+test.each(["--global", "git+https://example.com/x", "../up", "acme;rm"])("%s is no source", async (spec) => {
+  const { importer, close } = await open();
+  await expect(importer.import({ kind: "npm", spec, secret_slots: [] })).rejects.toMatchObject({
+    code: expect.stringMatching(/^plugin\./),
+  });
+  await close();
+});
