@@ -1,5 +1,5 @@
 /** The echo plugin as an author would ship it: bundled with the SDK into a folder of its own. */
-import { cpSync, mkdtempSync, rmSync } from "node:fs";
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,4 +18,31 @@ export async function buildEchoPackage(): Promise<{ folder: string; remove(): vo
     logLevel: "warning",
   });
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** The same as a published MCP server would be: the official SDK and one tool, bundled into one file. */
+export async function buildMcpEcho(): Promise<{ folder: string; program: string; remove(): void }> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-echo-"));
+  const program = join(folder, "server.mjs");
+  await build({
+    entryPoints: [fileURLToPath(new URL("./children/mcp-1.mjs", import.meta.url))],
+    outfile: program,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    logLevel: "warning",
+    banner: {
+      js: 'import { createRequire } from "node:module"; const require = createRequire(import.meta.url);',
+    },
+  });
+  const manifest = `api_version = "vai.plugin.v1"
+package_id = "bench/mcp"
+version = "1.0.0"
+name = "MCP echo"
+[runtime]
+protocol = "mcp.stdio"
+entrypoint = ["node", "./server.mjs"]
+`;
+  writeFileSync(join(folder, "vai-plugin.toml"), manifest);
+  return { folder, program, remove: () => rmSync(folder, { recursive: true, force: true }) };
 }

@@ -1,9 +1,8 @@
 /**
- * `tools/call` over HTTP: an MCP client → the gateway → a plugin over stdio, with policy and the durable record on,
- * against bare Fastify in front of the same plugin. 1 kB, 32 in flight.
+ * `tools/call` over HTTP: an MCP client → the gateway → an MCP server over stdio, in its sandbox, with policy and the
+ * durable record on, against bare Fastify in front of the same server. 1 kB, 32 in flight.
  */
-import { join } from "node:path";
-import { buildEchoPackage } from "./echo-package.ts";
+import { buildMcpEcho } from "./echo-package.ts";
 import { httpLoad } from "./http-load.ts";
 import { median, percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -12,6 +11,7 @@ import { cpuMicros, residentBytes, type Server, startBareMcp, startOurs } from "
 interface Target {
   server: Server;
   headers: Record<string, string>;
+  call: string;
   figures: { rate: number[]; cpu: number[]; p50: number[]; saturated: number[] };
 }
 
@@ -20,10 +20,10 @@ const CALLS = 6_000;
 const IN_FLIGHT = 32;
 
 export async function mcpHttp(): Promise<Row[]> {
-  const echo = await buildEchoPackage();
-  const servers = [await startOurs(), await startBareMcp(join(echo.folder, "bin/plugin.mjs"))] as const;
+  const echo = await buildMcpEcho();
+  const servers = [await startOurs(), await startBareMcp(echo.program)] as const;
   try {
-    const [ours, bare] = servers.map((server) => target(server));
+    const [ours, bare] = [target(servers[0], "mcp_mcp_echo"), target(servers[1], "echo")];
     await bindEcho(ours!, echo.folder);
     await checkEcho(ours!);
     for (const one of [ours!, bare!]) await load(one, IN_FLIGHT, CALLS);
@@ -52,9 +52,10 @@ export async function mcpHttp(): Promise<Row[]> {
   }
 }
 
-function target(server: Server): Target {
+function target(server: Server, name: string): Target {
   return {
     server,
+    call: callOf(name),
     headers: {
       "content-type": "application/json",
       accept: "application/json, text/event-stream",
@@ -64,12 +65,10 @@ function target(server: Server): Target {
   };
 }
 
-const CALL = JSON.stringify({
-  jsonrpc: "2.0",
-  id: 1,
-  method: "tools/call",
-  params: { name: "echo", arguments: { text: "x".repeat(1000) } },
-});
+function callOf(name: string): string {
+  const params = { name, arguments: { text: "x".repeat(1000) } };
+  return JSON.stringify({ jsonrpc: "2.0", id: 1, method: "tools/call", params });
+}
 
 async function rateOf(work: () => Promise<unknown>): Promise<number> {
   const from = performance.now();
@@ -78,11 +77,11 @@ async function rateOf(work: () => Promise<unknown>): Promise<number> {
 }
 
 /** An ordinary client, as agents are: it takes a core of its own. */
-async function fetchCalls({ server, headers }: Target): Promise<void> {
+async function fetchCalls({ server, headers, call }: Target): Promise<void> {
   let left = CALLS;
   const worker = async () => {
     while (left-- > 0) {
-      const response = await fetch(`${server.url}/mcp`, { method: "POST", headers, body: CALL });
+      const response = await fetch(`${server.url}/mcp`, { method: "POST", headers, body: call });
       await response.arrayBuffer();
       if (response.status !== 200) throw new Error(`answered ${response.status}`);
     }
@@ -91,8 +90,8 @@ async function fetchCalls({ server, headers }: Target): Promise<void> {
 }
 
 /** Without a session each call stands alone, so that one id serves them all. */
-function load({ server, headers }: Target, connections: number, amount: number): Promise<number[]> {
-  return httpLoad({ url: `${server.url}/mcp`, headers, body: CALL }, connections, amount);
+function load({ server, headers, call }: Target, connections: number, amount: number): Promise<number[]> {
+  return httpLoad({ url: `${server.url}/mcp`, headers, body: call }, connections, amount);
 }
 
 async function bindEcho({ server, headers }: Target, folder: string): Promise<void> {
@@ -101,18 +100,17 @@ async function bindEcho({ server, headers }: Target, folder: string): Promise<vo
     if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
   };
   await post("/v1/plugin-packages", { source: { folder } });
-  const bound = { package_id: "bench/echo", package_version: "1.0.0", export_id: "echo" };
-  await post("/v1/plugin-bindings", { ...bound, policy: { class: "worker" } });
+  await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });
 }
 
 /** That what is measured is what it says: a session opens, and the echo comes back through it. */
-async function checkEcho({ server, headers }: Target): Promise<void> {
+async function checkEcho({ server, headers, call }: Target): Promise<void> {
   const send = (more: Record<string, string>, body: string) =>
     fetch(`${server.url}/mcp`, { method: "POST", headers: { ...headers, ...more }, body });
   const hello = { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: "2025-11-25" } };
   const opened = await send({}, JSON.stringify(hello));
   const session = opened.headers.get("mcp-session-id");
   if (session === null) throw new Error(`no session was opened: ${await opened.text()}`);
-  const answer = await (await send({ "mcp-session-id": session }, CALL)).text();
+  const answer = await (await send({ "mcp-session-id": session }, call)).text();
   if (!answer.includes('"isError":false')) throw new Error(`the echo does not answer: ${answer}`);
 }
