@@ -1,7 +1,7 @@
 /** MCP servers behind a real gateway: how they come in, how many processes they are, and what they may not change. */
 import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { createServer, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
@@ -16,19 +16,53 @@ const mark = `mcp-client-${process.pid}-${Math.random().toString(36).slice(2)}`;
 let gateway: TestGateway;
 let registry: Registry;
 let folder: string;
+let remote: Server;
+/** What the server elsewhere was asked: the method and the credential that came with it. */
+const asked: { method: string; authorization: string | undefined }[] = [];
+
+/** Of revision 2026-07-28, with one tool. */
+function answerRemote(request: IncomingMessage, response: ServerResponse): void {
+  let body = "";
+  request.on("data", (chunk) => {
+    body += chunk;
+  });
+  request.on("end", () => {
+    const { id, method, params } = JSON.parse(body);
+    asked.push({ method, authorization: request.headers.authorization });
+    const results: Record<string, object> = {
+      "server/discover": { supportedVersions: ["2026-07-28"], capabilities: { tools: {} } },
+      "tools/list": { tools: [{ name: "echo", inputSchema: { type: "object" } }] },
+      "tools/call": { content: [{ type: "text", text: JSON.stringify(params.arguments) }] },
+    };
+    response.setHeader("content-type", "application/json");
+    response.end(
+      JSON.stringify({ jsonrpc: "2.0", id, result: { resultType: "complete", ...results[method] } }),
+    );
+  });
+}
 
 beforeAll(async () => {
+  remote = createServer(answerRemote);
+  await new Promise<void>((done) => remote.listen(0, "127.0.0.1", done));
   folder = mkdtempSync(join(tmpdir(), "backplane-mcp-e2e-"));
   registry = await startRegistry();
   const env = { NPM_CONFIG_REGISTRY: registry.url, NPM_CONFIG_CACHE: join(folder, "cache") };
-  gateway = await startTestGateway({ env });
+  const home = join(folder, "home");
+  mkdirSync(home);
+  writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${placeOf(remote)}"]\n`);
+  gateway = await startTestGateway({ home, env });
 });
 
 afterAll(async () => {
   await gateway?.dispose();
   await registry?.close();
+  remote?.close();
   rmSync(folder, { recursive: true, force: true });
 });
+
+function placeOf(server: Server): string {
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
 
 /** Installed from a folder and bound; answers the id of the binding. */
 async function serve(name: string, behaviour = "plain", config: object = {}): Promise<string> {
@@ -245,19 +279,32 @@ test("an mcp.json installs each of its servers; a secret in it is never taken ov
 
 verifies(
   "mcp.client",
-  "a server at an address is dialled by the gateway, private ones only if opened",
+  "a server at an address is spoken to by the gateway, with a secret of the binding",
   async () => {
-    let asked = 0;
-    const server: Server = createServer((_request, response) => {
-      asked++;
-      response.writeHead(500).end();
-    });
-    await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
-    const { port } = server.address() as AddressInfo;
-    const done = await gateway.cli("plugin", "install", "--mcp", `http://127.0.0.1:${port}/mcp`, "near");
-    server.close();
+    await gateway.http("PUT", "/v1/secrets/far", { value: "hunter2-hunter2" });
+    const url = `http://${placeOf(remote)}/mcp`;
+    const argv = ["plugin", "install", "--mcp", url, "far", "--secret", "authorization=far", "--json"];
+    const done = await gateway.cli(...argv);
     expect(done.code, done.stderr).toBe(0);
-    expect(done.stderr).toContain("is not dialled");
-    expect(asked).toBe(0);
+    const called = await call("mcp_far_echo", { text: "over there" });
+    expect(called).toMatchObject({
+      status: "succeeded",
+      tool_result: { content: [{ text: '{"text":"over there"}' }] },
+    });
+    expect(asked.at(-1)).toEqual({ method: "tools/call", authorization: "Bearer hunter2-hunter2" });
   },
 );
+
+test("a private address that the operator did not open is not dialled", async () => {
+  let reached = 0;
+  const server = createServer((_request, response) => {
+    reached++;
+    response.writeHead(500).end();
+  });
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  const done = await gateway.cli("plugin", "install", "--mcp", `http://${placeOf(server)}/mcp`, "near");
+  server.close();
+  expect(done.code, done.stderr).toBe(0);
+  expect(done.stderr).toContain("is not dialled");
+  expect(reached).toBe(0);
+});

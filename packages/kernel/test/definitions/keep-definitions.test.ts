@@ -1,6 +1,7 @@
 import { BackplaneError, type BusEvent, type KernelPlugin, type ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { expect, test } from "vitest";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { openHouse, until, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
 import { ScriptedRunner } from "../support/scripted-runner.ts";
@@ -30,7 +31,7 @@ function listener(heard: BusEvent[]): KernelPlugin {
   };
 }
 
-test("a server that does not answer is asked again, and both ends are told on the bus", async () => {
+verifies("mcp.client", "a server that does not answer is asked again, and both ends are told on the bus", async () => {
   const heard: BusEvent[] = [];
   const house = await openHouse({ plugins: [listener(heard)] });
   house.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
@@ -47,7 +48,7 @@ test("a server that does not answer is asked again, and both ends are told on th
   expect(await house.kernel.exports.discover(user, "tool")).toHaveLength(1);
 });
 
-test("list_changed asks again; what changed is kept back", async () => {
+verifies("mcp.client", "list_changed asks again; what changed is kept back", async () => {
   const house = await openHouse();
   house.runner.description = () => answer("Weather today");
   const { binding_id } = await house.bind(SERVER);
@@ -63,7 +64,7 @@ test("list_changed asks again; what changed is kept back", async () => {
   expect(names).toEqual(["mcp_weather_1"]);
 });
 
-test("at its start a gateway asks every described binding; one that is gone is not asked again", async () => {
+verifies("mcp.client", "at its start a gateway asks every described binding; one that is gone is not asked again", async () => {
   const house = await openHouse();
   house.runner.description = () => answer("Weather today");
   const { binding_id } = await house.bind(SERVER);
