@@ -287,7 +287,7 @@ test.each(REVISIONS)("%s: requests beyond tools, and notices", async (behaviour)
   expect(notices).toEqual([{ binding_id: "bind_1", method: "notifications/tools/list_changed", params: {} }]);
 });
 
-test("a secret that a server tells of itself is taken out of descriptions, errors and notices", async () => {
+test("a secret that a server tells of itself is taken out of descriptions and errors", async () => {
   const rig = makeRig({ timeouts: { initialize_ms: 400 } });
   const secrets = { token: "hunter2-hunter2" };
   const env = { DESCRIBES: `my token is ${secrets.token}` };
