@@ -95,12 +95,14 @@ function load({ server, headers, call }: Target, connections: number, amount: nu
 }
 
 async function bindEcho({ server, headers }: Target, folder: string): Promise<void> {
-  const post = async (path: string, body: unknown) => {
-    const response = await fetch(server.url + path, { method: "POST", headers, body: JSON.stringify(body) });
+  const post = async (path: string, body: unknown, method = "POST") => {
+    const response = await fetch(server.url + path, { method, headers, body: JSON.stringify(body) });
     if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
   };
   await post("/v1/plugin-packages", { source: { folder } });
   await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });
+  // Nobody vouches for a stranger's tool: at the default every call of a client would wait for a person.
+  await post("/v1/policy", { tolerance: { conversation: "full" } }, "PATCH");
 }
 
 /** That what is measured is what it says: a session opens, and the echo comes back through it. */

@@ -114,6 +114,9 @@ verifies(
   "mcp.client",
   "100 client sessions on 10 servers are 10 processes, isolated, and both revisions are in the catalog",
   async () => {
+    // Nobody vouches for what such a tool does, so it would ask at every call of a client.
+    const trusted = await gateway.cli("policy", "set", "tolerance.conversation", "full");
+    expect(trusted.code, trusted.stderr).toBe(0);
     const names = Array.from({ length: 10 }, (_, at) => `many-${at}`);
     for (const [at, name] of names.entries()) await serve(name, at % 2 === 0 ? "plain" : "modern");
     const session = async (at: number) => {
@@ -251,6 +254,39 @@ test("npm:NAME is locked and unpacked whole, runs without scripts, and its argum
   const missing = await gateway.cli("plugin", "install", "npm:@acme/nothing-there", "--", "x");
   expect(missing.code).not.toBe(0);
   expect(missing.stderr).toContain("npm failed");
+});
+
+test("a secret slot of a server on stdio goes by a variable of its own sandbox, and shows up nowhere", async () => {
+  await gateway.http("PUT", "/v1/secrets/demo", { value: "canary-7f3a91-canary" });
+  const dir = join(folder, "keeper");
+  mkdirSync(dir);
+  cpSync(FIXTURE, join(dir, "mcp.mjs"));
+  const lines = [
+    'api_version = "vai.plugin.v1"',
+    'package_id = "acme/keeper"',
+    'version = "1.0.0"',
+    'name = "keeper"',
+    "[runtime]",
+    'protocol = "mcp.stdio"',
+    'entrypoint = ["node", "./mcp.mjs", "plain"]',
+    "[runtime.permissions]",
+    'secret_slots = ["api_key"]',
+  ];
+  writeFileSync(join(dir, "vai-plugin.toml"), lines.join("\n"));
+  await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
+  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
+    package_id: "acme/keeper",
+    package_version: "1.0.0",
+    export_id: "*",
+    secrets: { api_key: "secret://org_local/demo" },
+    policy: { secret_env: { api_key: "API_KEY" } },
+  });
+  expect(bound.status, JSON.stringify(bound.body)).toBe(201);
+  const called = await call("mcp_keeper_env");
+  expect(called.status).toBe("succeeded");
+  const env = called.tool_result!.content[0]!.text;
+  expect(env).toContain('"API_KEY"');
+  expect(JSON.stringify(called)).not.toContain("canary-7f3a91");
 });
 
 test("an mcp.json installs each of its servers; a secret in it is never taken over", async () => {

@@ -96,10 +96,12 @@ async function install(context: Context, server: McpServerEntry, secret_slots: s
 async function bind(
   context: Context,
   installed: Package,
-  { from, args, env }: McpServerEntry,
+  server: McpServerEntry,
   options: McpOptions,
 ): Promise<Binding> {
+  const { from, args, env } = server;
   const parts = await bindingParts(context, options);
+  const secret_env = variablesOf(server, options);
   const headers = from.kind === "http" ? from.headers : {};
   const config: JsonObject = {
     ...(args.length === 0 ? {} : { args }),
@@ -116,6 +118,7 @@ async function bind(
       ...(options.orgWide === true ? { org_wide: true } : {}),
       ...parts,
       config,
+      ...(Object.keys(secret_env).length === 0 ? {} : { policy: { ...parts.policy, secret_env } }),
     });
   } catch (error) {
     const known = (error as { details?: ErrorDetails }).details?.binding_id;
@@ -123,6 +126,13 @@ async function bind(
     context.out.note(`${installed.package_id} is bound already; its settings stay as they are.`);
     return client.bindings.get(known);
   }
+}
+
+/** A server on stdio has no other way to be given a secret; the variable is called like the slot, in capitals. */
+function variablesOf({ from, secret_env }: McpServerEntry, { secret }: McpOptions): Record<string, string> {
+  if (from.kind === "http") return {};
+  const named = Object.keys(secret ?? {}).map((slot) => [slot, slot.toUpperCase()]);
+  return { ...(Object.fromEntries(named) as Record<string, string>), ...secret_env };
 }
 
 /** What it turned out to offer, or what is in the way. */

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { ReadArtifact } from "./artifacts/collect.ts";
 import { readBeneath } from "./artifacts/read-beneath.ts";
-import type { PluginProcess } from "./plugin-process.ts";
+import type { Counterpart } from "./counterpart.ts";
 import { INSIDE } from "./sandbox/plan.ts";
 import type { Scratch } from "./scratch.ts";
 
@@ -28,7 +28,7 @@ export async function onHost(scratch: Scratch, name: string): Promise<CallScratc
   };
 }
 
-export async function inSandbox(process: PluginProcess, pooled: boolean, name: string): Promise<CallScratch> {
+export async function inSandbox(process: Counterpart, pooled: boolean, name: string): Promise<CallScratch> {
   const confined = process.confined!;
   if (!(await confined.makeScratch(name))) {
     process.kill("its scratch folder is full or spoilt");

@@ -96,7 +96,7 @@ export class Call implements Exchange {
 
   start(): void {
     const pooled = this.#lifetime === "pooled";
-    const direct = pooled && this.order.grant.filesystem !== "scratch";
+    const direct = pooled && !this.#wantsScratch();
     const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
     if (worker !== undefined) this.#send(worker);
     else this.#prepare().catch((error: unknown) => this.broke(toBackplaneError(error)));
@@ -113,6 +113,10 @@ export class Call implements Exchange {
       const { cancel_grace_ms } = this.#deps.timeouts;
       this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.giveUp());
     } else this.giveUp();
+  }
+
+  #wantsScratch(): boolean {
+    return this.order.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
   }
 
   #isDone(): boolean {
@@ -168,7 +172,7 @@ export class Call implements Exchange {
     const { pool, scratch } = this.#deps;
     const { invocation_id, attempt } = this.order;
     const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
-    const wanted = this.order.grant.filesystem === "scratch";
+    const wanted = this.#wantsScratch();
     const confined = this.#deps.confinement.of(this.order).sandbox !== null;
     if (wanted && !confined) {
       this.#scratch = await onHost(scratch, name);

@@ -31,22 +31,26 @@ function listener(heard: BusEvent[]): KernelPlugin {
   };
 }
 
-verifies("mcp.client", "a server that does not answer is asked again, and both ends are told on the bus", async () => {
-  const heard: BusEvent[] = [];
-  const house = await openHouse({ plugins: [listener(heard)] });
-  house.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
-  const { binding_id } = await house.bind(SERVER);
-  house.runner.description = () => answer("Weather today");
-  await until(() => heard.length === 2);
-  expect(heard.map(({ kind, payload }) => [kind, payload])).toEqual([
-    [
-      "x.mcp.server.error",
-      { binding_id, package_id: "acme/weather", code: "crashed", message: "it died at once", attempt: 1 },
-    ],
-    ["x.mcp.server.ready", { binding_id, package_id: "acme/weather", tools: 1, quarantined: 0 }],
-  ]);
-  expect(await house.kernel.exports.discover(user, "tool")).toHaveLength(1);
-});
+verifies(
+  "mcp.client",
+  "a server that does not answer is asked again, and both ends are told on the bus",
+  async () => {
+    const heard: BusEvent[] = [];
+    const house = await openHouse({ plugins: [listener(heard)] });
+    house.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
+    const { binding_id } = await house.bind(SERVER);
+    house.runner.description = () => answer("Weather today");
+    await until(() => heard.length === 2);
+    expect(heard.map(({ kind, payload }) => [kind, payload])).toEqual([
+      [
+        "x.mcp.server.error",
+        { binding_id, package_id: "acme/weather", code: "crashed", message: "it died at once", attempt: 1 },
+      ],
+      ["x.mcp.server.ready", { binding_id, package_id: "acme/weather", tools: 1, quarantined: 0 }],
+    ]);
+    expect(await house.kernel.exports.discover(user, "tool")).toHaveLength(1);
+  },
+);
 
 verifies("mcp.client", "list_changed asks again; what changed is kept back", async () => {
   const house = await openHouse();
@@ -64,14 +68,18 @@ verifies("mcp.client", "list_changed asks again; what changed is kept back", asy
   expect(names).toEqual(["mcp_weather_1"]);
 });
 
-verifies("mcp.client", "at its start a gateway asks every described binding; one that is gone is not asked again", async () => {
-  const house = await openHouse();
-  house.runner.description = () => answer("Weather today");
-  const { binding_id } = await house.bind(SERVER);
-  await house.crash();
-  const runner = new ScriptedRunner();
-  runner.description = () => answer("Weather today", "Brand new");
-  const next = await openHouse({ file: house.file, runner });
-  await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
-  expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
-});
+verifies(
+  "mcp.client",
+  "at its start a gateway asks every described binding; one that is gone is not asked again",
+  async () => {
+    const house = await openHouse();
+    house.runner.description = () => answer("Weather today");
+    const { binding_id } = await house.bind(SERVER);
+    await house.crash();
+    const runner = new ScriptedRunner();
+    runner.description = () => answer("Weather today", "Brand new");
+    const next = await openHouse({ file: house.file, runner });
+    await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
+    expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
+  },
+);

@@ -15,6 +15,8 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per binding also when isolated: a server that a process per call would make forget everything. */
   readonly resident?: boolean;
+  /** False: a call has no folder of its own, since the dialect has no word to tell of it; the process has one. */
+  readonly call_scratch?: false;
   /** Why this order cannot be spoken in this dialect; null when it can. */
   refuses(order: RunOrder): string | null;
   /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */

@@ -14,6 +14,7 @@ export function mcpHttp(outward: OutwardRules): Dialect {
     protocol: "mcp.http",
     lifetime: "pooled",
     resident: true,
+    call_scratch: false,
     remote: true,
     refuses: (order) =>
       order.op === "tool.invoke" ? null : `An MCP server offers tools only, no ${order.op}.`,

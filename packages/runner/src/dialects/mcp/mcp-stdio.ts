@@ -20,6 +20,7 @@ export function mcpStdio(): Dialect {
     protocol: "mcp.stdio",
     lifetime: "pooled",
     resident: true,
+    call_scratch: false,
     refuses: (order) =>
       order.op === "tool.invoke" ? null : `An MCP server offers tools only, no ${order.op}.`,
     launch: async (order) => launchOf(order),
