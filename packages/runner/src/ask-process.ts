@@ -51,7 +51,6 @@ export async function askProcess<T>(
 /** Its last words may hold what it was given. */
 function clean(error: BackplaneError, redactor: Redactor): BackplaneError {
   const { code, message, details } = error;
-  return new BackplaneError(code, redactor.text(message), {
-    ...(details === undefined ? {} : { details: redactor.json(details as JsonObject) }),
-  });
+  const more = details === undefined ? {} : { details: redactor.json(details as JsonObject) };
+  return new BackplaneError(code, redactor.text(message), more);
 }
