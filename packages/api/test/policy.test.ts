@@ -99,7 +99,8 @@ test("only owners and admins set it, a project's key only its project's, and a g
   const scopes = ["policy:read", "policy:write"];
   const user = await keyOf("user", scopes);
   expect((await t.call("GET", "/v1/policy", { token: user })).status).toBe(200);
-  expect((await t.call("PUT", "/v1/policy", { token: user, body: {} })).status).toBe(403);
+  for (const level of ["org", "project"])
+    expect((await t.call("PUT", `/v1/policy?level=${level}`, { token: user, body: {} })).status).toBe(403);
   const guest = await keyOf("guest", ["policy:read"]);
   expect((await t.call("GET", "/v1/policy", { token: guest })).status).toBe(403);
   const reader = await keyOf("admin", ["policy:read"]);

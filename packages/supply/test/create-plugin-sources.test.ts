@@ -8,6 +8,7 @@ import {
   readFileSync,
   realpathSync,
   rmSync,
+  statSync,
   symlinkSync,
   writeFileSync,
 } from "node:fs";
@@ -318,3 +319,29 @@ test("without npm the message says how to get one", async () => {
     .catch((thrown: unknown) => thrown as Error & { fix: string });
   expect(error).toMatchObject({ code: "plugin.install_failed", fix: expect.stringContaining("Install npm") });
 });
+
+verifies(
+  "tools.precedence",
+  "a plugin's date is that of its first install, else its folder's birth; removing it ends that",
+  async () => {
+    const sources = open();
+    const datesOf = async () =>
+      new Map((await sources.discover()).entries.map(({ name, installed_at }) => [name, installed_at]));
+    const before = new Date().toISOString();
+    const folder = makePackage({ name: "noted", plugins: { noted: TOOL } });
+    await sources.install(folder, { editable: false });
+    const first = (await datesOf()).get("noted")!;
+    expect(first >= before && first <= new Date().toISOString()).toBe(true);
+    await sources.install(folder, { editable: false });
+    expect((await datesOf()).get("noted")).toBe(first);
+    const meta = join(plugins, "install-meta.json");
+    expect(JSON.parse(readFileSync(meta, "utf8"))).toEqual({ [folder]: first });
+    writeFileSync(meta, "broken");
+    const [local] = (await sources.discover()).entries;
+    expect(local!.installed_at).toBe(statSync(local!.dir).birthtime.toISOString());
+    writeFileSync(meta, JSON.stringify({ [folder]: "2020-01-01T00:00:00.000Z" }));
+    expect((await datesOf()).get("noted")).toBe("2020-01-01T00:00:00.000Z");
+    await sources.remove("noted");
+    expect(JSON.parse(readFileSync(meta, "utf8"))).toEqual({});
+  },
+);

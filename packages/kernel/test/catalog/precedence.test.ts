@@ -1,5 +1,6 @@
 /** Who has a name, from every pair of sources, and through a real house. */
 import type { KernelPlugin, Origin } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type Candidate, rank } from "../../src/catalog/precedence.ts";
@@ -160,4 +161,55 @@ test("a package that calls itself the gateway's own has no more than any plugin"
   await house.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
   const [own, other] = await house.kernel.catalog.get(user, "tool_search");
   expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
+});
+
+/** A package that tells its tools when it is bound. */
+const described = (package_id: string, protocol: string) =>
+  manifest([], { package_id, runtime: { protocol, entrypoint: ["node", "plugin.js"] } });
+const offers = (id: string, more: object = {}) => ({
+  exports: [
+    ToolExportSchema.parse({ id, kind: "tool", description: id, tool: { effect_class: "unknown", ...more } }),
+  ],
+  schemas: {},
+  warnings: [],
+  info: {},
+});
+
+verifies(
+  "instr.collision",
+  "instruments of two bound plugins: the second is not registered, both are named",
+  async () => {
+    const house = await openHouse();
+    house.runner.description = () => offers("lookup", { risk: "low" });
+    await house.bind(described("acme/first", "hefty.jsonrpc"));
+    house.clock.wall_offset += 1_000;
+    await house.bind(described("acme/second", "hefty.jsonrpc"));
+    house.runner.description = () => offers("tool_search");
+    await house.bind(described("acme/third", "hefty.jsonrpc"));
+    const named = await house.kernel.catalog.get(user, "lookup");
+    expect(named.map(({ package_id, status, risk }) => [package_id, status, risk])).toEqual([
+      ["acme/first", "offered", "low"],
+      ["acme/second", "failed", "low"],
+    ]);
+    expect(named[1]!.reason).toMatch(/^InstrumentNameCollision: acme\/second .* acme\/first/);
+    const logged = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
+      [
+        ["error", "acme/second"],
+        ["warn", "acme/third"],
+      ],
+    );
+  },
+);
+
+test("the tools of an MCP server are of the origin mcp, and unknown until somebody says more", async () => {
+  const house = await openHouse();
+  house.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
+  await house.bind(described("acme/notes", "mcp.stdio"));
+  const [entry] = await house.kernel.catalog.get(user, "mcp_notes_add");
+  expect(entry).toMatchObject({ origin: "mcp", risk: "unknown", status: "offered" });
+  await house.kernel.policy.put(admin, "org", { risks: { mcp_notes_add: "low" } });
+  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]!.risk).toBe("low");
+  await house.kernel.policy.put(admin, "org", { allowed_origins: ["plugin"] });
+  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
 });

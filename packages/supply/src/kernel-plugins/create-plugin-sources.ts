@@ -7,6 +7,7 @@ import { BackplaneError, type PluginEntry } from "@backplane/contract";
 import type { DiscoveredPlugins } from "@backplane/kernel/ports";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
+import { forgetInstalled, noteInstalled, withDates } from "./install-meta.ts";
 import { type InstallParts, installSource, removeEntry, sweepCopies } from "./install.ts";
 import { validateInstallSource } from "./install-source.ts";
 import { createNpm, type Npm } from "./npm-command.ts";
@@ -58,14 +59,17 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
         await sweepCopies(plugins_dir);
       });
       await swept;
-      return await discover();
+      const { entries, problems } = await discover();
+      return { entries: await withDates(plugins_dir, entries), problems };
     },
     inspect: async (source) => (await inspectSource(validateInstallSource(source), parts)).entries,
     async install(source, { editable }) {
       const valid = validateInstallSource(source);
       return await inTurn(async () => {
         await mkdir(plugins_dir, { recursive: true, mode: 0o700 });
-        return await installSource(valid, editable, parts);
+        const entries = await installSource(valid, editable, parts);
+        for (const entry of entries) await noteInstalled(plugins_dir, entry.source, new Date());
+        return entries;
       });
     },
     remove: (name) =>
@@ -73,6 +77,7 @@ export function createPluginSources(options: PluginSourcesOptions): PluginSource
         const entry = (await discover()).entries.find((one) => one.name === name);
         if (entry === undefined) throw new BackplaneError("plugin.not_found", `There is no plugin ${name}.`);
         await removeEntry(entry, parts);
+        await forgetInstalled(plugins_dir, entry.source);
       }),
   };
 }
