@@ -134,7 +134,7 @@ export interface Kernel {
     put(caller: Caller, level: PolicyLevel, policy: Policy, expected?: number): Promise<PolicyAnswer>;
     /** null takes a field back to its default. */
     patch(caller: Caller, level: PolicyLevel, patch: PolicyPatch, expected?: number): Promise<PolicyAnswer>;
-    /** The rules of admission as they would decide on a call of this tool. Throws tool.not_found. */
+    /** The rules of admission as they would decide on a call of this tool. Throws tool.not_found, tool.collision. */
     explain(
       caller: Caller,
       about: { tool: string; context: CallContext; role?: Role; input?: Json },

@@ -72,6 +72,8 @@ export function createOffers(
       const after = <T>(caller: Caller, work: Promise<T>): Promise<T> =>
         work.then((done) => {
           changed(caller.scope.org_id);
+          // Whoever lost a name by this is warned of now, and not when somebody happens to look.
+          catalog.snapshot(caller).catch(() => undefined);
           return done;
         });
       return {

@@ -100,8 +100,8 @@ export function ofHolder(bounds: readonly BoundPackage[]): readonly BoundPackage
 }
 
 function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {
-  const alike = loser.name === holder.name ? "" : `, whose name ${holder.name} looks the same`;
-  const has = `${label(holder)} has this name${alike}`;
+  const what = loser.name === holder.name ? "this name" : `${holder.name}, which looks the same,`;
+  const has = `${label(holder)} has ${what}`;
   const failed = loser.origin === "plugin" && holder.origin === "plugin";
   if (!failed) return { status: "skipped", reason: `${has}; ${WHY[holder.origin]}` };
   const error = loser.instrument ? "InstrumentNameCollision: " : "";

@@ -48,9 +48,9 @@ export async function explain(
   const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
   const winner = named.find(({ status }) => status === "offered" || status === "hidden");
   if (plan === undefined || winner === undefined) {
-    const [other] = named;
-    const why = other === undefined ? "" : `: ${other.reason ?? `${other.name} is another one`}`;
-    throw new BackplaneError("tool.not_found", `there is no tool ${tool}${why}`);
+    const other = named.find(({ name }) => name === tool);
+    if (other === undefined) throw new BackplaneError("tool.not_found", `there is no tool ${tool}`);
+    throw new BackplaneError("tool.collision", `${tool} is not registered: ${other.reason}`);
   }
   const [issues, hits] =
     input === undefined

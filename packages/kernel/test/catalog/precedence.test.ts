@@ -4,7 +4,7 @@ import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type Candidate, rank } from "../../src/catalog/precedence.ts";
-import { admin, openHouse, user } from "../support/house.ts";
+import { admin, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 
 const source = (
@@ -96,7 +96,7 @@ test("names that look alike collide, and a name with something invisible in it i
   expect([...winners.keys()]).toEqual(["search"]);
   expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
     ["acme/ghost", "its name cannot be used: it holds invisible characters"],
-    ["acme/twin", expect.stringContaining("whose name search looks the same")],
+    ["acme/twin", expect.stringContaining("has search, which looks the same,")],
   ]);
 });
 
@@ -155,6 +155,26 @@ verifies(
     expect((await house.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
   },
 );
+
+test("a name that only looks like another's is told what it collides with", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
+  house.clock.wall_offset += 1_000;
+  await house.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
+  // Without anybody having looked.
+  await until(() => house.logged.some(({ message }) => message === "a tool could not be registered"));
+  expect((await house.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
+  const explain = (name: string) =>
+    house.kernel.policy.explain(admin, { tool: name, context: "conversation" });
+  await expect(explain("Iist_all")).rejects.toMatchObject({
+    code: "tool.collision",
+    message: expect.stringContaining(
+      "acme/one (plugin) has list_all, which looks the same, and was installed first",
+    ),
+  });
+  expect((await explain("list_all")).losers).toMatchObject([{ name: "Iist_all", status: "failed" }]);
+  await expect(explain("nothing")).rejects.toMatchObject({ code: "tool.not_found" });
+});
 
 test("a package that calls itself the gateway's own has no more than any plugin", async () => {
   const house = await openHouse();

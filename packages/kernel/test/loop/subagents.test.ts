@@ -2,7 +2,7 @@ import type { BusEvent } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { until, user } from "../support/house.ts";
+import { admin, until, user } from "../support/house.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
@@ -138,4 +138,16 @@ verifies("bus.scope", "what a tool tells belongs to the project that called it",
   expect((await settled).status).toBe("completed");
   const told = talk.events.filter(({ session_id }) => session_id === "_bridge:agent-tool");
   expect(told.map(({ project_id }) => project_id)).toEqual(["proj_other", "proj_other"]);
+});
+
+verifies("tools.risk", "a sub-agent has the context of the turn that spawned it", async () => {
+  const talk = await openAgents();
+  const tolerance = { conversation: "low", background: "none" } as const;
+  await talk.kernel.policy.put(admin, "org", { tolerance });
+  const child = '/tool add {"a": 20, "b": 22}';
+  await talk.say(spawn(child));
+  expect(talk.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent"]);
+  const run = await talk.kernel.runs.start(user, { session_id: "s9", input: { text: spawn(child) } });
+  await run.settled;
+  expect(talk.asked.map(({ payload }) => payload.tool_name)).toEqual(["agent", "agent", "add"]);
 });
