@@ -115,7 +115,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     // By a name alone a caller of the whole org gets the org's, never the config and secrets of some project.
     const named = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
     for (const group of grouped(usable(named, scope))) {
-      const ordered = inOrder(group) as typeof group;
+      const ordered = group.length === 1 ? group : (inOrder(group) as typeof group);
       const made = plans.get(ordered[0], scope);
       const plan = made instanceof Promise ? await made : made;
       sources.push({ ...candidateOf(ordered), plan });

@@ -40,13 +40,18 @@ export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]):
     name: binding.export_id,
     origin: originOf(bounds[0]),
     package_id: pack.package_id,
-    installed_at: bounds.flatMap(datesOf).toSorted()[0]!,
+    installed_at: earliest(bounds),
     instrument: INSTRUMENTS.includes(pack.manifest.runtime.protocol),
   };
 }
 
-function datesOf({ package: pack, binding }: BoundPackage): string[] {
-  return [pack.installed_at, binding.created_at];
+function earliest(bounds: readonly [BoundPackage, ...BoundPackage[]]): string {
+  let first = bounds[0].package.installed_at;
+  for (const { package: pack, binding } of bounds) {
+    if (pack.installed_at < first) first = pack.installed_at;
+    if (binding.created_at < first) first = binding.created_at;
+  }
+  return first;
 }
 
 /** The bindings of one package and name are one candidate. */
