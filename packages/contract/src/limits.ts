@@ -19,7 +19,8 @@ export const SIDE_TIMEOUTS = {
 export const MCP_TIMEOUTS = {
   /** For `server/discover`, which older servers may not answer at all. */
   discover_ms: 5_000,
-  initialize_ms: 30_000,
+  /** Together less than a question about its tools may take, so that the reason is told and not only the delay. */
+  initialize_ms: 20_000,
   /** After a call ran out of time: whether the server still answers anything. */
   alive_ms: 5_000,
 } as const;
