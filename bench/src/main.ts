@@ -17,6 +17,7 @@ const BENCHES: Record<string, () => Promise<Row[]>> = {
   "sandbox.cold": async () => (await import("./sandbox.ts")).sandboxCold(),
   "sandbox.prewarmed": async () => (await import("./sandbox.ts")).sandboxPrewarmed(),
   "sandbox.rate": async () => (await import("./sandbox.ts")).sandboxRate(),
+  "tools.reload": async () => (await import("./tools-reload.ts")).toolsReload(),
   boot: async () => (await import("./boot.ts")).boot(),
 };
 

@@ -28,6 +28,7 @@ export const TAGS = [
   "Runs",
   "Compactions",
   "Plugins",
+  "Workspaces",
   "Adapters",
   "MCP",
   "Events",

@@ -4,8 +4,10 @@ import {
   type Binding,
   codeOf,
   type ErrorDetails,
+  isDescribed,
   type Package,
   type PluginExport,
+  WHOLE_PACKAGE,
 } from "@backplane/contract";
 import { type BindingOptions, type BindingParts, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
@@ -17,6 +19,17 @@ export async function bindExports(
 ): Promise<Binding[]> {
   const parts = await bindingParts(context, options);
   assertSlots(installed, parts);
+  if (isDescribed(installed.manifest.runtime.protocol)) {
+    return [
+      await bindOne(context, {
+        package_id: installed.package_id,
+        package_version: installed.version,
+        export_id: WHOLE_PACKAGE,
+        ...(options.orgWide === true ? { org_wide: true } : {}),
+        ...parts,
+      }),
+    ];
+  }
   const someConfigured = installed.manifest.exports.some((each) => each.config_schema !== undefined);
   const bindings: Binding[] = [];
   for (const each of installed.manifest.exports) {
@@ -62,10 +75,11 @@ function partsFor(each: PluginExport, parts: BindingParts, someConfigured: boole
 
 /** A secret that no export can take would be dropped silently, so it is refused before anything is bound. */
 function assertSlots(installed: Package, parts: BindingParts): void {
-  const { exports } = installed.manifest;
+  const { exports, runtime } = installed.manifest;
+  const slots = [runtime.permissions, ...exports.map((each) => each.permissions)];
+  const known = [...new Set(slots.flatMap((each) => each?.secret_slots ?? []))];
   for (const slot of Object.keys(parts.secrets ?? {})) {
-    if (exports.some((each) => each.permissions.secret_slots.includes(slot))) continue;
-    const known = [...new Set(exports.flatMap((each) => each.permissions.secret_slots))];
+    if (known.includes(slot)) continue;
     throw new BackplaneError(
       "cli.usage",
       `No export of ${installed.package_id} has the secret slot ${slot}.`,

@@ -22,6 +22,7 @@ export interface BindingOptions {
   percent?: number;
   capabilities?: string[];
   mount?: Mount[];
+  hostTarget?: boolean;
 }
 
 export function bindingFlags(command: Command): Command {
@@ -40,6 +41,11 @@ export function bindingFlags(command: Command): Command {
       "show it a folder of the gateway's machine, at TARGET (default /data/NAME); may be repeated",
       mountOf,
     )
+    .option(
+      "--host-target",
+      "let tools that ask for it run on the gateway's machine itself; admin token only",
+    )
+    .option("--no-host-target", "take that back")
     .option("--percent <number>", "share of the calls that go to this version", percentage("--percent"));
 }
 
@@ -83,6 +89,7 @@ function policyOf(options: BindingOptions): BindingPolicy {
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
     ...(options.mount === undefined ? {} : { mounts: options.mount }),
+    ...(options.hostTarget === undefined ? {} : { host_target: options.hostTarget }),
   };
 }
 

@@ -13,6 +13,7 @@ Run the gateway
 Plugins
   plugin        install, list, info, remove, enable, disable, reload, trust, pack
   binding       make an export usable: create, list, show, set, enable, disable, validate, remove
+  workspace     folders whose tool files are tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key
   config        live settings: get, set, unset, list
 

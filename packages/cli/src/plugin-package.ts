@@ -6,6 +6,7 @@ import {
   DEFAULT_CLASS,
   EXECUTION_CLASSES,
   type ExecutionClass,
+  isDescribed,
   type Package,
   type PluginExport,
 } from "@backplane/contract";
@@ -27,7 +28,9 @@ export async function installPackage(
 ): Promise<undefined> {
   const { out } = context;
   const installed = await upload(context, at);
-  const bindings = options.bind === true ? await bindExports(context, installed, options) : [];
+  // What describes itself is known once it is bound, so it is, unless somebody says no.
+  const bind = options.bind ?? isDescribed(installed.manifest.runtime.protocol);
+  const bindings = bind ? await bindExports(context, installed, options) : [];
   out.data({ package: installed, bindings }, () =>
     [
       `Installed ${installed.package_id}@${installed.version} (${installed.digest})`,
@@ -38,7 +41,8 @@ export async function installPackage(
     for (const slot of binding.unbound_slots)
       out.note(`Not active yet: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`);
   }
-  if (!out.quiet) await sayNext(context, installed, options.bind === true ? bindings : null);
+  if (isDescribed(installed.manifest.runtime.protocol)) await sayTools(context, installed, bindings);
+  else if (!out.quiet) await sayNext(context, installed, bind ? bindings : null);
   return undefined;
 }
 
@@ -52,6 +56,7 @@ const OF_A_BINDING = [
   "capabilities",
   "percent",
   "mount",
+  "hostTarget",
   "orgWide",
 ] as const;
 
@@ -59,10 +64,28 @@ const OF_A_BINDING = [
 export function assertBound(options: PackageOptions, source: string): void {
   const named = OF_A_BINDING.find((flag) => options[flag] !== undefined);
   if (options.bind === true || named === undefined) return;
-  const flag = named === "orgWide" ? "org-wide" : named;
+  const flag = named.replace(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
   throw new BackplaneError("cli.usage", `--${flag} belongs to a binding, and --bind is not given.`, {
     fix: `backplane plugin install ${source} --bind with the same flags`,
   });
+}
+
+/** What a package that describes itself turned out to offer. */
+async function sayTools(context: Context, installed: Package, bindings: Binding[]): Promise<void> {
+  const { out } = context;
+  const name = `${installed.package_id}@${installed.version}`;
+  if (bindings.length === 0) {
+    out.note(`Next: backplane binding create ${name} "*"`);
+    return;
+  }
+  const own = new Set(bindings.map(({ binding_id }) => binding_id));
+  const tools = (await context.client().exports.list("tool")).filter((each) => own.has(each.binding_id));
+  if (tools.length === 0) out.note("It offers no tools yet; see why: backplane plugin list");
+  else out.note(`Tools: ${tools.map(({ export_id }) => export_id).join(", ")}`);
+  for (const { export: item } of tools) {
+    if (item.kind === "tool" && item.tool.load_error !== undefined)
+      out.note(`${item.id} cannot run: ${item.tool.load_error}`);
+  }
 }
 
 /**

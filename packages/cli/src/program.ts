@@ -20,6 +20,7 @@ import { addSecretCommands } from "./commands/secret.ts";
 import { addSessionCommands } from "./commands/session.ts";
 import { addToolCommands } from "./commands/tool.ts";
 import { addUpCommand } from "./commands/up.ts";
+import { addWorkspaceCommands } from "./commands/workspace.ts";
 import type { Io } from "./io.ts";
 import { OVERVIEW } from "./overview.ts";
 import { version } from "./version.ts";
@@ -55,6 +56,7 @@ export function buildProgram(io: Io, json: boolean, settle: (exit: number) => vo
   addDoctorCommand(program, act);
   addPluginCommands(program, act);
   addBindingCommands(program, act);
+  addWorkspaceCommands(program, act);
   addSecretCommands(program, act);
   addSessionCommands(program, act);
   addRunCommands(program, act);

@@ -1,4 +1,6 @@
 /** A folder is packed here and uploaded, so it need not be local to the gateway. */
+import { statSync } from "node:fs";
+import { basename } from "node:path";
 import { PassThrough } from "node:stream";
 import type { Package } from "@backplane/contract";
 import type { Context } from "./context.ts";
@@ -13,7 +15,7 @@ export async function uploadFolder(context: Context, path: string): Promise<Pack
     archive.destroy(error as Error);
   });
   try {
-    const installed = await context.client().packages.installArchive(archive);
+    const installed = await context.client().packages.installArchive(archive, {}, folderFacts(path));
     await packed;
     return installed;
   } catch (error) {
@@ -21,4 +23,14 @@ export async function uploadFolder(context: Context, path: string): Promise<Pack
     archive.destroy();
     throw failure;
   }
+}
+
+/** What an archive cannot tell: what the folder is called, and since when there is one. */
+function folderFacts(path: string): { name?: string; born_at?: string } {
+  const { birthtime, birthtimeMs } = statSync(path);
+  const name = basename(path).slice(0, 120);
+  return {
+    ...(name === "" ? {} : { name }),
+    ...(birthtimeMs > 0 ? { born_at: birthtime.toISOString() } : {}),
+  };
 }

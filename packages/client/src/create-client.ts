@@ -34,6 +34,9 @@ import type {
   SecretKeyRotation,
   SemanticEvent,
   ValidationReport,
+  WorkspaceFolder,
+  WorkspaceReview,
+  WorkspaceTrust,
 } from "@backplane/contract";
 import { createAgentClient } from "./agent-client.ts";
 import { type FollowOptions, follow } from "./follow.ts";
@@ -104,10 +107,13 @@ export function createClient(options: ClientOptions) {
       installArchive: (
         bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
         call: CallOptions = {},
+        /** Of the folder that was packed: its name and when it was made, which an archive cannot tell. */
+        from: { name?: string; born_at?: string } = {},
       ) =>
         http.json<Package>({
           method: "POST",
           path: "/v1/plugin-packages",
+          query: from,
           upload: bytes,
           headers: creating(call),
           signal: call.signal,
@@ -144,6 +150,15 @@ export function createClient(options: ClientOptions) {
       /** Offers tools whose definition changed: one, or all of them. */
       accept: (id: string, export_id = "*") =>
         post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, { export_id }),
+    },
+    /** Folders of the gateway's machine; admin token only. */
+    workspaces: {
+      list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
+      review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>
+        post<WorkspaceReview>("/v1/workspaces:review", { path, kind }),
+      trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
+        post<WorkspaceFolder>("/v1/workspaces", wanted),
+      untrust: (id: string) => remove(`/v1/workspaces/${part(id)}`),
     },
     exports: {
       list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,

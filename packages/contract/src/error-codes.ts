@@ -244,6 +244,18 @@ export const ERROR_CODES = {
     "Name a folder that holds vai-plugin.toml, or upload a packed archive.",
   ),
 
+  // Folders of the gateway's machine whose tool files are used as they are.
+  "workspace.not_found": refusal(
+    404,
+    "There is no such folder, or it holds no tool files.",
+    "Name a folder of the gateway's machine that holds tools/*.ts or .js.",
+  ),
+  "workspace.changed": refusal(
+    409,
+    "The files of the folder are not those that were reviewed.",
+    "Look again with `backplane workspace show DIR`, then trust what you see.",
+  ),
+
   // Bindings and exports.
   "binding.not_found": refusal(
     404,
@@ -313,6 +325,16 @@ export const ERROR_CODES = {
     404,
     "The catalog has no such tool for this caller.",
     "See `backplane tool list --all` for what there is and why something is not offered.",
+  ),
+  "target.host_forbidden": refusal(
+    403,
+    "The tool asks to run on the gateway's machine, outside of the sandbox, and nobody has allowed it.",
+    "If you trust the package, let the admin allow it: backplane binding set ID --host-target.",
+  ),
+  "tool.load_failed": refusal(
+    422,
+    "The tool is listed but could not be loaded.",
+    "Repair the file that the message names, and install or save it again.",
   ),
   "approval.not_found": refusal(
     404,

@@ -24,6 +24,7 @@ export const ID_PREFIXES = {
   secret: "sec",
   job: "job",
   audit: "aud",
+  workspace: "ws",
   node: "node",
   org: "org",
   project: "proj",

@@ -4,17 +4,25 @@
  * outside; stop goes the other way, and every part is closed even when one fails.
  */
 import { randomFillSync } from "node:crypto";
+import { join } from "node:path";
 import { BackplaneError, createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from "@backplane/store";
-import { createPackageImporter, createSchemas, openArtifactStore, openContentStore } from "@backplane/supply";
+import {
+  createPackageImporter,
+  createSchemas,
+  createWorkspaceFolders,
+  openArtifactStore,
+  openContentStore,
+} from "@backplane/supply";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { createLogger } from "./log.ts";
+import { hostPrograms } from "./host-programs.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
 import { readTls, serve } from "./serve.ts";
@@ -94,6 +102,7 @@ async function compose(
     limits: runnerLimits(config),
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
+    programs: hostPrograms(),
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
@@ -104,6 +113,7 @@ async function compose(
     runner,
     importer,
     artifacts,
+    folders: createWorkspaceFolders(join(home.dir, "workspaces.json")),
     schemas,
     vault,
     clock,

@@ -10,6 +10,7 @@ import type {
   Schemas,
   SecretVault,
   Store,
+  WorkspaceFolders,
 } from "./ports/index.ts";
 
 /** One parent of every grant. What is left out does not narrow. */
@@ -24,6 +25,8 @@ export interface GrantLevel {
   secret_slots?: readonly string[];
   capabilities?: readonly string[];
   tools?: readonly string[] | null;
+  /** false: nothing runs on the host itself, whatever a binding says. */
+  host?: boolean;
 }
 
 export interface HostPolicy {
@@ -78,6 +81,8 @@ export interface KernelDeps {
   importer: PackageImporter;
   /** Bytes that results refer to; left out, there are none. */
   artifacts?: ArtifactFiles;
+  /** Folders of this machine; absent: none can be trusted. */
+  folders?: WorkspaceFolders;
   schemas: Schemas;
   vault: SecretVault;
   clock: Clock;

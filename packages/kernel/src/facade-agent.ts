@@ -21,7 +21,7 @@ import type {
   Run,
   Session,
 } from "@backplane/contract";
-import type { Caller, Page, PageOf } from "./ports/index.ts";
+import type { Caller, Page, PageOf, SessionKey } from "./ports/index.ts";
 
 /** Which session: its id, in this workspace of the caller's project. */
 export interface SessionRef {
@@ -146,6 +146,8 @@ export interface Fanout {
       ended(reason: "timeout" | "shutdown" | "send_failed"): void;
     },
   ): Promise<Attachment>;
+  /** Whether a client watches this session now. */
+  watches(key: SessionKey): boolean;
   stats(): { sessions: number; connections: number };
 }
 

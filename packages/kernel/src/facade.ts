@@ -49,6 +49,7 @@ import type {
   Fanout,
 } from "./facade-agent.ts";
 import type { DefinitionsFacade } from "./definitions/definitions.ts";
+import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -85,6 +86,8 @@ export interface Kernel {
     /** `expected` is the generation of If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;
   };
+  /** Folders of the gateway's machine whose tool files are trusted. */
+  workspaces: WorkspacesFacade;
   /** What the tools of a described binding are. */
   definitions: DefinitionsFacade;
   /** The tools that the caller may be offered, as the loop offers them to its models. */

@@ -23,13 +23,14 @@ import { LiveCalls } from "./invoke/live.ts";
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
-import { createPackages } from "./packages/packages.ts";
+import { createPackageRows, createPackages } from "./packages/packages.ts";
 import { explain } from "./policy/explain.ts";
 import { Policies } from "./policy/policies.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
-import type { Runner, Scope } from "./ports/index.ts";
+import type { Description, Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
+import { createWorkspaces } from "./workspaces/workspaces.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
@@ -62,6 +63,7 @@ export function createKernel(given: KernelDeps): Kernel {
       waitingFull: () => pending.size >= deps.host.max_waiting,
       max_depth: deps.host.max_depth,
     },
+    watched: (key) => agent.fanout.watches(key),
   };
   const approvals = createApprovals(deps, door.pending, door.grants, news);
   const agent: Agent = createAgent(base, door, { approvals });
@@ -75,9 +77,26 @@ export function createKernel(given: KernelDeps): Kernel {
     base.services.set(name, service);
   }
   base.services.set(NET_FETCH, netFetch({ runner: given.runner, config: base.live_config, live }));
+  const rows = createPackageRows(deps);
+  const bindings = offers.watching(createBindings(deps, definitions));
+  const prepared = new Map<string, Description>();
+  const workspaces = createWorkspaces({
+    deps,
+    rows,
+    definitions,
+    prepared,
+    folders: deps.folders,
+    bindings: offers.watching(
+      createBindings(deps, {
+        describe: (bound) => definitions.describe(bound, prepared.get(bound.package.digest)),
+      }),
+    ),
+    remove: (caller, id) => bindings.remove(caller, id),
+  });
   return {
-    packages: createPackages(deps),
-    bindings: offers.watching(createBindings(deps, definitions)),
+    packages: createPackages(deps, rows),
+    bindings,
+    workspaces: workspaces.facade,
     definitions: definitions.facade,
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
@@ -114,10 +133,12 @@ export function createKernel(given: KernelDeps): Kernel {
       await lifecycle.start();
       await agent.start();
       await keeper.start(definitions);
+      await workspaces.start();
     },
     async stop(grace_ms) {
       door.around.stopping = true;
       keeper.stop();
+      await workspaces.stop();
       await agent.endTurns();
       await lifecycle.stop(grace_ms);
       await agent.stop();

@@ -8,7 +8,7 @@ import type { Clock, PackageFiles, RunnerHealth, RunnerNotice } from "@backplane
 import { Breaker, type LaunchSubject } from "./breaker.ts";
 import type { Counterpart } from "./counterpart.ts";
 import type { Deadline } from "./deadlines.ts";
-import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
+import type { Dialect, HostPrograms, ProcessOrder } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
 import type { Egress } from "./egress/create-egress.ts";
 import type { LaunchPlan } from "./launch.ts";
@@ -29,6 +29,7 @@ export interface PoolDeps extends ProcessDeps {
   confinement: Confinement;
   notice: (notice: RunnerNotice) => void;
   egress: Egress;
+  programs: HostPrograms;
 }
 
 /** What a call must offer to be told of broken rules. */
@@ -234,7 +235,11 @@ export class Pool {
         const folder = await this.#deps.files.verified(pkg.digest);
         const { sandbox, refusal } = this.#deps.confinement.of(order);
         if (refusal !== null) throw refusal;
-        const own = await dialect.launch?.(order, { folder, confined: sandbox !== null });
+        const own = await dialect.launch?.(order, {
+          folder,
+          confined: sandbox !== null,
+          programs: this.#deps.programs,
+        });
         const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
         if (sandbox !== null) {
           const binds = own?.binds ?? [];
@@ -246,7 +251,9 @@ export class Pool {
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
         }
-        return { runtime, folder, home: home ?? made };
+        // On the host itself it is the operator's own program, with the operator's home.
+        const own_home = order.grant.host === true ? this.#deps.place.surroundings.home : null;
+        return { runtime, folder, home: own_home ?? home ?? made };
       },
     };
     const process: Counterpart =

@@ -19,3 +19,4 @@ export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
 export { type SideSpec, sideSpec } from "./side-spec.ts";
+export { createWorkspaceFolders } from "./workspace-folders/create-workspace-folders.ts";

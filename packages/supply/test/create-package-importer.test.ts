@@ -65,7 +65,9 @@ test("a folder and its archive are the same package", async () => {
   });
   expect(imported.size_bytes).toBe(Object.values(HELLO).join("").length);
   const again = await fromArchive(...entriesOf(HELLO));
-  expect({ ...again, origin: "folder" }).toEqual(imported);
+  const { first_installed_at } = imported;
+  expect({ ...again, origin: "folder", first_installed_at }).toEqual(imported);
+  expect([again.first_installed_at, Date.parse(first_installed_at!) > 0]).toEqual([null, true]);
   expect(again.origin).toBe("upload");
   expect(await store.verified(imported.digest)).toContain(imported.digest.slice(7));
   await importer.discard(imported.digest);

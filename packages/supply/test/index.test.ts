@@ -8,6 +8,7 @@ test("what the room offers is a decision", () => {
     "createPackageImporter",
     "createPluginSources",
     "createSchemas",
+    "createWorkspaceFolders",
     "openArtifactStore",
     "openContentStore",
     "packFolder",

@@ -192,13 +192,13 @@ describe("what cannot be packed", () => {
     writeFolder(dir, HELLO);
     const survey = await surveyFolder(dir);
     writeFolder(dir, { "bin/plugin": "#!/bin/sh\nexit 1\n" });
-    await expect(buffer(tarOf(dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
+    await expect(buffer(tarOf(() => dir, survey))).rejects.toMatchObject({ code: "package.source_invalid" });
   });
 
   test("a reader that goes away ends the packing", async () => {
     writeFolder(dir, { ...HELLO, "large.bin": Buffer.alloc(4 * 1024 * 1024, 1) });
     let chunks = 0;
-    for await (const chunk of tarOf(dir, await surveyFolder(dir))) {
+    for await (const chunk of tarOf(() => dir, await surveyFolder(dir))) {
       chunks += chunk.length > 0 ? 1 : 0;
       if (chunks === 3) break;
     }

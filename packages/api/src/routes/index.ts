@@ -21,6 +21,7 @@ import { runRoutes } from "./runs.ts";
 import { secretRoutes } from "./secrets.ts";
 import { sessionRoutes } from "./sessions.ts";
 import { systemRoutes } from "./system.ts";
+import { workspaceRoutes } from "./workspaces.ts";
 
 export interface RouteDeps {
   kernel: Kernel;
@@ -54,6 +55,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...runRoutes(deps),
     ...compactionRoutes(deps),
     ...pluginRoutes(deps),
+    ...workspaceRoutes(deps),
     ...eventRoutes(deps),
     ...deps.mcp,
     ...pageRoutes(deps),

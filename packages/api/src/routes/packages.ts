@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
-import { PackageSchema, SlotSchema } from "@backplane/contract/schema";
+import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, PackageSource } from "@backplane/kernel";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
@@ -30,6 +30,13 @@ const SourceBody = z.strictObject({
     ),
 });
 
+/** What an archive cannot tell of the folder that it was packed from. */
+const SourceQuery = z.object({
+  name: z.string().min(1).max(120).optional().describe("what a package without a name of its own is called"),
+  born_at: TimestampSchema.optional().describe("when the folder was made"),
+});
+
+type ArchiveOrigin = z.infer<typeof SourceQuery>;
 const ARCHIVES = ["application/gzip", "application/x-tar", "application/octet-stream"];
 
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
@@ -44,6 +51,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
         "answers 200 with the package that is there; other bytes under the same version answer package.conflict.",
       tag: "Packages",
       auth: { scope: "packages:write" },
+      query: SourceQuery,
       body: SourceBody,
       uploads: ARCHIVES,
       idempotent: true,
@@ -51,9 +59,9 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
         201: { description: "Installed.", schema: PackageSchema },
         200: { description: "It was installed already.", schema: PackageSchema },
       },
-      handler({ caller, body, request }) {
+      handler({ caller, body, query, request }) {
         const raw: unknown = body;
-        if (isStream(raw)) return installArchive(caller, raw, request);
+        if (isStream(raw)) return installArchive(caller, raw, query, request);
         const source = body.source;
         if (typeof source !== "string" && "npm" in source) {
           const { npm: spec, secret_slots } = source;
@@ -121,11 +129,17 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
    * The digest of an upload is known only after it has been read, so the key is claimed first and the kept
    * answer carries the archive's own hash: a repeat with other bytes is a conflict and installs nothing.
    */
-  async function installArchive(caller: Caller, payload: Readable, request: FastifyRequest): Promise<Answer> {
+  async function installArchive(
+    caller: Caller,
+    payload: Readable,
+    from: ArchiveOrigin,
+    request: FastifyRequest,
+  ): Promise<Answer> {
     const hash = createHash("sha256");
     const bytes = bounded(payload, upload_bytes, request, (chunk) => hash.update(chunk));
     try {
-      return await storeArchive(caller, bytes, request, () => hash.digest("hex"));
+      const source = { kind: "archive" as const, bytes, ...from };
+      return await storeArchive(caller, source, bytes, request, () => hash.digest("hex"));
     } finally {
       // Whoever stopped reading: the client may still be sending, and hears us only once it is done.
       const drop = () => void payload.resume();
@@ -135,18 +149,19 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
 
   async function storeArchive(
     caller: Caller,
+    source: PackageSource,
     bytes: AsyncGenerator<Uint8Array>,
     request: FastifyRequest,
     digest: () => string,
   ): Promise<Answer> {
     const key = idempotencyKey(request);
-    if (key === null) return install(caller, { kind: "archive", bytes });
+    if (key === null) return install(caller, source);
     const done = await kernel.idempotency.once(
       caller,
       key,
       requestDigest(caller, request, { upload: request.headers["content-type"] }),
       async () => {
-        const { status, json } = await install(caller, { kind: "archive", bytes });
+        const { status, json } = await install(caller, source);
         // What the importer did not need to read is still part of the upload.
         await drain(bytes);
         return { status, body: `${digest()} ${JSON.stringify(json)}` };

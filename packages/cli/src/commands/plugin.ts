@@ -21,6 +21,7 @@ import {
 import { assertBound, describePackage, installPackage, type PackageOptions } from "../plugin-package.ts";
 import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
 import { readPluginSource } from "../plugin-source.ts";
+import { sayErrors } from "./workspace.ts";
 
 const EXAMPLES = `
 Examples:
@@ -31,6 +32,7 @@ Examples:
   backplane plugin install --mcp https://mcp.example.com/mcp example
   backplane plugin install ./mcp.json
   backplane plugin install ./my-kernel-plugin --editable
+  backplane plugin install ./my-tool-files --editable
   backplane plugin pack ./my-plugin -o acme-devkit-0.1.0.tgz
 `;
 
@@ -45,8 +47,12 @@ export function addPluginCommands(program: Command, act: Act): void {
     )
     .option("--mcp <url>", "SOURCE is the name of an MCP server at this address")
     .option("--bind", "make all exports of a package usable at once, with the flags above")
+    .option("--no-bind", "only install what would be bound by itself: tool files, MCP servers, instruments")
     .option("--org-wide", "bind for the whole organisation instead of one project")
-    .option("--editable", "link a kernel plugin's folder instead of copying it")
+    .option(
+      "--editable",
+      "link a folder instead of copying it: a kernel plugin, or tool files, loaded when saved",
+    )
     .addHelpText("after", EXAMPLES)
     .action(act(install));
   pageFlags(plugin.command("list").description("List packages and kernel plugins.")).action(act(list));
@@ -110,7 +116,10 @@ async function install(
   assertNoArgs(args, text);
   assertBound(options, text);
   if (found.kind === "package") {
-    if (options.editable === true) throw wrongFlag("--editable", "kernel plugins", text);
+    if (options.editable === true) {
+      if (!found.folder) throw wrongFlag("--editable", "local folders", text);
+      return await linkFolder(context, found.path);
+    }
     return await installPackage(context, options, found);
   }
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
@@ -127,6 +136,15 @@ async function isKernelPlugin(context: Context, source: string, args: readonly s
     if (codeOf(error) === "plugin.invalid") return false;
     throw error;
   }
+}
+
+/** A folder of the gateway's own machine: the gateway follows it from now on. */
+async function linkFolder(context: Context, path: string): Promise<undefined> {
+  const folder = await context.client().workspaces.trust({ path, kind: "plugin", watch: true });
+  const { out } = context;
+  out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
+  sayErrors(context, folder);
+  return undefined;
 }
 
 async function list(context: Context, options: PageOptions): Promise<undefined> {

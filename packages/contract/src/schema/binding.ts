@@ -49,6 +49,8 @@ export const BindingPolicySchema = z.strictObject({
   class: z.enum(EXECUTION_CLASSES).optional(),
   /** Slot to environment variable, for mcp.stdio and hefty.jsonrpc, which have no other channel for a secret. */
   secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
+  /** Lets tools that ask for the host run on the gateway's machine, unsandboxed. Only the admin gives it. */
+  host_target: z.boolean().optional(),
   /** rterm.plugin.v1: the host's allow-list. */
   capabilities: z
     .array(CapabilitySchema)

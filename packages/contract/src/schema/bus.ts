@@ -56,6 +56,9 @@ export const BUS_PAYLOADS = {
     value: z.unknown().optional(),
     error: text.optional(),
     envelope: dict.optional(),
+    status: text.optional(),
+    /** The turn ends with this result. */
+    yield_to_user: z.boolean().optional(),
     request_id,
   }),
   "tool.error": z.looseObject({

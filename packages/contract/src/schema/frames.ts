@@ -19,6 +19,8 @@ export const ContextSchema = z.object({
   chain_id: z.string().optional(),
   run_id: z.string().optional(),
   deadline_at: TimestampSchema,
+  /** A person watches the conversation and can be asked. */
+  interactive: z.boolean().optional(),
   scratch_dir: z.string().optional(),
   gateway: z.object({
     base_url: z.string(),

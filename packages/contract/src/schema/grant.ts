@@ -21,6 +21,8 @@ export const GrantSchema = z.strictObject({
   capabilities: z.array(z.string()),
   /** Tools that the invocation may call through the gateway; null = whatever its scopes allow. */
   tools: z.array(z.string()).nullable(),
+  /** It runs on the gateway's machine, outside of any sandbox: the tool asks for it and the admin allows it. */
+  host: z.boolean().optional(),
 });
 
 export type Mount = z.infer<typeof MountSchema>;

@@ -14,4 +14,5 @@ export * from "./policy.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";
+export * from "./workspace.ts";
 export * from "./ws.ts";

@@ -53,6 +53,10 @@ export const ToolResultSchema = z.object({
   structured_output: JsonValueSchema.optional(),
   is_error: z.boolean().default(false),
   retryable: z.boolean().default(false),
+  /** A few words for whoever watches, such as "truncated". */
+  status: z.string().optional(),
+  /** The turn ends with this result: no model is asked before the user has spoken. */
+  yield_to_user: z.boolean().optional(),
 });
 
 export const InvocationErrorSchema = z.object({
@@ -69,6 +73,8 @@ export const ToolResultBlockSchema = z.object({
   is_error: z.boolean(),
   content: z.array(ContentBlockSchema),
   structured_output: JsonValueSchema.optional(),
+  status: z.string().optional(),
+  yield_to_user: z.boolean().optional(),
 });
 
 /** What the call was refused on its way out of the sandbox; the first ones word for word, all of them counted. */

@@ -13,6 +13,8 @@ export const PackageSchema = z.object({
   manifest: ManifestSchema,
   /** The parsed schema files that the manifest names, by path. */
   schemas: z.record(z.string(), z.json()),
+  /** Of the plugin itself, which may be older than this gateway: decides who had a tool's name first. */
+  first_installed_at: TimestampSchema.nullable().optional(),
   installed_at: TimestampSchema,
   installed_by: z.string(),
 });

@@ -114,6 +114,7 @@ export function createBindings(
     const issues = await bindingIssues(deps, found, draft);
     if (issues.length > 0) throw invalid(issues);
     refuseMounts(caller, draft, before);
+    refuseHost(caller, draft, before);
     const unbound_slots = unboundSlots(found.export, draft.secrets);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {
@@ -132,6 +133,16 @@ export function createBindings(
     if (draft.policy.mounts?.every((mount) => given.has(canonicalJson(mount)))) return;
     throw new BackplaneError("policy.denied", "only the admin token may mount a folder of the host", {
       fix: "Leave policy.mounts as it is, or ask whoever runs the gateway.",
+    });
+  }
+
+  /** Code of the package runs as the gateway's own user then; a new version is new code. */
+  function refuseHost(caller: Caller, draft: Binding, before: Binding | null): void {
+    if (caller.actor === "admin" || draft.policy.host_target !== true) return;
+    const stands = before !== null && before.package_version === draft.package_version;
+    if (stands && before.policy.host_target === true) return;
+    throw new BackplaneError("policy.denied", "only the admin token may let tools run on the host", {
+      fix: "Leave policy.host_target out, or ask whoever runs the gateway.",
     });
   }
 

@@ -48,7 +48,8 @@ export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]):
 function earliest(bounds: readonly [BoundPackage, ...BoundPackage[]]): string {
   let first = bounds[0].package.installed_at;
   for (const { package: pack, binding } of bounds) {
-    if (pack.installed_at < first) first = pack.installed_at;
+    const since = pack.first_installed_at ?? pack.installed_at;
+    if (since < first) first = since;
     if (binding.created_at < first) first = binding.created_at;
   }
   return first;

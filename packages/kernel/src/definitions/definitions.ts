@@ -11,6 +11,7 @@ import {
   isDescribed,
   type Package,
   toBackplaneError,
+  type ToolExport,
 } from "@backplane/contract";
 import { wholeExport } from "../bindings/whole-package.ts";
 import { auditOf, requireOperator } from "../caller.ts";
@@ -33,8 +34,13 @@ export interface DefinitionsFacade {
 
 export interface DefinitionsRoom {
   facade: DefinitionsFacade;
-  /** After a binding was made or changed; never throws. Null: the package lists its own exports. */
-  describe(bound: BoundPackage): Promise<Definitions | null>;
+  /**
+   * After a binding was made or changed; never throws. Null: the package lists its own exports. `known`: it has been
+   * asked already.
+   */
+  describe(bound: BoundPackage, known?: Description): Promise<Definitions | null>;
+  /** What another package would offer under this binding; nothing is stored. */
+  preview(bound: BoundPackage): Promise<Description>;
 }
 
 type Changed = (org_id: string) => void;
@@ -49,11 +55,13 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
   /** One question at a time per binding: a second one waits for the answer to the first. */
   const asking = new Map<string, Promise<Definitions>>();
 
-  async function ask(bound: BoundPackage): Promise<Definitions> {
-    const { binding, package: pack } = bound;
+  const preview = async ({ binding, package: pack }: BoundPackage): Promise<Description> =>
+    await vetted(deps, await question(deps, binding, pack));
+
+  async function ask(bound: BoundPackage, known?: Description): Promise<Definitions> {
     let description: Description;
     try {
-      description = await question(deps, binding, pack);
+      description = known ?? (await preview(bound));
     } catch (error) {
       return await failed(bound, error);
     }
@@ -123,12 +131,14 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
     };
   }
 
-  function describeNow(bound: BoundPackage): Promise<Definitions> {
+  function describeNow(bound: BoundPackage, known?: Description): Promise<Definitions> {
     const id = bound.binding.binding_id;
     const running = asking.get(id);
-    const next = (running === undefined ? ask(bound) : running.then(() => ask(bound))).finally(() => {
-      if (asking.get(id) === next) asking.delete(id);
-    });
+    const next = (running === undefined ? ask(bound, known) : running.then(() => ask(bound, known))).finally(
+      () => {
+        if (asking.get(id) === next) asking.delete(id);
+      },
+    );
     asking.set(id, next);
     return next;
   }
@@ -174,11 +184,12 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
         return row;
       },
     },
-    async describe(bound) {
+    preview,
+    async describe(bound, known) {
       const { protocol } = bound.package.manifest.runtime;
       if (!isDescribed(protocol) || bound.binding.status !== "active") return null;
       try {
-        return await describeNow(bound);
+        return await describeNow(bound, known);
       } catch (error) {
         // Gone again, or a store that does not answer: whoever made the change hears of that elsewhere.
         if (codeOf(error) !== "binding.not_found")
@@ -187,6 +198,39 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
       }
     },
   };
+}
+
+/** A schema that cannot be used makes its own tool unusable, and no other. */
+async function vetted(
+  { schemas }: Pick<KernelDeps, "schemas">,
+  description: Description,
+): Promise<Description> {
+  const exports: Description["exports"] = [];
+  for (const item of description.exports) {
+    const problem = await schemaProblem(schemas, item.tool, description.schemas);
+    if (problem === null) exports.push(item);
+    else {
+      const { input_schema: _input, output_schema: _output, ...tool } = item.tool;
+      exports.push({ ...item, tool: { ...tool, load_error: tool.load_error ?? problem } });
+    }
+  }
+  return { ...description, exports };
+}
+
+async function schemaProblem(
+  schemas: KernelDeps["schemas"],
+  { input_schema, output_schema }: ToolExport["tool"],
+  described: Description["schemas"],
+): Promise<string | null> {
+  for (const [what, path] of Object.entries({ input_schema, output_schema })) {
+    if (path === undefined) continue;
+    try {
+      await schemas.compile(path, described[path]);
+    } catch (error) {
+      return `${what}: ${toBackplaneError(error).message}`.slice(0, 4_000);
+    }
+  }
+  return null;
 }
 
 async function question(deps: KernelDeps, binding: Binding, pack: Package): Promise<Description> {

@@ -121,6 +121,10 @@ class SessionFanout implements FanoutService {
     }
   }
 
+  watches(key: SessionKey): boolean {
+    return (this.#hubs.at(key)?.connections.size ?? 0) > 0;
+  }
+
   stats(): { sessions: number; connections: number } {
     return this.#hubs.stats();
   }

@@ -31,7 +31,9 @@ export function standingLevel(
 export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level | undefined {
   const parent = caller.delegation?.grant;
   if (parent === undefined) return narrow;
-  return narrow === undefined ? parent : intersect(parent, narrow);
+  // A call from inside the sandbox does not lead out of it.
+  const level = { ...parent, host: parent.host === true };
+  return narrow === undefined ? level : intersect(level, narrow);
 }
 
 export function toGrant(level: Level): Grant {
@@ -48,6 +50,7 @@ export function toGrant(level: Level): Grant {
     secret_slots: [...(level.secret_slots ?? [])],
     capabilities: [...(level.capabilities ?? [])],
     tools: level.tools === undefined || level.tools === null ? null : [...level.tools],
+    ...(level.host === true ? { host: true } : {}),
   };
 }
 
@@ -70,6 +73,7 @@ function manifestLevel(item: PluginExport, pack: Package): Level {
     gateway_api_scopes: asked.gateway_api_scopes,
     secret_slots: asked.secret_slots,
     capabilities: pack.manifest.runtime.capabilities,
+    host: item.kind === "tool" && item.tool.target === "host",
     ...(asked.allowed_domains === undefined ? {} : { allowed_domains: asked.allowed_domains }),
   };
 }
@@ -80,6 +84,7 @@ function bindingLevel(binding: Binding): Level {
   const narrowed = policy.permissions;
   return {
     mounts: policy.mounts ?? false,
+    host: policy.host_target === true,
     capabilities: policy.capabilities ?? [],
     ...(policy.allowed_domains === undefined ? {} : { allowed_domains: policy.allowed_domains }),
     ...(narrowed?.network === undefined ? {} : { network: narrowed.network }),

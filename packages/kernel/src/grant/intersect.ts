@@ -38,6 +38,8 @@ function meet(a: Level, b: Level): Level {
   if (capabilities !== undefined) met.capabilities = sorted(capabilities);
   const tools = either(a.tools ?? undefined, b.tools ?? undefined, common);
   if (tools !== undefined) met.tools = sorted(tools);
+  const host = either(a.host, b.host, (x, y) => x && y);
+  if (host !== undefined) met.host = host;
   return met;
 }
 

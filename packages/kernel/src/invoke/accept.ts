@@ -61,7 +61,14 @@ function acceptObject(ending: Ending): Ending {
 function toolResult(value: Json | null): ToolResult | string {
   if (typeof value !== "object" || value === null || Array.isArray(value))
     return "the result is not an object";
-  const { content = [], structured_output, is_error = false, retryable = false } = value;
+  const {
+    content = [],
+    structured_output,
+    is_error = false,
+    retryable = false,
+    status,
+    yield_to_user,
+  } = value;
   if (!Array.isArray(content)) return "content is not a list";
   for (const block of content)
     if (!isBlock(block)) return "content holds something other than blocks with a type";
@@ -69,6 +76,14 @@ function toolResult(value: Json | null): ToolResult | string {
   if (typeof retryable !== "boolean") return "retryable is not a boolean";
   const result: ToolResult = { content: content as ToolResult["content"], is_error, retryable };
   if (structured_output !== undefined) result.structured_output = structured_output;
+  if (status !== undefined) {
+    if (typeof status !== "string") return "status is not a string";
+    result.status = status;
+  }
+  if (yield_to_user !== undefined) {
+    if (typeof yield_to_user !== "boolean") return "yield_to_user is not a boolean";
+    result.yield_to_user = yield_to_user;
+  }
   return result;
 }
 

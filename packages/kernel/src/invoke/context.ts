@@ -15,9 +15,11 @@ import {
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { InvocationRow, RunOrder } from "../ports/index.ts";
+import { DEFAULT_WORKSPACE } from "../sessions/live-sessions.ts";
+import type { Door } from "./door.ts";
 
 export function runOrder(
-  deps: Pick<KernelDeps, "clock" | "gateway">,
+  door: Pick<Door, "watched"> & { deps: Pick<KernelDeps, "clock" | "gateway"> },
   call: Approved,
   attempt: number,
   timeout_ms: number,
@@ -39,7 +41,7 @@ export function runOrder(
     op: OPS[row.export_kind],
     ...(row.turn === null ? {} : { tool_call_id: row.turn.tool_call_id }),
     body: bodyOf(row, attempt),
-    context: contextOf(deps, call, timeout_ms, secrets),
+    context: contextOf(door, call, timeout_ms, secrets),
     grant: call.grant,
     class: call.grant.class,
     timeout_ms,
@@ -54,7 +56,7 @@ function nativeName(item: PluginExport): { native_name?: string } {
 }
 
 function contextOf(
-  deps: Pick<KernelDeps, "clock" | "gateway">,
+  { deps, watched }: Parameters<typeof runOrder>[0],
   call: Approved,
   timeout_ms: number,
   secrets: Record<string, string>,
@@ -71,7 +73,12 @@ function contextOf(
     grant: call.grant,
   };
   if (row.project_id !== null) context.project_id = row.project_id;
-  if (row.session_id !== null) context.session_id = row.session_id;
+  if (row.session_id !== null) {
+    const { org_id, project_id, session_id, turn } = row;
+    const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
+    context.session_id = session_id;
+    if (watched({ scope: { org_id, project_id }, workspace, session_id })) context.interactive = true;
+  }
   if (row.chain_id !== null) context.chain_id = row.chain_id;
   if (row.run_id !== null) context.run_id = row.run_id;
   if (call.token !== null) context.gateway.delegation_token = call.token;

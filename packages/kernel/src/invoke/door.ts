@@ -5,6 +5,7 @@ import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rules.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
+import type { SessionKey } from "../ports/index.ts";
 import type { TurnTape } from "../tools/turn-tape.ts";
 import type { ConcurrencyGates } from "./concurrency.ts";
 import type { ExportPlans } from "./export-plan.ts";
@@ -22,4 +23,6 @@ export interface Door {
   pending: PendingApprovals;
   grants: SessionGrants;
   around: Surroundings & { stopping: boolean };
+  /** Whether somebody watches the session of a call, and so can be asked. */
+  watched: (key: SessionKey) => boolean;
 }

@@ -67,5 +67,7 @@ export function toolResultBlock(
   block.content = result.content;
   block.is_error ||= result.is_error;
   if (result.structured_output !== undefined) block.structured_output = result.structured_output;
+  if (result.status !== undefined) block.status = result.status;
+  if (result.yield_to_user === true) block.yield_to_user = true;
   return block;
 }

@@ -62,9 +62,7 @@ export class ExportPlans {
     const { host, schemas } = this.#deps;
     const item = exportOf(bound);
     const compile = async (path: string | undefined) =>
-      path === undefined
-        ? null
-        : await schemas.compile(`${bound.package.digest}#${path}`, bound.package.schemas[path]);
+      path === undefined ? null : await schemas.compile(schemaKey(bound, path), bound.package.schemas[path]);
     const checkInput = item.kind === "tool" ? await compile(item.tool.input_schema) : null;
     const checkOutput = item.kind === "tool" ? await compile(item.tool.output_schema) : null;
     const isolation = effectiveClass(bound.binding, item);
@@ -88,6 +86,11 @@ export class ExportPlans {
     if (this.#plans.size > KEPT) this.#plans.delete(this.#plans.keys().next().value as string);
     return plan;
   }
+}
+
+/** A described schema's path is its content's hash, so one that did not change is not compiled again. */
+function schemaKey(bound: BoundPackage, path: string): string {
+  return path.startsWith("described/") ? path : `${bound.package.digest}#${path}`;
 }
 
 /** The plan's grant, met with what this one call may do at most. */

@@ -56,7 +56,7 @@ async function attempts(
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
     const redactor = createRedactor(confidential(secrets, call.token));
-    const order = runOrder(deps, call, call.attempt + tried, Math.ceil(left), secrets);
+    const order = runOrder(door, call, call.attempt + tried, Math.ceil(left), secrets);
     const events = listenerOf(deps, live, redactor);
     const outcome = await runner.run(order, events);
     events.flush?.();

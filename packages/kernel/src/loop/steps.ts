@@ -76,11 +76,15 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
         state.tool_results = [];
         state.phase = "llm";
         break;
-      case "tool":
-        state.tool_results = await act(deps, turn, answer!);
+      case "tool": {
+        const { results, yielded } = await act(deps, turn, answer!);
+        // No strategy is asked: the tool has given the turn back to the user (tools.context).
+        if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
+        state.tool_results = results;
         state.tools = turn.offered();
         state.phase = "tool";
         break;
+      }
       case "done": {
         const left = state.phase === "llm" ? (answer?.tool_calls ?? []) : [];
         return {
@@ -178,12 +182,14 @@ async function think(
   return answer;
 }
 
+interface Acted {
+  results: AgentLoopState["tool_results"];
+  /** The words of the results that end the turn; null when none does. */
+  yielded: string | null;
+}
+
 /** All calls of one step at once, results in call order (loop.parallel-tools). */
-async function act(
-  { port }: StepDeps,
-  turn: Turn,
-  answer: ModelAnswer,
-): Promise<AgentLoopState["tool_results"]> {
+async function act({ port }: StepDeps, turn: Turn, answer: ModelAnswer): Promise<Acted> {
   const calls = answer.tool_calls.slice(0, LOOP_LIMITS.tools_per_step);
   if (calls.length < answer.tool_calls.length) {
     throw new BackplaneError(
@@ -193,12 +199,14 @@ async function act(
   }
   const replies = await Promise.all(calls.map((call) => callTool(port, turn, answer.step, call)));
   turn.partial = "";
-  return replies.map(({ kind, payload }, n) => {
+  const results = replies.map(({ kind, payload }, n) => {
     const { id, name } = calls[n]!;
     if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
     const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
     return { id, name, ok, brief: briefIn(envelope) };
   });
+  const yields = results.filter((_, n) => replies[n]!.payload.yield_to_user === true);
+  return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
 
 function briefIn(envelope: Record<string, unknown> | undefined): string {

@@ -1,42 +1,42 @@
 /** Installed packages: immutable, unique by (org, package_id, version), bytes shared by digest. */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type Package } from "@backplane/contract";
 import { namingVisible, visibleTo } from "../bindings/visible.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
-import type { Caller, PackageSource } from "../ports/index.ts";
+import type { Caller, ImportedPackage, PackageSource } from "../ports/index.ts";
 
-export function createPackages(deps: KernelDeps): Kernel["packages"] {
+/** What is done with imported bytes, also where nobody asks over the API: for folders that are followed. */
+export interface PackageRows {
+  /** The row that these bytes would have. */
+  draft(caller: Caller, imported: ImportedPackage): Package;
+  /** Bytes that do not become a row are discarded. */
+  add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
+  remove(caller: Caller, row: Package): Promise<void>;
+  /** Bytes that another org still uses stay. */
+  discard(digest: string): Promise<void>;
+}
+
+export function createPackageRows(deps: KernelDeps): PackageRows {
   const { store } = deps;
 
-  async function install(caller: Caller, source: PackageSource) {
-    requireOperator(caller, "install packages");
-    if (source.kind === "folder" && !caller.admin) throw new BackplaneError("package.source_forbidden");
-    const imported = await deps.importer.import(source);
-    const { manifest, digest } = imported;
-    const { protocol } = manifest.runtime;
-    if (deps.runner.runs?.(protocol) === false) {
-      await discard(digest);
-      throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages yet`, {
-        details: { protocol },
-        fix: "Use the protocol vai.rpc.v1, or a version of Backplane that runs this one.",
-      });
-    }
-    const now = deps.clock.now();
-    const row = {
-      id: deps.ids.next("package"),
-      org_id: caller.scope.org_id,
-      package_id: manifest.package_id,
-      version: manifest.version,
-      digest,
-      size_bytes: imported.size_bytes,
-      origin: imported.origin,
-      manifest,
-      schemas: imported.schemas as Record<string, never>,
-      installed_at: new Date(now).toISOString(),
-      installed_by: caller.actor,
-    };
-    const about = { package_id: row.package_id, version: row.version, digest };
+  const draft = (caller: Caller, { manifest, ...imported }: ImportedPackage): Package => ({
+    id: deps.ids.next("package"),
+    org_id: caller.scope.org_id,
+    package_id: manifest.package_id,
+    version: manifest.version,
+    digest: imported.digest,
+    size_bytes: imported.size_bytes,
+    origin: imported.origin,
+    manifest,
+    schemas: imported.schemas as Record<string, never>,
+    first_installed_at: imported.first_installed_at,
+    installed_at: new Date(deps.clock.now()).toISOString(),
+    installed_by: caller.actor,
+  });
+
+  async function add(caller: Caller, row: Package) {
+    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
     try {
       const inserted = await store.packages.insert(row, {
         events: [
@@ -45,7 +45,7 @@ export function createPackages(deps: KernelDeps): Kernel["packages"] {
             type: "package.installed",
             // A package is the org's, but it was installed from somewhere, and those who work there hear of it.
             scope: caller.scope,
-            occurred_at: now,
+            occurred_at: deps.clock.now(),
             subject: { kind: "package", id: row.id },
             summary: about,
           },
@@ -54,19 +54,17 @@ export function createPackages(deps: KernelDeps): Kernel["packages"] {
       });
       return { package: inserted.row, created: inserted.created };
     } catch (error) {
-      await discard(digest);
+      await discard(row.digest);
       throw error;
     }
   }
 
-  async function remove(caller: Caller, id: string): Promise<void> {
-    requireOperator(caller, "remove packages");
-    const row = await get(caller, id);
+  async function remove(caller: Caller, row: Package): Promise<void> {
     const about = { package_id: row.package_id, version: row.version, digest: row.digest };
-    const audit = auditOf(deps, caller, "package.remove", id, about);
+    const audit = auditOf(deps, caller, "package.remove", row.id, about);
     let gone: boolean;
     try {
-      gone = await store.packages.remove(row.org_id, id, { audit });
+      gone = await store.packages.remove(row.org_id, row.id, { audit });
     } catch (error) {
       throw await namingVisible(error, "package.bound", "bindings", visibleTo(deps, caller));
     }
@@ -74,19 +72,45 @@ export function createPackages(deps: KernelDeps): Kernel["packages"] {
     await discard(row.digest);
   }
 
-  async function get(caller: Caller, id: string) {
-    const row = await store.packages.get(caller.scope.org_id, id);
-    if (row === null) throw new BackplaneError("package.not_found");
-    return row;
-  }
-
-  /** Bytes that another org still uses stay. Left-over bytes do no harm, so this never fails a request. */
+  /** Left-over bytes do no harm, so this never fails a request. */
   async function discard(digest: string): Promise<void> {
     try {
       if (!(await store.packages.digestInUse(digest))) await deps.importer.discard(digest);
     } catch (error) {
       deps.log.warn({ err: error, digest }, "unused package bytes were not removed");
     }
+  }
+
+  return { draft, add, remove, discard };
+}
+
+export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["packages"] {
+  const { store } = deps;
+
+  async function install(caller: Caller, source: PackageSource) {
+    requireOperator(caller, "install packages");
+    if (source.kind !== "archive" && !caller.admin) throw new BackplaneError("package.source_forbidden");
+    const imported = await deps.importer.import(source);
+    const { protocol } = imported.manifest.runtime;
+    if (deps.runner.runs?.(protocol) === false) {
+      await rows.discard(imported.digest);
+      throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages yet`, {
+        details: { protocol },
+        fix: "Use the protocol vai.rpc.v1, or a version of Backplane that runs this one.",
+      });
+    }
+    return await rows.add(caller, rows.draft(caller, imported));
+  }
+
+  async function remove(caller: Caller, id: string): Promise<void> {
+    requireOperator(caller, "remove packages");
+    await rows.remove(caller, await get(caller, id));
+  }
+
+  async function get(caller: Caller, id: string) {
+    const row = await store.packages.get(caller.scope.org_id, id);
+    if (row === null) throw new BackplaneError("package.not_found");
+    return row;
   }
 
   return {

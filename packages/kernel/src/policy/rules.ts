@@ -179,6 +179,27 @@ export const RULES: readonly Rule[] = [
     },
   },
   {
+    name: "loads",
+    about: "the tool itself could be loaded",
+    decide({ plan: { export: item } }) {
+      const error = item.kind === "tool" ? item.tool.load_error : undefined;
+      return error === undefined ? PASS : deny("tool.load_failed", error);
+    },
+  },
+  {
+    name: "target",
+    about: "one that asks for the host itself is allowed there",
+    decide(call, grant) {
+      const { export: item, bound } = call.plan;
+      if (item.kind !== "tool" || item.tool.target !== "host" || grant.host === true) return PASS;
+      const { binding_id, package_id } = bound.binding;
+      return deny("target.host_forbidden", `${item.id} of ${package_id} asks to run on the host itself`, {
+        details: { binding_id, target: "host" },
+        fix: `If you trust ${package_id}, let the admin allow it: backplane binding set ${binding_id} --host-target`,
+      });
+    },
+  },
+  {
     name: "class",
     about: "it can run as isolated as it has to",
     decide(call, grant, around) {
@@ -187,7 +208,7 @@ export const RULES: readonly Rule[] = [
         return deny("class.unsupported", `${protocol} is a process of its own and cannot run inline`);
       }
       // Nothing of it runs on this machine.
-      if (grant.class === "inline" || runsElsewhere(protocol)) return PASS;
+      if (grant.class === "inline" || grant.host === true || runsElsewhere(protocol)) return PASS;
       const sandbox = around.sandbox();
       if (sandbox.available || (!sandbox.enabled && grant.class === "worker")) return PASS;
       const { binding_id } = call.plan.bound.binding;

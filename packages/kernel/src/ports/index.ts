@@ -20,3 +20,4 @@ export type * from "./schemas.ts";
 export type * from "./scope.ts";
 export type * from "./session-store.ts";
 export type * from "./store.ts";
+export type * from "./workspace-folders.ts";

@@ -7,13 +7,36 @@ export interface ImportedPackage {
   manifest: Manifest;
   schemas: Record<string, Json>;
   origin: Package["origin"];
+  /** When it was first installed, wherever that was: what it says itself, else its folder's birth; null: unknown. */
+  first_installed_at: string | null;
 }
 
 export type PackageSource =
-  | { kind: "archive"; bytes: AsyncIterable<Uint8Array> }
+  | {
+      kind: "archive";
+      bytes: AsyncIterable<Uint8Array>;
+      /** Of the folder that was packed: what an archive cannot tell. */
+      name?: string;
+      born_at?: string;
+    }
   | { kind: "folder"; path: string }
   /** An MCP server of the npm registry, with its whole dependency tree; `secret_slots` as its operator names them. */
-  | { kind: "npm"; spec: string; secret_slots: readonly string[] };
+  | { kind: "npm"; spec: string; secret_slots: readonly string[] }
+  | WorkspaceSource;
+
+/** Tool files as they lie in a folder of this machine. */
+export interface WorkspaceSource {
+  kind: "workspace";
+  path: string;
+  /** Of its files as they are expected; others throw `workspace.changed`. */
+  digest: string;
+  /** Only its `tools` folder counts, or all of it. */
+  whole: boolean;
+  /** What it is called whatever its files say; null: by its own name. Its version follows from its content. */
+  package_id: string | null;
+  /** Files that are taken from an installed tree instead, because what lies there does not load. */
+  keep: { digest: string; files: readonly string[] } | null;
+}
 
 export interface PackageImporter {
   /**

@@ -25,6 +25,16 @@ export function outcomeOf(
   ids: CallIds,
   row: Pick<Invocation, "status" | "error" | "tool_result">,
 ): ToolOutcome {
+  const outcome = toldOutcome(ids, row);
+  const { status, yield_to_user } = row.tool_result ?? {};
+  if (outcome.kind === "tool.call.result") {
+    if (status !== undefined) outcome.payload.status = status;
+    if (yield_to_user === true) outcome.payload.yield_to_user = true;
+  }
+  return outcome;
+}
+
+function toldOutcome(ids: CallIds, row: Pick<Invocation, "status" | "error" | "tool_result">): ToolOutcome {
   const { error, tool_result } = row;
   if (error !== null) {
     const refused = refusalKind(error.code);
@@ -81,6 +91,8 @@ export function refusalKind(code: string): "validation" | "not_found" | "rejecte
 const REJECTED: ReadonlySet<string> = new Set([
   "binding.not_active",
   "sandbox.unavailable",
+  "target.host_forbidden",
+  "tool.load_failed",
   "class.unsupported",
   "invocation.queue_full",
   "request.overloaded",

@@ -3,7 +3,7 @@ import type { KernelPlugin, Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type Candidate, rank } from "../../src/catalog/precedence.ts";
+import { type Candidate, candidateOf, rank } from "../../src/catalog/precedence.ts";
 import { admin, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 
@@ -232,4 +232,18 @@ test("the tools of an MCP server are of the origin mcp, and unknown until somebo
   expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]!.risk).toBe("low");
   await house.kernel.policy.put(admin, "org", { allowed_origins: ["plugin"] });
   expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
+});
+
+test("a plugin is as old as it says itself, else as its first installation here", () => {
+  const ages = (first_installed_at: string | null) => {
+    const pack = {
+      package_id: "acme/x",
+      manifest: manifest([tool("x")]),
+      installed_at: "2026",
+      first_installed_at,
+    };
+    return candidateOf([{ binding: { export_id: "x", created_at: "2027" }, package: pack } as never])
+      .installed_at;
+  };
+  expect([ages("2019"), ages(null)]).toEqual(["2019", "2026"]);
 });

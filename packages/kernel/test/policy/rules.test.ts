@@ -12,6 +12,8 @@ test("the rules and their order are a visible decision", () => {
     "category",
     "security",
     "binding",
+    "loads",
+    "target",
     "class",
     "queue",
     "approval",

@@ -45,6 +45,7 @@ export class TestImporter implements PackageImporter {
       manifest: content,
       schemas,
       origin: "folder",
+      first_installed_at: null,
     });
     return { kind: "folder", path: hash };
   }

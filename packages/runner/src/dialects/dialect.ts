@@ -34,6 +34,12 @@ interface LaunchPlace {
   folder: string;
   /** In the sandbox the package is at /plugin and the binds at their targets; a plain process sees host paths. */
   confined: boolean;
+  programs: HostPrograms;
+}
+
+/** Programs of ours that load other people's modules, each one bundled file; absent: this build has none. */
+export interface HostPrograms {
+  tool_files?: string;
 }
 
 export interface DialectLaunch {

@@ -5,6 +5,7 @@ import type { Dialect } from "./dialect.ts";
 import { mcpHttp } from "./mcp/mcp-http.ts";
 import { mcpStdio } from "./mcp/mcp-stdio.ts";
 import { sideProcess } from "./side-process.ts";
+import { toolModule } from "./tool-module.ts";
 import { vaiRpc } from "./vai-rpc.ts";
 
 export interface DialectOptions {
@@ -15,7 +16,7 @@ export interface DialectOptions {
 export type DialectFor = (protocol: string) => Dialect | null;
 
 export function createDialects({ outward }: DialectOptions): DialectFor {
-  const dialects: readonly Dialect[] = [vaiRpc, sideProcess, mcpStdio(), mcpHttp(outward)];
+  const dialects: readonly Dialect[] = [vaiRpc, sideProcess, toolModule, mcpStdio(), mcpHttp(outward)];
   const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
   return (protocol) => byProtocol.get(protocol) ?? null;
 }

@@ -11,11 +11,11 @@ export const vaiRpc: Dialect = {
   connect: (link) => new VaiSession(link),
 };
 
-class VaiSession implements Session {
-  readonly #host: VaiHost;
+export class VaiSession implements Session {
+  protected readonly host: VaiHost;
 
   constructor(link: Link) {
-    this.#host = new VaiHost({
+    this.host = new VaiHost({
       transport: link.transport,
       identity: link.package,
       host: link.host,
@@ -28,26 +28,26 @@ class VaiSession implements Session {
   }
 
   async open(): Promise<void> {
-    await this.#host.hello();
+    await this.host.hello();
   }
 
   call(exchange: Exchange): void {
     const { order } = exchange;
     const body = { ...exchange.body, export_id: order.export_id, context: exchange.context };
-    if (this.#host.send(exchange.id, order.op, body, new Reply(exchange))) exchange.sent();
+    if (this.host.send(exchange.id, order.op, body, new Reply(exchange))) exchange.sent();
   }
 
   cancel(id: string, reason: string): boolean {
-    this.#host.cancel(id, reason);
+    this.host.cancel(id, reason);
     return true;
   }
 
   abandon(id: string, error: BackplaneError): void {
-    this.#host.abandon(id, error);
+    this.host.abandon(id, error);
   }
 
   shutdown(): void {
-    this.#host.shutdown();
+    this.host.shutdown();
   }
 
   verdict(): null {

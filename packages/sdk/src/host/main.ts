@@ -3,17 +3,14 @@
  * and stdout, everything printed goes to stderr, and the process ends when stdin does. An error that nobody caught
  * is Node's default, which is what we want: its stack on stderr and an exit code that is not 0.
  */
-import { Console } from "node:console";
 import { realpathSync } from "node:fs";
-import { syncBuiltinESMExports } from "node:module";
-import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { stdioTransport } from "@backplane/wire";
+import { keepForProtocol } from "./keep-for-protocol.ts";
 import { serveModule } from "./serve-module.ts";
 
 if (isProgram()) {
-  const { stdin, stdout } = process;
-  keepForProtocol();
+  const { stdin, stdout } = keepForProtocol();
   serveModule({
     transport: stdioTransport(stdin, stdout),
     // The gateway says how long a line may be: it knows what the operator allows.
@@ -31,14 +28,4 @@ function isProgram(): boolean {
   } catch {
     return false;
   }
-}
-
-/** A plugin that prints or reads finds stderr and an empty input; libraries that take them from process do too. */
-function keepForProtocol(): void {
-  const { stderr } = process;
-  const nothing = Readable.from([]);
-  globalThis.console = new Console({ stdout: stderr, stderr });
-  Object.defineProperty(process, "stdout", { configurable: true, get: () => stderr });
-  Object.defineProperty(process, "stdin", { configurable: true, get: () => nothing });
-  syncBuiltinESMExports();
 }

@@ -103,8 +103,8 @@ function withoutRepeats(
 ): StoredOutcome["tool_result"] {
   if (block === null || result === null || block.content !== result.content) return block;
   if (block.structured_output !== result.structured_output) return block;
-  const { kind, tool_execution_id, tool, is_error } = block;
-  return { kind, tool_execution_id, tool, is_error };
+  const { content: _content, structured_output: _output, ...rest } = block;
+  return rest;
 }
 
 function decodeOutcome(text: string): Outcome {

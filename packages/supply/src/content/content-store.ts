@@ -30,6 +30,8 @@ export interface Staging {
 export interface ContentStore extends PackageFiles {
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
+  /** What is in the tree of this digest. Throws `package.corrupt` when it is not there. */
+  listing(digest: string): Promise<TreeFile[]>;
   /** Whole or not at all, like installing. Unknown digests are fine. */
   discard(digest: string): Promise<void>;
   /** Removes the trees that nothing uses and that nobody brought in within `min_age_ms`; answers how many. */
@@ -95,6 +97,11 @@ export function openContentStore(dir: string): ContentStore {
       return removed;
     },
     has: (digest) => isThere(folderOf(digest)),
+    async listing(digest) {
+      const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
+      if (text === null) throw absent(digest);
+      return parseListing(text);
+    },
     discard: takeAway,
     async stage() {
       const staged = join(temporary, temporaryName(""));

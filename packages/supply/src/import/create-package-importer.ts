@@ -3,22 +3,17 @@
  * like a stranger's archive. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install; whatever
  * fails leaves nothing behind.
  */
-import { readdir, stat } from "node:fs/promises";
-import { isAbsolute } from "node:path";
 import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/kernel/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import type { ContentStore } from "../content/content-store.ts";
-import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { createNpm, type Npm } from "../kernel-plugins/npm-command.ts";
-import { tarOf } from "../pack/pack-folder.ts";
-import { surveyFolder } from "../pack/survey-folder.ts";
 import { checkEntrypoint } from "./check-entrypoint.ts";
 import { checkPlatform, type HostPlatform } from "./check-platform.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
-import { FORMATS, formatOf } from "./formats/formats.ts";
-import { npmServer } from "./mcp/npm-server.ts";
-import { instead, noSource } from "./no-source.ts";
+import { formatOf } from "./formats/formats.ts";
+import { toolFiles } from "./formats/tool-files.ts";
+import { openSource } from "./open-source.ts";
 
 export interface ImporterParts {
   store: ContentStore;
@@ -39,12 +34,12 @@ export function createPackageImporter({
     discard: (digest) => store.discard(digest),
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     async import(source) {
-      const bytes = await bytesOf(source, npm);
+      const { bytes, told, born_at } = await openSource(source, store, npm);
       const staging = await store.stage();
       try {
         const listing = await unpackArchive(bytes, staging.tree, limits ?? UNPACK_LIMITS);
-        const format = formatOf(listing);
-        const { manifest, text } = await format.read(staging.tree, listing);
+        const format = source.kind === "workspace" ? toolFiles : formatOf(listing);
+        const { manifest, text, born_at: stated } = await format.read(staging.tree, listing, told);
         checkPlatform(manifest, host);
         const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
         if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
@@ -54,7 +49,8 @@ export function createPackageImporter({
           size_bytes: listing.size_bytes,
           manifest,
           schemas: parsed,
-          origin: source.kind === "archive" ? "upload" : source.kind,
+          origin: originOf(source),
+          first_installed_at: stated ?? born_at,
         } satisfies ImportedPackage;
       } finally {
         await staging.end();
@@ -63,17 +59,8 @@ export function createPackageImporter({
   };
 }
 
-async function bytesOf(source: PackageSource, npm: Npm): Promise<AsyncIterable<Uint8Array>> {
-  if (source.kind === "archive") return source.bytes;
-  if (source.kind === "npm") return npmServer(npm, source.spec, source.secret_slots);
-  const { path } = source;
-  if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
-  const found = await stat(path).catch(() => null);
-  if (found === null) throw noSource(`There is no folder ${path}`);
-  if (!found.isDirectory()) throw noSource(`${path} is not a folder`);
-  const names = await readdir(path);
-  if (!FORMATS.some((format) => format.marker(names))) {
-    throw noSource(`${path} holds no ${MANIFEST_FILE}; ${instead(names)}`);
-  }
-  return tarOf(path, await surveyFolder(path));
+function originOf(source: PackageSource): ImportedPackage["origin"] {
+  if (source.kind === "archive") return "upload";
+  if (source.kind === "npm") return "npm";
+  return source.kind === "workspace" && !source.whole ? "workspace" : "folder";
 }

@@ -22,7 +22,12 @@ export interface PackedFolder {
 export async function packFolder(dir: string, out?: Writable): Promise<PackedFolder> {
   const listing = await surveyFolder(dir);
   if (out !== undefined)
-    await pipeline(tarOf(dir, listing), createGzip({ level: 9 }), withoutPlatform(), out);
+    await pipeline(
+      tarOf(() => dir, listing),
+      createGzip({ level: 9 }),
+      withoutPlatform(),
+      out,
+    );
   return {
     digest: listing.digest,
     size_bytes: listing.size_bytes,
@@ -30,11 +35,14 @@ export async function packFolder(dir: string, out?: Writable): Promise<PackedFol
   };
 }
 
-/** The tar of a surveyed folder. A file that has changed since the survey fails it. */
-export async function* tarOf(dir: string, listing: TreeListing): AsyncGenerator<Uint8Array, void> {
+/** The tar of surveyed files; `dirOf` says below which folder one lies. A file that has changed since fails it. */
+export async function* tarOf(
+  dirOf: (path: string) => string,
+  listing: TreeListing,
+): AsyncGenerator<Uint8Array, void> {
   const pack = createPack();
   let failure: unknown;
-  const filling = fill(pack, dir, listing).catch((error: unknown) => {
+  const filling = fill(pack, dirOf, listing).catch((error: unknown) => {
     failure = error;
     pack.destroy(error as Error);
   });
@@ -48,8 +56,8 @@ export async function* tarOf(dir: string, listing: TreeListing): AsyncGenerator<
   }
 }
 
-async function fill(pack: Pack, dir: string, listing: TreeListing): Promise<void> {
-  for (const file of listing.files) await addFile(pack, dir, file);
+async function fill(pack: Pack, dirOf: (path: string) => string, listing: TreeListing): Promise<void> {
+  for (const file of listing.files) await addFile(pack, dirOf(file.path), file);
   pack.finalize();
 }
 

@@ -17,9 +17,10 @@ interface Credential {
   why: string;
 }
 
-export async function surveyFolder(dir: string): Promise<TreeListing> {
+/** `part` names the one folder of it that counts. */
+export async function surveyFolder(dir: string, part = ""): Promise<TreeListing> {
   const ignores = readIgnores(await ignoreText(dir));
-  const paths = await walk(dir, "", ignores);
+  const paths = await walk(dir, part, ignores);
   const ledger = createNameLedger();
   const files: TreeFile[] = [];
   const credentials: Credential[] = [];

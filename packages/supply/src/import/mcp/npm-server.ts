@@ -38,7 +38,7 @@ export async function* npmServer(
     const all = await selfContained(dir, await findFiles(dir));
     const files = all.filter((path) => !LEFT_OUT.test(path));
     const listing = listTree(await inTurns(files, (path) => readTreeFile(dir, path)));
-    yield* tarOf(dir, listing);
+    yield* tarOf(() => dir, listing);
   } finally {
     await rm(made, { recursive: true, force: true });
   }

@@ -1,0 +1,75 @@
+/** What saving a tool file costs: the time until it is loaded, and what a thousand reloads leave in the gateway. */
+import { readdirSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { median } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+import { startChild } from "./talk-to.ts";
+
+const RELOADS = Number(process.env.BENCH_RELOADS ?? 1_000);
+/** What is compiled and cached once is there before the first look. */
+const WARM_UP = Math.min(100, RELOADS);
+const TIMED = 20;
+const MAX_MB = 5;
+const MAX_MS = 1_000;
+
+export async function toolsReload(): Promise<Row[]> {
+  const server = startChild("./reload-gateway.ts", [], ["--expose-gc"]);
+  let base: string | null = null;
+  try {
+    const { url, token, folder, blobs } =
+      await server.hear<Record<"url" | "token" | "folder" | "blobs", string>>();
+    base = dirname(folder);
+    const headers = { authorization: `Bearer ${token}`, "content-type": "application/json" };
+    let saves = 0;
+    const save = () => {
+      const words = `version ${++saves}`;
+      const text = `export default { description: "${words}", execute: () => ({ content: "${words}" }) };\n`;
+      writeFileSync(join(folder, "tools/saved.ts"), text);
+      return words;
+    };
+    const trust = async (watch: boolean) => {
+      const body = JSON.stringify({ path: folder, watch });
+      const answer = await fetch(`${url}/v1/workspaces`, { method: "POST", headers, body });
+      if (answer.status !== 200) throw new Error(await answer.text());
+      await answer.arrayBuffer();
+    };
+    const reload = async (times: number) => {
+      for (let n = 0; n < times; n++) {
+        save();
+        await trust(false);
+      }
+    };
+    await reload(WARM_UP);
+    const before = await server.ask<{ heap: number }>("measure");
+    await reload(RELOADS);
+    const after = await server.ask<{ heap: number }>("measure");
+    const snapshots = readdirSync(blobs).length;
+    if (snapshots > 2) throw new Error(`${snapshots} snapshots are left in the content store`);
+
+    await trust(true);
+    const took: number[] = [];
+    for (let n = 0; n < TIMED; n++) {
+      const from = performance.now();
+      await shows(url, headers, save());
+      took.push(performance.now() - from);
+    }
+    const grown = (after.heap - before.heap) / 1024 / 1024;
+    const metric = `MB of heap grown over ${RELOADS.toLocaleString("en")} reloads`;
+    return [
+      row("tools.reload-heap", metric, "lower", grown, MAX_MB),
+      row("tools.reload", "ms from save to loaded, one tool file", "lower", median(took), MAX_MS),
+    ];
+  } finally {
+    await server.stop();
+    if (base !== null) rmSync(base, { recursive: true, force: true });
+  }
+}
+
+async function shows(url: string, headers: Record<string, string>, words: string): Promise<void> {
+  for (;;) {
+    const answer = await fetch(`${url}/v1/plugin-tools`, { headers });
+    const { items } = (await answer.json()) as { items: { description: string }[] };
+    if (items.some(({ description }) => description === words)) return;
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}

@@ -1,0 +1,129 @@
+/**
+ * `module.tools`: a folder of tool files behind our own host program, which speaks vai.rpc.v1. The program is one
+ * file, shown read-only beside the package; it describes the files without letting one disturb another. Isolated, a
+ * process serves one call; as a worker it serves on.
+ */
+import { createHash } from "node:crypto";
+import {
+  BackplaneError,
+  DESCRIBE_TOOLS,
+  INVOCATION_LIMITS,
+  type Json,
+  type JsonObject,
+  type Permissions,
+  type ToolExport,
+  type ToolFileDescription,
+  type ToolFilesDescription,
+  toolIdOf,
+} from "@backplane/contract";
+import type { Description } from "@backplane/kernel/ports";
+import { acceptVai } from "../accept-result.ts";
+import { INSIDE } from "../sandbox/plan.ts";
+import type { Dialect, Link } from "./dialect.ts";
+import { VaiSession } from "./vai-rpc.ts";
+
+const HOST_INSIDE = "/sandbox/tool-host.mjs";
+const NOTHING: Permissions = {
+  network: "none",
+  filesystem: "none",
+  gateway_api_scopes: [],
+  secret_slots: [],
+};
+const MAX_TEXT = 4_000;
+const MAX_CATEGORY = 64;
+
+export const toolModule: Dialect = {
+  protocol: "module.tools",
+  lifetime: "pooled",
+  refuses: (order) =>
+    order.op === "tool.invoke"
+      ? null
+      : `Tool files are tools only, and ${order.export_id} is called with ${order.op}.`,
+  async launch({ package: { package_id, version, runtime }, grant }, { folder, confined, programs }) {
+    const { tool_files } = programs;
+    if (tool_files === undefined) {
+      throw new BackplaneError("launch_failed", "This installation has no program that hosts tool files.", {
+        fix: "Build it: npm run build",
+      });
+    }
+    const [program, place] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
+    return {
+      // A tool on the host works where the gateway was started, others in what they are given.
+      entrypoint: [
+        "node",
+        program,
+        "serve",
+        place,
+        package_id,
+        version,
+        ...(grant.host === true ? [process.cwd()] : []),
+      ],
+      env: runtime.env,
+      binds: [{ source: tool_files, target: HOST_INSIDE, writable: false }],
+    };
+  },
+  connect: (link) => new ToolModuleSession(link),
+};
+
+class ToolModuleSession extends VaiSession {
+  readonly #permissions: Permissions;
+
+  constructor(link: Link) {
+    super(link);
+    this.#permissions = link.order?.package.runtime.permissions ?? NOTHING;
+  }
+
+  async describe(): Promise<Description> {
+    const body = { export_id: DESCRIBE_TOOLS, context: {} };
+    const answer = acceptVai(await this.host.request(DESCRIBE_TOOLS, "tool.invoke", body, () => {}));
+    const found = (answer.result as JsonObject | null)?.structured_output;
+    if (answer.status !== "succeeded" || found === undefined) {
+      throw new BackplaneError(
+        "malformed_response",
+        answer.error?.message ?? "The tool files were not described.",
+      );
+    }
+    return describe(found as unknown as ToolFilesDescription, this.#permissions);
+  }
+}
+
+/** From the words of tool files to exports. Pure. */
+export function describe(found: ToolFilesDescription, permissions: Permissions): Description {
+  const schemas: Record<string, Json> = {};
+  const exports = found.tools.map((tool) => {
+    const path = `described/${createHash("sha256").update(JSON.stringify(tool.input_schema)).digest("hex")}.json`;
+    schemas[path] = tool.input_schema;
+    return exportOf(tool, path, permissions);
+  });
+  const files = Object.fromEntries(found.tools.map(({ name, file }) => [toolIdOf(name), file]));
+  return { exports, schemas, warnings: found.warnings, info: { files } };
+}
+
+function exportOf(tool: ToolFileDescription, input_schema: string, permissions: Permissions): ToolExport {
+  const id = toolIdOf(tool.name);
+  return {
+    id,
+    kind: "tool",
+    ...(tool.description === "" ? {} : { description: clip(tool.description, MAX_TEXT) }),
+    default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
+    permissions,
+    tool: {
+      // The author's "low" is read-only work; what a call of the others does twice, nobody has said.
+      effect_class: tool.risk === "low" ? "read_only" : "unknown",
+      streaming: true,
+      requires_approval: false,
+      input_schema,
+      risk: tool.risk,
+      target: tool.target,
+      ...(tool.category === null || tool.category === ""
+        ? {}
+        : { category: clip(tool.category, MAX_CATEGORY) }),
+      ...(id === tool.name ? {} : { native_name: clip(tool.name, 256) }),
+      ...(tool.load_error === null ? {} : { load_error: clip(tool.load_error, MAX_TEXT) }),
+    },
+  };
+}
+
+function clip(text: string, length: number): string {
+  return text.length > length ? `${text.slice(0, length - 1)}…` : text;
+}

@@ -1,0 +1,146 @@
+/**
+ * Describes every tool file without letting one disturb another (tools.isolated-failure). Files are imported one after
+ * another in a child process. One that throws, ends the child or hangs is put aside, and the rest goes on, in a new
+ * child where need be; then each that was put aside is tried alone, so that its failure is its own and no
+ * neighbour's. Only a hang is not repeated: it has cost its time, and what had not been imported by then goes alone too. Author code never runs in this process.
+ */
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
+import type { ToolFileDescription } from "@backplane/contract";
+import { REPORT_FD, type ReportLine } from "./report-files.ts";
+import { undescribed } from "./tool-definition.ts";
+
+export interface DescribeParts {
+  /** The command that runs `reportFiles` on the files that are added to it. */
+  command: readonly string[];
+  import_ms: number;
+  /** For all files together. */
+  total_ms: number;
+}
+
+/** At one time: each is a Node of its own, and the sandbox bounds their memory together. */
+const MOST_CHILDREN = 4;
+
+interface Batch {
+  described: Map<string, ToolFileDescription>;
+  /** Why a file could not be imported. */
+  failed: Map<string, string>;
+  hung: string | null;
+}
+
+const ENDLESS = "its import does not end; a tool file must not wait at its top level";
+/** Node's exit code for a top-level await that nothing can end. */
+const NEVER_SETTLED = 13;
+const LAST_WORDS = 2_000;
+/** For a grandchild that holds the pipes of a child that is gone. */
+const PIPE_WAIT_MS = 200;
+
+export async function describeFiles(
+  files: readonly string[],
+  parts: DescribeParts,
+): Promise<ToolFileDescription[]> {
+  const end = Date.now() + parts.total_ms;
+  const described = new Map<string, ToolFileDescription>();
+  const suspects: string[] = [];
+  let waiting = [...files];
+  let hung = false;
+  while (waiting.length > 0 && !hung) {
+    const batch = await importIn(waiting, parts);
+    for (const [file, description] of batch.described) described.set(file, description);
+    for (const [file, error] of batch.failed) {
+      described.set(file, broken(file, error));
+      if (file !== batch.hung) suspects.push(file);
+    }
+    waiting = waiting.filter((file) => !described.has(file));
+    hung = batch.hung !== null;
+  }
+  // The first of all had no neighbour before it. After a hang nobody waits behind another that may hang too.
+  const alone = [...suspects.filter((file) => file !== files[0]), ...waiting];
+  await inTurns(alone, async (file) => {
+    const import_ms = Math.min(parts.import_ms, end - Date.now());
+    const batch = import_ms > 0 ? await importIn([file], { ...parts, import_ms }) : null;
+    const error = batch?.failed.get(file) ?? "other files took the time that there is for all";
+    described.set(file, batch?.described.get(file) ?? broken(file, error));
+  });
+  return files.map((file) => described.get(file)!);
+}
+
+async function inTurns(files: readonly string[], describe: (file: string) => Promise<void>): Promise<void> {
+  const waiting = [...files];
+  const work = async () => {
+    for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) await describe(file);
+  };
+  await Promise.all(Array.from({ length: MOST_CHILDREN }, work));
+}
+
+/** Ends when the child does; at least the first file is described or failed then. */
+async function importIn(files: readonly string[], { command, import_ms }: DescribeParts): Promise<Batch> {
+  const batch: Batch = { described: new Map(), failed: new Map(), hung: null };
+  const done = () => batch.described.size + batch.failed.size >= files.length;
+  const [program = "", ...args] = command;
+  const child = spawn(program, [...args, ...files], { stdio: ["ignore", "ignore", "pipe", "pipe"] });
+  const report = child.stdio[REPORT_FD] as Readable;
+  const said: Buffer[] = [];
+  child.stderr?.on("data", (chunk: Buffer) => said.push(chunk));
+  const ended = new Promise<string>((resolve) => {
+    child.once("error", (error) => resolve(`its process could not be started: ${error.message}`));
+    child.once("exit", (code, signal) => {
+      setTimeout(() => report.destroy(), PIPE_WAIT_MS).unref();
+      if (code === NEVER_SETTLED) resolve(ENDLESS);
+      else
+        resolve(
+          `its import ended the process (${signal === null ? `exit code ${code}` : `signal ${signal}`})`,
+        );
+    });
+  });
+  let current = files[0]!;
+  const expire = () => {
+    batch.hung = current;
+    batch.failed.set(current, `${ENDLESS} (${import_ms / 1000} s)`);
+    child.kill("SIGKILL");
+  };
+  let limit = setTimeout(expire, import_ms);
+  const lines = createInterface({ input: report });
+  lines.on("line", (text) => {
+    const line = reportLine(text);
+    if (line === null || batch.hung !== null) return;
+    if ("begun" in line) current = line.begun;
+    else if ("described" in line) batch.described.set(line.described.file, line.described);
+    else batch.failed.set(line.failed, line.error);
+    clearTimeout(limit);
+    limit = setTimeout(expire, import_ms);
+    // A file may leave timers behind that would keep its process: nobody waits for those.
+    if (done()) child.kill("SIGKILL");
+  });
+  const read = new Promise<void>((resolve) => lines.once("close", resolve));
+  const end = await ended;
+  await read;
+  clearTimeout(limit);
+  child.stderr?.destroy();
+  if (!done() && batch.hung === null) {
+    // Where nothing is left that could end the wait, Node itself says so, and its words are about our code.
+    const words = end === ENDLESS ? "" : Buffer.concat(said).toString("utf8").trim().slice(-LAST_WORDS);
+    const why = words === "" ? "" : `: ${words}`;
+    const culprit = batch.described.has(current) ? files.find((file) => !known(batch, file))! : current;
+    batch.failed.set(culprit, `${end}${why}`);
+  }
+  return batch;
+}
+
+function known({ described, failed }: Batch, file: string): boolean {
+  return described.has(file) || failed.has(file);
+}
+
+/** A file can write to this pipe too; what is no line of ours is no news. */
+function reportLine(text: string): ReportLine | null {
+  try {
+    return JSON.parse(text) as ReportLine;
+  } catch {
+    return null;
+  }
+}
+
+function broken(file: string, error: string): ToolFileDescription {
+  return { ...undescribed(file), load_error: `${file}: ${error}` };
+}

@@ -1,0 +1,46 @@
+/**
+ * The child that imports tool files one after another and tells of each on a pipe of its own: a line before the
+ * import, so that its parent knows which file it hangs in, and a line after it. Written synchronously: a file that
+ * ends the process cannot take the lines before it along.
+ */
+import { writeSync } from "node:fs";
+import type { ToolFileDescription } from "@backplane/contract";
+import { toolFileLoader } from "./load-tool-file.ts";
+
+export type ReportLine =
+  | { begun: string }
+  | { described: ToolFileDescription }
+  | { failed: string; error: string };
+
+export const REPORT_FD = 3;
+
+export async function reportFiles(folder: string, files: readonly string[]): Promise<void> {
+  const load = toolFileLoader(folder);
+  for (const file of files) {
+    report({ begun: file });
+    try {
+      const { description } = await load(file);
+      // What it threw a moment after its import belongs to this file.
+      await new Promise((resolve) => setImmediate(resolve));
+      report({ described: description });
+    } catch (error) {
+      report({ failed: file, error: wordsOf(error) });
+    }
+  }
+}
+
+function report(line: ReportLine): void {
+  const bytes = Buffer.from(`${JSON.stringify(line)}\n`);
+  for (let sent = 0; sent < bytes.length; ) {
+    try {
+      sent += writeSync(REPORT_FD, bytes, sent);
+    } catch (error) {
+      // The parent reads as fast as it can.
+      if ((error as NodeJS.ErrnoException).code !== "EAGAIN") throw error;
+    }
+  }
+}
+
+function wordsOf(error: unknown): string {
+  return error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+}

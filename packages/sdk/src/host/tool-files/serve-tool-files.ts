@@ -1,0 +1,94 @@
+/**
+ * Answers the gateway for one package of tool files: its description, and calls of its tools. A file is imported when
+ * it is first called, and only that one; which file has a name of its own choosing is found by describing them all.
+ */
+import {
+  DESCRIBE_TOOLS,
+  TOOL_DESCRIBE_MS,
+  TOOL_IMPORT_MS,
+  type ToolFileDescription,
+  type ToolFilesDescription,
+  toolIdOf,
+  toolNameOf,
+} from "@backplane/contract";
+import type { VaiCall, VaiReply } from "@backplane/wire";
+import { failureReply } from "../../outcome.ts";
+import { callTool } from "./call-tool.ts";
+import { describeFiles } from "./describe-files.ts";
+import { findToolFiles } from "./find-tool-files.ts";
+import { toolFileLoader } from "./load-tool-file.ts";
+import type { ToolFile } from "./tool-definition.ts";
+
+export interface ToolFilesOptions {
+  /** The package. */
+  folder: string;
+  /** Runs `reportFiles` on the files that are added to it. */
+  command: readonly string[];
+  import_ms?: number;
+}
+
+export function serveToolFiles(options: ToolFilesOptions): (call: VaiCall) => Promise<VaiReply> {
+  const { folder, command, import_ms = TOOL_IMPORT_MS } = options;
+  const files = findToolFiles(folder);
+  const load = toolFileLoader(folder);
+  let described: Promise<ToolFileDescription[]> | undefined;
+  const describe = () => {
+    described ??= describeFiles(files, { command, import_ms, total_ms: TOOL_DESCRIBE_MS });
+    return described;
+  };
+
+  /** By its id in the catalog. Throws what the import threw. */
+  async function find(id: string): Promise<ToolFile | null> {
+    for (const file of files.filter((each) => toolIdOf(toolNameOf(each)) === id)) {
+      const tool = await withinImportTime(load(file), file, import_ms);
+      if (toolIdOf(tool.description.name) === id) return tool;
+    }
+    const named = withoutRepeats(await describe()).tools.find((tool) => toolIdOf(tool.name) === id);
+    if (named === undefined) return null;
+    if (named.load_error !== null) throw new Error(named.load_error);
+    return await load(named.file);
+  }
+
+  return async (call) => {
+    const name = call.body.export_id;
+    if (call.op !== "tool.invoke") return failureReply("failed", "A package of tool files has tools only.");
+    if (name === DESCRIBE_TOOLS) return answerOf(withoutRepeats(await describe()));
+    let tool: ToolFile | null;
+    try {
+      tool = await find(name);
+    } catch (error) {
+      return failureReply("failed", error instanceof Error ? error.message : String(error));
+    }
+    if (tool === null) return failureReply("failed", `There is no tool file of the name ${name}.`);
+    return await callTool(tool, call);
+  };
+}
+
+/** Two files of one name: the first keeps it. */
+function withoutRepeats(all: readonly ToolFileDescription[]): ToolFilesDescription {
+  const tools = new Map<string, ToolFileDescription>();
+  const warnings: string[] = [];
+  for (const tool of all) {
+    const id = toolIdOf(tool.name);
+    const first = tools.get(id);
+    if (first === undefined) tools.set(id, tool);
+    else warnings.push(`${tool.file} is left out: ${first.file} has the name ${tool.name} already.`);
+  }
+  return { tools: [...tools.values()], warnings };
+}
+
+function answerOf(description: ToolFilesDescription): VaiReply {
+  return {
+    status: "succeeded",
+    result: { content: [], structured_output: description, is_error: false, retryable: false },
+  };
+}
+
+async function withinImportTime<T>(loading: Promise<T>, file: string, import_ms: number): Promise<T> {
+  let limit: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    const why = `${file}: its import did not end within ${import_ms / 1000} s.`;
+    limit = setTimeout(() => reject(new Error(why)), import_ms);
+  });
+  return await Promise.race([loading, late]).finally(() => clearTimeout(limit));
+}

@@ -1,0 +1,103 @@
+/** From what a tool file exports to a tool with all its fields: every default is documented, every mistake is named. */
+import { type Json, requestsHost, type ToolFileDescription, toolNameOf } from "@backplane/contract";
+
+export interface ToolFile {
+  description: ToolFileDescription;
+  /** Absent: the tool answers that it has no implementation. */
+  execute: ((input: unknown, context: unknown) => unknown) | undefined;
+}
+
+const RISKS = ["low", "medium", "high"] as const;
+const TARGETS = ["sandbox", "host"] as const;
+const DEFAULT_RISK = "medium";
+const ANY_OBJECT = { type: "object", properties: {} };
+
+/** Throws with the author's mistake in words. */
+export function toolDefinition(file: string, exported: unknown): ToolFile {
+  const tool = defaultOf(file, exported);
+  const name = tool.name === undefined ? toolNameOf(file) : textOf(tool, "name");
+  if (name === "") throw new TypeError("name must not be empty; leave it out to use the file's name");
+  const description: ToolFileDescription = {
+    ...undescribed(file, name),
+    description: tool.description === undefined ? "" : textOf(tool, "description"),
+    input_schema: schemaOf(tool.input_schema),
+    risk: oneOf(tool, "defaultRiskLevel", RISKS) ?? DEFAULT_RISK,
+    category: tool.category === undefined ? null : textOf(tool, "category"),
+    target: oneOf(tool, "executionTarget", TARGETS) ?? targetOf(name),
+  };
+  const { execute } = tool;
+  if (execute !== undefined && typeof execute !== "function") {
+    throw new TypeError(`execute must be a function, not ${kindOf(execute)}`);
+  }
+  return { description, execute: execute === undefined ? undefined : execute.bind(tool) };
+}
+
+/** What is known of a file that cannot be loaded. */
+export function undescribed(file: string, name: string = toolNameOf(file)): ToolFileDescription {
+  return {
+    file,
+    name,
+    description: "",
+    input_schema: ANY_OBJECT,
+    risk: DEFAULT_RISK,
+    category: null,
+    target: targetOf(name),
+    load_error: null,
+  };
+}
+
+function defaultOf(file: string, exported: unknown): Record<string, unknown> {
+  let tool = exported;
+  // What its author compiled to CommonJS arrives wrapped twice; what was written so is the tool itself.
+  for (let wraps = 0; wraps < 2 && isModule(tool); wraps++) tool = tool.default;
+  if (!isObject(tool)) throw new TypeError(`${file} has no default export that is an object`);
+  return tool;
+}
+
+function textOf(tool: Record<string, unknown>, field: string): string {
+  const value = tool[field];
+  if (typeof value === "string") return value;
+  throw new TypeError(`${field} must be a string, not ${kindOf(value)}`);
+}
+
+function oneOf<T extends string>(
+  tool: Record<string, unknown>,
+  field: string,
+  allowed: readonly T[],
+): T | undefined {
+  const value = tool[field];
+  if (value === undefined) return undefined;
+  const found = allowed.find((word) => word === value);
+  if (found !== undefined) return found;
+  throw new TypeError(`${field} must be one of ${allowed.join(", ")}, not ${kindOf(value)}`);
+}
+
+/** Through JSON: a schema may be an object of some library, and only its values can leave this process. */
+function schemaOf(value: unknown): Json {
+  if (value === undefined) return ANY_OBJECT;
+  if (!isObject(value))
+    throw new TypeError(`input_schema must be a JSON Schema object, not ${kindOf(value)}`);
+  return JSON.parse(JSON.stringify(value)) as Json;
+}
+
+function targetOf(name: string): "sandbox" | "host" {
+  return requestsHost(name) ? "host" : "sandbox";
+}
+
+function isModule(value: unknown): value is { default?: unknown } {
+  if (!isObject(value)) return false;
+  return (
+    value.__esModule === true ||
+    (value as { [Symbol.toStringTag]?: unknown })[Symbol.toStringTag] === "Module"
+  );
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function kindOf(value: unknown): string {
+  if (typeof value === "string") return JSON.stringify(value.slice(0, 40));
+  if (value === null) return "null";
+  return Array.isArray(value) ? "a list" : `a ${typeof value}`;
+}

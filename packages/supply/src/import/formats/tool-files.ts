@@ -1,0 +1,112 @@
+/**
+ * A folder with `tools/*.ts` or `.js`: each file is a tool, found by asking when it is bound. What the folder says of
+ * itself is in install-meta.json or package.json; both are optional. Without a version, the content is the version,
+ * so that a changed folder never meets an older one of the same name.
+ */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { BackplaneError, isToolFile, type Permissions } from "@backplane/contract";
+import {
+  ManifestSchema,
+  PackageIdSchema,
+  PermissionsSchema,
+  VersionSchema,
+} from "@backplane/contract/schema";
+import type { TreeListing } from "../../content/tree-listing.ts";
+import type { PackageFormat } from "./format.ts";
+
+const META = "install-meta.json";
+const PACKAGE = "package.json";
+const MAX_META_BYTES = 256 * 1024;
+const PUBLISHER = "local";
+
+export const toolFiles: PackageFormat = {
+  name: "tool files",
+  own_entrypoint: true,
+  marker: (names) => names.includes("tools"),
+  recognises: ({ files }) => files.some(({ path }) => path.startsWith("tools/") && isToolFile(path.slice(6))),
+  async read(tree, listing, told = {}) {
+    const stated = { ...(await readJson(tree, listing, PACKAGE)), ...(await readJson(tree, listing, META)) };
+    const name = textOf(stated.name) ?? told.name ?? `tools-${shortDigest(listing)}`;
+    const manifest = ManifestSchema.parse({
+      api_version: "vai.plugin.v1",
+      package_id: told.package_id ?? packageId(name),
+      version: versionOf(stated.version, listing, told.changing === true),
+      name: name.slice(0, 120),
+      description: (textOf(stated.description) ?? "").slice(0, 4_000),
+      license: (textOf(stated.license) ?? "").slice(0, 120),
+      runtime: { protocol: "module.tools", entrypoint: ["node"], ...permissionsOf(stated.backplane) },
+      exports: [],
+    });
+    return { manifest, text: "", born_at: await installedAt(tree, listing) };
+  },
+};
+
+/** When the plugin was first installed, wherever that was (tools.precedence): its own word, or nothing. */
+async function installedAt(tree: string, listing: TreeListing): Promise<string | null> {
+  const stamp = textOf((await readJson(tree, listing, META)).installedAt);
+  const time = stamp === undefined ? Number.NaN : Date.parse(stamp);
+  return Number.isNaN(time) ? null : new Date(time).toISOString();
+}
+
+/** `@acme/notes` is acme/notes, `notes` is local/notes. */
+export function packageId(name: string): string {
+  const parts = name.toLowerCase().replace(/^@/, "").split("/");
+  const clean = parts.map((part) => part.replace(/[^a-z0-9._-]+/g, "-").replace(/^[^a-z0-9]+|-+$/g, ""));
+  const id = [...(clean.length > 1 ? [] : [PUBLISHER]), ...clean.map((part) => part || "tools")].join("/");
+  const parsed = PackageIdSchema.safeParse(id);
+  if (parsed.success) return parsed.data;
+  throw invalid(PACKAGE, `name ${JSON.stringify(name.slice(0, 80))} cannot be made a package id`);
+}
+
+/** What the files need beyond the sandbox: `"backplane": {"permissions": {…}}` in package.json, as in a manifest. */
+function permissionsOf(own: unknown): { permissions?: Permissions } {
+  const asked = (own as { permissions?: unknown } | null | undefined)?.permissions;
+  if (asked === undefined) return {};
+  const parsed = PermissionsSchema.safeParse(asked);
+  if (parsed.success) return { permissions: parsed.data };
+  const [issue] = parsed.error.issues;
+  throw invalid(
+    PACKAGE,
+    `backplane.permissions${issue!.path.map((part) => `.${String(part)}`).join("")}: ${issue!.message}`,
+  );
+}
+
+function versionOf(given: unknown, listing: TreeListing, changing: boolean): string {
+  if (given === undefined) return `0.0.0-${shortDigest(listing)}`;
+  const parsed = VersionSchema.safeParse(given);
+  if (parsed.success)
+    return changing ? `${parsed.data.split(/[-+]/)[0]}-${shortDigest(listing)}` : parsed.data;
+  throw invalid(PACKAGE, "version must be a semantic version, such as 0.1.0");
+}
+
+/** With a letter in front: digits alone could be no part of a version. */
+function shortDigest({ digest }: TreeListing): string {
+  return `d${digest.slice("sha256:".length, "sha256:".length + 12)}`;
+}
+
+async function readJson(
+  tree: string,
+  { files }: TreeListing,
+  name: string,
+): Promise<Record<string, unknown>> {
+  const file = files.find(({ path }) => path === name);
+  if (file === undefined) return {};
+  if (file.size > MAX_META_BYTES) throw invalid(name, `it is larger than ${MAX_META_BYTES} bytes`);
+  let value: unknown;
+  try {
+    value = JSON.parse((await readFile(join(tree, name), "utf8")).replace(/^\ufeff/, ""));
+  } catch (error) {
+    throw invalid(name, `it is not valid JSON: ${(error as Error).message.split("\n")[0]?.slice(0, 160)}`);
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return { ...value };
+  throw invalid(name, "it is not a JSON object");
+}
+
+function textOf(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+function invalid(file: string, why: string): BackplaneError {
+  return new BackplaneError("package.invalid", `${file}: ${why}.`, { details: { file, why } });
+}

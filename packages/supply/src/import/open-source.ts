@@ -1,0 +1,71 @@
+/** From a source to the bytes of an archive, and to what is known of it besides: a folder is packed like a stranger's. */
+import { readdir, stat } from "node:fs/promises";
+import { basename, isAbsolute } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { PackageSource, WorkspaceSource } from "@backplane/kernel/ports";
+import type { ContentStore } from "../content/content-store.ts";
+import { listTree, type TreeListing } from "../content/tree-listing.ts";
+import type { Npm } from "../kernel-plugins/npm-command.ts";
+import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
+import { tarOf } from "../pack/pack-folder.ts";
+import { surveyFolder } from "../pack/survey-folder.ts";
+import type { Told } from "./formats/format.ts";
+import { FORMATS } from "./formats/formats.ts";
+import { npmServer } from "./mcp/npm-server.ts";
+import { instead, noSource } from "./no-source.ts";
+
+export interface OpenedSource {
+  bytes: AsyncIterable<Uint8Array>;
+  told: Told;
+  born_at: string | null;
+}
+
+/** Which folder of a workspace holds its tools. */
+export const WORKSPACE_PART = "tools";
+
+export async function openSource(
+  source: PackageSource,
+  store: ContentStore,
+  npm: Npm,
+): Promise<OpenedSource> {
+  if (source.kind === "archive") {
+    const { bytes, name, born_at = null } = source;
+    return { bytes, told: name === undefined ? {} : { name }, born_at };
+  }
+  if (source.kind === "npm") {
+    return { bytes: npmServer(npm, source.spec, source.secret_slots), told: {}, born_at: null };
+  }
+  const { path } = source;
+  if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
+  const found = await stat(path).catch(() => null);
+  if (found === null) throw noSource(`There is no folder ${path}`);
+  if (!found.isDirectory()) throw noSource(`${path} is not a folder`);
+  // Some file systems keep no birth time and answer the epoch.
+  const born_at = found.birthtimeMs > 0 ? found.birthtime.toISOString() : null;
+  const name = basename(path);
+  if (source.kind === "workspace") {
+    const bytes = await workspaceBytes(source, store);
+    const { package_id } = source;
+    return { bytes, told: { name, changing: true, ...(package_id === null ? {} : { package_id }) }, born_at };
+  }
+  const names = await readdir(path);
+  if (!FORMATS.some((format) => format.marker(names))) {
+    throw noSource(`${path} holds no ${MANIFEST_FILE}; ${instead(names)}`);
+  }
+  return { bytes: tarOf(() => path, await surveyFolder(path)), told: { name }, born_at };
+}
+
+async function workspaceBytes(
+  { path, whole, keep, digest }: WorkspaceSource,
+  store: ContentStore,
+): Promise<AsyncIterable<Uint8Array>> {
+  const found = await surveyFolder(path, whole ? "" : WORKSPACE_PART);
+  // Nothing is loaded that nobody has looked at.
+  if (found.digest !== digest) throw new BackplaneError("workspace.changed");
+  if (keep === null) return tarOf(() => path, found);
+  const kept = (await store.listing(keep.digest)).filter((file) => keep.files.includes(file.path));
+  const names = new Set(kept.map((file) => file.path));
+  const tree = await store.verified(keep.digest);
+  const mixed: TreeListing = listTree([...found.files.filter((file) => !names.has(file.path)), ...kept]);
+  return tarOf((file) => (names.has(file) ? tree : path), mixed);
+}

@@ -1,0 +1,52 @@
+/** Trusted folders as they lie on the disk: what is in them, when it changes, and the list of them. */
+import { lstat, readFile, realpath, stat } from "node:fs/promises";
+import { isAbsolute, join } from "node:path";
+import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
+import type { WorkspaceFolders } from "@backplane/kernel/ports";
+import { WORKSPACE_PART } from "../import/open-source.ts";
+import { surveyFolder } from "../pack/survey-folder.ts";
+import { readFolderList, writeFolderList } from "./folder-list.ts";
+import { watchFolder } from "./watch-folder.ts";
+
+const MAX_TEXT_BYTES = 256 * 1024;
+
+export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
+  return {
+    async resolve(path) {
+      if (!isAbsolute(path)) throw notFound(`${path} is not an absolute path`);
+      const real = await realpath(path).catch(() => null);
+      if (real === null || !(await stat(real)).isDirectory()) throw notFound(`There is no folder ${path}`);
+      return real;
+    },
+    async survey(path, kind) {
+      const { digest, files } = await surveyed(path, kind);
+      if (files.some((file) => file.path.startsWith("tools/") && isToolFile(file.path.slice(6)))) {
+        return { digest, files: files.map(({ path: name, size, sha256 }) => ({ path: name, size, sha256 })) };
+      }
+      throw notFound(`${path} holds no tools/*.ts or .js`);
+    },
+    async text(path, file) {
+      const found = await lstat(join(path, file)).catch(() => null);
+      if (found === null || !found.isFile() || found.size > MAX_TEXT_BYTES) return null;
+      const bytes = await readFile(join(path, file));
+      return bytes.includes(0) ? null : bytes.toString("utf8");
+    },
+    watch: (path, kind, changed) =>
+      watchFolder(path, kind === "workspace" ? [WORKSPACE_PART] : null, changed),
+    read: () => readFolderList(list_file),
+    write: (folders) => writeFolderList(list_file, folders),
+  };
+}
+
+async function surveyed(path: string, kind: WorkspaceFolder["kind"]) {
+  try {
+    return await surveyFolder(path, kind === "workspace" ? WORKSPACE_PART : "");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") throw notFound(`${path} holds no folder tools`);
+    throw error;
+  }
+}
+
+function notFound(message: string): BackplaneError {
+  return new BackplaneError("workspace.not_found", `${message}.`);
+}

@@ -1,0 +1,42 @@
+/** `workspaces.json` in the home: the folders that the operator trusts. Written whole, or not at all. */
+import { open, readFile, rename } from "node:fs/promises";
+import { BackplaneError, type TrustedFolder } from "@backplane/contract";
+import { TrustedFoldersSchema } from "@backplane/contract/schema";
+
+export async function readFolderList(file: string): Promise<TrustedFolder[]> {
+  let text: string;
+  try {
+    text = await readFile(file, "utf8");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
+    throw broken(file, (error as Error).message);
+  }
+  try {
+    return TrustedFoldersSchema.parse(JSON.parse(text)).folders;
+  } catch (error) {
+    throw broken(file, (error as Error).message.split("\n")[0] ?? "");
+  }
+}
+
+export async function writeFolderList(file: string, folders: readonly TrustedFolder[]): Promise<void> {
+  const draft = `${file}.new`;
+  const handle = await open(draft, "w", 0o600);
+  try {
+    await handle.writeFile(`${JSON.stringify({ folders }, null, 2)}\n`);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(draft, file);
+}
+
+/** What somebody trusted must not be forgotten because one byte of the list is wrong. */
+function broken(file: string, why: string): BackplaneError {
+  return new BackplaneError(
+    "config.invalid",
+    `The list of trusted folders, ${file}, cannot be read: ${why}.`,
+    {
+      fix: `Repair ${file}, or remove it and trust the folders again.`,
+    },
+  );
+}

@@ -1,0 +1,155 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { gzipSync } from "node:zlib";
+import type { PackageSource } from "@backplane/kernel/ports";
+import { afterAll, beforeEach, expect, test } from "vitest";
+import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { packageId } from "../src/import/formats/tool-files.ts";
+import { inPieces, tar } from "./tar-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-tool-format-"));
+const schemas = createSchemas();
+let count = 0;
+let folder = "";
+let store: ContentStore;
+let take: (source: PackageSource) => ReturnType<ReturnType<typeof createPackageImporter>["import"]>;
+
+beforeEach(() => {
+  folder = join(base, `${count}-my tools`);
+  store = openContentStore(join(base, `${count++}-blobs`));
+  const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
+  take = (source) => importer.import(source);
+});
+afterAll(async () => {
+  await schemas.close();
+  rmSync(base, { recursive: true, force: true });
+});
+
+function write(files: Record<string, string>): void {
+  for (const [file, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, file)), { recursive: true });
+    writeFileSync(join(folder, file), text);
+  }
+}
+
+const TOOL = "export default {};\n";
+const fromFolder = (files: Record<string, string>) => {
+  write(files);
+  return take({ kind: "folder", path: folder });
+};
+
+test("a folder of tool files becomes a package that describes itself", async () => {
+  const { manifest, origin, first_installed_at } = await fromFolder({ "tools/a.ts": TOOL, "lib/b.ts": "" });
+  expect(manifest).toMatchObject({
+    package_id: `local/${count - 1}-my-tools`,
+    version: expect.stringMatching(/^0\.0\.0-d[0-9a-f]{12}$/),
+    runtime: { protocol: "module.tools" },
+    exports: [],
+  });
+  expect(origin).toBe("folder");
+  expect(first_installed_at).toBe(statSync(folder).birthtime.toISOString());
+});
+
+test("package.json and install-meta.json say what it is called, and since when", async () => {
+  const { manifest, first_installed_at } = await fromFolder({
+    "tools/a.js": TOOL,
+    "package.json": JSON.stringify({
+      name: "@acme/Notes",
+      version: "1.2.3",
+      description: "Notes.",
+      license: "MIT",
+    }),
+    "install-meta.json": JSON.stringify({ installedAt: "2024-02-03T04:05:06Z" }),
+  });
+  expect(manifest).toMatchObject({
+    package_id: "acme/notes",
+    version: "1.2.3",
+    name: "@acme/Notes",
+    description: "Notes.",
+    license: "MIT",
+  });
+  expect(first_installed_at).toBe("2024-02-03T04:05:06.000Z");
+  const asks = { name: "asks", backplane: { permissions: { network: "egress", secret_slots: ["token"] } } };
+  const { manifest: asking } = await fromFolder({ "package.json": JSON.stringify(asks) });
+  expect(asking.runtime.permissions).toMatchObject({ network: "egress", secret_slots: ["token"] });
+});
+
+test("an archive is called what its sender says, and is as old as that", async () => {
+  const bytes = () => inPieces(gzipSync(tar({ name: "tools/a.mjs", body: TOOL })));
+  const told = await take({
+    kind: "archive",
+    bytes: bytes(),
+    name: "sent",
+    born_at: "2025-01-01T00:00:00.000Z",
+  });
+  expect([told.manifest.package_id, told.first_installed_at]).toEqual([
+    "local/sent",
+    "2025-01-01T00:00:00.000Z",
+  ]);
+  const silent = await take({ kind: "archive", bytes: bytes() });
+  expect([silent.manifest.package_id, silent.first_installed_at]).toEqual([
+    expect.stringMatching(/^local\/tools-d/),
+    null,
+  ]);
+});
+
+test("what is wrong in its files is named", async () => {
+  await expect(fromFolder({ "tools/a.ts": TOOL, "package.json": "{" })).rejects.toMatchObject({
+    code: "package.invalid",
+    message: expect.stringContaining("package.json: it is not valid JSON"),
+  });
+  const asks = { backplane: { permissions: { network: "all" } } };
+  await expect(fromFolder({ "package.json": JSON.stringify(asks) })).rejects.toMatchObject({
+    message: expect.stringContaining("backplane.permissions.network"),
+  });
+  await expect(fromFolder({ "package.json": '{"version": "one"}' })).rejects.toMatchObject({
+    message: expect.stringContaining("semantic version"),
+  });
+});
+
+test("a folder `tools` without tool files is no package of ours", async () => {
+  await expect(fromFolder({ "tools/run.sh": "", "tools/types.d.ts": "" })).rejects.toMatchObject({
+    code: "package.source_invalid",
+  });
+});
+
+test("names become package ids", () => {
+  expect(["notes", "@acme/notes", "My Tools!", "@Acme/x/y", "..."].map(packageId)).toEqual([
+    "local/notes",
+    "acme/notes",
+    "local/my-tools",
+    "acme/x/y",
+    "local/tools",
+  ]);
+});
+
+test("a workspace is its tools folder, as expected, with files kept from before", async () => {
+  write({ "tools/a.ts": TOOL, "tools/b.ts": TOOL, "secrets.txt": "mine" });
+  const { createWorkspaceFolders } = await import("../src/index.ts");
+  const folders = createWorkspaceFolders(join(base, "list.json"));
+  const workspace = async (more: object = {}) => {
+    const { digest } = await folders.survey(folder, "workspace");
+    const source = {
+      kind: "workspace" as const,
+      path: folder,
+      digest,
+      whole: false,
+      package_id: "workspace/w",
+      keep: null,
+    };
+    return await take({ ...source, ...more });
+  };
+  const first = await workspace();
+  expect([first.origin, first.manifest.package_id]).toEqual(["workspace", "workspace/w"]);
+  expect((await store.listing(first.digest)).map(({ path }) => path)).toEqual(["tools/a.ts", "tools/b.ts"]);
+
+  write({ "tools/a.ts": "broken {", "tools/b.ts": "export default { description: 'new' };" });
+  const next = await workspace({ keep: { digest: first.digest, files: ["tools/a.ts"] } });
+  const tree = await store.verified(next.digest);
+  expect(readFileSync(join(tree, "tools/a.ts"), "utf8")).toBe(TOOL);
+  expect(readFileSync(join(tree, "tools/b.ts"), "utf8")).toContain("new");
+  expect(next.manifest.version).not.toBe(first.manifest.version);
+
+  await expect(workspace({ digest: first.digest })).rejects.toMatchObject({ code: "workspace.changed" });
+});
