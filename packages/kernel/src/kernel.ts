@@ -30,6 +30,7 @@ import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
 import type { Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
+import { createServers } from "./servers/servers.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
@@ -70,6 +71,8 @@ export function createKernel(given: KernelDeps): Kernel {
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
   const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id), keeper.told);
+  const servers = createServers(deps);
+  offers.catalog.onChanged(() => servers.forget());
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
@@ -81,6 +84,7 @@ export function createKernel(given: KernelDeps): Kernel {
     definitions: definitions.facade,
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
+    servers: servers.facade,
     invocations: createInvocations(door),
     approvals,
     sessions,
