@@ -110,6 +110,38 @@ describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => 
   });
 });
 
+verifies("mcp.server", "approvals and policy hold on the endpoint of one server too", async () => {
+  const { gateway, binding_id } = fixture;
+  const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, {
+    policy: { approval: "always" },
+  });
+  expect(patched.status).toBe(200);
+  const { client } = await connect("/mcp/servers/conformance", "legacy");
+  try {
+    const call = client.callTool({ name: "test_simple_text" });
+    const waiting = await vi.waitFor(
+      async () => {
+        const { body } = await gateway.http<{ items: { id: string }[] }>(
+          "GET",
+          "/v1/approvals?status=pending",
+        );
+        expect(body.items).toHaveLength(1);
+        return body.items[0]!;
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    const answered = await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response: "reject" });
+    expect(answered.status).toBe(200);
+    expect(await call).toMatchObject({
+      isError: true,
+      _meta: { "backplane/error": { code: "approval.rejected" } },
+    });
+  } finally {
+    await client.close();
+    await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: {} });
+  }
+});
+
 test("a subscription is told of its resource, and no longer than it lasts", async () => {
   const { client } = await connect("/mcp", "legacy");
   const updated: string[] = [];

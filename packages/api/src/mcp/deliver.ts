@@ -166,7 +166,7 @@ async function endOrQuestion(work: Work): Promise<"end" | "question"> {
   return await Promise.race([ended, asked]).finally(() => work.questions.listen(null));
 }
 
-export function progressToken({ params }: RpcRequest): string | number | undefined {
+function progressToken({ params }: RpcRequest): string | number | undefined {
   const token = isObject(params._meta) ? params._meta.progressToken : undefined;
   return isId(token) ? token : undefined;
 }

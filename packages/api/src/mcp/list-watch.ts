@@ -11,7 +11,7 @@ const LOOK_AGAIN_MS = 10_000;
 
 export type Changed = "tools" | "resources" | "prompts";
 
-export interface Listener {
+interface Listener {
   changed(list: Changed): void;
   /** What a server tells that is no change of a list. */
   notice(notice: ServerNotice): void;

@@ -94,11 +94,11 @@ function discover(_params: JsonObject, { view }: Exchange): JsonObject {
   };
 }
 
-function setLevel({ levelChanged }: MethodDeps, { level }: JsonObject, exchange: Exchange): JsonObject {
+function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: Exchange): JsonObject {
   const known = readLevel(level);
   if (known === null) throw new RpcError(RPC.invalid_params, "params.level is none of the RFC 5424 levels");
   if (exchange.session !== null) exchange.session.level = known;
-  levelChanged(exchange, known);
+  deps.levelChanged(exchange, known);
   return {};
 }
 

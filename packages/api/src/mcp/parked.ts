@@ -73,6 +73,6 @@ function ownerOf({ actor, scope }: Caller): string {
 
 /** What the request asks for; the parts that change with every round are left out. */
 function printOf({ method, params }: RpcRequest): string {
-  const { _meta, inputResponses, requestState, ...rest } = params as JsonObject;
+  const { _meta: _m, inputResponses: _r, requestState: _s, ...rest } = params as JsonObject;
   return hash("sha256", canonicalJson({ method, rest }));
 }

@@ -79,10 +79,12 @@ export class Questions {
   close(): void {
     this.#closed = true;
     this.#told = null;
-    for (const { key, method, resolve, reject } of [...this.#waiting.values()]) {
-      this.#take(key);
-      unheard(method).then(resolve, reject);
-    }
+    for (const question of this.#waiting.values())
+      unheard(question.method).then(
+        (answer) => question.resolve(answer),
+        (error: Error) => question.reject(error),
+      );
+    this.#waiting.clear();
   }
 
   #take(key: string): Waiting | undefined {

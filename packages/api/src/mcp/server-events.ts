@@ -129,7 +129,7 @@ async function hold(
       const server = await resources.serverOf(caller, view, uri, stateless);
       held.set(uri, await subscriptions.hold(caller, server, uri));
     } catch {
-      continue;
+      // It is not honoured, which the acknowledgement says.
     }
   }
   return held;

@@ -9,7 +9,7 @@ import { isObject } from "./json-rpc.ts";
 import { silent } from "./server-work.ts";
 import { serversOf, type View } from "./view.ts";
 
-export type ListKind = "resources" | "resourceTemplates" | "prompts";
+type ListKind = "resources" | "resourceTemplates" | "prompts";
 
 /** One thing that a server offers, under the server's own name for it. */
 export interface Offered {

@@ -4,17 +4,15 @@
  * lent to a plugin. Roots that no client has are the runner's to tell. That it asked is an event of the call.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import type { KernelDeps } from "../deps.ts";
 import type { LiveCall } from "./live.ts";
-import type { Redactor } from "./redact.ts";
-import { tapeOf } from "./run.ts";
+import type { PluginEvent, Redactor } from "./redact.ts";
 
 /** Null: this client takes no such question. The key is the plugin's own name of it. */
 export type Ask = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
 export function answerAsk(
-  deps: Pick<KernelDeps, "store" | "clock">,
   live: LiveCall,
+  write: (event: PluginEvent) => void,
   redactor: Redactor | null,
   method: string,
   params: JsonObject,
@@ -22,8 +20,7 @@ export function answerAsk(
 ): Promise<Json> {
   const shown = redactor === null ? params : (redactor.json(params) as JsonObject);
   const answer = live.stopped === null ? (live.ask?.(method, shown, key) ?? null) : null;
-  if (live.stage !== "settling")
-    tapeOf(deps, live).write({ type: "ask", method, answered_by: answer === null ? "gateway" : "client" });
+  write({ type: "ask", method, answered_by: answer === null ? "gateway" : "client" });
   return answer ?? unheard(method);
 }
 

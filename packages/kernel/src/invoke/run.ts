@@ -108,7 +108,7 @@ function listenerOf(
   const ask: RunListener["ask"] =
     live.ask === null
       ? undefined
-      : (method, params, key) => answerAsk(deps, live, redactor, method, params, key);
+      : (method, params, key) => answerAsk(live, write, redactor, method, params, key);
   const asking = ask === undefined ? undefined : { ask };
   if (redactor === null) return { event: write, ...asking };
   const stream = redactEvents(redactor, write);
