@@ -15,7 +15,8 @@ export function createPackages(deps: KernelDeps): Kernel["packages"] {
     const imported = await deps.importer.import(source);
     const { manifest, digest } = imported;
     const { protocol } = manifest.runtime;
-    if (deps.runner.runs?.(protocol) === false) {
+    // Nothing of a package of skills runs.
+    if (protocol !== "skills" && deps.runner.runs?.(protocol) === false) {
       await discard(digest);
       throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages yet`, {
         details: { protocol },
