@@ -16,6 +16,9 @@ export interface McpFixture {
 
 export async function startMcpFixture(): Promise<McpFixture> {
   const gateway = await startTestGateway();
+  // Nobody knows what a stranger's tools do, so each call of them would wait for a person.
+  const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
+  if (tolerant.code !== 0) throw new Error(tolerant.stderr);
   const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: FIXTURE } });
   if (installed.status !== 201) throw new Error(JSON.stringify(installed.body));
   const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", {

@@ -127,9 +127,10 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
     }
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, body, (method, params) =>
-    method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
-  );
+  const ticket = await house.kernel.invocations.invoke(user, body, {
+    ask: (method, params) =>
+      method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
+  });
   await ticket.settled;
   expect(seen).toEqual([
     { action: "accept", content: { message: expect.not.stringContaining("hunter2") } },
