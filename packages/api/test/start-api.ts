@@ -148,7 +148,7 @@ function assertDescribed(
 ): void {
   const path = url.split("?", 1)[0]!;
   // Past the gates /mcp speaks JSON-RPC, errors included.
-  if (path === "/mcp" && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
+  if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
   if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
   // The longer path is the one with a verb.

@@ -2,7 +2,7 @@
  * MCP servers: of the npm registry, at an address, or all that an `mcp.json` names. Each becomes a package, bound as a
  * whole, since what it offers is known once it runs. Arguments, variables and folders are the binding's.
  */
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -24,6 +24,17 @@ import { uploadFolder } from "./upload-folder.ts";
 export interface McpOptions extends BindingOptions {
   bind?: boolean;
   orgWide?: boolean;
+}
+
+/** Whose servers they are: the first part of their packages' ids. */
+export interface Publisher {
+  publisher: string;
+  version: string;
+}
+
+export interface Done {
+  package: Package;
+  bindings: Binding[];
 }
 
 const LOCAL_VERSION = "0.0.0";
@@ -49,10 +60,24 @@ export async function installMcpServers(
   context: Context,
   options: McpOptions,
   servers: readonly McpServerEntry[],
+  of: Publisher = { publisher: "mcp", version: LOCAL_VERSION },
 ): Promise<undefined> {
-  const done: { package: Package; bindings: Binding[] }[] = [];
+  const done = await installServers(context, options, servers, of);
+  const [only] = done;
+  context.out.data(done.length === 1 ? only! : { servers: done }, () => boundLines(done));
+  return undefined;
+}
+
+/** The same, for whoever has more to tell. */
+export async function installServers(
+  context: Context,
+  options: McpOptions,
+  servers: readonly McpServerEntry[],
+  of: Publisher,
+): Promise<Done[]> {
+  const done: Done[] = [];
   for (const server of servers) {
-    const installed = await install(context, server, slotsOf(server, options));
+    const installed = await install(context, server, slotsOf(server, options), of);
     context.out.note(
       plainLine(`Installed ${installed.package_id}@${installed.version} (${installed.digest})`),
     );
@@ -60,13 +85,14 @@ export async function installMcpServers(
     done.push({ package: installed, bindings });
     for (const binding of bindings) await say(context, server, binding);
   }
-  const [only] = done;
-  context.out.data(done.length === 1 ? only! : { servers: done }, () =>
-    done
-      .flatMap(({ bindings }) => bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`))
-      .join("\n"),
+  return done;
+}
+
+export function boundLines(done: readonly Done[]): string {
+  const lines = done.flatMap(({ bindings }) =>
+    bindings.map((one) => `Bound ${one.package_id} as ${one.binding_id}`),
   );
-  return undefined;
+  return lines.join("\n");
 }
 
 /** A secret that is named for it is a slot of it. */
@@ -74,7 +100,12 @@ function slotsOf({ secret_slots }: McpServerEntry, { secret }: McpOptions): stri
   return [...new Set([...secret_slots, ...Object.keys(secret ?? {})])];
 }
 
-async function install(context: Context, server: McpServerEntry, secret_slots: string[]): Promise<Package> {
+async function install(
+  context: Context,
+  server: McpServerEntry,
+  secret_slots: string[],
+  { publisher, version }: Publisher,
+): Promise<Package> {
   const { from, name } = server;
   if (from.kind === "npm") return await context.client().packages.installNpm(from.spec, secret_slots);
   const { packageIdOf, serverManifest } = await import("@backplane/supply");
@@ -82,18 +113,24 @@ async function install(context: Context, server: McpServerEntry, secret_slots: s
     from.kind === "http"
       ? { protocol: "mcp.http", url: from.url }
       : { protocol: "mcp.stdio", entrypoint: [from.command] };
-  const package_id = packageIdOf("mcp", name);
-  const text = serverManifest({ package_id, version: LOCAL_VERSION, name, runtime, secret_slots });
+  const package_id = packageIdOf(publisher, name);
+  const text = serverManifest({ package_id, version, name, runtime, secret_slots });
+  return await uploadWith(context, text, from.kind === "files" ? from.folder : null);
+}
+
+/** A manifest that was made here, with the files of a folder that stays as it is. */
+export async function uploadWith(context: Context, manifest: string, files: string | null): Promise<Package> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
   try {
-    writeFileSync(join(folder, "vai-plugin.toml"), text);
+    if (files !== null) cpSync(files, folder, { recursive: true, verbatimSymlinks: true });
+    writeFileSync(join(folder, "vai-plugin.toml"), manifest);
     return await uploadFolder(context, folder);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function bind(
+export async function bind(
   context: Context,
   installed: Package,
   server: McpServerEntry,

@@ -1,6 +1,11 @@
 /** The executable: `node packages/cli/dist/main.js …`. */
-import { processIo } from "./io.ts";
-import { run } from "./run.ts";
+import { startLean } from "./start-lean.ts";
+
+startLean(process as Parameters<typeof startLean>[0]);
+
+// Only now: a process that replaces itself need not have read the program first.
+const { processIo } = await import("./io.ts");
+const { run } = await import("./run.ts");
 
 // `backplane plugin list | head` closes our stdout early; that is the reader's right, not a failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {

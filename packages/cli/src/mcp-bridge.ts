@@ -8,7 +8,7 @@ import { readSse } from "@backplane/client";
 import type { Json, JsonObject } from "@backplane/contract";
 
 export interface McpBridge {
-  /** Of the gateway. */
+  /** The endpoint of the gateway. */
   url: string;
   headers: Record<string, string>;
   input: Readable;
@@ -161,7 +161,7 @@ export async function bridgeMcp(bridge: McpBridge): Promise<void> {
     body: string | undefined,
     stop: AbortSignal,
   ) {
-    return fetch(`${bridge.url}/mcp`, {
+    return fetch(bridge.url, {
       method,
       headers: {
         ...bridge.headers,

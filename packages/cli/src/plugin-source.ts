@@ -1,5 +1,5 @@
 /**
- * What `plugin install SOURCE` means: a package (a folder with a manifest, an archive) or a kernel plugin (a folder whose
+ * What `plugin install SOURCE` means: an Agent Plugins folder, a package (a folder with a manifest, an archive) or a kernel plugin (a folder whose
  * package.json says so, or a name in the npm registry). Decided by what is there, before anything is sent.
  */
 import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
@@ -10,6 +10,8 @@ export type PluginSource =
   | { kind: "package"; path: string; folder: boolean }
   /** A file that names MCP servers. */
   | { kind: "mcp"; path: string }
+  /** A folder with a plugin.json: servers and skills. */
+  | { kind: "agent-plugin"; path: string }
   /** `source` as the gateway takes it: an absolute path, or a name with or without a version. */
   | { kind: "kernel"; source: string; local: boolean };
 
@@ -24,6 +26,8 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
     return { kind: "kernel", source: path, local: true };
+  if (folder && !existsSync(join(path, MANIFEST)) && isAgentPlugin(path))
+    return { kind: "agent-plugin", path };
   return { kind: "package", path, folder };
 }
 
@@ -45,6 +49,15 @@ export function unreadable(shown: string, why: string): BackplaneError {
 /** A mistyped path must not become a download: what looks like a path or an archive is no name. */
 function isRegistryName(text: string): boolean {
   return NPM_NAME.test(text) && !/\.(tgz|tar|tar\.gz|zip)$/.test(text);
+}
+
+function isAgentPlugin(folder: string): boolean {
+  try {
+    const json = JSON.parse(readFileSync(join(folder, "plugin.json"), "utf8")) as Record<string, unknown>;
+    return typeof json.$schema === "string" && json.$schema.startsWith("https://agent-plugins.org/");
+  } catch {
+    return false;
+  }
 }
 
 function namesKernelPlugins(folder: string): boolean {

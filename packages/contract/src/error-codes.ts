@@ -283,6 +283,11 @@ export const ERROR_CODES = {
     "No binding makes this export usable here.",
     "Bind it with `backplane binding create`.",
   ),
+  "skill.not_found": refusal(
+    404,
+    "There is no such skill here, or no such text in it.",
+    "List the skills with the tool `skill`, or bind the package that has it.",
+  ),
 
   // The door.
   "invocation.not_found": refusal(

@@ -29,6 +29,7 @@ export * from "./limits.ts";
 export * from "./llm.ts";
 export * from "./loop.ts";
 export * from "./module-host.ts";
+export { plainName, serverName } from "./server-name.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redact.ts";
 export type * from "./schema/index.ts";
 export * from "./risk.ts";

@@ -34,6 +34,8 @@ export interface AgentLoopState {
   history: number;
   /** The names that may be offered. */
   tools: string[];
+  /** What the model can read with the tool `skill`, by name. */
+  skills: { name: string; description: string }[];
 }
 
 /** strategy.decide.response without its request_id. */

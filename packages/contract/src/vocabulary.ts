@@ -23,6 +23,7 @@ export const PROTOCOLS = [
   "module.tools",
   "module.instrument",
   "module.kernel",
+  "skills",
 ] as const;
 export type Protocol = (typeof PROTOCOLS)[number];
 

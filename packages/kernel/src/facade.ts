@@ -50,6 +50,8 @@ import type {
 } from "./facade-agent.ts";
 import type { DefinitionsFacade } from "./definitions/definitions.ts";
 import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
+import type { Servers } from "./facade-servers.ts";
+import type { Ask } from "./invoke/answer-ask.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -92,10 +94,12 @@ export interface Kernel {
   definitions: DefinitionsFacade;
   /** The tools that the caller may be offered, as the loop offers them to its models. */
   catalog: Catalog;
+  /** The MCP servers behind the caller's bindings. */
+  servers: Servers;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };
   invocations: {
     /** The one door. Resolves when the row is on disk; throws for refusals before there is a row. */
-    invoke(caller: Caller, body: InvokeBody, how?: { context?: RiskContext }): Promise<Ticket>;
+    invoke(caller: Caller, body: InvokeBody, how?: { context?: RiskContext; ask?: Ask }): Promise<Ticket>;
     /**
      * The same under an Idempotency-Key, which is taken in the transaction that opens the call: a repeat with the same
      * digest gets its id and no ticket, at any moment after; another digest throws idempotency.conflict.

@@ -4,9 +4,11 @@ export { checkClientSessionId, clientSessionIdProblem } from "./bus/session-ids.
 export type { GrantLevel, HostPolicy, KernelDeps } from "./deps.ts";
 export type * from "./facade.ts";
 export type * from "./facade-agent.ts";
+export type * from "./facade-servers.ts";
 export type * from "./facade-agent.ts";
 export { createFanout, type FanoutDeps, type FanoutService } from "./fanout/fanout.ts";
 export { hostPolicy } from "./host-policy.ts";
+export { type Ask, unheard } from "./invoke/answer-ask.ts";
 export { createKernel } from "./kernel.ts";
 export { createPluginSystem } from "./plugins/plugin-system.ts";
 export type * from "./plugins/plugins-port.ts";

@@ -31,8 +31,11 @@ import type { Turn } from "./loop/turn.ts";
 import type { Description, Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
+import { createServers } from "./servers/servers.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
+import { createSkills } from "./skills/skills.ts";
+import { skillServices } from "./skills/skill-services.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
 
 export function createKernel(given: KernelDeps): Kernel {
@@ -66,12 +69,19 @@ export function createKernel(given: KernelDeps): Kernel {
     watched: (key) => agent.fanout.watches(key),
   };
   const approvals = createApprovals(deps, door.pending, door.grants, news);
-  const agent: Agent = createAgent(base, door, { approvals });
+  const skills = createSkills(deps);
+  for (const [name, service] of skillServices(skills)) base.services.set(name, service);
+  const agent: Agent = createAgent(base, door, { approvals, skills: (scope) => skills.list(scope) });
   const lifecycle = createLifecycle(door);
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
   const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id), keeper.told);
+  const servers = createServers(deps);
+  offers.catalog.onChanged(() => {
+    servers.forget();
+    skills.forget();
+  });
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
@@ -100,6 +110,7 @@ export function createKernel(given: KernelDeps): Kernel {
     definitions: definitions.facade,
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
+    servers: servers.facade,
     invocations: createInvocations(door),
     approvals,
     sessions,
@@ -158,7 +169,7 @@ function moduleRunner(
     tool: (binding_id) => bindings.tool(binding_id),
     mint({ plugin, scope, invocation_id, session_id }) {
       const turn = session_id === null ? undefined : turnAt(scope, session_id);
-      const call = { invocation_id, session_id, run_id: turn?.run.id ?? null };
+      const call = { invocation_id, session_id, run_id: turn?.run.id ?? null, scope };
       return plugins.callers.mint({ plugin, caller: turn?.caller ?? null, call });
     },
   });

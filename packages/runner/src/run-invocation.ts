@@ -149,9 +149,9 @@ export class Call implements Exchange {
     return this.#listener.ask !== undefined;
   }
 
-  ask(method: string, params: JsonObject): Promise<Json> {
+  ask(method: string, params: JsonObject, key?: string): Promise<Json> {
     const listener = this.#listener;
-    if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params);
+    if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params, key);
     return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
   }
 

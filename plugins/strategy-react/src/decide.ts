@@ -35,7 +35,7 @@ export function decide(state: AgentLoopState, settings: Settings): Decision {
 function askModel(state: AgentLoopState, settings: Settings): Decision {
   const decision: Decision = {
     next: "llm",
-    system: systemPrompt(settings.system_prompt, notesOf(state)),
+    system: systemPrompt(settings.system_prompt, notesOf(state), state.skills ?? []),
   };
   const allowed = settings.tools;
   if (allowed !== undefined) decision.tools = state.tools.filter((name) => allowed.includes(name));

@@ -7,8 +7,46 @@ import { shorten } from "./shorten.ts";
 
 const NOTE_LENGTH = 2_000;
 const ALL_NOTES_LENGTH = 16_000;
+const SKILL_LENGTH = 300;
+const ALL_SKILLS_LENGTH = 6_000;
 
-export function systemPrompt(base: string, notes: readonly MemoryEntry[]): string {
+interface Skill {
+  name: string;
+  description: string;
+}
+
+export function systemPrompt(
+  base: string,
+  notes: readonly MemoryEntry[],
+  skills: readonly Skill[] = [],
+): string {
+  return withNotes(withSkills(base, skills), notes);
+}
+
+/** Names and one line each: the rest is read when a task calls for it. */
+function withSkills(base: string, skills: readonly Skill[]): string {
+  const lines: string[] = [];
+  let room = ALL_SKILLS_LENGTH;
+  for (const { name, description } of skills) {
+    const line = safe({ name, description: shorten(description, SKILL_LENGTH) });
+    if (line.length > room) break;
+    room -= line.length;
+    lines.push(line);
+  }
+  if (lines.length === 0) return base;
+  const more = skills.length - lines.length;
+  return [
+    base,
+    "",
+    "Skills are instructions for certain tasks. When one fits the task, read it with the tool `skill` before you begin.",
+    "<skills>",
+    ...lines,
+    "</skills>",
+    ...(more === 0 ? [] : [`There are ${more} more; the tool \`skill\` finds them.`]),
+  ].join("\n");
+}
+
+function withNotes(base: string, notes: readonly MemoryEntry[]): string {
   const lines: string[] = [];
   let room = ALL_NOTES_LENGTH;
   for (const note of notes) {
@@ -33,7 +71,11 @@ export function systemPrompt(base: string, notes: readonly MemoryEntry[]): strin
 function noteLine({ text, at }: MemoryEntry): string | null {
   if (typeof text !== "string" || text.trim() === "") return null;
   const date = typeof at === "string" && /^\d{4}-\d{2}-\d{2}/.test(at) ? { date: at.slice(0, 10) } : {};
-  return JSON.stringify({ ...date, note: shorten(text, NOTE_LENGTH) }).replaceAll(UNSAFE, escaped);
+  return safe({ ...date, note: shorten(text, NOTE_LENGTH) });
+}
+
+function safe(value: object): string {
+  return JSON.stringify(value).replaceAll(UNSAFE, escaped);
 }
 
 /** The fence's first character, and the line ends that JSON leaves as they are. */

@@ -19,6 +19,7 @@ function stateOf(change: Partial<AgentLoopState> = {}): AgentLoopState {
     history: 1,
     tools: ["read_file", "write_file"],
     has_memory: true,
+    skills: [],
     ...change,
   };
 }

@@ -16,6 +16,7 @@ const state: AgentLoopState = {
   history: 1,
   tools: ["read_file"],
   has_memory: true,
+  skills: [],
 };
 
 function request(change: Partial<AgentLoopState>, id = "evt_ask"): BusEvent {

@@ -14,10 +14,14 @@ import { isObject, RPC, RpcError } from "./json-rpc.ts";
 
 const INVOCATION_META = "backplane/invocation_id";
 const ERROR_META = "backplane/error";
+const FOR_CLIENTS: ReadonlySet<number> = new Set([RPC.missing_capability, RPC.url_elicitation_required]);
 
+/** Throws what a server's answer means to the client's program and not to its model. */
 export function callResult({ id, error, tool_result }: Invocation): JsonObject {
   const _meta: JsonObject = { [INVOCATION_META]: id };
   if (error !== null) {
+    const code = Number(error.details?.plugin_code);
+    if (FOR_CLIENTS.has(code)) throw new RpcError(code, error.message, error.details?.data);
     _meta[ERROR_META] = { code: error.code };
     return { content: [{ type: "text", text: error.message }], isError: true, _meta };
   }

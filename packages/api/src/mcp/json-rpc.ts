@@ -15,7 +15,10 @@ export const RPC = {
   /** Of revisions before 2026-07-28. */
   resource_not_found: -32002,
   header_mismatch: -32020,
+  missing_capability: -32021,
   unsupported_version: -32022,
+  /** A page that a person has to visit first. */
+  url_elicitation_required: -32042,
 } as const;
 
 export interface RpcRequest {
@@ -32,8 +35,12 @@ export interface RpcNotification {
 }
 
 /** A client's answer to a request of ours. */
-interface RpcAnswer {
+export interface RpcAnswer {
   kind: "answer";
+  id: RpcId | null;
+  /** Null: it is an error. */
+  result: JsonObject | null;
+  error: string;
 }
 
 export type RpcMessage = RpcRequest | RpcNotification | RpcAnswer;
@@ -54,7 +61,7 @@ export class RpcError extends Error {
 export function readMessage(value: unknown): RpcMessage | null {
   if (!isObject(value) || value.jsonrpc !== "2.0") return null;
   const { method, id, params } = value;
-  if (method === undefined) return isAnswer(value) ? { kind: "answer" } : null;
+  if (method === undefined) return isAnswer(value) ? readAnswer(value) : null;
   if (typeof method !== "string") return null;
   if (params !== undefined && !isObject(params)) return null;
   const given = params ?? {};
@@ -68,6 +75,10 @@ export function resultMessage(id: RpcId, result: JsonObject): JsonObject {
 
 export function errorMessage(id: RpcId | null, { code, message, data }: RpcError): JsonObject {
   return { jsonrpc: "2.0", id, error: { code, message, ...(data === undefined ? {} : { data }) } };
+}
+
+export function requestMessage(id: RpcId, method: string, params: JsonObject): JsonObject {
+  return { jsonrpc: "2.0", id, method, params };
 }
 
 export function notification(method: string, params?: JsonObject): JsonObject {
@@ -84,6 +95,11 @@ export function isObject(value: unknown): value is JsonObject {
 
 export function isId(value: unknown): value is RpcId {
   return typeof value === "string" || typeof value === "number";
+}
+
+function readAnswer({ id, result, error }: JsonObject): RpcAnswer {
+  const said = isObject(error) && typeof error.message === "string" ? error.message : "the client refused";
+  return { kind: "answer", id: isId(id) ? id : null, result: isObject(result) ? result : null, error: said };
 }
 
 function isAnswer({ id, result, error }: JsonObject): boolean {

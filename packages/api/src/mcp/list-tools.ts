@@ -2,16 +2,17 @@
 import type { JsonObject } from "@backplane/contract";
 import type { CatalogTool } from "@backplane/kernel";
 import { RPC, RpcError } from "./json-rpc.ts";
+import type { NamedTool } from "./tool-names.ts";
 
 const PAGE = 250;
 
 export interface ToolPages {
-  page(tools: readonly CatalogTool[], cursor: unknown): JsonObject;
+  page(tools: readonly NamedTool[], cursor: unknown): JsonObject;
 }
 
 export function createToolPages(page_size: number = PAGE): ToolPages {
   // The kernel answers the same array until something changes: it is spelled once.
-  const spelled = new WeakMap<readonly CatalogTool[], JsonObject[]>();
+  const spelled = new WeakMap<readonly NamedTool[], JsonObject[]>();
   return {
     page(tools, cursor): JsonObject {
       let all = spelled.get(tools);
@@ -30,8 +31,8 @@ export function createToolPages(page_size: number = PAGE): ToolPages {
   };
 }
 
-function describeTool(tool: CatalogTool): JsonObject {
-  const { name, title, description, input_schema, output_schema } = tool;
+function describeTool({ name, tool }: NamedTool): JsonObject {
+  const { title, description, input_schema, output_schema } = tool;
   return {
     name,
     ...(title === null ? {} : { title }),
@@ -59,7 +60,7 @@ function annotationsOf({ effect_class, title }: CatalogTool): JsonObject {
 function readCursor(cursor: unknown): string | null {
   if (cursor === undefined) return null;
   const name = typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("utf8") : "";
-  if (!/^[A-Za-z0-9_.-]{1,128}$/.test(name))
+  if (!/^[A-Za-z0-9_./-]{1,128}$/.test(name))
     throw new RpcError(RPC.invalid_params, "the cursor is none that this server gave");
   return name;
 }

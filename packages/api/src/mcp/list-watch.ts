@@ -1,16 +1,25 @@
 /**
- * Who wants to hear that the tools of its scope have changed. One look serves all listeners of a scope, and only a list
- * that reads differently is told: a change in another project says nothing here.
+ * Who wants to hear that the lists of its scope have changed. One look serves all listeners of a scope, and only a list
+ * that reads differently is told: a change in another project says nothing here. What a server behind says of its own
+ * lists is passed on to those who may see it.
  */
 import { hash } from "node:crypto";
-import type { Caller, Catalog, CatalogTool, Clock, Timer } from "@backplane/kernel";
+import type { Caller, CatalogTool, Clock, Kernel, ServerInfo, ServerNotice, Timer } from "@backplane/kernel";
 
 /** Another node changes bindings too, and none tells us. */
 const LOOK_AGAIN_MS = 10_000;
 
+export type Changed = "tools" | "resources" | "prompts";
+
+interface Listener {
+  changed(list: Changed): void;
+  /** What a server tells that is no change of a list. */
+  notice(notice: ServerNotice): void;
+}
+
 export interface ListWatch {
   /** From when this resolves on, every change is told. Answers how to stop. */
-  listen(caller: Caller, changed: () => void): Promise<() => void>;
+  listen(caller: Caller, listener: Listener): Promise<() => void>;
   close(): void;
 }
 
@@ -18,26 +27,60 @@ interface Watched {
   caller: Caller;
   seen: readonly CatalogTool[];
   print: string;
-  listeners: Set<() => void>;
+  servers: readonly ServerInfo[];
+  listeners: Set<Listener>;
 }
 
-export function createListWatch(catalog: Pick<Catalog, "list" | "onChanged">, clock: Clock): ListWatch {
+const LISTS: Record<string, Changed> = {
+  "notifications/tools/list_changed": "tools",
+  "notifications/resources/list_changed": "resources",
+  "notifications/prompts/list_changed": "prompts",
+};
+
+export function createListWatch({ catalog, servers }: Kernel, clock: Clock): ListWatch {
   const scopes = new Map<string, Watched>();
   let timer: Timer | null = null;
   const stop = catalog.onChanged((org_id) => {
     for (const watched of scopes.values())
       if (org_id === null || watched.caller.scope.org_id === org_id) void look(watched);
   });
+  const deaf = servers.onNotice((notice) => {
+    for (const watched of scopes.values()) void pass(watched, notice);
+  });
 
   async function look(watched: Watched): Promise<void> {
     // A store that does not answer now is asked again later.
     const tools = await catalog.list(watched.caller).catch(() => watched.seen);
+    await lookAtServers(watched);
     if (tools === watched.seen) return;
     watched.seen = tools;
     const print = printOf(tools);
     if (print === watched.print) return;
     watched.print = print;
-    for (const tell of watched.listeners) tell();
+    tell(watched, "tools");
+  }
+
+  async function lookAtServers(watched: Watched): Promise<void> {
+    const now = await servers.list(watched.caller).catch(() => watched.servers);
+    const before = watched.servers;
+    watched.servers = now;
+    if (namesOf(now) === namesOf(before)) return;
+    tell(watched, "resources");
+    tell(watched, "prompts");
+  }
+
+  async function pass(watched: Watched, notice: ServerNotice): Promise<void> {
+    const list = LISTS[notice.method];
+    // What tools there are is the catalog's to say.
+    if (list === "tools") return;
+    const visible = await servers.list(watched.caller).catch(() => watched.servers);
+    if (!visible.some(({ binding_id }) => binding_id === notice.binding_id)) return;
+    if (list !== undefined) tell(watched, list);
+    else for (const listener of watched.listeners) listener.notice(notice);
+  }
+
+  function tell(watched: Watched, list: Changed): void {
+    for (const listener of watched.listeners) listener.changed(list);
   }
 
   function arm(): void {
@@ -49,12 +92,14 @@ export function createListWatch(catalog: Pick<Catalog, "list" | "onChanged">, cl
   }
 
   return {
-    async listen(caller, changed) {
+    async listen(caller, listener) {
       const key = keyOf(caller);
       const seen = await catalog.list(caller);
-      const watched = scopes.get(key) ?? { caller, seen, print: printOf(seen), listeners: new Set() };
+      const there = await servers.list(caller);
+      const watched =
+        scopes.get(key) ??
+        ({ caller, seen, print: printOf(seen), servers: there, listeners: new Set() } satisfies Watched);
       scopes.set(key, watched);
-      const listener = () => changed();
       watched.listeners.add(listener);
       arm();
       return () => {
@@ -64,6 +109,7 @@ export function createListWatch(catalog: Pick<Catalog, "list" | "onChanged">, cl
     },
     close() {
       stop();
+      deaf();
       timer?.stop();
       scopes.clear();
     },
@@ -77,4 +123,8 @@ function keyOf({ scope, role, delegation, actor }: Caller): string {
 
 function printOf(tools: readonly CatalogTool[]): string {
   return hash("sha256", JSON.stringify(tools));
+}
+
+function namesOf(servers: readonly ServerInfo[]): string {
+  return servers.map(({ name, binding_id }) => `${name}\n${binding_id}`).join("\n");
 }

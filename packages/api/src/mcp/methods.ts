@@ -1,20 +1,31 @@
-/** The methods that answer with one result. `tools/call` and `subscriptions/listen`, which may stream, stand elsewhere. */
+/**
+ * The methods that the gateway answers by itself. `tools/call` and what goes to a server behind may tell and ask first;
+ * they stand in call-tool and call-server, `subscriptions/listen` in server-events.
+ */
 import type { JsonObject } from "@backplane/contract";
-import type { Caller, Kernel } from "@backplane/kernel";
+import type { Caller } from "@backplane/kernel";
 import type { Answer } from "../route.ts";
-import { isObject, type RpcId, RPC, RpcError } from "./json-rpc.ts";
+import { type RpcId, RPC, RpcError } from "./json-rpc.ts";
 import type { ToolPages } from "./list-tools.ts";
 import { type LogLevel, readLevel } from "./log-levels.ts";
-import { STATELESS } from "./revisions.ts";
+import type { Prompts } from "./prompts.ts";
+import type { Resources } from "./resources.ts";
+import { NEGOTIATED, STATELESS } from "./revisions.ts";
 import type { McpSession } from "./sessions.ts";
+import type { Subscriptions } from "./subscriptions.ts";
+import type { ToolNames } from "./tool-names.ts";
+import type { View } from "./view.ts";
 
 /** One request and how it is to be answered. */
 export interface Exchange {
   caller: Caller;
+  view: View;
   session: McpSession | null;
   stateless: boolean;
   /** The client takes an event stream. */
   streams: boolean;
+  /** What the client can do. */
+  capabilities: JsonObject;
   /** Log messages from this level on; null: none. */
   least: LogLevel | null;
   /** The result as this revision writes it. */
@@ -23,65 +34,93 @@ export interface Exchange {
 }
 
 export interface MethodDeps {
-  kernel: Kernel;
+  names: ToolNames;
   pages: ToolPages;
+  resources: Resources;
+  prompts: Prompts;
+  subscriptions: Subscriptions;
+  /** That a session wants other log messages now. */
+  levelChanged(exchange: Exchange, level: LogLevel): void;
 }
 
 type Method = (params: JsonObject, exchange: Exchange) => Promise<JsonObject> | JsonObject;
 export type Methods = ReadonlyMap<string, Method>;
 
+/** What every endpoint can do. A server that has none of something lists none. */
 export const CAPABILITIES: JsonObject = {
   tools: { listChanged: true },
-  resources: {},
-  prompts: {},
+  resources: { subscribe: true, listChanged: true },
+  prompts: { listChanged: true },
   completions: {},
   logging: {},
 };
-export const INSTRUCTIONS =
+const INSTRUCTIONS =
   "Tools of a Backplane gateway. Every call is recorded; some wait until a person has approved them.";
 
+/** What the client is told of how to use this endpoint. */
+export function instructionsOf({ server }: View): string {
+  return server?.instructions ?? INSTRUCTIONS;
+}
+
 /** `negotiated` of revisions up to 2025-11-25, `stateless` of those after. */
-export function createMethods({ kernel, pages }: MethodDeps): { negotiated: Methods; stateless: Methods } {
+export function createMethods(deps: MethodDeps): { negotiated: Methods; stateless: Methods } {
+  const { names, pages, resources, prompts } = deps;
   const both: [string, Method][] = [
-    ["tools/list", async ({ cursor }, { caller }) => pages.page(await kernel.catalog.list(caller), cursor)],
-    ["resources/list", () => ({ resources: [] })],
-    ["resources/templates/list", () => ({ resourceTemplates: [] })],
-    ["resources/read", readResource],
-    ["prompts/list", () => ({ prompts: [] })],
-    ["prompts/get", getPrompt],
-    ["completion/complete", complete],
+    [
+      "tools/list",
+      async ({ cursor }, { caller, view }) => pages.page(await names.list(caller, view), cursor),
+    ],
+    ["resources/list", ({ cursor }, { caller, view }) => resources.list(caller, view, cursor)],
+    ["resources/templates/list", ({ cursor }, { caller, view }) => resources.templates(caller, view, cursor)],
+    ["prompts/list", ({ cursor }, { caller, view }) => prompts.list(caller, view, cursor)],
   ];
   return {
-    negotiated: new Map<string, Method>([...both, ["ping", () => ({})], ["logging/setLevel", setLevel]]),
+    negotiated: new Map<string, Method>([
+      ...both,
+      ["ping", () => ({})],
+      ["logging/setLevel", (params, exchange) => setLevel(deps, params, exchange)],
+      ["resources/subscribe", (params, exchange) => subscribe(deps, params, exchange)],
+      ["resources/unsubscribe", unsubscribe],
+    ]),
     stateless: new Map<string, Method>([...both, ["server/discover", discover]]),
   };
 }
 
-function discover(): JsonObject {
-  return { supportedVersions: [STATELESS], capabilities: CAPABILITIES, instructions: INSTRUCTIONS };
+function discover(_params: JsonObject, { view }: Exchange): JsonObject {
+  return {
+    supportedVersions: [STATELESS, ...NEGOTIATED],
+    capabilities: CAPABILITIES,
+    instructions: instructionsOf(view),
+  };
 }
 
-function setLevel({ level }: JsonObject, { session }: Exchange): JsonObject {
+function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: Exchange): JsonObject {
   const known = readLevel(level);
   if (known === null) throw new RpcError(RPC.invalid_params, "params.level is none of the RFC 5424 levels");
-  if (session !== null) session.level = known;
+  if (exchange.session !== null) exchange.session.level = known;
+  deps.levelChanged(exchange, known);
   return {};
 }
 
-function readResource({ uri }: JsonObject, { stateless }: Exchange): never {
+async function subscribe(
+  { resources, subscriptions }: MethodDeps,
+  { uri }: JsonObject,
+  { caller, view, session, stateless }: Exchange,
+): Promise<JsonObject> {
+  const server = await resources.serverOf(caller, view, uri, stateless);
+  if (session === null)
+    throw new RpcError(RPC.invalid_request, "a subscription needs a session: send initialize first");
+  const address = uri as string;
+  if (session.subscriptions.has(address)) return {};
+  const leave = await subscriptions.hold(caller, server, address);
+  session.subscriptions.get(address)?.();
+  session.subscriptions.set(address, leave);
+  return {};
+}
+
+function unsubscribe({ uri }: JsonObject, { session }: Exchange): JsonObject {
   if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a text");
-  const code = stateless ? RPC.invalid_params : RPC.resource_not_found;
-  throw new RpcError(code, "Resource not found", { uri: uri.slice(0, 1024) });
-}
-
-function getPrompt({ name }: JsonObject): never {
-  const known =
-    typeof name === "string" ? `Unknown prompt: ${name.slice(0, 128)}` : "params.name must be a text";
-  throw new RpcError(RPC.invalid_params, known);
-}
-
-function complete({ ref, argument }: JsonObject): JsonObject {
-  if (!isObject(ref) || !isObject(argument) || typeof argument.name !== "string")
-    throw new RpcError(RPC.invalid_params, "params.ref and params.argument.name are required");
-  return { completion: { values: [], total: 0, hasMore: false } };
+  session?.subscriptions.get(uri)?.();
+  session?.subscriptions.delete(uri);
+  return {};
 }

@@ -7,8 +7,8 @@ import { type Json, type JsonObject, toBackplaneError } from "@backplane/contrac
 import type { Caller, Clock, Logger } from "@backplane/kernel";
 import type { FastifyReply } from "fastify";
 import type { Answer } from "../route.ts";
+import { callServer, type CallServerDeps, SERVER_METHODS } from "./call-server.ts";
 import { type CallDeps, callTool } from "./call-tool.ts";
-import { gatewayRefusal } from "./call-result.ts";
 import {
   errorMessage,
   isId,
@@ -17,14 +17,14 @@ import {
   readMessage,
   resultMessage,
   RPC,
+  type RpcAnswer,
   RpcError,
   type RpcId,
   type RpcNotification,
   type RpcRequest,
 } from "./json-rpc.ts";
-import type { ListWatch } from "./list-watch.ts";
 import { readLevel } from "./log-levels.ts";
-import { CAPABILITIES, type Exchange, INSTRUCTIONS, type Methods } from "./methods.ts";
+import { CAPABILITIES, type Exchange, instructionsOf, type Methods } from "./methods.ts";
 import {
   checkVersionHeader,
   isStateless,
@@ -34,20 +34,22 @@ import {
   one,
   UNSAID,
 } from "./revisions.ts";
-import { subscription } from "./server-events.ts";
+import { type EventDeps, subscription } from "./server-events.ts";
+import { serverError } from "./server-work.ts";
 import type { McpSession, McpSessions } from "./sessions.ts";
+import type { View } from "./view.ts";
 
-export interface PostDeps extends CallDeps {
+export interface PostDeps extends CallDeps, CallServerDeps, EventDeps {
   clock: Clock;
   log: Logger;
   sessions: McpSessions;
-  lists: ListWatch;
   methods: { negotiated: Methods; stateless: Methods };
   server: { name: string; title: string; version: string };
 }
 
 export interface Post {
   caller: Caller;
+  view: View;
   headers: IncomingHttpHeaders;
   body: unknown;
   reply: FastifyReply;
@@ -59,6 +61,7 @@ const CACHEABLE: ReadonlySet<string> = new Set([
   "prompts/list",
   "resources/list",
   "resources/templates/list",
+  "resources/read",
   "server/discover",
 ]);
 const BATCHES: ReadonlySet<string> = new Set(["2025-03-26", "2024-11-05"]);
@@ -81,9 +84,9 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     if (message === null) return failed(400, idIn(post.body), notRpc());
     if (message.kind === "request") return await request(post, message, accepts.streams);
     try {
-      if (message.kind === "notification" && !namesStateless(post.headers)) {
+      if (!namesStateless(post.headers)) {
         checkVersionHeader(post.headers);
-        notified(sessionOf(post), message);
+        received(sessionOf(post), message);
       }
       return ACCEPTED;
     } catch (error) {
@@ -111,54 +114,72 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
   async function serve(message: RpcRequest, exchange: Exchange, reply: FastifyReply | null): Promise<Answer> {
     const { id, method, params } = message;
     if (method === "tools/call") return await callTool(deps, message, exchange, reply);
+    if (SERVER_METHODS.has(method)) return await callServer(deps, message, cached(exchange, method), reply);
     if (exchange.stateless && method === "subscriptions/listen") {
       if (reply === null || !exchange.streams)
         throw new RpcError(RPC.invalid_request, "subscriptions/listen needs text/event-stream");
-      const source = await subscription(message, exchange, deps.lists);
+      const source = await subscription(message, exchange, deps);
       return await deps.streams.stream(reply, source.items).finally(source.leave);
     }
     const methods = exchange.stateless ? deps.methods.stateless : deps.methods.negotiated;
     const run = methods.get(method);
     if (run === undefined)
       throw new RpcError(RPC.method_not_found, `Method not found: ${method.slice(0, 128)}`);
-    const result = await run(params, exchange);
-    const kept: JsonObject =
-      exchange.stateless && CACHEABLE.has(method) ? { ttlMs: 0, cacheScope: "private" } : {};
-    return exchange.answer(id, { ...result, ...kept });
+    return cached(exchange, method).answer(id, await run(params, exchange));
   }
 
-  function initialize({ caller }: Post, { id, params }: RpcRequest): Answer {
+  function cached(exchange: Exchange, method: string): Exchange {
+    if (!exchange.stateless || !CACHEABLE.has(method)) return exchange;
+    const spell = (result: JsonObject) => exchange.spell({ ttlMs: 0, cacheScope: "private", ...result });
+    const answer = (id: RpcId, result: JsonObject): Answer => ({
+      status: 200,
+      json: resultMessage(id, spell(result)),
+    });
+    return { ...exchange, spell, answer };
+  }
+
+  function initialize({ caller, view }: Post, { id, params }: RpcRequest): Answer {
     if (typeof params.protocolVersion !== "string")
       throw new RpcError(RPC.invalid_params, "params.protocolVersion must be a text");
-    const session = deps.sessions.open(caller, negotiate(params.protocolVersion));
+    const session = deps.sessions.open(caller, {
+      version: negotiate(params.protocolVersion),
+      capabilities: isObject(params.capabilities) ? params.capabilities : {},
+      server: view.server?.binding_id ?? null,
+    });
     const result: JsonObject = {
       protocolVersion: session.version,
       capabilities: CAPABILITIES,
       serverInfo: server_info,
-      instructions: INSTRUCTIONS,
+      instructions: instructionsOf(view),
     };
     return { status: 200, json: resultMessage(id, result), headers: { "mcp-session-id": session.id } };
   }
 
   /** Null: the client keeps none. Throws for one that is not there. */
-  function sessionOf({ caller, headers }: Pick<Post, "caller" | "headers">): McpSession | null {
+  function sessionOf({ caller, headers, view }: Post): McpSession | null {
     const id = one(headers["mcp-session-id"]);
     if (id === undefined) return null;
-    const session = deps.sessions.find(caller, id);
+    const session = deps.sessions.find(caller, id, view.server?.binding_id ?? null);
     if (session === null) throw noSession();
     return session;
   }
 
-  function notified(session: McpSession | null, { method, params }: RpcNotification): void {
-    if (method !== "notifications/cancelled" || session === null || !isId(params.requestId)) return;
+  /** A notification, or an answer to a question of ours. */
+  function received(session: McpSession | null, message: RpcNotification | RpcAnswer): void {
+    if (session === null) return;
+    if (message.kind === "answer") {
+      session.answered(message);
+      return;
+    }
+    const { method, params } = message;
+    if (method !== "notifications/cancelled" || !isId(params.requestId)) return;
     const call = session.calls.get(params.requestId);
     if (call === undefined) {
       session.cancelEarly(params.requestId);
       return;
     }
     call.cancelled = true;
-    if (call.invocation_id !== null)
-      void deps.kernel.invocations.cancel(session.caller, call.invocation_id).catch(() => undefined);
+    call.cancel?.();
   }
 
   /** Revisions that have batches answer them in one piece; the others take one message at a time. */
@@ -182,9 +203,8 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
   async function inBatch(post: Post, session: McpSession | null, value: unknown): Promise<Json | null> {
     const message = readMessage(value);
     if (message === null) return errorMessage(idIn(value), notRpc());
-    if (message.kind === "answer") return null;
-    if (message.kind === "notification") {
-      notified(session, message);
+    if (message.kind !== "request") {
+      received(session, message);
       return null;
     }
     try {
@@ -195,16 +215,22 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     }
   }
 
-  function negotiatedExchange({ caller }: Post, session: McpSession | null, streams: boolean): Exchange {
+  function negotiatedExchange(
+    { caller, view }: Post,
+    session: McpSession | null,
+    streams: boolean,
+  ): Exchange {
     const answer = (id: RpcId, result: JsonObject): Answer => ({
       status: 200,
       json: resultMessage(id, result),
     });
     const least = session?.level ?? "info";
-    return { caller, session, stateless: false, streams, least, spell: (result) => result, answer };
+    const capabilities = session?.capabilities ?? {};
+    const spell = (result: JsonObject) => result;
+    return { caller, view, session, stateless: false, streams, capabilities, least, spell, answer };
   }
 
-  function statelessExchange({ caller }: Post, { params }: RpcRequest, streams: boolean): Exchange {
+  function statelessExchange({ caller, view }: Post, { params }: RpcRequest, streams: boolean): Exchange {
     const spell = (result: JsonObject): JsonObject => ({
       resultType: "complete",
       ...result,
@@ -214,14 +240,17 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
       status: 200,
       json: resultMessage(id, spell(result)),
     });
-    const least = readLevel((params._meta as JsonObject)[META.log_level]);
-    return { caller, session: null, stateless: true, streams, least, spell, answer };
+    const meta = params._meta as JsonObject;
+    const least = readLevel(meta[META.log_level]);
+    const capabilities = meta[META.client_capabilities] as JsonObject;
+    return { caller, view, session: null, stateless: true, streams, capabilities, least, spell, answer };
   }
 
   /** Only what is wrong with the request itself has a status of its own. */
   function answerOf(error: unknown, id: RpcId | null, of_request: boolean): Answer {
     const code = codeIn(error);
-    const status = of_request || code === RPC.session_not_found ? statusOf(code) : 200;
+    const told = code === RPC.session_not_found || code === RPC.missing_capability;
+    const status = of_request || told ? statusOf(code) : 200;
     return failed(status, id, rpcErrorOf(error));
   }
 
@@ -229,7 +258,7 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     if (isRpcError(error)) return error;
     const known = toBackplaneError(error);
     if (known.code === "internal") deps.log.error({ err: error }, "an MCP request failed");
-    return gatewayRefusal(known);
+    return serverError(known, false);
   }
 }
 

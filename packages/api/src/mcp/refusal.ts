@@ -6,7 +6,11 @@ import { errorMessage, RPC, RpcError } from "./json-rpc.ts";
 
 /** Null: answer as on every other route. */
 export function mcpRefusal(request: FastifyRequest, { code, envelope }: ErrorAnswer): JsonObject | null {
-  if (request.routeOptions?.url !== "/mcp" || !code.startsWith("request.")) return null;
+  if (!isMcp(request.routeOptions?.url) || !code.startsWith("request.")) return null;
   const rpc = code === "request.invalid" ? RPC.parse : RPC.refused;
   return errorMessage(null, new RpcError(rpc, envelope.error.message, { code }));
+}
+
+function isMcp(url: string | undefined): boolean {
+  return url === "/mcp" || url?.startsWith("/mcp/") === true;
 }

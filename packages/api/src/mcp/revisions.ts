@@ -7,7 +7,7 @@ import type { JsonObject } from "@backplane/contract";
 import { isObject, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
 
 export const STATELESS = "2026-07-28";
-const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
+export const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
 /** What a client means that sends no version header. */
 export const UNSAID = "2025-03-26";
 
@@ -48,6 +48,7 @@ export function isStateless(request: RpcRequest, headers: IncomingHttpHeaders): 
   if (typeof claimed !== "string") throw new RpcError(RPC.invalid_params, `${META.version} must be a text`);
   // The handshake of older revisions may carry anything in its _meta.
   if (request.method === "initialize" && claimed < STATELESS) return false;
+  if (namesStateless(headers)) expectHeader(headers, "mcp-protocol-version", claimed);
   if (claimed !== STATELESS) throw unsupported(claimed);
   if (!isObject(meta[META.client_capabilities])) {
     throw new RpcError(RPC.invalid_params, `_meta lacks ${META.client_capabilities}`, {

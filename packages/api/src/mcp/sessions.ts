@@ -5,17 +5,33 @@
 import { randomBytes } from "node:crypto";
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock } from "@backplane/kernel";
-import type { RpcId } from "./json-rpc.ts";
+import type { RpcAnswer, RpcId } from "./json-rpc.ts";
 import type { LogLevel } from "./log-levels.ts";
+import type { Questions } from "./questions.ts";
 
 export const SESSION_LIMITS = { sessions: 10_000, per_caller: 1_000, idle_ms: 3_600_000 } as const;
 
 const EARLY = 64;
+/** Questions whose answer never came are forgotten beyond this. */
+const ASKED = 256;
 
-/** A call that is under way. */
+/** A request that is under way. */
 export interface OpenCall {
-  invocation_id: string | null;
+  /** Null until it has begun. */
+  cancel: (() => void) | null;
   cancelled: boolean;
+  /** Answered, or parked: a connection that closes now cancels nothing. */
+  over: boolean;
+}
+
+export function openCall(work: { cancel(): void } | null): OpenCall {
+  return { cancel: work === null ? null : () => work.cancel(), cancelled: false, over: false };
+}
+
+interface OpenedSession {
+  version: string;
+  capabilities: JsonObject;
+  server: string | null;
 }
 
 export class McpSession {
@@ -24,7 +40,13 @@ export class McpSession {
   readonly ref: string;
   readonly caller: Caller;
   readonly version: string;
+  /** What the client said it can do. */
+  readonly capabilities: JsonObject;
+  /** The binding whose server this session is for; null: the whole catalog. */
+  readonly server: string | null;
   level: LogLevel = "info";
+  /** Resources that the client wants to hear of, with how to stop. */
+  readonly subscriptions = new Map<string, () => void>();
   used_at: number;
   /** By the id of the client's request. */
   readonly calls = new Map<RpcId, OpenCall>();
@@ -33,12 +55,17 @@ export class McpSession {
   /** Streams that wait for what is told outside of any request; the newest gets it. */
   readonly #listeners: ((message: JsonObject) => void)[] = [];
   readonly #ends = new Set<() => void>();
+  /** Questions that were put to the client, by the id of our request. */
+  readonly #asked = new Map<RpcId, { questions: Questions; key: string }>();
+  #asks = 0;
 
-  constructor(caller: Caller, version: string, now: number) {
+  constructor(caller: Caller, opened: OpenedSession, now: number) {
     this.id = randomBytes(24).toString("base64url");
     this.ref = `mcp-${randomBytes(9).toString("hex")}`;
     this.caller = caller;
-    this.version = version;
+    this.version = opened.version;
+    this.capabilities = opened.capabilities;
+    this.server = opened.server;
     this.used_at = now;
   }
 
@@ -56,6 +83,22 @@ export class McpSession {
     return this.#early.delete(id);
   }
 
+  /** The id under which a question is put to the client. */
+  asking(questions: Questions, key: string): RpcId {
+    const id = `backplane-${++this.#asks}`;
+    this.#asked.set(id, { questions, key });
+    if (this.#asked.size > ASKED) this.#asked.delete(this.#asked.keys().next().value!);
+    return id;
+  }
+
+  answered({ id, result, error }: RpcAnswer): void {
+    const asked = id === null ? undefined : this.#asked.get(id);
+    if (asked === undefined) return;
+    this.#asked.delete(id!);
+    if (result === null) asked.questions.refuse(asked.key, error);
+    else asked.questions.answer(asked.key, result);
+  }
+
   tell(message: JsonObject): void {
     this.#listeners.at(-1)?.(message);
   }
@@ -71,6 +114,8 @@ export class McpSession {
 
   end(): void {
     for (const ended of this.#ends) ended();
+    for (const leave of this.subscriptions.values()) leave();
+    this.subscriptions.clear();
   }
 }
 
@@ -91,7 +136,7 @@ export class McpSessions {
   }
 
   /** A caller that opens more and more loses its oldest idle ones, and takes no other caller's place. */
-  open(caller: Caller, version: string): McpSession {
+  open(caller: Caller, opened: OpenedSession): McpSession {
     const key = keyOf(caller);
     const own = this.#callers.get(key) ?? new Set();
     if (own.size >= this.#limits.per_caller) {
@@ -103,15 +148,17 @@ export class McpSessions {
       throw new BackplaneError("request.overloaded", "Too many MCP sessions are open already.", {
         details: { retry_after_ms: 5_000 },
       });
-    const session = new McpSession(caller, version, this.#clock.monotonic());
+    const session = new McpSession(caller, opened, this.#clock.monotonic());
     this.#sessions.set(session.id, session);
     this.#callers.set(key, own.add(session));
     return session;
   }
 
-  find(caller: Caller, id: string): McpSession | null {
+  /** A session of one endpoint is none of another. */
+  find(caller: Caller, id: string, server: string | null): McpSession | null {
     const session = this.#sessions.get(id);
     if (session === undefined || keyOf(session.caller) !== keyOf(caller)) return null;
+    if (session.server !== server) return null;
     const now = this.#clock.monotonic();
     if (this.#idle(session, now)) {
       this.remove(session);

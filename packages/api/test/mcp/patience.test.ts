@@ -87,10 +87,11 @@ test("a change that nobody told of is found by looking again, and told once per 
   });
   let tools = [tool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
-  const watch = createListWatch(catalog, t.clock);
+  const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);
   const heard = [0, 0];
-  const leave = await watch.listen(caller, () => heard[0]!++);
-  await watch.listen(caller, () => heard[1]!++);
+  const listener = (n: number) => ({ changed: () => void heard[n]!++, notice: () => undefined });
+  const leave = await watch.listen(caller, listener(0));
+  await watch.listen(caller, listener(1));
   const look = async () => {
     t.clock.advance(11_000);
     await new Promise(setImmediate);

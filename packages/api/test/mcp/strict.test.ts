@@ -125,6 +125,11 @@ test("in the stateless revision body and headers must say the same", async () =>
     [
       request("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
       good,
+      -32020,
+    ],
+    [
+      request("tools/call", { ...call("echo"), _meta: { ..._meta, [META.version]: "2031-01-01" } }),
+      { ...good, "mcp-protocol-version": "2031-01-01" },
       -32022,
     ],
   ];

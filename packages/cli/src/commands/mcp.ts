@@ -15,17 +15,18 @@ export function addMcpCommand(program: Command, act: Act): void {
   program
     .command("mcp")
     .description("Serve the gateway's tools to an MCP client over stdio.")
+    .option("--server <name>", "one MCP server behind the gateway, under its own names")
     .addHelpText("after", HELP)
     .action(act(serve));
 }
 
-async function serve(context: Context): Promise<undefined> {
+async function serve(context: Context, { server }: { server?: string }): Promise<undefined> {
   const { io, flags } = context;
   const stop = new AbortController();
   const silence = io.onSignal(() => stop.abort());
   try {
     await bridgeMcp({
-      url: context.url(),
+      url: `${context.url()}/mcp${server === undefined ? "" : `/servers/${encodeURIComponent(server)}`}`,
       headers: { authorization: `Bearer ${context.token()}`, ...scopeHeaders(flags) },
       input: io.stdin,
       write: (line) => void io.stdout.write(`${line}\n`),

@@ -7,6 +7,7 @@ import { bindingFlags } from "../binding-flags.ts";
 import type { Context } from "../context.ts";
 import { findPackage } from "../find-package.ts";
 import { type Cell, table } from "../output.ts";
+import { installAgentPlugin } from "../install-agent-plugin.ts";
 import { packPlugin } from "../pack-plugin.ts";
 import { type PageOptions, pageFlags } from "../page.ts";
 import {
@@ -106,6 +107,10 @@ async function install(
   if (found.kind === "mcp") {
     assertNoArgs(args, text);
     return await installMcpServers(context, options, await readMcpFile(found.path));
+  }
+  if (found.kind === "agent-plugin") {
+    assertNoArgs(args, text);
+    return await installAgentPlugin(context, options, found.path);
   }
   if (found.kind === "kernel" && !found.local && options.editable === true) {
     throw wrongFlag("--editable", "local folders", text);

@@ -118,7 +118,7 @@ test("a stateless client: each request brings its envelope, and a cancel takes t
     "io.modelcontextprotocol/clientCapabilities": {},
   };
   client.send(request("d", "server/discover", { _meta }));
-  expect((await client.answer("d")).result.supportedVersions).toEqual(["2026-07-28"]);
+  expect((await client.answer("d")).result.supportedVersions).toContain("2026-07-28");
   client.send(request("c", "tools/call", { name: "echo", arguments: { text: "hi" }, _meta }));
   expect((await client.answer("c")).result).toMatchObject({ resultType: "complete", isError: false });
   client.send(request("ö", "resources/read", { uri: "file:///ü", _meta }));
@@ -170,7 +170,7 @@ test("a gateway that was started again is joined again, by the handshake of befo
   const next = async () => JSON.parse((await once(lines, "line"))[0] as string) as Message;
   const stop = new AbortController();
   const bridged = bridgeMcp({
-    url,
+    url: `${url}/mcp`,
     headers: { authorization: `Bearer ${token}` },
     input,
     write: (line) => void output.write(`${line}\n`),

@@ -75,6 +75,17 @@ const exportBase = {
   }),
 };
 
+/** Instructions for a model, as a folder with a SKILL.md and what that refers to. */
+export const SkillSchema = z.strictObject({
+  name: z
+    .string()
+    .regex(/^[a-z0-9]+(-[a-z0-9]+)*$/, "use a-z, 0-9 and single dashes")
+    .max(64),
+  description: z.string().min(1).max(1024),
+  /** The folder in the package. */
+  path: PackagePathSchema,
+});
+
 export const ToolExportSchema = z.strictObject({
   ...exportBase,
   kind: z.literal("tool"),
@@ -155,15 +166,28 @@ export const ManifestSchema = z
         "give each export its own id",
       )
       .default([]),
+    skills: z
+      .array(SkillSchema)
+      .max(128)
+      .refine(
+        (list) => new Set(list.map((item) => item.name)).size === list.length,
+        "give each skill its own name",
+      )
+      .optional(),
   })
-  .refine(({ runtime, exports }) => exports.length > 0 || isDescribed(runtime.protocol), {
-    path: ["exports"],
-    message: "a package exports at least one thing",
-  });
+  .refine(
+    ({ runtime, exports, skills = [] }) =>
+      exports.length + skills.length > 0 || isDescribed(runtime.protocol),
+    {
+      path: ["exports"],
+      message: "a package exports at least one thing",
+    },
+  );
 
 export type Permissions = z.infer<typeof PermissionsSchema>;
 export type Runtime = z.infer<typeof RuntimeSchema>;
 export type PluginExport = z.infer<typeof ExportSchema>;
 export type ToolExport = z.infer<typeof ToolExportSchema>;
 export type HookExport = z.infer<typeof HookExportSchema>;
+export type Skill = z.infer<typeof SkillSchema>;
 export type Manifest = z.infer<typeof ManifestSchema>;

@@ -17,6 +17,7 @@ import { Compactions } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
 import { LoopSettings } from "../loop/settings.ts";
+import type { StepDeps } from "../loop/steps.ts";
 import { subagentServices } from "../subagents/subagents.ts";
 import { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "../catalog/catalog.ts";
 import { toolSearch } from "../catalog/tool-search.ts";
@@ -47,6 +48,7 @@ export interface Agent {
 
 export interface AgentParts {
   approvals: Kernel["approvals"];
+  skills: StepDeps["skills"];
 }
 
 export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
@@ -91,6 +93,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     log,
     node_id: deps.node_id,
     memories: () => plugins.memories(),
+    skills: parts.skills,
     strategyOf: (strategy) => strategyPlugin(strategy),
     history: (key) => histories.open(key),
     activeModel: (org_id, provider) => active.of(org_id, provider),

@@ -49,7 +49,8 @@ export function wholeExport(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;
   const described = isDescribed(runtime.protocol);
   const tools = toolsOf(pack);
-  if (tools.length === 0 && !described) return null;
+  const skilled = (pack.manifest.skills?.length ?? 0) > 0;
+  if (tools.length === 0 && !described && !skilled) return null;
   const classes = tools.flatMap((item) => item.execution_class ?? []);
   return {
     id: WHOLE_PACKAGE,
@@ -57,7 +58,7 @@ export function wholeExport(pack: Package): PluginExport | null {
     default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
     permissions: described
       ? (runtime.permissions ?? NOTHING)
-      : tools.map((item) => item.permissions).reduce(union),
+      : tools.map((item) => item.permissions).reduce(union, NOTHING),
     tool: { effect_class: "unknown", streaming: false, requires_approval: false },
     ...(classes.length === 0 ? {} : { execution_class: classes.reduce(moreIsolated) }),
   };

@@ -13,15 +13,11 @@ import {
   toBackplaneError,
   type ToolExport,
 } from "@backplane/contract";
-import { wholeExport } from "../bindings/whole-package.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
-import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
-import { secretsOf } from "../invoke/context.ts";
-import { poolKey } from "../invoke/export-plan.ts";
-import { effectiveClass } from "../policy/class.ts";
 import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
 import { accepted, compare } from "./compare.ts";
+import { processOrder } from "./process-order.ts";
 
 export interface DefinitionsFacade {
   /** Null: it was never asked. Throws binding.not_found. */
@@ -234,32 +230,10 @@ async function schemaProblem(
 }
 
 async function question(deps: KernelDeps, binding: Binding, pack: Package): Promise<Description> {
-  const { runtime } = pack.manifest;
+  const { protocol } = pack.manifest.runtime;
   if (deps.runner.describe === undefined) {
-    throw new BackplaneError("package.invalid", `this gateway does not run ${runtime.protocol} packages`);
+    throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
-  const item = wholeExport(pack)!;
-  const level = standingLevel(
-    { binding, package: pack, export: item },
-    effectiveClass(binding, item),
-    binding.scope,
-    deps.host,
-  );
-  const grant = withSecretEnv(toGrant(level), binding.policy);
-  const { org_id, project_id } = binding.scope;
-  return await deps.runner.describe({
-    package: { package_id: pack.package_id, version: pack.version, digest: pack.digest, runtime },
-    binding_id: binding.binding_id,
-    pool_key: poolKey({ binding, package: pack }, binding.scope, grant),
-    grant,
-    class: grant.class,
-    context: {
-      org_id,
-      ...(project_id === null ? {} : { project_id }),
-      config: binding.config,
-      secrets: await secretsOf(deps, binding, grant),
-      grant,
-    },
-    timeout_ms: DESCRIBE_MS,
-  });
+  const order = await processOrder(deps, { binding, package: pack }, binding.scope);
+  return await deps.runner.describe({ ...order, timeout_ms: DESCRIBE_MS });
 }

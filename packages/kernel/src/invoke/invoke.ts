@@ -20,6 +20,7 @@ export async function invoke(door: Door, request: InvokeRequest): Promise<Ticket
   refuseEarly(door);
   const opened = await open(door, request);
   const recorded = await record(door, admit(opened, door.around));
+  recorded.live.ask = request.ask ?? null;
   void carry(door, recorded);
   return new LiveTicket(recorded.live);
 }

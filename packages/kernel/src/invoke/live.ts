@@ -4,6 +4,7 @@
  */
 import { type EgressRecord, IdTable, type Invocation } from "@backplane/contract";
 import type { InvocationRow, Scope } from "../ports/index.ts";
+import type { Ask } from "./answer-ask.ts";
 import type { EventTape } from "./event-tape.ts";
 
 export type Stage = "opening" | "approval" | "queued" | "running" | "settling";
@@ -18,6 +19,8 @@ export class LiveCall {
   tape: EventTape | null = null;
   /** Connections that its attempts were refused so far. */
   egress: EgressRecord | null = null;
+  /** Answers what the plugin asks of its caller. */
+  ask: Ask | null = null;
   /** What is left of the deadline; less than all of it after a recovery. */
   left_ms: number;
   /** Where the numbering of events goes on; more than 0 after a recovery. */

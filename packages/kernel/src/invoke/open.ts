@@ -26,6 +26,7 @@ import type { BoundPackage, Caller, InvocationRow, OnceKey, SchemaIssue, Scope }
 import { timeoutFor } from "./deadline.ts";
 import type { ExportPlan, ExportPlans } from "./export-plan.ts";
 import type { TurnCall } from "../tools/turn-tape.ts";
+import type { Ask } from "./answer-ask.ts";
 import { fitsBytes } from "./json-size.ts";
 
 export interface InvokeRequest {
@@ -39,6 +40,8 @@ export interface InvokeRequest {
   once?: OnceKey;
   /** Who decided on this call; left out, the caller itself, or the plugin whose token it is. */
   context?: CallContext;
+  /** Who answers what the plugin asks while it runs; a call that goes on from its row has nobody. */
+  ask?: Ask;
 }
 
 declare const opened: unique symbol;

@@ -7,6 +7,7 @@ import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
 import { accept } from "./accept.ts";
+import { answerAsk } from "./answer-ask.ts";
 import { runOrder, secretsOf } from "./context.ts";
 import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
@@ -103,9 +104,15 @@ function listenerOf(
   const write = (event: PluginEvent) => {
     if (live.stage !== "settling") tapeOf(deps, live).write(event);
   };
-  if (redactor === null) return { event: write };
+  // Without it a plugin knows that nobody is there to ask.
+  const ask: RunListener["ask"] =
+    live.ask === null
+      ? undefined
+      : (method, params, key) => answerAsk(live, write, redactor, method, params, key);
+  const asking = ask === undefined ? undefined : { ask };
+  if (redactor === null) return { event: write, ...asking };
   const stream = redactEvents(redactor, write);
-  return { event: (event) => stream.take(event), flush: () => stream.flush() };
+  return { event: (event) => stream.take(event), flush: () => stream.flush(), ...asking };
 }
 
 /** Made when the first event or the first watcher comes: most calls have neither. */

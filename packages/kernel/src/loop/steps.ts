@@ -16,7 +16,7 @@ import {
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { ModelAnswer, ModelCalls } from "./call-model.ts";
 import { decide } from "./decide.ts";
-import type { SessionKey } from "../ports/index.ts";
+import type { Scope, SessionKey } from "../ports/index.ts";
 import type { History } from "./history.ts";
 import type { Turn } from "./turn.ts";
 
@@ -25,6 +25,8 @@ export interface StepDeps {
   models: ModelCalls;
   /** The loaded memory plugins. */
   memories: () => string[];
+  /** What the model can read with the tool `skill`. */
+  skills: (scope: Scope) => Promise<AgentLoopState["skills"]>;
   /** The loaded plugin that is this strategy, or null. */
   strategyOf: (strategy: string) => string | null;
   /** Of this session as it is on the tape now: what others wrote in between is in it. */
@@ -37,6 +39,9 @@ export interface StepDeps {
 
 /** An approval may take as long as a timer holds; the door ends every call in its own time. */
 const TOOL_WAIT_MS = 2_000_000_000;
+
+/** Who cannot call it need not know what there is to read. */
+const SKILL_TOOL = "skill";
 
 export interface TurnEnd {
   content: string;
@@ -58,6 +63,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
     has_memory: deps.memories().length > 0,
     history: 0,
     tools: turn.offered(),
+    skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await deps.skills(turn.key.scope) : [],
   };
   let answer: ModelAnswer | null = null;
   for (;;) {

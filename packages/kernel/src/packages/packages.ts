@@ -92,7 +92,8 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
     if (source.kind !== "archive" && !caller.admin) throw new BackplaneError("package.source_forbidden");
     const imported = await deps.importer.import(source);
     const { protocol } = imported.manifest.runtime;
-    if (deps.runner.runs?.(protocol) === false) {
+    // Nothing of a package of skills runs.
+    if (protocol !== "skills" && deps.runner.runs?.(protocol) === false) {
       await rows.discard(imported.digest);
       throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages yet`, {
         details: { protocol },

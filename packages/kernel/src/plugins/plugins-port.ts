@@ -63,6 +63,8 @@ export interface ServiceCall {
   session_id: string | null;
   workspace?: string;
   run_id?: string | null;
+  /** Of the call, also where no turn made it. */
+  scope?: Scope;
 }
 
 /** Values in, values out. */

@@ -6,7 +6,11 @@ import { NET_FETCH } from "../services/net-fetch.ts";
 import { readSettings, settingKey } from "./settings.ts";
 
 /** What bundled plugins hold without an operator's word; "" is everything. */
-const BUNDLED_GRANTS: Readonly<Record<string, string>> = { web: "", "agent-tool": "subagent." };
+const BUNDLED_GRANTS: Readonly<Record<string, string>> = {
+  web: "",
+  "agent-tool": "subagent.",
+  "skill-tool": "skill.",
+};
 
 export type ServiceDoor = (entry: PluginEntry, name: string, args: JsonObject, as?: string) => Promise<Json>;
 

@@ -44,6 +44,10 @@ export interface PackageImporter {
    * it twice is the same as once.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
+  /** The files below a folder of an installed package, by their paths from there. */
+  files(digest: string, folder: string): Promise<string[]>;
+  /** One file of an installed package, as it was installed. Null: there is none, or it is larger than `most`. */
+  read(digest: string, path: string, most: number): Promise<Uint8Array | null>;
   /** Removes bytes that no package row refers to any more. */
   discard(digest: string): Promise<void>;
   /** Removes bytes older than `min_age_ms` that nothing uses: what a death between bytes and row has left. */

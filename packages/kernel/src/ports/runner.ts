@@ -52,8 +52,11 @@ export interface RunOutcome {
 export interface RunListener {
   /** Plugin events in order, redacted, before the outcome. */
   event(event: JsonObject & { type: string }): void;
-  /** What the plugin asks back during the call (MCP: sampling, elicitation, roots). Absent: nobody is there to ask. */
-  ask?: (method: string, params: JsonObject) => Promise<Json>;
+  /**
+   * What the plugin asks back during the call (MCP: sampling, elicitation, roots), under its own name of the question
+   * where it has one. Absent: nobody is there to ask.
+   */
+  ask?: (method: string, params: JsonObject, key?: string) => Promise<Json>;
 }
 
 /** What a binding's process is asked outside of any call. */
@@ -79,7 +82,7 @@ export interface RequestOrder extends DescribeOrder {
 
 export interface RequestListener {
   notify(method: string, params: JsonObject): void;
-  ask(method: string, params: JsonObject): Promise<Json>;
+  ask(method: string, params: JsonObject, key?: string): Promise<Json>;
 }
 
 /** What a binding's process says by itself, such as that its list of tools has changed. */

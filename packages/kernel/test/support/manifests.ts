@@ -59,4 +59,17 @@ export class TestImporter implements PackageImporter {
   async discard(digest: string): Promise<void> {
     this.discarded.push(digest);
   }
+
+  /** Files of packages, by path; every package has the same. */
+  readonly texts = new Map<string, string>();
+
+  async files(_digest: string, folder: string): Promise<string[]> {
+    const below = [...this.texts.keys()].filter((path) => path.startsWith(`${folder}/`));
+    return below.map((path) => path.slice(folder.length + 1));
+  }
+
+  async read(_digest: string, path: string, most: number): Promise<Uint8Array | null> {
+    const text = this.texts.get(path);
+    return text === undefined || text.length > most ? null : new TextEncoder().encode(text);
+  }
 }

@@ -15,6 +15,8 @@ interface Running {
   /** Rejects nothing; resolves with the reason when the call is cancelled. */
   cancelled: Promise<"user" | "shutdown">;
   event: (event: JsonObject & { type: string }) => void;
+  /** Absent: nobody is there to ask. */
+  ask?: RunListener["ask"];
 }
 
 export type Script = (running: Running) => RunOutcome | Promise<RunOutcome>;
@@ -66,7 +68,12 @@ export class ScriptedRunner implements Runner {
     });
     try {
       const stopped = cancelled.then(() => ended("cancelled", "cancelled"));
-      const work = this.script({ order, cancelled, event: (event) => listener.event(event) });
+      const work = this.script({
+        order,
+        cancelled,
+        event: (event) => listener.event(event),
+        ...(listener.ask === undefined ? {} : { ask: listener.ask }),
+      });
       const outcome = await Promise.race([work, stopped]);
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {

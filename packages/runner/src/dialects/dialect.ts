@@ -82,7 +82,7 @@ export interface Exchange {
   /** Whether somebody is there whom the plugin could ask. */
   readonly can_ask: boolean;
   /** The plugin asks whoever called; rejects when nobody is there to answer. */
-  ask(method: string, params: JsonObject): Promise<Json>;
+  ask(method: string, params: JsonObject, key?: string): Promise<Json>;
   /** Exactly one of the two, once. */
   answered(answer: Answer): void;
   broke(error: BackplaneError): void;

@@ -11,7 +11,7 @@ import type { BatchResult } from "./run-batch.ts";
 import type { Writer } from "./writer.ts";
 import type { WriterThreadData } from "./writer-thread.ts";
 
-const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16, stackSizeMb: 1 };
+const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
 /** Half of a hundred writers: fewer would pay for more commits than the overlap is worth. */
 const BURST = 48;

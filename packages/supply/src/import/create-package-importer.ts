@@ -3,14 +3,18 @@
  * like a stranger's archive. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install; whatever
  * fails leaves nothing behind.
  */
+import { lstat, readFile } from "node:fs/promises";
+import { join, sep } from "node:path";
 import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/kernel/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import type { ContentStore } from "../content/content-store.ts";
+import { findFiles } from "../content/read-tree.ts";
 import { createNpm, type Npm } from "../kernel-plugins/npm-command.ts";
 import { checkEntrypoint } from "./check-entrypoint.ts";
 import { checkPlatform, type HostPlatform } from "./check-platform.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
+import { checkSkills } from "./check-skills.ts";
 import { formatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
 import { openSource } from "./open-source.ts";
@@ -32,6 +36,18 @@ export function createPackageImporter({
 }: ImporterParts): PackageImporter {
   return {
     discard: (digest) => store.discard(digest),
+    async files(digest, folder) {
+      const { files } = await findFiles(join(await store.verified(digest), folder));
+      return files.sort();
+    },
+    async read(digest, path, most) {
+      const tree = await store.verified(digest);
+      const file = join(tree, path);
+      // A stranger names the path: nothing outside of the package, and no link.
+      if (!file.startsWith(tree + sep)) return null;
+      const found = await lstat(file).catch(() => null);
+      return found?.isFile() === true && found.size <= most ? await readFile(file) : null;
+    },
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     async import(source) {
       const { bytes, told, born_at } = await openSource(source, store, npm);
@@ -43,6 +59,7 @@ export function createPackageImporter({
         checkPlatform(manifest, host);
         const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
         if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
+        checkSkills(manifest, listing);
         await staging.install(listing);
         return {
           digest: listing.digest,

@@ -1,5 +1,5 @@
 /**
- * What a server asks of its client. A ping and the folders it was given are answered here; sampling and elicitation are
+ * What a server asks of its client. A ping is answered here; sampling, elicitation and roots are
  * put to whoever made the call, and declined in the words of the protocol where nobody can be asked.
  */
 import { pathToFileURL } from "node:url";
@@ -7,8 +7,8 @@ import { BackplaneError, type Json, type JsonObject } from "@backplane/contract"
 import { Refusal, type Waiting } from "./conversation.ts";
 import { isObject, RPC } from "./revisions.ts";
 
-/** Asks whoever made the call. */
-export type AskCaller = (method: string, params: JsonObject) => Promise<Json>;
+/** Asks whoever made the call, under the server's own name of the question where it has one. */
+export type AskCaller = (method: string, params: JsonObject, key?: string) => Promise<Json>;
 
 /** Something in flight that may have somebody behind it to be asked. */
 export interface Asker extends Waiting {
@@ -22,19 +22,23 @@ export async function answerQuestion(
   params: JsonObject,
   asker: AskCaller | null,
   folders: readonly string[],
+  key?: string,
 ): Promise<Json> {
   switch (method) {
     case "ping":
       return {};
-    case "roots/list":
-      return { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
+    case "roots/list": {
+      const given = { roots: folders.map((path) => ({ uri: pathToFileURL(path).href, name: path })) };
+      // A client that has roots of its own is asked; everybody else's are the folders that the server was given.
+      return asker === null ? given : await asker(method, params, key).catch(() => given);
+    }
     case "sampling/createMessage":
       if (asker === null)
         throw new Refusal(RPC.rejected, "Nobody can answer a sampling request for this call");
-      return await asker(method, params);
+      return await asker(method, params, key);
     case "elicitation/create":
       if (asker === null) return { action: "cancel" };
-      return withDefaults(await asker(method, params), params.requestedSchema);
+      return withDefaults(await asker(method, params, key), params.requestedSchema);
     default:
       throw new Refusal(RPC.method_not_found, `Method not found: ${method.slice(0, 100)}`);
   }
@@ -53,7 +57,7 @@ export async function answerAll(
         throw new BackplaneError("malformed_response", "The MCP server asks something without a method.");
       }
       const params = isObject(request.params) ? request.params : {};
-      answers[key] = await answerQuestion(request.method, params, asker, folders);
+      answers[key] = await answerQuestion(request.method, params, asker, folders, key);
     }),
   );
   return answers;

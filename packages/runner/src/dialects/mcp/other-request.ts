@@ -24,7 +24,7 @@ export class OtherRequest implements Asker {
   ) {
     this.method = method;
     this.#listener = listener;
-    this.asker = listener === null ? null : (what, about) => listener.ask(what, about);
+    this.asker = listener === null ? null : (what, about, key) => listener.ask(what, about, key);
     this.#resolve = resolve;
     this.#reject = reject;
   }

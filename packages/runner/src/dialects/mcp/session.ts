@@ -32,6 +32,7 @@ const NOTHING: ToolExport["permissions"] = {
   gateway_api_scopes: [],
   secret_slots: [],
 };
+const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 /** A request that is no call; whoever asks may have less patience. */
 const LONGEST_MS = 300_000;
 /** Between two tries of a call that only asked to come again. */
@@ -47,6 +48,8 @@ export class McpSession implements Session, Caller {
   readonly #subscription: Subscription;
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
+  /** Log messages from this level on are wanted. */
+  #level = "info";
   #testing = false;
   #closed = false;
   #notices = { second: 0, count: 0 };
@@ -121,7 +124,8 @@ export class McpSession implements Session, Caller {
   ): Promise<Json> {
     if (this.stateless) {
       // Gone from this revision, and nothing is lost by it.
-      if (method === "ping" || method === "logging/setLevel") return {};
+      if (method === "ping") return {};
+      if (method === "logging/setLevel") return this.#setLevel(params.level);
       if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
@@ -157,8 +161,14 @@ export class McpSession implements Session, Caller {
 
   #params(params: JsonObject, capabilities: JsonObject, id: number): JsonObject {
     const _meta = { ...(isObject(params._meta) ? params._meta : {}), progressToken: id };
-    const all = { ...params, _meta };
-    return this.stateless ? this.#withEnvelope(all, capabilities) : all;
+    if (!this.stateless) return { ...params, _meta };
+    return this.#withEnvelope({ ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#level } }, capabilities);
+  }
+
+  /** Each request says it in this revision. */
+  #setLevel(level: Json | undefined): JsonObject {
+    if (typeof level === "string") this.#level = level;
+    return {};
   }
 
   #withEnvelope(params: JsonObject, capabilities: JsonObject): JsonObject {
@@ -243,7 +253,8 @@ export class McpSession implements Session, Caller {
     for (let round = 0; round <= MAX_ROUNDS; round++) {
       const result = await this.#once(method, params, listener, signal);
       if (!asksFirst(this.stateless, result)) return result;
-      const asker: AskCaller | null = listener === null ? null : (what, about) => listener.ask(what, about);
+      const asker: AskCaller | null =
+        listener === null ? null : (what, about, key) => listener.ask(what, about, key);
       params = again(given, result, await this.answers(result.inputRequests, asker));
     }
     throw tooManyRounds(method);
@@ -303,8 +314,7 @@ export class McpSession implements Session, Caller {
 
   async #asked(method: string, params: JsonObject, origin: Waiting | null): Promise<Json> {
     const { folders } = this.#options;
-    if (method === "ping" || method === "roots/list")
-      return await answerQuestion(method, params, null, folders);
+    if (method === "ping") return await answerQuestion(method, params, null, folders);
     const mine = origin !== null && canAsk(origin) ? origin.asker : null;
     const asker = origin === null ? askerAmong(method, this.#talk.inFlight()) : mine;
     return await answerQuestion(method, params, asker, folders);

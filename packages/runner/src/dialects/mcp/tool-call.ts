@@ -40,7 +40,7 @@ export class ToolCall implements Asker {
     this.exchange = exchange;
     this.#given = params;
     this.params = params;
-    this.asker = exchange.can_ask ? (method, about) => exchange.ask(method, about) : null;
+    this.asker = exchange.can_ask ? (method, about, key) => exchange.ask(method, about, key) : null;
     this.session_id = exchange.context.session_id ?? null;
   }
 

@@ -11,7 +11,9 @@ export interface McpServerEntry {
   from:
     | { kind: "npm"; spec: string }
     | { kind: "http"; url: string; headers: Record<string, string> }
-    | { kind: "command"; command: string };
+    | { kind: "command"; command: string }
+    /** A program of this folder, or one that is given files of it. */
+    | { kind: "files"; folder: string; command: string };
   args: string[];
   /** Plain variables. */
   env: Record<string, string>;

@@ -1,0 +1,31 @@
+/**
+ * A gateway serves for weeks, so it starts with a heap that stays small: under load V8 would grow the space for young
+ * objects to three times 16 MB, and malloc would keep an arena per thread. Both can be said only before a process
+ * starts; where the system allows it, the process replaces itself once, under the same process id.
+ */
+const SEMI_SPACE = "--max-semi-space-size=";
+/** Measured over 30,000 calls: less makes more objects old before their time, more is kept and not used. */
+const SEMI_SPACE_MB = 6;
+const ARENAS = "2";
+
+export interface Starting {
+  argv: readonly string[];
+  execArgv: readonly string[];
+  execPath: string;
+  env: Record<string, string | undefined>;
+  execve?: (file: string, args: readonly string[], env: Record<string, string | undefined>) => never;
+}
+
+/** Returns where there is nothing to change or no way to change it; what an operator has chosen stays. */
+export function startLean(starting: Starting): void {
+  const { argv, execArgv, execPath, env, execve } = starting;
+  const [, , command] = argv;
+  if (command !== "up" || execve === undefined) return;
+  const chosen = [...execArgv, env.NODE_OPTIONS ?? ""].some((flag) => flag.includes(SEMI_SPACE.slice(2, -1)));
+  // A descriptor that was handed over does not survive; who hands one over hands over the flags too.
+  if (chosen || argv.includes("--ready-fd")) return;
+  execve(execPath, [execPath, ...execArgv, `${SEMI_SPACE}${SEMI_SPACE_MB}`, ...argv.slice(1)], {
+    MALLOC_ARENA_MAX: ARENAS,
+    ...env,
+  });
+}

@@ -1,0 +1,13 @@
+/** What an MCP server goes by in names of the catalog: the last part of its package's id, of plain characters. */
+export function serverName(package_id: string): string {
+  return plainName(package_id.slice(package_id.lastIndexOf("/") + 1));
+}
+
+/** Of the characters that models and other clients take; never empty. */
+export function plainName(name: string): string {
+  const text = name
+    .normalize("NFKC")
+    .replace(/[^A-Za-z0-9_-]+/g, "_")
+    .replace(/^_+|_+$/g, "");
+  return text === "" ? "x" : text;
+}

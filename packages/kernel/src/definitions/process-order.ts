@@ -1,0 +1,39 @@
+/** What names the process of a described binding to the runner: the same one that the calls of its tools get. */
+import { wholeExport } from "../bindings/whole-package.ts";
+import type { KernelDeps } from "../deps.ts";
+import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
+import { secretsOf } from "../invoke/context.ts";
+import { poolKey } from "../invoke/export-plan.ts";
+import { effectiveClass } from "../policy/class.ts";
+import type { BoundPackage, DescribeOrder, Scope } from "../ports/index.ts";
+
+export async function processOrder(
+  deps: Pick<KernelDeps, "store" | "vault" | "host">,
+  bound: BoundPackage,
+  scope: Scope,
+): Promise<Omit<DescribeOrder, "timeout_ms">> {
+  const { binding, package: pack } = bound;
+  const item = wholeExport(pack)!;
+  const level = standingLevel(
+    { binding, package: pack, export: item },
+    effectiveClass(binding, item),
+    scope,
+    deps.host,
+  );
+  const grant = withSecretEnv(toGrant(level), binding.policy);
+  const { package_id, version, digest, manifest } = pack;
+  return {
+    package: { package_id, version, digest, runtime: manifest.runtime },
+    binding_id: binding.binding_id,
+    pool_key: poolKey({ binding, package: pack }, scope, grant),
+    grant,
+    class: grant.class,
+    context: {
+      org_id: scope.org_id,
+      ...(scope.project_id === null ? {} : { project_id: scope.project_id }),
+      config: binding.config,
+      secrets: await secretsOf(deps, binding, grant),
+      grant,
+    },
+  };
+}

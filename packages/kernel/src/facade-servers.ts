@@ -1,0 +1,43 @@
+/** What the edges may ask of the MCP servers behind bindings, beyond their tools: resources, prompts, completion. */
+import type { Json, JsonObject } from "@backplane/contract";
+import type { Ask } from "./invoke/answer-ask.ts";
+import type { Caller } from "./ports/index.ts";
+
+export interface ServerInfo {
+  /** As the names of its tools carry it: `mcp_<name>_<tool>`. */
+  name: string;
+  binding_id: string;
+  /** As the server told them. */
+  capabilities: JsonObject;
+  instructions: string | null;
+  /** Its tools by its own names, with the ids that the catalog has them under. */
+  tools: readonly { name: string; export_id: string }[];
+}
+
+/** Who made a request hears what the server tells and asks until it is answered. */
+export interface ServerLine {
+  notify(method: string, params: JsonObject): void;
+  ask: Ask;
+}
+
+/** What a server tells outside of any request. */
+export interface ServerNotice {
+  binding_id: string;
+  method: string;
+  params: JsonObject;
+}
+
+export interface Servers {
+  /** By name. The same array as long as nothing has changed on this node. */
+  list(caller: Caller): Promise<readonly ServerInfo[]>;
+  /** Throws binding.not_found for a server that the caller may not see; a server's own error has its JSON-RPC code. */
+  request(
+    caller: Caller,
+    binding_id: string,
+    method: string,
+    params: JsonObject,
+    line: ServerLine,
+  ): Promise<Json>;
+  /** Everybody's notices: who passes them on asks `list` who may see the binding. Answers how to stop. */
+  onNotice(listener: (notice: ServerNotice) => void): () => void;
+}

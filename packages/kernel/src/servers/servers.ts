@@ -1,0 +1,139 @@
+/**
+ * The MCP servers behind bindings, for whoever may see the binding: what they are, requests beyond tool calls, and what
+ * they tell by themselves. Reading something of a server's is written to the audit log, with the address or name alone;
+ * lists, completion and log levels are not, because clients ask for them all the time.
+ */
+import { BackplaneError, createRedactor, type Json, type JsonObject, serverName } from "@backplane/contract";
+import { takesTraffic } from "../bindings/rollout.ts";
+import { isWhole } from "../bindings/whole-package.ts";
+import { auditOf } from "../caller.ts";
+import { processOrder } from "../definitions/process-order.ts";
+import type { KernelDeps } from "../deps.ts";
+import type { ServerInfo, Servers } from "../facade-servers.ts";
+import { unheard } from "../invoke/answer-ask.ts";
+import type { BoundPackage, Caller } from "../ports/index.ts";
+
+const FRESH_MS = 1_000;
+const KEPT = 256;
+const REQUEST_MS = 120_000;
+const RECORDED: ReadonlySet<string> = new Set(["resources/read", "prompts/get", "resources/subscribe"]);
+const PROTOCOLS: ReadonlySet<string> = new Set(["mcp.stdio", "mcp.http"]);
+const NONE: readonly ServerInfo[] = [];
+
+export interface ServersRoom {
+  facade: Servers;
+  /** After a change of bindings or definitions on this node. */
+  forget(): void;
+}
+
+interface Known {
+  at: number;
+  reading: Promise<readonly ServerInfo[]>;
+}
+
+export function createServers(deps: KernelDeps): ServersRoom {
+  const { store, runner, clock } = deps;
+  const known = new Map<string, Known>();
+
+  async function read(caller: Caller, before: readonly ServerInfo[]): Promise<readonly ServerInfo[]> {
+    const bound = await store.bindings.discover(caller.scope, "tool");
+    const servers: ServerInfo[] = [];
+    for (const { binding, package: pack } of inOrder(bound.filter(isServer))) {
+      const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
+      if (definitions === null) continue;
+      const { capabilities, instructions } = definitions.info;
+      servers.push({
+        name: freeName(servers, serverName(pack.package_id)),
+        binding_id: binding.binding_id,
+        capabilities: isObject(capabilities) ? capabilities : {},
+        instructions: typeof instructions === "string" ? instructions : null,
+        tools: definitions.exports.map(({ id, tool }) => ({ name: tool.native_name ?? id, export_id: id })),
+      });
+    }
+    servers.sort((a, b) => (a.name < b.name ? -1 : 1));
+    // Whoever keeps what was made of the list before may go on with it.
+    return JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
+  }
+
+  async function list(caller: Caller): Promise<readonly ServerInfo[]> {
+    // A plugin's own token names tools; what a server has beside them is not granted by that.
+    if (caller.delegation !== undefined) return NONE;
+    const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
+    const now = clock.monotonic();
+    const there = known.get(key);
+    if (there !== undefined && now - there.at < FRESH_MS) return await there.reading;
+    const before = there === undefined ? NONE : await there.reading.catch(() => NONE);
+    const reading = read(caller, before);
+    known.delete(key);
+    known.set(key, { at: now, reading });
+    if (known.size > KEPT) known.delete(known.keys().next().value!);
+    reading.catch(() => known.delete(key));
+    return await reading;
+  }
+
+  return {
+    forget() {
+      for (const one of known.values()) one.at = Number.NEGATIVE_INFINITY;
+    },
+    facade: {
+      list,
+      async request(caller, binding_id, method, params, line): Promise<Json> {
+        const visible = (await list(caller)).some((one) => one.binding_id === binding_id);
+        const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
+        if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
+        if (runner.request === undefined)
+          throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
+        if (RECORDED.has(method)) {
+          const what = { method, ...named(params) };
+          await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+        }
+        const order = await processOrder(deps, bound, caller.scope);
+        const redactor = createRedactor(Object.values(order.context.secrets));
+        const clean = <T extends Json>(value: T): T =>
+          redactor === null ? value : (redactor.json(value) as T);
+        const answer = await runner.request(
+          { ...order, method, params, timeout_ms: REQUEST_MS },
+          {
+            notify: (about, told) => line.notify(about, clean(told)),
+            ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
+          },
+        );
+        return clean(answer);
+      },
+      onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
+    },
+  };
+}
+
+function isServer(bound: BoundPackage): boolean {
+  return isWhole(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol);
+}
+
+/** A project's binding of a package stands for the org's of the same one. */
+function inOrder(bound: readonly BoundPackage[]): BoundPackage[] {
+  const own = new Set<string>();
+  const sorted = [...bound].sort((a, b) => {
+    const [first, second] = [a, b].map(({ binding }) => (binding.scope.project_id === null ? 1 : 0));
+    return first! - second! || (a.binding.created_at < b.binding.created_at ? -1 : 1);
+  });
+  return sorted.filter(({ binding }) => {
+    if (binding.scope.project_id !== null) own.add(binding.package_id);
+    return binding.scope.project_id !== null || !own.has(binding.package_id);
+  });
+}
+
+/** Two packages may end alike: the later binding's server gets a number. */
+function freeName(taken: readonly ServerInfo[], name: string): string {
+  let free = name;
+  for (let n = 2; taken.some((one) => one.name === free); n++) free = `${name}-${n}`;
+  return free;
+}
+
+function named({ uri, name }: JsonObject): JsonObject {
+  if (typeof uri === "string") return { uri: uri.slice(0, 1_024) };
+  return typeof name === "string" ? { name: name.slice(0, 256) } : {};
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

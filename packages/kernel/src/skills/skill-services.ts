@@ -1,0 +1,25 @@
+/** Skills for the tool that reads them, in the scope of the call that the tool serves. */
+import { BackplaneError, type Json } from "@backplane/contract";
+import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+import type { Scope } from "../ports/index.ts";
+import { optional, text } from "../services/arguments.ts";
+import type { Skills } from "./skills.ts";
+
+export function skillServices(skills: Skills): [string, KernelService][] {
+  return [
+    ["skill.list", async (_args, who) => (await skills.list(scopeOf(who))) as Json],
+    [
+      "skill.read",
+      async (args, who) => {
+        const { file } = optional(args, "file", text);
+        return (await skills.read(scopeOf(who), text(args, "name"), file)) as unknown as Json;
+      },
+    ],
+  ];
+}
+
+function scopeOf({ caller, call }: ServiceWho): Scope {
+  const scope = caller?.scope ?? call?.scope;
+  if (scope === undefined) throw new BackplaneError("request.invalid", "skills are read during a tool call");
+  return scope;
+}

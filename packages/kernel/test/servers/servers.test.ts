@@ -1,0 +1,141 @@
+import type { BackplaneError, JsonObject } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import { expect, test } from "vitest";
+import type { ServerLine } from "../../src/facade-servers.ts";
+import type { Runner } from "../../src/ports/index.ts";
+import { admin, openHouse, user } from "../support/house.ts";
+import { manifest } from "../support/manifests.ts";
+import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
+
+const SERVER = manifest([], {
+  package_id: "acme/weather",
+  runtime: {
+    protocol: "mcp.stdio",
+    entrypoint: ["node", "server.js"],
+    permissions: { filesystem: "scratch", secret_slots: ["api_key"] },
+  },
+});
+const TOOL = ToolExportSchema.parse({
+  id: "mcp_weather_today",
+  kind: "tool",
+  permissions: SERVER.runtime.permissions,
+  tool: { effect_class: "read_only", native_name: "today" },
+});
+const bound = { secrets: { api_key: "secret://org_local/weather" } };
+
+async function open(request: NonNullable<Runner["request"]>) {
+  const runner = Object.assign(new ScriptedRunner(), { request });
+  runner.description = () => ({
+    exports: [TOOL],
+    schemas: {},
+    warnings: [],
+    info: { capabilities: { resources: {} }, instructions: "Ask for a city." },
+  });
+  const house = await openHouse({ runner });
+  await house.kernel.secrets.put(admin, "weather", "hunter2-hunter2");
+  return house;
+}
+
+function line() {
+  const told: JsonObject[] = [];
+  const asked: JsonObject[] = [];
+  const own: ServerLine = {
+    notify: (method, params) => void told.push({ method, params }),
+    ask: (method, params, key) => {
+      asked.push({ method, params, key: key ?? null });
+      return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
+    },
+  };
+  return { ...own, told, asked };
+}
+
+test("a server is there for those who see its binding, and for no plugin's own token", async () => {
+  const house = await open(async () => ({}));
+  const { servers } = house.kernel;
+  expect(await servers.list(user)).toEqual([]);
+  const { binding_id } = await house.bind(SERVER, bound);
+  const listed = await servers.list(user);
+  expect(listed).toEqual([
+    {
+      name: "weather",
+      binding_id,
+      capabilities: { resources: {} },
+      instructions: "Ask for a city.",
+      tools: [{ name: "today", export_id: "mcp_weather_today" }],
+    },
+  ]);
+  expect(await servers.list(user)).toBe(listed);
+  const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await servers.list(other)).toEqual([]);
+  await expect(servers.request(other, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+    code: "binding.not_found",
+  });
+  const plugin = { ...user, delegation: { grant: { tools: [] } } as never };
+  expect(await servers.list(plugin)).toEqual([]);
+  await expect(servers.request(plugin, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+    code: "binding.not_found",
+  });
+});
+
+test("a request goes to the process of its tools; its secrets come back out of nothing", async () => {
+  const orders: { pool_key: string }[] = [];
+  const house = await open(async (order, listener) => {
+    orders.push(order);
+    listener.notify("notifications/message", { data: "key hunter2-hunter2" });
+    const roots = await listener.ask("roots/list", { why: "hunter2-hunter2" }, "mine");
+    const form = await listener.ask("elicitation/create", {});
+    return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
+  });
+  const { binding_id } = await house.bind(SERVER, bound);
+  const heard = line();
+  const answer = await house.kernel.servers.request(
+    user,
+    binding_id,
+    "resources/read",
+    { uri: "w://now" },
+    heard,
+  );
+  expect(JSON.stringify([answer, heard.told, heard.asked])).not.toContain("hunter2");
+  expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
+  expect(heard.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
+  await house.call({ export_id: "mcp_weather_today", input: {} });
+  expect(orders[0]!.pool_key).toBe(house.runner.orders[0]!.pool_key);
+});
+
+test("reading is in the audit log; listing is not", async () => {
+  const house = await open(async () => ({}));
+  const { binding_id } = await house.bind(SERVER, bound);
+  const { servers, audit } = house.kernel;
+  await servers.request(user, binding_id, "resources/list", {}, line());
+  await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  const { items } = await audit.list(admin, { action: "server.request" }, { limit: 10 });
+  expect(items).toMatchObject([
+    { actor: user.actor, subject: binding_id, details: { method: "resources/read", uri: "w://now" } },
+  ]);
+});
+
+test("what a plugin asks during a call reaches whoever called, and nobody else", async () => {
+  const house = await open(async () => ({}));
+  const { binding_id } = await house.bind(SERVER, bound);
+  const body = { binding_id, export_id: "mcp_weather_today", input: {} };
+  const seen: unknown[] = [];
+  house.runner.script = async ({ ask }) => {
+    if (ask === undefined) seen.push("nobody");
+    else {
+      seen.push(await ask("elicitation/create", { message: "Who? hunter2-hunter2" }));
+      seen.push(await ask("sampling/createMessage", {}).catch((error: BackplaneError) => error.code));
+    }
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, body, {
+    ask: (method, params) =>
+      method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
+  });
+  await ticket.settled;
+  expect(seen).toEqual([
+    { action: "accept", content: { message: expect.not.stringContaining("hunter2") } },
+    "policy.denied",
+  ]);
+  await house.call(body);
+  expect(seen.at(-1)).toBe("nobody");
+});

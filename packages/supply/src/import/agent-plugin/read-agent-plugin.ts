@@ -1,0 +1,168 @@
+/**
+ * An Agent Plugins 1.0 folder: `plugin.json`, and if it likes an `mcp.json` and `skills/`. What goes wrong goes only as
+ * far as the format says: a bad manifest refuses the plugin, a bad `mcp.json` leaves its servers out, a bad server or
+ * skill leaves itself out. Everything left out is named in `notes`.
+ */
+import { lstat, readdir, readFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { BackplaneError, type Skill } from "@backplane/contract";
+import { type McpServerEntry, readMcpJson } from "../mcp/mcp-json.ts";
+import { readFrontMatter } from "./front-matter.ts";
+
+export const AGENT_PLUGIN_FILE = "plugin.json";
+
+export interface AgentPlugin {
+  name: string;
+  version: string;
+  description: string;
+  license: string;
+  servers: McpServerEntry[];
+  skills: Skill[];
+  notes: string[];
+}
+
+type Fields = Record<string, unknown>;
+
+const SCHEMA = /^https:\/\/agent-plugins\.org\/schemas\/1\.\d+\.\d+\/plugin\.schema\.json$/;
+const NAME = /^(?!.*(?:--|\.\.))[a-z0-9](?:[a-z0-9.-]{0,62}[a-z0-9])?$/;
+const SEMVER = /^\d+\.\d+\.\d+(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?$/;
+const KNOWN = ["$schema", "name", "version", "description", "author", "homepage", "repository", "license"];
+const KNOWN_TOO = ["keywords", "extensions"];
+const HERE = /^(?:\$\{PLUGIN_ROOT\}|\.)\/?$/;
+const FILE_BYTES = 1024 * 1024;
+/** Where a sandboxed process has the package, and the one folder that it may write to. */
+const ROOT = ".";
+const DATA = "/sandbox/scratch";
+
+/** Null: its `plugin.json` is not one of Agent Plugins. Throws package.invalid. */
+export async function readAgentPlugin(folder: string): Promise<AgentPlugin | null> {
+  const about = parse(await text(join(folder, AGENT_PLUGIN_FILE)), AGENT_PLUGIN_FILE);
+  if (typeof about.$schema !== "string" || !SCHEMA.test(about.$schema)) return null;
+  const { name, version, description, license } = about;
+  if (typeof name !== "string" || !NAME.test(name))
+    throw invalid(`name of ${AGENT_PLUGIN_FILE} must be 1 to 64 of a-z, 0-9, - and .`);
+  for (const [field, value] of Object.entries({ version, description, license }))
+    if (value !== undefined && typeof value !== "string") throw invalid(`${field} must be a text`);
+  const notes = Object.keys(about)
+    .filter((field) => !KNOWN.includes(field) && !KNOWN_TOO.includes(field))
+    .map(
+      (field) =>
+        `${AGENT_PLUGIN_FILE} has a field ${field.slice(0, 64)} that 1.0 does not know; it is ignored.`,
+    );
+  return {
+    name,
+    version: typeof version === "string" && SEMVER.test(version) ? version : "0.0.0",
+    description: typeof description === "string" ? description : "",
+    license: typeof license === "string" ? license : "",
+    servers: await serversOf(folder, notes),
+    skills: await skillsOf(folder, notes),
+    notes,
+  };
+}
+
+async function serversOf(folder: string, notes: string[]): Promise<McpServerEntry[]> {
+  const found = await lstat(join(folder, "mcp.json")).catch(() => null);
+  if (found === null) return [];
+  let servers: unknown;
+  try {
+    if (!found.isFile()) throw invalid("mcp.json is no file");
+    servers = parse(await text(join(folder, "mcp.json")), "mcp.json").mcpServers;
+    if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
+  } catch (error) {
+    notes.push(`No server is installed: ${(error as Error).message}`);
+    return [];
+  }
+  return Object.entries(servers as Fields).flatMap(([name, about]) => {
+    try {
+      return [serverOf(name, about, folder)];
+    } catch (error) {
+      notes.push(`The server ${name.slice(0, 64)} is left out: ${(error as Error).message}`);
+      return [];
+    }
+  });
+}
+
+function serverOf(name: string, about: unknown, folder: string): McpServerEntry {
+  if (!isObject(about)) throw invalid("it is described by no object");
+  if (about.type === "sse") throw invalid("the old SSE transport is not spoken here");
+  const { cwd = ".", command } = about;
+  if (typeof command !== "string")
+    return only(readMcpJson(JSON.stringify({ mcpServers: { [name]: about } })));
+  if (!HERE.test(String(cwd)))
+    throw invalid("it wants to start in another folder than the plugin's own, which is not supported");
+  const here = expanded(about) as { command: string; args?: string[] };
+  const program = posix.normalize(here.command);
+  // Its own program needs an entry that the reader of editors' files takes; what it is comes back below.
+  const shown = { ...here, command: here.command.includes("/") ? "node" : here.command };
+  const entry = only(readMcpJson(JSON.stringify({ mcpServers: { [name]: shown } })));
+  if (entry.from.kind !== "command") return entry;
+  if (here.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
+    throw invalid("its command is outside of the plugin");
+  const file = here.command.includes("/") ? `./${program}` : here.command;
+  return { ...entry, from: { kind: "files", folder, command: file } };
+}
+
+/** Once, and not again in what came of it. */
+function expanded(value: unknown): unknown {
+  if (typeof value === "string")
+    return value.replace(/\$\{PLUGIN_(ROOT|DATA)\}/g, (_whole, which) => (which === "ROOT" ? ROOT : DATA));
+  if (Array.isArray(value)) return value.map(expanded);
+  if (!isObject(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded(one)]));
+}
+
+async function skillsOf(folder: string, notes: string[]): Promise<Skill[]> {
+  const entries = await readdir(join(folder, "skills"), { withFileTypes: true }).catch(() => []);
+  const skills: Skill[] = [];
+  for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
+    if (!entry.isDirectory()) continue;
+    try {
+      skills.push(await skillOf(folder, entry.name));
+    } catch (error) {
+      notes.push(`The skill ${entry.name.slice(0, 64)} is left out: ${(error as Error).message}`);
+    }
+  }
+  return skills;
+}
+
+async function skillOf(folder: string, name: string): Promise<Skill> {
+  const path = `skills/${name}`;
+  const fields = readFrontMatter(await text(join(folder, path, "SKILL.md")));
+  if (fields === null) throw invalid("its SKILL.md does not begin with front matter");
+  const description = fields.get("description") ?? "";
+  if (fields.get("name") !== name) throw invalid(`the name in its SKILL.md is not ${name}`);
+  if (name.length > 64 || !/^[a-z0-9]+(-[a-z0-9]+)*$/.test(name))
+    throw invalid("its name must be of a-z, 0-9 and single dashes");
+  if (description === "" || description.length > 1_024)
+    throw invalid("its description must have 1 to 1024 characters");
+  return { name, description, path };
+}
+
+async function text(file: string): Promise<string> {
+  const found = await lstat(file).catch(() => null);
+  if (found?.isFile() !== true) throw invalid(`${file.split("/").at(-1)} is not there`);
+  if (found.size > FILE_BYTES) throw invalid(`${file.split("/").at(-1)} is larger than ${FILE_BYTES} bytes`);
+  return await readFile(file, "utf8");
+}
+
+function parse(json: string, file: string): Fields {
+  try {
+    const value: unknown = JSON.parse(json);
+    if (isObject(value)) return value;
+  } catch (error) {
+    throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
+  }
+  throw invalid(`${file} holds no object`);
+}
+
+function only(entries: McpServerEntry[]): McpServerEntry {
+  return entries[0]!;
+}
+
+function isObject(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function invalid(problem: string): BackplaneError {
+  return new BackplaneError("package.invalid", `${problem}.`);
+}

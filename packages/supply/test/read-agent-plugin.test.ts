@@ -1,0 +1,109 @@
+import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { expect, onTestFinished, test } from "vitest";
+import { readFrontMatter } from "../src/import/agent-plugin/front-matter.ts";
+import { readManifest } from "../src/index.ts";
+import { readAgentPlugin } from "../src/import/agent-plugin/read-agent-plugin.ts";
+import { skillsManifest } from "../src/import/agent-plugin/skills-manifest.ts";
+
+const FIXTURE = resolve("test/fixtures/agent-plugin");
+const SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
+
+function changed(files: Record<string, unknown>): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  cpSync(FIXTURE, folder, { recursive: true });
+  for (const [name, value] of Object.entries(files))
+    writeFileSync(join(folder, name), typeof value === "string" ? value : JSON.stringify(value));
+  return folder;
+}
+
+test("servers and skills, with placeholders expanded; what is wrong leaves itself out", async () => {
+  const plugin = (await readAgentPlugin(FIXTURE))!;
+  expect(plugin).toMatchObject({ name: "office-kit", version: "1.2.0", license: "MIT" });
+  expect(plugin.servers).toEqual([
+    {
+      name: "notes",
+      from: { kind: "files", folder: FIXTURE, command: "node" },
+      args: ["./server/main.mjs", "--greeting", "hello"],
+      env: { NOTES_DIR: "/sandbox/scratch/notes" },
+      secret_env: {},
+      secret_slots: [],
+    },
+  ]);
+  expect(plugin.skills).toEqual([
+    {
+      name: "fill-forms",
+      description: "Fills in paper forms. Use it when somebody has a form with boxes.",
+      path: "skills/fill-forms",
+    },
+  ]);
+  expect(plugin.notes).toHaveLength(4);
+});
+
+test("a bad manifest refuses the plugin; one of another format is none", async () => {
+  expect(await readAgentPlugin(changed({ "plugin.json": { name: "x" } }))).toBe(null);
+  for (const about of [
+    { $schema: SCHEMA },
+    { $schema: SCHEMA, name: "A--b" },
+    { $schema: SCHEMA, name: "a", version: 1 },
+  ])
+    await expect(readAgentPlugin(changed({ "plugin.json": about }))).rejects.toMatchObject({
+      code: "package.invalid",
+    });
+});
+
+test("a bad mcp.json costs the servers and not the skills", async () => {
+  for (const text of ["{", "[]", "{}"]) {
+    const plugin = (await readAgentPlugin(changed({ "mcp.json": text })))!;
+    expect([plugin.servers.length, plugin.skills.length]).toEqual([0, 1]);
+    expect(plugin.notes.some((note) => note.startsWith("No server is installed"))).toBe(true);
+  }
+});
+
+test("a server's command stays inside of the plugin", async () => {
+  const servers = {
+    own: { type: "stdio", command: `${"$"}{PLUGIN_ROOT}/bin/run` },
+    up: { type: "stdio", command: "../evil" },
+    root: { type: "stdio", command: "/bin/sh" },
+    away: { type: "stdio", command: "node", cwd: "/etc" },
+    npm: { type: "stdio", command: "npx", args: ["-y", "@acme/server@1.0.0", "--fast"] },
+    far: { type: "streamable-http", url: "https://example.com/mcp" },
+  };
+  const plugin = (await readAgentPlugin(changed({ "mcp.json": { mcpServers: servers } })))!;
+  expect(plugin.servers.map(({ name, from }) => [name, from.kind])).toEqual([
+    ["own", "files"],
+    ["npm", "npm"],
+    ["far", "http"],
+  ]);
+  expect(plugin.servers[0]!.from).toMatchObject({ command: "./bin/run" });
+});
+
+test("the manifest of skills reads back as it was made", () => {
+  const skills = [{ name: "a", description: 'Says "hi"\nand more', path: "skills/a" }];
+  const about = { package_id: "x/skills", version: "1.0.0", name: "x", description: "d", license: "MIT" };
+  expect(readManifest(skillsManifest({ ...about, skills }))).toMatchObject({
+    package_id: "x/skills",
+    skills,
+  });
+});
+
+test("front matter: plain, quoted, folded and literal values", () => {
+  const fields = (text: string) => Object.fromEntries(readFrontMatter(text) ?? []);
+  expect(fields("---\nname: a\ndescription: plain # note\n---\n")).toEqual({
+    name: "a",
+    description: "plain",
+  });
+  expect(fields("---\nname: 'it''s'\ndescription: \"a: \\\"b\\\"\"\n---")).toEqual({
+    name: "it's",
+    description: 'a: "b"',
+  });
+  expect(fields("---\nd: >-\n  one\n  two\ne: |\n  one\n  two\nm:\n  k: v\n---")).toEqual({
+    d: "one two",
+    e: "one\ntwo",
+    m: "k: v",
+  });
+  expect(readFrontMatter("# no front matter")).toBe(null);
+  expect(readFrontMatter("---\nname: a\n")).toBe(null);
+});

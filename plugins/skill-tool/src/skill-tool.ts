@@ -1,0 +1,95 @@
+/** The `skill` tool: finds skills by words, reads one, or reads a file that it refers to. It changes nothing. */
+import {
+  codeOf,
+  type JsonObject,
+  type KernelTool,
+  kernelTool,
+  markdownBlock,
+  type PluginContext,
+  toolError,
+  toolOk,
+} from "@backplane/sdk/kernel";
+
+const SHOWN = 50;
+
+const PARAMETERS = {
+  type: "object",
+  properties: {
+    name: {
+      type: "string",
+      minLength: 1,
+      maxLength: 256,
+      description: "The skill to read. Left out: list them.",
+    },
+    file: {
+      type: "string",
+      minLength: 1,
+      maxLength: 512,
+      description: "Another file of that skill, such as references/forms.md. Left out: its SKILL.md.",
+    },
+    query: { type: "string", maxLength: 500, description: "List only skills with one of these words." },
+  },
+  additionalProperties: false,
+} as const;
+
+interface Listed {
+  name: string;
+  description: string;
+}
+
+interface Read {
+  name: string;
+  file: string;
+  text: string;
+  files: string[];
+}
+
+export function skillTool(ctx: PluginContext): KernelTool {
+  return kernelTool({
+    name: "skill",
+    description:
+      "Reads skills: instructions for certain tasks, with the files that they refer to. Without a name it lists them.",
+    parameters: PARAMETERS,
+    requires_approval: false,
+    effect_class: "read_only",
+    timeout_ms: 15_000,
+    async run({ name, file, query }, call) {
+      try {
+        if (name === undefined) {
+          const all = (await ctx.service("skill.list", {}, call.as)) as unknown as Listed[];
+          return listed(matching(all, query ?? ""));
+        }
+        const which: JsonObject = file === undefined ? { name } : { name, file };
+        return shown((await ctx.service("skill.read", which, call.as)) as unknown as Read);
+      } catch (error) {
+        const kind = codeOf(error) === "skill.not_found" ? "validation" : "internal";
+        return toolError(kind, (error as Error).message);
+      }
+    },
+  });
+}
+
+function matching(all: readonly Listed[], query: string): readonly Listed[] {
+  const words = query
+    .toLowerCase()
+    .split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word !== "");
+  if (words.length === 0) return all;
+  return all.filter(({ name, description }) => {
+    const text = `${name} ${description}`.toLowerCase();
+    return words.some((word) => text.includes(word));
+  });
+}
+
+function listed(skills: readonly Listed[]) {
+  const lines = skills.slice(0, SHOWN).map(({ name, description }) => `- ${name}: ${description}`);
+  const more = skills.length > SHOWN ? [`… and ${skills.length - SHOWN} more; narrow it with a query.`] : [];
+  const text = lines.length === 0 ? "No skill fits." : [...lines, ...more].join("\n");
+  return toolOk({ brief: `skill: ${skills.length} found`, display: markdownBlock(text) });
+}
+
+function shown({ name, file, text, files }: Read) {
+  const others = files.filter((one) => one !== file);
+  const note = others.length === 0 ? "" : `\n\nFiles of this skill: ${others.slice(0, SHOWN).join(", ")}`;
+  return toolOk({ brief: `skill: read ${name}/${file}`, display: markdownBlock(`${text}${note}`) });
+}

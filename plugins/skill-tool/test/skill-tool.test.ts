@@ -1,0 +1,50 @@
+import { BackplaneError, type Json, type JsonObject, type KernelToolCall } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { scriptedContext } from "../../strategy-react/test/scripted-context.ts";
+import { plugin } from "../src/plugin.ts";
+
+const SKILLS = [
+  { name: "fill-forms", description: "Fills in forms" },
+  { name: "write-letters", description: "Writes letters" },
+];
+
+async function load() {
+  const asked: [string, JsonObject, string | undefined][] = [];
+  const service = async (name: string, args: JsonObject, as?: string): Promise<Json> => {
+    asked.push([name, args, as]);
+    if (name === "skill.list") return SKILLS;
+    if (args.name !== "fill-forms") throw new BackplaneError("skill.not_found", "there is no such skill");
+    return {
+      name: "fill-forms",
+      file: args.file ?? "SKILL.md",
+      text: "# Forms",
+      files: ["SKILL.md", "a.md"],
+    };
+  };
+  const ctx = scriptedContext({ name: "skill-tool", service });
+  await plugin.onLoad!(ctx);
+  const tool = ctx.tools[0]!;
+  const call = { id: "c", invocation_id: "inv_1", as: "as_1" } as KernelToolCall;
+  return { tool, asked, run: async (args: JsonObject) => JSON.stringify(await tool.run(args, call)) };
+}
+
+test("it reads only, asks nobody, and acts for the call that it serves", async () => {
+  const { tool, asked, run } = await load();
+  expect(tool).toMatchObject({ name: "skill", effect_class: "read_only", requires_approval: false });
+  await run({});
+  expect(asked).toEqual([["skill.list", {}, "as_1"]]);
+});
+
+test("it lists, finds by words, and reads a skill or one of its files", async () => {
+  const { run } = await load();
+  expect(await run({})).toContain("write-letters");
+  expect(await run({ query: "FORM please" })).not.toContain("write-letters");
+  expect(await run({ query: "astronomy" })).toContain("No skill fits.");
+  expect(await run({ name: "fill-forms" })).toContain("Files of this skill: a.md");
+  expect(await run({ name: "fill-forms", file: "a.md" })).toContain("read fill-forms/a.md");
+});
+
+test("a skill that is not there is the model's mistake, not a fault", async () => {
+  const { run } = await load();
+  expect(JSON.parse(await run({ name: "other" }))).toMatchObject({ ok: false, kind: "validation" });
+});

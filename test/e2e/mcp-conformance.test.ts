@@ -1,0 +1,54 @@
+/**
+ * The public MCP conformance suite: the fixture passes it by itself, then the gateway passes it with the fixture as a
+ * plugin behind it. What a revision requires is the suite's own list; what it runs besides is not counted (docs/mcp.md).
+ */
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { join, resolve } from "node:path";
+import { createInterface } from "node:readline";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { FIXTURE, type McpFixture, startMcpFixture } from "../support/mcp-fixture.ts";
+
+const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+const REVISIONS = ["2025-11-25", "2026-07-28"];
+/** Extensions that the gateway does not have, and checks that the suite itself calls pending. */
+const NOT_COUNTED =
+  /^✗ (tasks-|http-custom-header-server-validation|http-header-validation|server-sse-polling)/;
+
+let fixture: McpFixture;
+beforeAll(async () => {
+  fixture = await startMcpFixture();
+}, 60_000);
+afterAll(() => fixture.dispose());
+
+describe.each(REVISIONS)("conformance to %s", (revision) => {
+  test("of the fixture by itself", { timeout: 180_000 }, async () => {
+    const server = spawn(process.execPath, [join(FIXTURE, "server.mjs"), "--http"], {
+      stdio: ["ignore", "pipe", "inherit"],
+    });
+    try {
+      const [line] = (await once(createInterface({ input: server.stdout }), "line")) as [string];
+      expect(await failing((JSON.parse(line) as { url: string }).url, revision)).toEqual([]);
+    } finally {
+      server.kill("SIGKILL");
+    }
+  });
+
+  test("of the gateway with the fixture behind it", { timeout: 180_000 }, async () => {
+    expect(await failing(fixture.url, revision)).toEqual([]);
+  });
+});
+
+/** The lines of the summary that count against the revision. */
+async function failing(url: string, revision: string): Promise<string[]> {
+  const args = [SUITE, "server", "--url", url, "--requirements", revision];
+  const output = await new Promise<string>((done) => {
+    execFile(process.execPath, args, { maxBuffer: 64 * 1024 * 1024 }, (_error, stdout, stderr) =>
+      done(stdout + stderr),
+    );
+  });
+  const summary = output.slice(output.indexOf("=== SUMMARY ==="));
+  // A suite that did not run fails nothing.
+  expect(summary.match(/^✓ /gm)?.length ?? 0).toBeGreaterThan(25);
+  return summary.split("\n").filter((line) => line.startsWith("✗ ") && !NOT_COUNTED.test(line));
+}

@@ -1,0 +1,241 @@
+/** Clients that others have written, against a gateway with a server behind it: nothing here knows our own code. */
+import { execFile } from "node:child_process";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
+import { type McpFixture, startMcpFixture } from "../support/mcp-fixture.ts";
+import { verifies } from "../support/verifies.ts";
+
+let fixture: McpFixture;
+let home: string;
+beforeAll(async () => {
+  home = mkdtempSync(join(tmpdir(), "backplane-peers-"));
+  fixture = await startMcpFixture();
+}, 60_000);
+afterAll(async () => {
+  await fixture.dispose();
+  rmSync(home, { recursive: true, force: true });
+});
+
+async function connect(path: string, mode: "legacy" | "auto") {
+  const client = new Client(
+    { name: "peer", version: "1.0.0" },
+    {
+      capabilities: { sampling: {}, elicitation: { form: {} }, roots: {} },
+      ...(mode === "auto" ? { versionNegotiation: { mode } } : {}),
+    },
+  );
+  client.setRequestHandler("sampling/createMessage", ({ params }) => {
+    const [first] = params.messages;
+    const content = Array.isArray(first!.content) ? first!.content[0]! : first!.content;
+    const asked = content.type === "text" ? content.text : "";
+    return { role: "assistant", model: "peer-model", content: { type: "text", text: `peer says ${asked}` } };
+  });
+  client.setRequestHandler("elicitation/create", () => ({ action: "accept", content: { name: "Alice" } }));
+  client.setRequestHandler("roots/list", () => ({ roots: [{ uri: "file:///peer", name: "peer" }] }));
+  const heard: string[] = [];
+  client.setNotificationHandler(
+    "notifications/message",
+    ({ params }) => void heard.push(String(params.data)),
+  );
+  const headers = { authorization: `Bearer ${fixture.gateway.token}` };
+  await client.connect(
+    new StreamableHTTPClientTransport(new URL(fixture.gateway.url + path), { requestInit: { headers } }),
+  );
+  return { client, heard };
+}
+
+const textOf = (result: { content: unknown[] }): string => (result.content[0] as { text: string }).text;
+
+describe.each(["legacy", "auto"] as const)("the official client, %s", (mode) => {
+  verifies(
+    "mcp.server",
+    "the catalog, and what the servers behind it have, reach the official client, questions included",
+    async () => {
+      const { client } = await connect("/mcp", mode);
+      try {
+        const { tools } = await client.listTools();
+        expect(tools.map(({ name }) => name)).toContain("mcp_conformance_test_sampling");
+        const sampled = await client.callTool({
+          name: "mcp_conformance_test_sampling",
+          arguments: { prompt: "hello" },
+        });
+        expect(textOf(sampled)).toBe("LLM response: peer says hello");
+        const greeted = await client.callTool({
+          name: "mcp_conformance_test_input_required_result_elicitation",
+        });
+        expect(textOf(greeted)).toBe("Hello, Alice!");
+        const roots = await client.callTool({
+          name: "mcp_conformance_test_input_required_result_list_roots",
+        });
+        expect(textOf(roots)).toBe("file:///peer");
+        const { resources } = await client.listResources();
+        expect(resources.map(({ uri }) => uri)).toContain("test://static-text");
+        const read = await client.readResource({ uri: "test://template/7/data" });
+        expect(JSON.stringify(read.contents)).toContain("Data for ID: 7");
+        const { prompts } = await client.listPrompts();
+        expect(prompts.map(({ name }) => name)).toContain("mcp_conformance_test_simple_prompt");
+        const prompt = await client.getPrompt({
+          name: "mcp_conformance_test_prompt_with_arguments",
+          arguments: { arg1: "a", arg2: "b" },
+        });
+        expect(JSON.stringify(prompt.messages)).toContain("arg1='a', arg2='b'");
+        const completed = await client.complete({
+          ref: { type: "ref/prompt", name: "mcp_conformance_test_prompt_with_arguments" },
+          argument: { name: "arg1", value: "par" },
+        });
+        expect(completed.completion.values).toEqual(["paris", "park", "party"]);
+      } finally {
+        await client.close();
+      }
+    },
+  );
+
+  test("the endpoint of one server has its own names, and hears its log", async () => {
+    const { client, heard } = await connect("/mcp/servers/conformance", mode);
+    try {
+      const { tools } = await client.listTools();
+      expect(tools.map(({ name }) => name)).toContain("test_simple_text");
+      expect(tools.map(({ name }) => name)).not.toContain("agent");
+      const { prompts } = await client.listPrompts();
+      expect(prompts.map(({ name }) => name)).toContain("test_simple_prompt");
+      const said = await client.callTool({ name: "test_tool_with_logging" });
+      expect(textOf(said)).toBe("It has logged");
+      if (mode === "legacy") expect(heard).toContain("Tool processing data");
+    } finally {
+      await client.close();
+    }
+  });
+});
+
+verifies("mcp.server", "approvals and policy hold on the endpoint of one server too", async () => {
+  const { gateway, binding_id } = fixture;
+  const patched = await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, {
+    policy: { approval: "always" },
+  });
+  expect(patched.status).toBe(200);
+  const { client } = await connect("/mcp/servers/conformance", "legacy");
+  try {
+    const call = client.callTool({ name: "test_simple_text" });
+    const waiting = await vi.waitFor(
+      async () => {
+        const { body } = await gateway.http<{ items: { id: string }[] }>(
+          "GET",
+          "/v1/approvals?status=pending",
+        );
+        expect(body.items).toHaveLength(1);
+        return body.items[0]!;
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    const answered = await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response: "reject" });
+    expect(answered.status).toBe(200);
+    expect(await call).toMatchObject({
+      isError: true,
+      _meta: { "backplane/error": { code: "approval.rejected" } },
+    });
+  } finally {
+    await client.close();
+    await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: {} });
+  }
+});
+
+test("a subscription is told of its resource, and no longer than it lasts", async () => {
+  const { client } = await connect("/mcp", "legacy");
+  const updated: string[] = [];
+  client.setNotificationHandler(
+    "notifications/resources/updated",
+    ({ params }) => void updated.push(params.uri),
+  );
+  const touch = () => client.callTool({ name: "mcp_conformance_test_touch_resource" });
+  try {
+    await touch();
+    await client.subscribeResource({ uri: "test://watched-resource" });
+    await vi.waitFor(
+      async () => {
+        await touch();
+        expect(updated).toContain("test://watched-resource");
+      },
+      { timeout: 10_000, interval: 200 },
+    );
+    await client.unsubscribeResource({ uri: "test://watched-resource" });
+    await touch();
+    const before = updated.length;
+    await touch();
+    expect(updated.length).toBe(before);
+    await expect(client.subscribeResource({ uri: "test://nowhere" })).rejects.toThrow();
+  } finally {
+    await client.close();
+  }
+});
+
+test("what was read and asked is on record", async () => {
+  const { client } = await connect("/mcp", "legacy");
+  try {
+    await client.readResource({ uri: "test://static-text" });
+    const called = await client.callTool({
+      name: "mcp_conformance_test_sampling",
+      arguments: { prompt: "x" },
+    });
+    const id = (called._meta as Record<string, string>)["backplane/invocation_id"];
+    const events = await fixture.gateway.http("GET", `/v1/invocations/${id}`);
+    expect(events.body).toMatchObject({ export_id: "mcp_conformance_test_sampling", status: "succeeded" });
+  } finally {
+    await client.close();
+  }
+  const audit = await fixture.gateway.http<{ items: object[] }>("GET", "/v1/audit?action=server.request");
+  expect(audit.body.items).toContainEqual(
+    expect.objectContaining({
+      subject: fixture.binding_id,
+      details: { method: "resources/read", uri: "test://static-text" },
+    }),
+  );
+});
+
+test("the Inspector's command line", async () => {
+  const inspect = (...args: string[]) =>
+    run("mcp-inspector", [
+      "--cli",
+      `${fixture.gateway.url}/mcp/servers/conformance`,
+      "--transport",
+      "http",
+      "--header",
+      `Authorization: Bearer ${fixture.gateway.token}`,
+      ...args,
+    ]);
+  expect(await inspect("--method", "tools/list")).toContain('"test_simple_text"');
+  const called = await inspect("--method", "tools/call", "--tool-name", "test_simple_text");
+  expect(called).toContain("This is a simple text response for testing.");
+  const read = await inspect("--method", "resources/read", "--uri", "test://static-text");
+  expect(read).toContain("This is the content of the static text resource.");
+});
+
+test("mcporter", async () => {
+  const server = ["--http-url", `${fixture.gateway.url}/mcp`, "--allow-http", "--name", "gateway"];
+  const header = ["--header", `Authorization=Bearer ${fixture.gateway.token}`];
+  const listed = await run("mcporter", ["list", ...server, ...header, "--json"]);
+  expect(listed).toContain("mcp_conformance_test_simple_text");
+  const called = await run("mcporter", [
+    "call",
+    ...server,
+    ...header,
+    "--tool",
+    "mcp_conformance_test_simple_text",
+    "--output",
+    "json",
+  ]);
+  expect(called).toContain("This is a simple text response for testing.");
+});
+
+/** A command of node_modules, in a home of its own. */
+function run(name: string, args: string[]): Promise<string> {
+  const file = resolve("node_modules/.bin", name);
+  const env = { ...process.env, HOME: home, MCP_CATALOG_PATH: join(home, "mcp.json") };
+  return new Promise((done, fail) => {
+    execFile(process.execPath, [file, ...args], { cwd: home, env }, (error, stdout, stderr) =>
+      error === null ? done(stdout) : fail(new Error(`${name} failed: ${stdout}${stderr}`)),
+    );
+  });
+}

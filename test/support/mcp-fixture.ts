@@ -1,0 +1,56 @@
+/** A gateway with the conformance fixture bound, and a forwarder that adds the key: the suite itself sends none. */
+import { createServer, request as forward, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { resolve } from "node:path";
+import { startTestGateway, type TestGateway } from "./gateway.ts";
+
+export const FIXTURE = resolve("test/fixtures/mcp-conformance");
+
+export interface McpFixture {
+  gateway: TestGateway;
+  binding_id: string;
+  /** Of the endpoint without prefixes, reached without a key. */
+  url: string;
+  dispose(): Promise<void>;
+}
+
+export async function startMcpFixture(): Promise<McpFixture> {
+  const gateway = await startTestGateway();
+  // Nobody knows what a stranger's tools do, so each call of them would wait for a person.
+  const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
+  if (tolerant.code !== 0) throw new Error(tolerant.stderr);
+  const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: FIXTURE } });
+  if (installed.status !== 201) throw new Error(JSON.stringify(installed.body));
+  const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", {
+    package_id: "fixtures/conformance",
+    package_version: "1.0.0",
+    export_id: "*",
+  });
+  if (bound.status !== 201) throw new Error(JSON.stringify(bound.body));
+  const front = await listen(gateway, "/mcp/servers/conformance");
+  return {
+    gateway,
+    binding_id: bound.body.binding_id,
+    url: `http://127.0.0.1:${(front.address() as AddressInfo).port}/mcp`,
+    async dispose() {
+      front.closeAllConnections();
+      front.close();
+      await gateway.dispose();
+    },
+  };
+}
+
+function listen(gateway: TestGateway, path: string): Promise<Server> {
+  const { hostname, port } = new URL(gateway.url);
+  const server = createServer((request, response) => {
+    const headers = { ...request.headers, authorization: `Bearer ${gateway.token}` };
+    const to = forward({ hostname, port, path, method: request.method, headers }, (answer) => {
+      response.writeHead(answer.statusCode!, answer.headers);
+      answer.pipe(response);
+    });
+    request.pipe(to);
+    to.on("error", () => response.destroy());
+    response.on("close", () => to.destroy());
+  });
+  return new Promise((done) => server.listen(0, "127.0.0.1", () => done(server)));
+}
