@@ -90,8 +90,9 @@ function entryOf(part: ZipPart, at: number): { local: Buffer; record: Buffer } {
   head.writeUInt16LE(localName.length, 26);
   head.writeUInt16LE(localExtra.length, 28);
   const descriptor = Buffer.alloc(later ? 16 : 0);
-  if (later)
-    [0x08074b50, crc, packed, size].forEach((word, index) => descriptor.writeUInt32LE(word, index * 4));
+  for (const [index, word] of (later ? [0x08074b50, crc, packed, size] : []).entries()) {
+    descriptor.writeUInt32LE(word, index * 4);
+  }
   const extra = part.extra ?? Buffer.alloc(0);
   const record = Buffer.alloc(46);
   record.writeUInt32LE(0x02014b50, 0);

@@ -3,15 +3,11 @@
  * and stdout, everything printed goes to stderr, and the process ends when stdin does. An error that nobody caught
  * is Node's default, which is what we want: its stack on stderr and an exit code that is not 0.
  */
-import { Console } from "node:console";
-import { realpathSync } from "node:fs";
-import { syncBuiltinESMExports } from "node:module";
-import { Readable } from "node:stream";
-import { fileURLToPath } from "node:url";
 import { stdioTransport } from "@backplane/wire";
+import { isProgram, keepForProtocol } from "./keep-stdio.ts";
 import { serveModule } from "./serve-module.ts";
 
-if (isProgram()) {
+if (isProgram(import.meta.url)) {
   const { stdin, stdout } = process;
   keepForProtocol();
   serveModule({
@@ -20,25 +16,4 @@ if (isProgram()) {
     frame_bytes: Number(process.argv[2]) || undefined,
     ended: () => process.exit(0),
   });
-}
-
-/** An import, as the list of exports makes one, must not take over the process. */
-function isProgram(): boolean {
-  const started = process.argv[1];
-  if (started === undefined) return false;
-  try {
-    return realpathSync(started) === realpathSync(fileURLToPath(import.meta.url));
-  } catch {
-    return false;
-  }
-}
-
-/** A plugin that prints or reads finds stderr and an empty input; libraries that take them from process do too. */
-function keepForProtocol(): void {
-  const { stderr } = process;
-  const nothing = Readable.from([]);
-  globalThis.console = new Console({ stdout: stderr, stderr });
-  Object.defineProperty(process, "stdout", { configurable: true, get: () => stderr });
-  Object.defineProperty(process, "stdin", { configurable: true, get: () => nothing });
-  syncBuiltinESMExports();
 }

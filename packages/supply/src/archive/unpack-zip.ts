@@ -55,7 +55,7 @@ export async function unpackZip(file: FileHandle, root: string, limits: UnpackLi
 
 /** Where each entry's data begins. Entries that overlap are a bomb, gaps between them hide something. */
 async function placeEntries(entries: readonly ZipEntry[], table: number, readAt: ReadAt): Promise<number[]> {
-  const data: number[] = new Array(entries.length);
+  const data: number[] = entries.map(() => 0);
   const order = [...entries.keys()].sort(
     (left, right) => (entries[left] as ZipEntry).offset - (entries[right] as ZipEntry).offset,
   );

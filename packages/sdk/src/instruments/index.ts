@@ -1,0 +1,16 @@
+/** `@backplane/sdk/instruments`: what the author of an instrument plugin imports. */
+export {
+  HEFTY_VERSION,
+  type Instrument,
+  type InstrumentCall as InvocationContext,
+  type InstrumentCategory,
+  type InstrumentContext as PluginContext,
+  type InstrumentFailure as InstrumentError,
+  type InstrumentHealth,
+  type InstrumentLogger,
+  type InstrumentMetadata,
+  type InstrumentProvider,
+  type InstrumentRisk as RiskLevel,
+  type SecurityRule,
+} from "@backplane/contract";
+export { InstrumentResult } from "./instrument-result.ts";
