@@ -3,10 +3,11 @@
  * Python SDK is copied beside the plugin. What is made is not committed. Files are replaced whole and only
  * when they change, so that a test that runs meanwhile never reads half of one.
  */
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { replaceFile } from "./replace-file.ts";
 
 const ROOT = fileURLToPath(new URL("..", import.meta.url));
 const PYTHON_SDK = join(ROOT, "packages/sdk/python/backplane_sdk.py");
@@ -23,7 +24,7 @@ export async function buildExample(folder: string): Promise<string[]> {
   const source = join(folder, "src/plugin.ts");
   if (existsSync(source)) made.push(await bundle(source, join(folder, "bin/plugin.mjs")));
   if (existsSync(join(folder, "bin/plugin.py"))) {
-    made.push(replace(join(folder, "lib/backplane_sdk.py"), readFileSync(PYTHON_SDK)));
+    made.push(replaceFile(join(folder, "lib/backplane_sdk.py"), readFileSync(PYTHON_SDK)));
   }
   return made;
 }
@@ -42,16 +43,7 @@ async function bundle(source: string, target: string): Promise<string> {
   });
   const [output] = result.outputFiles;
   if (output === undefined) throw new Error(`esbuild made nothing of ${source}`);
-  return replace(target, output.contents);
-}
-
-function replace(target: string, bytes: Uint8Array): string {
-  if (existsSync(target) && readFileSync(target).equals(bytes)) return target;
-  mkdirSync(dirname(target), { recursive: true });
-  const fresh = `${target}.${process.pid}.tmp`;
-  writeFileSync(fresh, bytes);
-  renameSync(fresh, target);
-  return target;
+  return replaceFile(target, output.contents);
 }
 
 if (import.meta.main) await buildExamples();

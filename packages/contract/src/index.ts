@@ -25,6 +25,12 @@ export type { ErrorSpec } from "./error-spec.ts";
 export { IdTable } from "./id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./ids.ts";
 export * from "./instrument.ts";
+export {
+  INSTRUMENT_API,
+  INSTRUMENT_API_SOURCE,
+  instrumentResult,
+  type StdioResult,
+} from "./instrument-result.ts";
 export { canonicalJson, type Json, type JsonObject } from "./json.ts";
 export * from "./kernel-plugin.ts";
 export * from "./limits.ts";

@@ -10,6 +10,9 @@ export const HEFTY_VERSION = "0.22.0";
 /** Where a folder, zip or jar says that it is an instrument plugin. */
 export const INSTRUMENT_MANIFEST_FILE = "META-INF/hefty-plugin.json";
 
+/** As entrypoint[0]: the host program that speaks for a module; entrypoint[1] is `./module.js#Export`. */
+export const READY_HOST = "backplane-instrument-host";
+
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
 export type IsolationMode = (typeof ISOLATION_MODES)[number];
 

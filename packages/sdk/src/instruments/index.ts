@@ -1,4 +1,6 @@
 /** `@backplane/sdk/instruments`: what the author of an instrument plugin imports. */
+import { instrumentResult, type InstrumentResult as Result } from "@backplane/contract";
+
 export {
   HEFTY_VERSION,
   type Instrument,
@@ -13,4 +15,6 @@ export {
   type InstrumentRisk as RiskLevel,
   type SecurityRule,
 } from "@backplane/contract";
-export { InstrumentResult } from "./instrument-result.ts";
+
+export type InstrumentResult = Result;
+export const InstrumentResult = instrumentResult;

@@ -3,17 +3,24 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { INSTRUMENT_API_SOURCE } from "@backplane/contract";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { InstrumentResult } from "../../src/instruments/index.ts";
+import { HEFTY_VERSION, InstrumentResult } from "../../src/instruments/index.ts";
 
 const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
-const HOST = path("../../src/host/instruments/main.ts");
+const base = mkdtempSync(join(tmpdir(), "backplane-instrument-host-"));
+let host = "";
 let dataDir = "";
 let child: ChildProcessWithoutNullStreams | null = null;
 let stderr = "";
 
+beforeAll(async () => {
+  host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
 beforeEach(() => {
   dataDir = mkdtempSync(join(tmpdir(), "backplane-instrument-"));
 });
@@ -24,7 +31,7 @@ afterEach(() => {
 
 function start(reference: string): InstrumentHost {
   stderr = "";
-  child = spawn(process.execPath, ["--conditions=backplane-source", HOST, reference], {
+  child = spawn(process.execPath, [host, reference], {
     cwd: path("../fixtures"),
     stdio: "pipe",
   });
@@ -82,6 +89,21 @@ test("a module that does not export the provider is told by name", async () => {
     code: "handshake_failed",
     message: expect.stringContaining("the module exports no Other"),
   });
+});
+
+test("the API that a host answers with is the real one", async () => {
+  const source = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
+  const given = (await import(/* @vite-ignore */ source)) as {
+    HEFTY_VERSION: string;
+    InstrumentResult: typeof InstrumentResult;
+  };
+  expect(given.HEFTY_VERSION).toBe(HEFTY_VERSION);
+  expect(Object.keys(given.InstrumentResult)).toEqual(Object.keys(InstrumentResult));
+  const error = { code: "X", message: "x" };
+  for (const one of [{}, { stdout: "a", stderr: "b" }, { error }, { status: "Error" as const }]) {
+    expect(given.InstrumentResult.stdio(one)).toEqual(InstrumentResult.stdio(one));
+  }
+  expect(given.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
 });
 
 test("InstrumentResult.stdio is Success unless it is told an error", () => {

@@ -3,6 +3,7 @@
  * like a stranger's archive. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install; whatever
  * fails leaves nothing behind.
  */
+import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/kernel/ports";
@@ -27,6 +28,8 @@ export interface ImporterParts {
   npm?: Npm;
   limits?: UnpackLimits;
 }
+
+const ARCHIVE = /\.(jar|zip|tar|tgz|tar\.gz)$/;
 
 export function createPackageImporter({
   store,
@@ -69,8 +72,9 @@ async function bytesOf(source: PackageSource, npm: Npm): Promise<AsyncIterable<U
   const { path } = source;
   if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
   const found = await stat(path).catch(() => null);
-  if (found === null) throw noSource(`There is no folder ${path}`);
-  if (!found.isDirectory()) throw noSource(`${path} is not a folder`);
+  if (found === null) throw noSource(`There is no folder or archive ${path}`);
+  if (found.isFile() && ARCHIVE.test(path)) return createReadStream(path);
+  if (!found.isDirectory()) throw noSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
   const names = await readdir(path);
   if (!FORMATS.some((format) => format.marker(names))) {
     throw noSource(`${path} holds no ${MANIFEST_FILE}; ${instead(names)}`);
