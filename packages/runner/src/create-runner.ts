@@ -18,7 +18,7 @@ import { IdTable } from "@backplane/contract";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
 import { askProcess } from "./ask-process.ts";
-import type { Dialect, Session } from "./dialects/dialect.ts";
+import type { Dialect, HostPrograms, Session } from "./dialects/dialect.ts";
 import { createDialects } from "./dialects/dialects.ts";
 import { failure } from "./endings.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
@@ -61,6 +61,10 @@ export interface RunnerOptions {
   };
   /** The way out: of the sandbox, for exports that are granted one, and where the gateway dials for a binding. */
   egress?: Omit<EgressOptions, "clock">;
+  /** Where the host programs are that some dialects start; what is left out does not run. */
+  programs?: HostPrograms;
+  /** A folder of the runner's own for data of plugins that outlives their processes. */
+  data_root?: string;
   log: Logger;
 }
 
@@ -103,6 +107,8 @@ export function createRunner(options: RunnerOptions): Runner {
     scratch,
     timeouts,
     watchdog,
+    programs: options.programs ?? {},
+    data_root: options.data_root ?? null,
     notice: (notice) => {
       for (const listener of notices) listener(notice);
     },
