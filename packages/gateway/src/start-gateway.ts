@@ -14,6 +14,7 @@ import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
+import { hostPrograms } from "./host-programs.ts";
 import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
@@ -94,6 +95,12 @@ async function compose(
     limits: runnerLimits(config),
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
+    programs: hostPrograms(),
+    data_root: home.data,
+    services: {
+      cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),
+      embedding: (who, text) => kernel.cognition.embed(who, text),
+    },
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));

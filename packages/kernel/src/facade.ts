@@ -48,6 +48,7 @@ import type {
   Catalog,
   Fanout,
 } from "./facade-agent.ts";
+import type { Cognition } from "./cognition/cognition.ts";
 import type { DefinitionsFacade } from "./definitions/definitions.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
@@ -87,6 +88,8 @@ export interface Kernel {
   };
   /** What the tools of a described binding are. */
   definitions: DefinitionsFacade;
+  /** The models, for instrument plugins in this process. */
+  cognition: Cognition;
   /** The tools that the caller may be offered, as the loop offers them to its models. */
   catalog: Catalog;
   exports: { discover(caller: Caller, kind: ExportKind): Promise<DiscoveredExport[]> };

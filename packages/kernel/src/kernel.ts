@@ -9,6 +9,7 @@ import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
 import { createOffers } from "./catalog/offers.ts";
+import { createCognition } from "./cognition/cognition.ts";
 import { createConfig } from "./config/config.ts";
 import { createDefinitions } from "./definitions/definitions.ts";
 import { keepDefinitions } from "./definitions/keep-definitions.ts";
@@ -79,6 +80,7 @@ export function createKernel(given: KernelDeps): Kernel {
     packages: createPackages(deps),
     bindings: offers.watching(createBindings(deps, definitions)),
     definitions: definitions.facade,
+    cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
     invocations: createInvocations(door),
