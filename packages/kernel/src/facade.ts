@@ -50,6 +50,7 @@ import type {
 } from "./facade-agent.ts";
 import type { Cognition } from "./cognition/cognition.ts";
 import type { DefinitionsFacade } from "./definitions/definitions.ts";
+import type { InstrumentsFacade } from "./instruments/instruments.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -88,6 +89,8 @@ export interface Kernel {
   };
   /** What the tools of a described binding are. */
   definitions: DefinitionsFacade;
+  /** Instrument plugins at run time, for the admin. */
+  instruments: InstrumentsFacade;
   /** The models, for instrument plugins in this process. */
   cognition: Cognition;
   /** The tools that the caller may be offered, as the loop offers them to its models. */

@@ -21,6 +21,8 @@ import type { Door } from "./invoke/door.ts";
 import { ExportPlans } from "./invoke/export-plan.ts";
 import { createInvocations } from "./invoke/invocations.ts";
 import { LiveCalls } from "./invoke/live.ts";
+import { CORE, instrumentAdminTools } from "./instruments/admin-tools.ts";
+import { createInstruments, dependencyGate } from "./instruments/instruments.ts";
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
@@ -34,6 +36,9 @@ import { createSecrets } from "./secrets/secrets.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
+
+/** Where the host's own plugins live. */
+const DEFAULT_SCOPE = { org_id: "org_local", project_id: "proj_default" };
 
 export function createKernel(given: KernelDeps): Kernel {
   const base = createAgentBase(given);
@@ -70,15 +75,31 @@ export function createKernel(given: KernelDeps): Kernel {
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
-  const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id), keeper.told);
+  const definitions = createDefinitions(
+    deps,
+    (org_id) => offers.changed(org_id),
+    keeper.told,
+    dependencyGate(deps),
+  );
+  const packages = createPackages(deps);
+  const instruments = createInstruments({ deps, definitions, packages, bindings: () => bindings });
+  const bindings = offers.watching(instruments.watching(createBindings(deps, definitions)));
+  const admin = instrumentAdminTools(
+    instruments.facade,
+    deps.version ?? "0.0.0",
+    (as) => base.plugins.callers.resolve(CORE, as).caller,
+  );
+  for (const tool of admin) base.core.set(tool.spec.name, tool);
+  let loading: Promise<void> = Promise.resolve();
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
   }
   base.services.set(NET_FETCH, netFetch({ runner: given.runner, config: base.live_config, live }));
   return {
-    packages: createPackages(deps),
-    bindings: offers.watching(createBindings(deps, definitions)),
+    packages,
+    bindings,
+    instruments: instruments.facade,
     definitions: definitions.facade,
     cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
@@ -116,11 +137,14 @@ export function createKernel(given: KernelDeps): Kernel {
       await lifecycle.start();
       await agent.start();
       await keeper.start(definitions);
+      // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+      loading = instruments.loadAll(DEFAULT_SCOPE);
     },
     async stop(grace_ms) {
       door.around.stopping = true;
       keeper.stop();
       await agent.endTurns();
+      await loading;
       await lifecycle.stop(grace_ms);
       await agent.stop();
     },
