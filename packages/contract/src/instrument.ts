@@ -4,7 +4,6 @@
  */
 import type { Json, JsonObject } from "./json.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
-import type { ExecutionClass, Risk } from "./vocabulary.ts";
 
 /** The Hefty version that this host is compatible with; `minHeftyVersion` is held against it, not against ours. */
 export const HEFTY_VERSION = "0.22.0";
@@ -150,24 +149,6 @@ export interface InstrumentFailure {
 export interface InstrumentHealth {
   status: (typeof INSTRUMENT_HEALTHS)[number];
   message?: string;
-}
-
-/** A bound plugin as the admin sees it. */
-export interface InstrumentPluginView {
-  plugin_id: string;
-  name: string;
-  version: string;
-  author: string;
-  isolation: IsolationMode;
-  dependencies: string[];
-  package_id: string;
-  binding_id: string;
-  class: ExecutionClass;
-  /** `discovered`: it was never asked what it offers. `skipped`: see `error`. */
-  state: "discovered" | "skipped" | "running";
-  error: { code: string; message: string } | null;
-  warnings: string[];
-  instruments: { name: string; description: string; origin: string; risk: Risk; category: string | null }[];
 }
 
 /** Host to plugin: parameters and answer of each method (instr.rpc). `cancel` is a notification. */

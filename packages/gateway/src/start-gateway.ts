@@ -4,6 +4,7 @@
  * outside; stop goes the other way, and every part is closed even when one fails.
  */
 import { randomFillSync } from "node:crypto";
+import { join } from "node:path";
 import { BackplaneError, createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
@@ -12,6 +13,7 @@ import { createPackageImporter, createSchemas, openArtifactStore, openContentSto
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
+import { discoverInstruments } from "./discover-instruments.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { hostPrograms } from "./host-programs.ts";
@@ -142,6 +144,8 @@ async function compose(
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));
   await kernel.start();
+  const discovered = discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log);
+  closers.push(() => discovered);
   api.open();
   writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
   closers.push(() => clearDaemon(home.dir));

@@ -1,6 +1,5 @@
 import type { Manifest } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../../test/support/verifies.ts";
 import { dependencyProblem, loadOrder } from "../../src/instruments/dependencies.ts";
 import type { BoundPackage, DescribeOrder, Description } from "../../src/ports/index.ts";
 import { admin, openHouse, scope, user } from "../support/house.ts";
@@ -179,6 +178,22 @@ describe("instr.admin", () => {
     await expect(instruments.unload(user, "x")).rejects.toMatchObject({ code: "policy.denied" });
   });
 
+  test("an admin key of an org neither reads the host's disk nor runs code in the gateway", async () => {
+    const { bind, house } = await open();
+    const key = { ...admin, actor: "key_admin" };
+    await expect(house.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
+      code: "package.source_forbidden",
+    });
+    const { binding_id } = await bind("other");
+    const inline = { policy: { class: "inline" as const } };
+    await expect(house.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
+      code: "binding.class_forbidden",
+      message: expect.stringContaining("only the admin token"),
+    });
+    const trusted = await house.kernel.bindings.patch(admin, binding_id, inline, undefined);
+    expect(trusted.class_lowered_by).toBe("admin");
+  });
+
   test("the view tells all that an operator needs, and the origin is the host's", async () => {
     const { bind, house } = await open();
     const { binding_id } = await bind("loud");
@@ -213,20 +228,16 @@ describe("instr.admin", () => {
     });
   });
 
-  verifies(
-    "instr.admin",
-    "the three tools are offered to admins, and what changes anything asks first",
-    async () => {
-      const { house } = await open();
-      const shown = (await house.kernel.catalog.list(admin)).map(
-        ({ effect_class, name, requires_approval }) => [name, effect_class, requires_approval],
-      );
-      expect(shown).toEqual([
-        ["plugin_install", "unknown", true],
-        ["plugin_unload", "unknown", true],
-        ["plugins_list", "read_only", false],
-      ]);
-      expect(await house.kernel.catalog.list(user)).toEqual([]);
-    },
-  );
+  test("the three tools are offered to admins, and what changes anything asks first", async () => {
+    const { house } = await open();
+    const shown = (await house.kernel.catalog.list(admin)).map(
+      ({ effect_class, name, requires_approval }) => [name, effect_class, requires_approval],
+    );
+    expect(shown).toEqual([
+      ["plugin_install", "unknown", true],
+      ["plugin_unload", "unknown", true],
+      ["plugins_list", "read_only", false],
+    ]);
+    expect(await house.kernel.catalog.list(user)).toEqual([]);
+  });
 });
