@@ -1,11 +1,21 @@
 /** Instrument plugins from outside: a real gateway, a real jar, the ready host, trust, the models, the admin's tools. */
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import type { Approval, InstrumentPluginView, Invocation } from "@backplane/contract";
 import { type Client, createClient } from "@backplane/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
+import { zip } from "../../packages/supply/test/zip-bytes.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -53,6 +63,33 @@ function plugin(id: string, changes: object, provider: string): string {
   writeFileSync(join(folder, "META-INF/hefty-plugin.json"), JSON.stringify(manifest));
   writeFileSync(join(folder, "provider.mjs"), provider);
   return folder;
+}
+
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 60_000;
+  while (!(await holds())) {
+    if (Date.now() > end)
+      throw new Error(`still not so after a minute: ${holds.toString()}\n${gateway.log()}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}
+
+/** A provider that writes down what happens to it. */
+function diary(id: string): string {
+  return `
+    import { appendFileSync } from "node:fs";
+    import { join } from "node:path";
+    const name = ${JSON.stringify(id.replaceAll("-", "_"))};
+    export class Provider {
+      initialize({ dataDir }) {
+        this.note = (line) => appendFileSync(join(dataDir, "life"), line + "\\n");
+        this.note("initialize");
+      }
+      instruments = [{ name, riskLevel: "ReadOnly", metadata: { name, category: "Shell", description: "x" }, invoke() {} }];
+      shutdown() {
+        this.note("shutdown");
+      }
+    }`;
 }
 
 verifies("instr.timeouts", "the caller's time, else the default, capped by maxTimeoutMs", async () => {
@@ -186,6 +223,65 @@ verifies(
   },
 );
 
+verifies(
+  "instr.lifecycle",
+  "discovered in the plugins folder, loaded in order, skipped without a dependency, shut down; every step is told",
+  async () => {
+    const { home } = gateway;
+    await gateway.stop();
+    for (const [id, dependencies, more] of [
+      ["a-child", ["z-parent"], {}],
+      ["b-orphan", ["nobody"], {}],
+      ["c-too-new", [], { minHeftyVersion: "99.0.0" }],
+      ["d-elsewhere", [], { platforms: ["Windows"] }],
+      ["z-parent", [], {}],
+    ] as const) {
+      const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, diary(id));
+      const files = ["META-INF/hefty-plugin.json", "provider.mjs"];
+      const bytes = zip(files.map((name) => ({ name, body: readFileSync(join(folder, name)) })));
+      writeFileSync(join(home, "plugins", `${id}.zip`), bytes);
+    }
+    gateway = await startTestGateway({ home });
+    client = createClient({ url: gateway.url, token: gateway.token });
+    const states = async () =>
+      Object.fromEntries(
+        (await list()).map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
+      );
+    await until(async () => (await states())["a-child"] === "running");
+    expect(await states()).toMatchObject({
+      "a-child": "running",
+      "b-orphan": "b-orphan is skipped: it depends on nobody, which is not installed and bound here.",
+      "z-parent": "running",
+    });
+    const log = gateway.log();
+    expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
+    for (const words of [
+      /"plugin":"z-parent".*an instrument plugin was discovered/,
+      /"plugin":"a-child".*an instrument plugin is registered/,
+      /"plugin":"a-child".*lists no sideEffects.*an instrument plugin looks wrong/,
+      /d-elsewhere\.zip.*package\.platform/,
+    ]) {
+      expect(
+        log.split("\n").some((line) => words.test(line)),
+        String(words),
+      ).toBe(true);
+    }
+    const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
+    expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
+    await unload("z-parent");
+    expect((await states())["a-child"]).toContain(
+      "it depends on z-parent, which is not installed and bound here",
+    );
+    const life = join(home, "data", parent.binding_id, "proj_default/life");
+    await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
+    for (const id of ["a-child", "b-orphan"]) await unload(id);
+    for (const name of readdirSync(join(home, "plugins"))) {
+      if (name.endsWith(".zip")) rmSync(join(home, "plugins", name));
+    }
+  },
+  120_000,
+);
+
 const jdk = missingJdk();
 test("a jar that lies in the plugins folder is discovered at the start, and Java answers from the sandbox", async ({
   skip,
@@ -200,10 +296,7 @@ test("a jar that lies in the plugins folder is discovered at the start, and Java
   writeFileSync(join(home, "plugins", "broken.jar"), "PK\x03\x04 nothing");
   gateway = await startTestGateway({ home });
   client = createClient({ url: gateway.url, token: gateway.token });
-  const end = Date.now() + 60_000;
-  while (!(await list()).some(({ state }) => state === "running") && Date.now() < end) {
-    await new Promise((done) => setTimeout(done, 200));
-  }
+  await until(async () => (await list()).some(({ state }) => state === "running"));
   expect(await list()).toMatchObject([{ plugin_id: "java-text", state: "running", class: "isolated" }]);
   expect(gateway.log()).toContain("broken.jar");
   expect(await invoke("word_count", { text: "a b a" })).toMatchObject({

@@ -83,6 +83,7 @@ export class InlineInstruments {
       error: clean(answer.error),
       violations: 0,
       stderr_tail: null,
+      egress: null,
       dispatched,
     };
   }
