@@ -41,11 +41,12 @@ function hello({ config, dataDir }: PluginContext): Instrument {
     securityRules: [
       { match: { pointer: "/name", pattern: "^root$" }, effect: "deny", reason: "root is not greeted" },
     ],
-    invoke({ name }) {
+    invoke(params) {
+      const { name = "World" } = params as { name?: string };
       const count = numberIn(file) + 1;
       writeFileSync(file, String(count));
       const word = config.greeting ?? "Hello";
-      return InstrumentResult.stdio({ stdout: `${word}, ${name ?? "World"}! (${count})` });
+      return InstrumentResult.stdio({ stdout: `${word}, ${name}! (${count})` });
     },
   };
 }
@@ -61,7 +62,8 @@ function summarize(context: PluginContext): Instrument {
       description: "Summarizes a text with the host's own model.",
       inputSchema: { type: "object", properties: { text: { type: "string" } }, required: ["text"] },
     },
-    async invoke({ text }) {
+    async invoke(params) {
+      const { text } = params as { text: string };
       const summary = await context.requestCognition(`Summarize in one line:\n\n${text}`, 200);
       const embedding = await context.requestEmbedding(summary);
       return InstrumentResult.data({ summary, dimensions: embedding.length });

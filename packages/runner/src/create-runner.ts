@@ -226,7 +226,7 @@ export function createRunner(options: RunnerOptions): Runner {
     },
 
     async request(order, listener) {
-      if (isInline(order)) return await inline.healthCheck(order, String(order.params.instrument));
+      if (isInline(order)) return await inline.healthCheck(order, order.params);
       return await ask(order, (session, signal) => {
         if (session.request === undefined) throw mute(order, `answer ${order.method}`);
         return session.request(order.method, order.params, listener, signal);

@@ -28,7 +28,7 @@ afterAll(() => rmSync(base, { recursive: true, force: true }));
 interface Seat {
   rig: Rig;
   asked: unknown[];
-  log(): string[];
+  log: () => string[];
 }
 
 function sit(): Seat {

@@ -22,7 +22,7 @@ interface Seat {
   rig: Rig;
   data: string;
   /** The lines that the plugin left in its folder. */
-  log(): string[];
+  log: () => string[];
 }
 
 function sit(make: typeof makeRig = makeRig, options: Parameters<typeof makeRig>[0] = {}): Seat {

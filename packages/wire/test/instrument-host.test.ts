@@ -41,7 +41,7 @@ function provider(seen: string[]): InstrumentProvider {
           if (params.name === "odd") return { status: "Perhaps" } as never;
           return {
             status: "Success",
-            data: { stdout: `${greeting}, ${params.name}! ${call.activityId}`, stderr: "" },
+            data: { stdout: `${greeting}, ${params.name as string}! ${call.activityId}`, stderr: "" },
           };
         },
         healthCheck: () => ({ status: "Degraded", message: "slow" }),

@@ -10,7 +10,7 @@ import { embedText } from "./embed-text.ts";
 import { Quota } from "./quota.ts";
 
 /** On whose behalf a plugin asks. */
-export interface CognitionUser {
+interface CognitionUser {
   org_id: string;
   project_id: string | null;
   binding_id: string;

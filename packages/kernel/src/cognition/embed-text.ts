@@ -8,7 +8,7 @@ const PIECE = 3;
 const PIECE_WEIGHT = 0.5;
 
 export function embedText(text: string): number[] {
-  const vector = new Array<number>(SIZE).fill(0);
+  const vector = Array.from({ length: SIZE }, () => 0);
   const add = (feature: string, weight: number) => {
     const hashed = fnv1a(feature);
     const place = hashed % SIZE;

@@ -24,8 +24,8 @@ export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install",
 
 interface AdminTool {
   spec: KernelToolSpec;
-  brief(args: JsonObject): string | null;
-  run(caller: Caller, args: JsonObject): Promise<{ brief: string; data: Json }>;
+  brief: (args: JsonObject) => string | null;
+  run: (caller: Caller, args: JsonObject) => Promise<{ brief: string; data: Json }>;
 }
 
 export function instrumentAdminTools(
@@ -109,7 +109,7 @@ function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
         timeout_ms: 120_000,
       },
       brief: (args) =>
-        `install the plugin ${String(args.path)}${args.class === "inline" ? " into the gateway itself" : ""}`,
+        `install the plugin ${args.path as string}${args.class === "inline" ? " into the gateway itself" : ""}`,
       async run(caller, args) {
         const {
           class: given,
@@ -141,9 +141,9 @@ function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
         effect_class: "unknown",
         risk: "high",
       },
-      brief: (args) => `unload the plugin ${String(args.plugin_id)}`,
+      brief: (args) => `unload the plugin ${args.plugin_id as string}`,
       async run(caller, args) {
-        const plugin_id = String(args.plugin_id);
+        const { plugin_id } = args as { plugin_id: string };
         await instruments.unload(caller, plugin_id);
         return { brief: `${plugin_id} is unloaded`, data: { plugin_id } };
       },

@@ -45,7 +45,7 @@ interface InstrumentsParts {
   deps: KernelDeps;
   definitions: Pick<DefinitionsRoom, "describe">;
   packages: Pick<Kernel["packages"], "install">;
-  bindings(): Kernel["bindings"];
+  bindings: () => Kernel["bindings"];
 }
 
 /** For definitions: throws plugin.dependency before a plugin is asked that may not load yet. */

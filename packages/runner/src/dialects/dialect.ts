@@ -38,7 +38,7 @@ interface LaunchPlace {
   confined: boolean;
   programs: HostPrograms;
   /** The folder that lasts, on the host; made when it is asked for. */
-  dataDir(): Promise<string>;
+  dataDir: () => Promise<string>;
 }
 
 /** Programs of ours that load other people's modules, each one bundled file; absent: this build has none. */

@@ -99,7 +99,8 @@ export class InlineInstruments {
     });
   }
 
-  async healthCheck(order: DescribeOrder, instrument: string): Promise<Json> {
+  async healthCheck(order: DescribeOrder, { instrument }: JsonObject): Promise<Json> {
+    if (typeof instrument !== "string") throw new BackplaneError("request.invalid", "name an instrument");
     return await this.#use(order, async ({ plugin }) => ({
       ...(await this.#within(order.timeout_ms, "answer healthCheck", plugin.healthCheck({ instrument }))),
     }));

@@ -38,7 +38,7 @@ export function invokeParams(
 }
 
 /** `{a: {b: 1}}` is `{"a.b": "1"}`; a list is its JSON, and null is no setting. */
-export function flatConfig(config: JsonObject): Record<string, string> {
+function flatConfig(config: JsonObject): Record<string, string> {
   const flat: Record<string, string> = {};
   const walk = (value: JsonObject, prefix: string) => {
     for (const [key, one] of Object.entries(value)) {

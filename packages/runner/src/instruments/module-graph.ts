@@ -32,7 +32,7 @@ export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGrap
   // Unlike that of every other graph of the process, whoever opened it.
   const tag = `?graph=${randomUUID()}`;
   const isOurs = (url: string | undefined) =>
-    url !== undefined && url.startsWith(root) && (url.endsWith(tag) || !url.includes("?graph="));
+    url?.startsWith(root) === true && (url.endsWith(tag) || !url.includes("?graph="));
   const tagged = (url: string) => (url.startsWith(root) && !url.includes("?") ? `${url}${tag}` : url);
   const invisible = (specifier: string) =>
     new BackplaneError(

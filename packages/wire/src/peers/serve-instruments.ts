@@ -12,7 +12,7 @@ export interface ServedInstruments {
   plugin: InstrumentPlugin;
   limits?: Partial<FrameLimits>;
   /** After `shutdown` was answered, or when the host has closed the pipe. */
-  ended(): void;
+  ended: () => void;
 }
 
 type Handler = (params: JsonObject) => unknown;
@@ -66,7 +66,7 @@ function createHandlers(plugin: InstrumentPlugin, ended: () => void): Map<string
         must(params, "text", "invocationId");
         plugin.cancel({
           invocationId: params.invocationId as string,
-          reason: String(params.reason ?? "cancelled"),
+          reason: typeof params.reason === "string" ? params.reason : "cancelled",
         });
         return null;
       },
