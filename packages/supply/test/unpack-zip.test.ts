@@ -95,6 +95,11 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
     "ambiguous",
     () => zip([good], { before: Buffer.from("#!/bin/sh\n") }).subarray(10),
   ],
+  [
+    "data before the first entry that its table knows of",
+    "ambiguous",
+    () => zip([good], { before: Buffer.from("PK\x03\x04hidden") }),
+  ],
   ["data between two entries", "ambiguous", () => zip([file("a", { after: Buffer.from("hidden") }), good])],
   ["data before the table", "ambiguous", () => zip([good], { between: Buffer.from("hidden") })],
   ["data behind the table", "ambiguous", () => zip([good], { gap: Buffer.from("hidden") })],

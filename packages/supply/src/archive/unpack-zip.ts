@@ -59,19 +59,16 @@ async function placeEntries(entries: readonly ZipEntry[], table: number, readAt:
   const order = [...entries.keys()].sort(
     (left, right) => (entries[left] as ZipEntry).offset - (entries[right] as ZipEntry).offset,
   );
-  let expected = 0;
+  const first = entries[order[0] as number] as ZipEntry;
+  if (first.offset !== 0) throw unsafe("ambiguous", "there is data before its first entry", first.name);
   for (const [place, index] of order.entries()) {
     const entry = entries[index] as ZipEntry;
     const next = place + 1 < order.length ? (entries[order[place + 1] as number] as ZipEntry).offset : table;
-    if (entry.offset !== expected) {
-      throw unsafe("ambiguous", "there is data between its entries, or they overlap", entry.name);
-    }
     const start = await checkLocal(entry, next, readAt);
     data[index] = start;
     const left = next - (start + entry.packed);
     if (left < 0) throw unsafe("overlap", "it overlaps another entry", entry.name);
     await checkDescriptor(entry, start + entry.packed, left, readAt);
-    expected = next;
   }
   return data;
 }
