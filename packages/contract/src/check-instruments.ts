@@ -10,7 +10,7 @@ import {
   type InstrumentDeclaration,
   type InstrumentMetadata,
   type InstrumentProvider,
-  type SecurityRule,
+  type InstrumentRule,
 } from "./instrument.ts";
 import type { JsonObject } from "./json.ts";
 
@@ -21,6 +21,7 @@ export interface CheckedInstruments {
 }
 
 const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const POINTER = /^(\/([^~/]|~[01])*)*$/;
 const MAX_INSTRUMENTS = 256;
 const MAX_TIMEOUT_MS = 86_400_000;
 const METADATA_FIELDS = [
@@ -155,7 +156,7 @@ function timeoutOf(
   return { [field]: time as number };
 }
 
-function checkRules(value: unknown, at: string): SecurityRule[] {
+function checkRules(value: unknown, at: string): InstrumentRule[] {
   if (!Array.isArray(value)) throw new Error(`${at}: securityRules is no list`);
   return value.map((rule: unknown, index) => {
     const where = `${at}: securityRules[${index}]`;
@@ -166,25 +167,27 @@ function checkRules(value: unknown, at: string): SecurityRule[] {
     if (effect !== "deny" && effect !== "raise") {
       throw new Error(`${where}.effect is ${show(effect)}; a plugin's rule can only "deny" or "raise"`);
     }
-    if (typeof reason !== "string" || reason === "") throw new Error(`${where}.reason must say why`);
+    if (typeof reason !== "string" || reason === "" || reason.length > 300) {
+      throw new Error(`${where}.reason must say why, in at most 300 characters`);
+    }
     if (effect === "raise") oneOf(risk, INSTRUMENT_RISKS, `${where}.risk`);
     else if (risk !== undefined) throw new Error(`${where}.risk belongs to "raise" only`);
     return {
       effect,
       reason,
-      ...(effect === "raise" ? { risk: risk as NonNullable<SecurityRule["risk"]> } : {}),
+      ...(effect === "raise" ? { risk: risk as NonNullable<InstrumentRule["risk"]> } : {}),
       ...(match === undefined || match === null ? {} : { match: checkMatch(match, where) }),
     };
   });
 }
 
-function checkMatch(value: unknown, where: string): NonNullable<SecurityRule["match"]> {
+function checkMatch(value: unknown, where: string): NonNullable<InstrumentRule["match"]> {
   const { pattern, pointer } = isRecord(value) ? value : {};
-  if (typeof pointer !== "string" || (pointer !== "" && !pointer.startsWith("/"))) {
+  if (typeof pointer !== "string" || pointer.length > 512 || !POINTER.test(pointer)) {
     throw new Error(`${where}.match.pointer must be a JSON Pointer, such as /path`);
   }
-  if (typeof pattern !== "string" || pattern === "" || pattern.length > 1_000) {
-    throw new Error(`${where}.match.pattern must be a regular expression of 1 to 1000 characters`);
+  if (typeof pattern !== "string" || pattern === "" || pattern.length > 512) {
+    throw new Error(`${where}.match.pattern must be a regular expression of 1 to 512 characters`);
   }
   return { pointer, pattern };
 }

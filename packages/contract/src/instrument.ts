@@ -63,7 +63,7 @@ export interface Instrument {
   readonly origin?: string;
   readonly riskLevel: InstrumentRisk;
   readonly metadata: InstrumentMetadata;
-  readonly securityRules?: readonly SecurityRule[];
+  readonly securityRules?: readonly InstrumentRule[];
   invoke(params: JsonObject, context: InstrumentCall): Awaitable<InstrumentResult>;
   healthCheck?(): Awaitable<InstrumentHealth>;
 }
@@ -84,7 +84,7 @@ export interface InstrumentMetadata {
 }
 
 /** Can only deny a call or raise its risk; the operator's policy decides the rest. */
-export interface SecurityRule {
+export interface InstrumentRule {
   /** Without it the rule holds for every call. */
   match?: {
     /** JSON Pointer into the parameters. */ pointer: string /** Regular expression. */;
@@ -100,7 +100,7 @@ export interface SecurityRule {
 export interface InstrumentDeclaration extends Omit<Instrument, "invoke" | "healthCheck" | "origin"> {
   metadata: InstrumentMetadata &
     Required<Pick<InstrumentMetadata, "accessMode" | "sideEffects" | "keywords">>;
-  securityRules: readonly SecurityRule[];
+  securityRules: readonly InstrumentRule[];
 }
 
 /** Hefty's PluginContext; the name is taken by kernel plugins here. */

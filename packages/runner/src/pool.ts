@@ -256,7 +256,14 @@ export class Pool {
           const refused = (refusal: Refusal) => refusals.add(refusal);
           const way_out = () => this.#deps.egress.open({ grant: order.grant, refused });
           const confine = { sandbox, grant: order.grant, lifetime, binds, way_out };
-          return { runtime, folder, home: null, ...seen, confine, ...(env === null ? {} : { secret_env: env }) };
+          return {
+            runtime,
+            folder,
+            home: null,
+            ...seen,
+            confine,
+            ...(env === null ? {} : { secret_env: env }),
+          };
         }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);

@@ -63,7 +63,7 @@ verifies(
         risk: "medium",
         side_effects: ["writes files"],
         rules: [
-          { effect: "raise", risk: "critical", reason: "counts", match: { pointer: "/by", pattern: "^9" } },
+          { when: [{ pointer: "/by", matches: "^9" }], action: "raise", risk: "critical", reason: "counts" },
         ],
       },
     });

@@ -7,26 +7,17 @@ import {
   INVOCATION_LIMITS,
   type InstrumentDeclaration,
   type InstrumentPlatform,
-  type InstrumentRisk,
   type Json,
   type JsonObject,
   type Permissions,
-  type Risk,
-  type SecurityRule,
+  RISK_OF_INSTRUMENT,
+  type InstrumentRule,
   type ToolExport,
 } from "@backplane/contract";
 import type { Description, RunOrder } from "@backplane/kernel/ports";
 
 type PackageOrder = RunOrder["package"];
 
-/** The author's claim in the catalog's words. */
-const RISK: Record<InstrumentRisk, Risk> = {
-  ReadOnly: "low",
-  LocalWrite: "medium",
-  NetworkWrite: "medium",
-  SystemExecute: "high",
-  Critical: "critical",
-};
 const SYSTEMS: Record<InstrumentPlatform, string | null> = {
   Linux: "linux",
   MacOS: "darwin",
@@ -102,7 +93,7 @@ function exportOf(
       requires_approval: false,
       ...(input_schema === undefined ? {} : { input_schema }),
       ...(output_schema === undefined ? {} : { output_schema }),
-      risk: RISK[riskLevel],
+      risk: RISK_OF_INSTRUMENT[riskLevel],
       category,
       keywords: [...keywords],
       side_effects: [...sideEffects],
@@ -114,11 +105,12 @@ function exportOf(
   };
 }
 
-function ruleOf({ effect, match, reason, risk }: SecurityRule): JsonObject {
+/** In the words of the policy, which merges it with its own. */
+function ruleOf({ effect, match, reason, risk }: InstrumentRule): JsonObject {
   return {
-    effect,
+    when: match === undefined ? [] : [{ pointer: match.pointer, matches: match.pattern }],
+    action: effect,
+    ...(risk === undefined ? {} : { risk: RISK_OF_INSTRUMENT[risk] }),
     reason,
-    ...(risk === undefined ? {} : { risk: RISK[risk] }),
-    ...(match === undefined ? {} : { match: { ...match } }),
   };
 }

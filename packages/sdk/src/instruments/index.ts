@@ -13,7 +13,7 @@ export {
   type InstrumentMetadata,
   type InstrumentProvider,
   type InstrumentRisk as RiskLevel,
-  type SecurityRule,
+  type InstrumentRule as SecurityRule,
 } from "@backplane/contract";
 
 export type InstrumentResult = Result;
