@@ -169,6 +169,8 @@ test("the TypeScript example behind the ready host: its folder lasts over a rest
     class: "isolated",
     tool_result: { content: [{ type: "text", text: "Ahoj, Ada! (1)" }] },
   });
+  // The plugin's own rule.
+  expect(await invoke("hello_world", { name: "root" })).toMatchObject({ error: { code: "policy.denied" } });
   expect(await invoke("hello_summary", { text: "x" })).toMatchObject({
     status: "failed",
     error: { details: { plugin_code: "UnsupportedOperation" } },
@@ -310,7 +312,7 @@ test("a jar that lies in the plugins folder is discovered at the start, and Java
 
 verifies(
   "instr.admin",
-  "an admin's agent lists, installs and unloads; each change is approved; nobody else may",
+  "an admin's agent lists, installs and unloads; each is approved; nobody else may",
   async () => {
     const source = `export const Provider = { initialize() {}, instruments: [{ name: "late_comer", riskLevel: "ReadOnly",
     metadata: { name: "late_comer", category: "Application", description: "Came late." },
@@ -334,16 +336,16 @@ verifies(
       }
       return asked;
     };
-    expect(await say(`/tool plugin_install ${JSON.stringify({ path })}`)).toBeDefined();
+    expect(await say(`/tool plugin_install ${JSON.stringify({ path })}`)).toMatchObject({ risk: "high" });
     expect((await list()).find(({ plugin_id }) => plugin_id === "late")).toMatchObject({ state: "running" });
     expect(await invoke("late_comer", {})).toMatchObject({ status: "succeeded" });
-    expect(await say("/tool plugins_list {}")).toBeUndefined();
+    expect(await say("/tool plugins_list {}")).toMatchObject({ risk: "high" });
     const calls = await gateway.http<{ items: Invocation[] }>(
       "GET",
       "/v1/invocations?export_id=plugins_list",
     );
     expect(JSON.stringify(calls.body.items[0]?.result)).toContain("late_comer");
-    expect(await say('/tool plugin_unload {"plugin_id":"late"}')).toBeDefined();
+    expect(await say('/tool plugin_unload {"plugin_id":"late"}')).toMatchObject({ risk: "high" });
     expect((await list()).some(({ plugin_id }) => plugin_id === "late")).toBe(false);
     expect(
       (await gateway.http("POST", "/v1/invocations", { export_id: "late_comer", input: {} })).status,
