@@ -23,9 +23,11 @@ export async function discoverInstruments(
   instruments: Kernel["instruments"],
   folder: string,
   log: Logger,
+  stop: AbortSignal,
 ): Promise<void> {
   const names = await readdir(folder).catch(() => []);
   for (const name of names.filter((one) => ARCHIVE.test(one)).toSorted()) {
+    if (stop.aborted) return;
     const path = join(folder, name);
     try {
       const { plugin_id, state, version } = await instruments.install(HOST, path);

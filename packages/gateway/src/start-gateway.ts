@@ -144,8 +144,10 @@ async function compose(
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));
   await kernel.start();
-  const discovered = discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log);
-  closers.push(() => discovered);
+  const stopped = new AbortController();
+  closers.push(() => stopped.abort());
+  // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+  void discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log, stopped.signal);
   api.open();
   writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
   closers.push(() => clearDaemon(home.dir));

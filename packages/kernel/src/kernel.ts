@@ -90,7 +90,6 @@ export function createKernel(given: KernelDeps): Kernel {
     (as) => base.plugins.callers.resolve(CORE, as).caller,
   );
   for (const tool of admin) base.core.set(tool.spec.name, tool);
-  let loading: Promise<void> = Promise.resolve();
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
@@ -138,13 +137,12 @@ export function createKernel(given: KernelDeps): Kernel {
       await agent.start();
       await keeper.start(definitions);
       // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
-      loading = instruments.loadAll(DEFAULT_SCOPE);
+      void instruments.loadAll(DEFAULT_SCOPE, () => door.around.stopping);
     },
     async stop(grace_ms) {
       door.around.stopping = true;
       keeper.stop();
       await agent.endTurns();
-      await loading;
       await lifecycle.stop(grace_ms);
       await agent.stop();
     },

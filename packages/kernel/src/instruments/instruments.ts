@@ -37,8 +37,8 @@ export interface InstrumentsRoom {
   facade: InstrumentsFacade;
   /** The same bindings: what depends on a plugin that changes is looked at again. */
   watching(bindings: Kernel["bindings"]): Kernel["bindings"];
-  /** In the order of their dependencies; never throws. */
-  loadAll(scope: Scope): Promise<void>;
+  /** In the order of their dependencies, until `stopping` says so; never throws. */
+  loadAll(scope: Scope, stopping: () => boolean): Promise<void>;
 }
 
 interface InstrumentsParts {
@@ -184,9 +184,12 @@ export function createInstruments({
         await after(binding);
       },
     }),
-    async loadAll(scope) {
+    async loadAll(scope, stopping) {
       try {
-        for (const bound of loadOrder(await instrumentPlugins(store.bindings, scope))) await load(bound);
+        for (const bound of loadOrder(await instrumentPlugins(store.bindings, scope))) {
+          if (stopping()) return;
+          await load(bound);
+        }
       } catch (error) {
         log.error({ err: error }, "instrument plugins were not loaded");
       }
