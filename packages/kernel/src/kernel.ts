@@ -37,9 +37,6 @@ import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
 import { createModuleRunner } from "./tools/module-runner.ts";
 
-/** Where the host's own plugins live. */
-const DEFAULT_SCOPE = { org_id: "org_local", project_id: "proj_default" };
-
 export function createKernel(given: KernelDeps): Kernel {
   const base = createAgentBase(given);
   const deps: KernelDeps = {
@@ -137,7 +134,7 @@ export function createKernel(given: KernelDeps): Kernel {
       await agent.start();
       await keeper.start(definitions);
       // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
-      void instruments.loadAll(DEFAULT_SCOPE, () => door.around.stopping);
+      void instruments.loadAll(() => door.around.stopping);
     },
     async stop(grace_ms) {
       door.around.stopping = true;

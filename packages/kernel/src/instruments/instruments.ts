@@ -37,8 +37,8 @@ export interface InstrumentsRoom {
   facade: InstrumentsFacade;
   /** The same bindings: what depends on a plugin that changes is looked at again. */
   watching(bindings: Kernel["bindings"]): Kernel["bindings"];
-  /** In the order of their dependencies, until `stopping` says so; never throws. */
-  loadAll(scope: Scope, stopping: () => boolean): Promise<void>;
+  /** Those of every scope, in the order of their dependencies, until `stopping` says so; never throws. */
+  loadAll(stopping: () => boolean): Promise<void>;
 }
 
 interface InstrumentsParts {
@@ -184,17 +184,26 @@ export function createInstruments({
         await after(binding);
       },
     }),
-    async loadAll(scope, stopping) {
+    async loadAll(stopping) {
       try {
-        for (const bound of loadOrder(await instrumentPlugins(store.bindings, scope))) {
-          if (stopping()) return;
-          await load(bound);
+        const all = (await store.bindings.whole()).filter((bound) => instrumentOf(bound) !== null);
+        const scopes = new Map(all.map(({ binding: { scope } }) => [scopeKey(scope), scope]));
+        // Those of a whole org first: what is bound in a project may depend on them.
+        for (const [key, scope] of [...scopes].toSorted(([a], [b]) => (a < b ? -1 : 1))) {
+          for (const bound of loadOrder(await instrumentPlugins(store.bindings, scope))) {
+            if (stopping()) return;
+            if (scopeKey(bound.binding.scope) === key) await load(bound);
+          }
         }
       } catch (error) {
         log.error({ err: error }, "instrument plugins were not loaded");
       }
     },
   };
+}
+
+function scopeKey({ org_id, project_id }: Scope): string {
+  return `${org_id}/${project_id ?? ""}`;
 }
 
 function viewOf(
