@@ -48,7 +48,7 @@ export function unreadable(shown: string, why: string): BackplaneError {
 
 /** A mistyped path must not become a download: what looks like a path or an archive is no name. */
 function isRegistryName(text: string): boolean {
-  return NPM_NAME.test(text) && !/\.(tgz|tar|tar\.gz|zip)$/.test(text);
+  return NPM_NAME.test(text) && !/\.(tgz|tar|tar\.gz|zip|jar)$/.test(text);
 }
 
 function isAgentPlugin(folder: string): boolean {

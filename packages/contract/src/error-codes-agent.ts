@@ -62,6 +62,16 @@ export const AGENT_CODES = {
     "A bundled plugin cannot be removed.",
     "Disable it instead: `backplane plugin disable NAME`.",
   ),
+  "plugin.untrusted": refusal(
+    403,
+    "The plugin wants to run in the gateway's own process, and no operator has trusted it.",
+    "Run it in a process of its own with class worker, or trust it with class inline on its binding.",
+  ),
+  "plugin.dependency": refusal(
+    409,
+    "A plugin that this one depends on is missing, did not load, or depends on it in turn.",
+    "Install and bind the plugins that the message names; it is tried again when they change.",
+  ),
   "plugin.source_invalid": refusal(
     400,
     "The source is not one that plugins are installed from.",

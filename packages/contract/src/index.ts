@@ -15,6 +15,7 @@ export {
   type PluginCategory,
 } from "./bus-kinds.ts";
 export * from "./artifact.ts";
+export { type CheckedInstruments, checkInstruments, instrumentProviderOf } from "./check-instruments.ts";
 export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
 export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
@@ -23,6 +24,13 @@ export { ERROR_CODES, type ErrorCode, isErrorCode } from "./error-codes.ts";
 export type { ErrorSpec } from "./error-spec.ts";
 export { IdTable } from "./id-table.ts";
 export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./ids.ts";
+export * from "./instrument.ts";
+export {
+  INSTRUMENT_API,
+  INSTRUMENT_API_SOURCE,
+  instrumentResult,
+  type StdioResult,
+} from "./instrument-result.ts";
 export { canonicalJson, type Json, type JsonObject } from "./json.ts";
 export * from "./kernel-plugin.ts";
 export * from "./limits.ts";

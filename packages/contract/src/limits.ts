@@ -44,6 +44,15 @@ export const INVOCATION_LIMITS = {
 
 export const APPROVAL_TIMEOUT_MS = 60_000;
 
+/** What a trusted instrument plugin may ask of the host's models. */
+export const COGNITION_LIMITS = {
+  /** Requests of one binding, cognition and embeddings together. */
+  per_minute: 60,
+  max_tokens: 4_096,
+  prompt_chars: 200_000,
+  timeout_ms: 120_000,
+} as const;
+
 export const IDEMPOTENCY_TTL_MS = 24 * 3_600_000;
 
 /** The live configuration: small things that everybody reads, so that all of it can be shown at once. */

@@ -26,6 +26,8 @@ export interface Home {
   store_file: string;
   blobs: string;
   scratch: string;
+  /** What plugins keep: one folder for each binding and project. */
+  data: string;
   admin_token_file: string;
   admin_token: string;
 }
@@ -34,8 +36,10 @@ export function openHome(dir: string): Home {
   makeFolders(dir);
   const blobs = join(dir, "blobs");
   const scratch = join(dir, "scratch");
+  const data = join(dir, "data");
   mkdirSync(blobs, { recursive: true });
   mkdirSync(scratch, { recursive: true, mode: 0o700 });
+  mkdirSync(data, { recursive: true, mode: 0o700 });
   const admin_token_file = join(dir, "admin.token");
   const admin_token = onceFile(
     admin_token_file,
@@ -46,7 +50,7 @@ export function openHome(dir: string): Home {
       fix: `remove ${admin_token_file} and start again; a new one is made`,
     });
   }
-  return { dir, store_file: join(dir, "store.db"), blobs, scratch, admin_token_file, admin_token };
+  return { dir, store_file: join(dir, "store.db"), blobs, scratch, data, admin_token_file, admin_token };
 }
 
 /** `ID:HEX` a line; the last line seals, all open, so a rotated key is one more line. */

@@ -7,10 +7,15 @@ import { createRequire } from "node:module";
 import type { RunnerOptions } from "@backplane/runner";
 
 const TOOL_HOST = "@backplane/sdk/tool-host";
+const INSTRUMENT_HOST = "@backplane/sdk/instrument-host";
 
 export function hostPrograms(): NonNullable<RunnerOptions["programs"]> {
   const tool_files = resolved(TOOL_HOST);
-  return tool_files === null ? {} : { tool_files };
+  const instruments = resolved(INSTRUMENT_HOST);
+  return {
+    ...(tool_files === null ? {} : { tool_files }),
+    ...(instruments === null ? {} : { instruments }),
+  };
 }
 
 function resolved(name: string): string | null {

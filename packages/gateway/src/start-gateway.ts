@@ -19,10 +19,11 @@ import {
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
+import { discoverInstruments } from "./discover-instruments.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
-import { createLogger } from "./log.ts";
 import { hostPrograms } from "./host-programs.ts";
+import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
 import { readTls, serve } from "./serve.ts";
@@ -103,6 +104,11 @@ async function compose(
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
     programs: hostPrograms(),
+    data_root: home.data,
+    services: {
+      cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),
+      embedding: (who, text) => kernel.cognition.embed(who, text),
+    },
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
@@ -145,6 +151,10 @@ async function compose(
   address.url = api.url;
   closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));
   await kernel.start();
+  const stopped = new AbortController();
+  closers.push(() => stopped.abort());
+  // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+  void discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log, stopped.signal);
   api.open();
   writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
   closers.push(() => clearDaemon(home.dir));

@@ -48,10 +48,12 @@ import type {
   Catalog,
   Fanout,
 } from "./facade-agent.ts";
+import type { Cognition } from "./cognition/cognition.ts";
 import type { DefinitionsFacade } from "./definitions/definitions.ts";
 import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
 import type { Servers } from "./facade-servers.ts";
 import type { Ask } from "./invoke/answer-ask.ts";
+import type { InstrumentsFacade } from "./instruments/instruments.ts";
 import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -92,6 +94,10 @@ export interface Kernel {
   workspaces: WorkspacesFacade;
   /** What the tools of a described binding are. */
   definitions: DefinitionsFacade;
+  /** Instrument plugins at run time, for the admin. */
+  instruments: InstrumentsFacade;
+  /** The models, for instrument plugins in this process. */
+  cognition: Cognition;
   /** The tools that the caller may be offered, as the loop offers them to its models. */
   catalog: Catalog;
   /** The MCP servers behind the caller's bindings. */

@@ -9,6 +9,7 @@ import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
 import { createOffers } from "./catalog/offers.ts";
+import { createCognition } from "./cognition/cognition.ts";
 import { createConfig } from "./config/config.ts";
 import { createDefinitions } from "./definitions/definitions.ts";
 import { keepDefinitions } from "./definitions/keep-definitions.ts";
@@ -20,6 +21,8 @@ import type { Door } from "./invoke/door.ts";
 import { ExportPlans } from "./invoke/export-plan.ts";
 import { createInvocations } from "./invoke/invocations.ts";
 import { LiveCalls } from "./invoke/live.ts";
+import { CORE, instrumentAdminTools } from "./instruments/admin-tools.ts";
+import { createInstruments, dependencyGate } from "./instruments/instruments.ts";
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
@@ -76,19 +79,32 @@ export function createKernel(given: KernelDeps): Kernel {
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
-  const definitions = createDefinitions(deps, (org_id) => offers.changed(org_id), keeper.told);
+  const definitions = createDefinitions(
+    deps,
+    (org_id) => offers.changed(org_id),
+    keeper.told,
+    dependencyGate(deps),
+  );
   const servers = createServers(deps);
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();
   });
+  const rows = createPackageRows(deps);
+  const packages = createPackages(deps, rows);
+  const instruments = createInstruments({ deps, definitions, packages, bindings: () => bindings });
+  const bindings = offers.watching(instruments.watching(createBindings(deps, definitions)));
+  const admin = instrumentAdminTools(
+    instruments.facade,
+    deps.version ?? "0.0.0",
+    (as) => base.plugins.callers.resolve(CORE, as).caller,
+  );
+  for (const tool of admin) base.core.set(tool.spec.name, tool);
   const config = createConfig(deps, base.live_config);
   for (const [name, service] of adminServices({ config, plugins, providers, sessions })) {
     base.services.set(name, service);
   }
   base.services.set(NET_FETCH, netFetch({ runner: given.runner, config: base.live_config, live }));
-  const rows = createPackageRows(deps);
-  const bindings = offers.watching(createBindings(deps, definitions));
   const prepared = new Map<string, Description>();
   const workspaces = createWorkspaces({
     deps,
@@ -104,10 +120,12 @@ export function createKernel(given: KernelDeps): Kernel {
     remove: (caller, id) => bindings.remove(caller, id),
   });
   return {
-    packages: createPackages(deps, rows),
+    packages,
     bindings,
     workspaces: workspaces.facade,
+    instruments: instruments.facade,
     definitions: definitions.facade,
+    cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
     servers: servers.facade,
@@ -145,6 +163,8 @@ export function createKernel(given: KernelDeps): Kernel {
       await agent.start();
       await keeper.start(definitions);
       await workspaces.start();
+      // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+      void instruments.loadAll(() => door.around.stopping);
     },
     async stop(grace_ms) {
       door.around.stopping = true;

@@ -4,6 +4,7 @@
  */
 import type {
   ErrorCode,
+  InstrumentResult,
   InvocationError,
   Json,
   JsonObject,
@@ -67,6 +68,30 @@ export function acceptSide(response: SideResponse): Answer {
   };
   if (response.metadata !== undefined) result.metadata = response.metadata;
   return { status: "succeeded", result, error: null };
+}
+
+/** instr.result: stdout is what the model reads; an error keeps what was printed, and its own code. */
+export function acceptInstrument({ data, error, status }: InstrumentResult): Answer {
+  const printed = typeof data === "object" && data !== null && !Array.isArray(data) ? data : {};
+  const isStdio = typeof printed.stdout === "string" || typeof printed.stderr === "string";
+  const texts = isStdio
+    ? [printed.stdout, printed.stderr]
+    : [typeof data === "string" ? data : JSON.stringify(data)];
+  const content = texts.flatMap((text) =>
+    typeof text === "string" && text !== "" && text !== "null" ? [{ type: "text", text }] : [],
+  );
+  const result: JsonObject = { content, structured_output: data ?? null, is_error: status === "Error" };
+  if (status === "Success") return { status: "succeeded", result, error: null };
+  const { code = "ERROR", details, message = "The instrument failed." } = error ?? {};
+  return {
+    status: "failed",
+    result,
+    error: {
+      code: "plugin_failed",
+      message: clip(message),
+      details: { plugin_code: clip(code), ...(details === undefined || details === null ? {} : { details }) },
+    },
+  };
 }
 
 function failed(code: ErrorCode, message: string, details: JsonObject): Answer {

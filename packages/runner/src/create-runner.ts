@@ -21,6 +21,9 @@ import { askProcess } from "./ask-process.ts";
 import type { Dialect, HostPrograms, Session } from "./dialects/dialect.ts";
 import { createDialects } from "./dialects/dialects.ts";
 import { failure } from "./endings.ts";
+import { InlineInstruments } from "./instruments/inline-instruments.ts";
+import type { InstrumentServices } from "./instruments/inline-seat.ts";
+import { isInline, untrusted } from "./instruments/trust.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
 import { Pool } from "./pool.ts";
@@ -63,6 +66,10 @@ export interface RunnerOptions {
   egress?: Omit<EgressOptions, "clock">;
   /** Where the host programs are that some dialects start; what is left out does not run. */
   programs?: HostPrograms;
+  /** A folder of the runner's own for data of plugins that outlives their processes. */
+  data_root?: string;
+  /** The models for instrument plugins in this process; left out, they have none. */
+  services?: InstrumentServices;
   log: Logger;
 }
 
@@ -106,6 +113,7 @@ export function createRunner(options: RunnerOptions): Runner {
     timeouts,
     watchdog,
     programs: options.programs ?? {},
+    data_root: options.data_root ?? null,
     notice: (notice) => {
       for (const listener of notices) listener(notice);
     },
@@ -121,6 +129,13 @@ export function createRunner(options: RunnerOptions): Runner {
     settle: new SettleQueue(clock),
     log,
   };
+  const inline = new InlineInstruments({
+    files: options.files,
+    clock,
+    data_root: options.data_root ?? null,
+    services: options.services ?? null,
+    log,
+  });
   const running = new IdTable<Call>();
   const early = new EarlyCalls<RunOutcome>(clock);
   let closing: Promise<void> | null = null;
@@ -132,6 +147,7 @@ export function createRunner(options: RunnerOptions): Runner {
       pool.killAll();
     });
     for (const call of running.values()) call.interrupt("shutdown");
+    const unseated = inline.close();
     if (running.size > 0) {
       await new Promise<void>((resolve) => {
         idle = resolve;
@@ -143,7 +159,7 @@ export function createRunner(options: RunnerOptions): Runner {
     const outOfPatience = new Promise<void>((resolve) => {
       patience = deadlines.set(grace_ms + 1_000, resolve);
     });
-    await Promise.race([pool.allGone(), outOfPatience]);
+    await Promise.race([Promise.all([pool.allGone(), unseated]), outOfPatience]);
     deadlines.clear(hard);
     deadlines.clear(patience);
     await confinement.close();
@@ -169,6 +185,7 @@ export function createRunner(options: RunnerOptions): Runner {
         return early.wait(order, confinement.opening, (later) => runner.run(later, listener), calledOff);
       }
       if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
+      if (isInline(order)) return inline.run(order);
       const dialect = dialectFor(order.package.runtime.protocol);
       const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect, confinement);
       if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
@@ -191,7 +208,9 @@ export function createRunner(options: RunnerOptions): Runner {
     cancel(invocation_id, reason) {
       const call = running.get(invocation_id);
       call?.interrupt(reason);
-      return call !== undefined || early.cancel(invocation_id, reason);
+      return (
+        call !== undefined || inline.cancel(invocation_id, reason) || early.cancel(invocation_id, reason)
+      );
     },
 
     fetch: (request) => egress.fetch(request),
@@ -199,6 +218,7 @@ export function createRunner(options: RunnerOptions): Runner {
     runs: (protocol) => dialectFor(protocol) !== null,
 
     async describe(order) {
+      if (isInline(order)) return await inline.describe(order);
       return await ask(order, (session) => {
         if (session.describe === undefined) throw mute(order, "describe itself");
         return session.describe();
@@ -206,6 +226,7 @@ export function createRunner(options: RunnerOptions): Runner {
     },
 
     async request(order, listener) {
+      if (isInline(order)) return await inline.healthCheck(order, order.params);
       return await ask(order, (session, signal) => {
         if (session.request === undefined) throw mute(order, `answer ${order.method}`);
         return session.request(order.method, order.params, listener, signal);
@@ -217,12 +238,15 @@ export function createRunner(options: RunnerOptions): Runner {
       return () => void notices.delete(listener);
     },
 
-    retire: (binding_id, keep_pool_key) => pool.retire(binding_id, keep_pool_key),
+    retire(binding_id, keep_pool_key) {
+      pool.retire(binding_id, keep_pool_key);
+      if (keep_pool_key === undefined) inline.retire(binding_id);
+    },
 
     health: (): RunnerHealth => ({
       processes: pool.size,
       prewarmed: pool.prewarmed,
-      running: running.size,
+      running: running.size + inline.running,
       held_back: pool.heldBack(),
       sandbox: confinement.status(),
     }),
@@ -242,6 +266,8 @@ function refuse(
   confinement: Confinement,
 ): BackplaneError | null {
   const { protocol } = order.package.runtime;
+  const distrust = untrusted(order);
+  if (distrust !== null) return distrust;
   if (order.class === "inline") {
     return new BackplaneError(
       "class.unsupported",

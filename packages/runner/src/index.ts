@@ -1,5 +1,6 @@
 export { createRunner, type RunnerOptions } from "./create-runner.ts";
 export type { EgressLimits } from "./egress/limits.ts";
+export type { InstrumentServices, ServiceUser } from "./instruments/inline-seat.ts";
 export {
   createModuleHost,
   type ModuleHost,

@@ -24,6 +24,8 @@ export interface LaunchPlan {
   home: string | null;
   /** Secrets that go by environment; only into a sandbox. */
   secret_env?: Record<string, string>;
+  /** The folder that lasts, as the process sees it. */
+  data_dir?: string;
   /** Absent: a plain process. */
   confine?: {
     sandbox: Sandbox;

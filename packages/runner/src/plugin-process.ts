@@ -122,7 +122,7 @@ export class PluginProcess implements Counterpart {
       // It may have been given up while it was being born.
       if (this.#killed) killLaunched(this.#launched);
       this.#mustLive();
-      this.session = this.#spec.dialect.connect(this.#link(this.#launched));
+      this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
       if (this.failure !== null) throw this.failure;
       this.#mustLive();
@@ -187,7 +187,7 @@ export class PluginProcess implements Counterpart {
     });
   }
 
-  #link({ child }: Launched): Link {
+  #link({ child }: Launched, plan: LaunchPlan): Link {
     const { deadlines, host, limits, timeouts } = this.#deps;
     return {
       transport: stdioTransport(child.stdout, child.stdin),
@@ -198,6 +198,7 @@ export class PluginProcess implements Counterpart {
       violation: (kind, request_id) => this.#violated(kind, request_id),
       failure: (error) => this.#failed(error),
       order: this.#spec.order,
+      data_dir: plan.data_dir ?? null,
       notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => {
         const entry = deadlines.set(ms, run);

@@ -8,6 +8,7 @@ import type { Clock, PackageFiles, RunnerHealth, RunnerNotice } from "@backplane
 import { Breaker, type LaunchSubject } from "./breaker.ts";
 import type { Counterpart } from "./counterpart.ts";
 import type { Deadline } from "./deadlines.ts";
+import { dataKey, makeDataDir } from "./data-dirs.ts";
 import type { Dialect, HostPrograms, ProcessOrder } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
 import type { Egress } from "./egress/create-egress.ts";
@@ -30,6 +31,8 @@ export interface PoolDeps extends ProcessDeps {
   notice: (notice: RunnerNotice) => void;
   egress: Egress;
   programs: HostPrograms;
+  /** Where folders that last are; null: nowhere. */
+  data_root: string | null;
 }
 
 /** What a call must offer to be told of broken rules. */
@@ -81,6 +84,8 @@ export class Pool {
   readonly #all = new Set<Worker>();
   readonly #spares: Spares;
   readonly #keys = new EnvironmentKeys();
+  /** The newest process of each folder that lasts. */
+  readonly #keepers = new Map<string, Worker>();
   #homes = 0;
 
   constructor(deps: PoolDeps) {
@@ -212,6 +217,8 @@ export class Pool {
     let made: string | null = null;
     let slot = false;
     let admitted = false;
+    const keeper = dialect.keeps_data === true ? dataKey(order) : null;
+    const before = keeper === null ? undefined : this.#keepers.get(keeper);
     const spec: ProcessSpec = {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
@@ -229,6 +236,7 @@ export class Pool {
         await Promise.resolve();
         await this.#breaker.pass(subject);
         admitted = true;
+        if (before !== undefined) await this.#outwait(before);
         // A spare takes no room that a call waits for.
         slot = spare ? this.#slots.tryTake() : await this.#takeSlot(worker);
         if (!slot) throw new BackplaneError("crashed", "Nobody waits for this process any more.");
@@ -239,21 +247,30 @@ export class Pool {
           folder,
           confined: sandbox !== null,
           programs: this.#deps.programs,
+          dataDir: () => makeDataDir(this.#deps.data_root, order),
         });
         const runtime = own === undefined ? pkg.runtime : { ...pkg.runtime, ...own };
+        const seen = own?.data_dir === undefined ? {} : { data_dir: own.data_dir };
         if (sandbox !== null) {
           const binds = own?.binds ?? [];
           const refused = (refusal: Refusal) => refusals.add(refusal);
           const way_out = () => this.#deps.egress.open({ grant: order.grant, refused });
           const confine = { sandbox, grant: order.grant, lifetime, binds, way_out };
-          return { runtime, folder, home: null, confine, ...(env === null ? {} : { secret_env: env }) };
+          return {
+            runtime,
+            folder,
+            home: null,
+            ...seen,
+            confine,
+            ...(env === null ? {} : { secret_env: env }),
+          };
         }
         if (pooled && order.grant.filesystem === "scratch") {
           made = await this.#deps.scratch.make(`proc_${++this.#homes}`);
         }
         // On the host itself it is the operator's own program, with the operator's home.
         const own_home = order.grant.host === true ? this.#deps.place.surroundings.home : null;
-        return { runtime, folder, home: own_home ?? home ?? made };
+        return { runtime, folder, home: own_home ?? home ?? made, ...seen };
       },
     };
     const process: Counterpart =
@@ -274,6 +291,7 @@ export class Pool {
       verified: null,
     };
     this.#all.add(worker);
+    if (keeper !== null) this.#keepers.set(keeper, worker);
     if (pooled) this.#byKey.set(key, worker);
     process.ready.then(
       () => {
@@ -290,6 +308,7 @@ export class Pool {
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
       this.#drop(worker);
       this.#all.delete(worker);
+      if (keeper !== null && this.#keepers.get(keeper) === worker) this.#keepers.delete(keeper);
       if (slot) this.#slots.release();
       if (made !== null) await this.#deps.scratch.remove(made);
     };
@@ -299,6 +318,13 @@ export class Pool {
   /** No new call is given this process. */
   #drop(worker: Worker): void {
     if (this.#byKey.get(worker.key) === worker) this.#byKey.delete(worker.key);
+  }
+
+  /** The folder is another's until that one is gone; it takes no new calls, and may finish those that it has. */
+  async #outwait(before: Worker): Promise<void> {
+    this.#drop(before);
+    this.#rest(before);
+    await before.process.gone;
   }
 
   /** What a launch that failed says about the plugin: nothing when we gave it up or never came to it. */

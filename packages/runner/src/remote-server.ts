@@ -96,6 +96,7 @@ export class RemoteServer implements Counterpart {
         this.#end(error.message);
       },
       order: this.#spec.order,
+      data_dir: null,
       notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => {
         const entry = deadlines.set(ms, run);

@@ -191,7 +191,11 @@ const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof
   ["an end after a whole file", "truncated", () => entry(good)],
   ["one zero block at the end", "truncated", () => Buffer.concat([entry(good), Buffer.alloc(512)])],
   ["nothing", "empty", () => Buffer.alloc(0)],
-  ["a zip file", "garbage", () => Buffer.concat([Buffer.from("PK\x03\x04"), Buffer.alloc(2_000, 7)])],
+  [
+    "the beginning of a zip",
+    "truncated",
+    () => Buffer.concat([Buffer.from("PK\x03\x04"), Buffer.alloc(2_000, 7)]),
+  ],
   ["a gzip header and nothing else", "garbage", () => gzipSync(tar(good)).subarray(0, 12)],
   [
     "gzip data cut short",

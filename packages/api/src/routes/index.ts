@@ -12,6 +12,7 @@ import { definitionRoutes } from "./definitions.ts";
 import { eventRoutes } from "./events.ts";
 import { exportRoutes } from "./exports.ts";
 import { invocationRoutes } from "./invocations.ts";
+import { instrumentRoutes } from "./instruments.ts";
 import { keyRoutes } from "./keys.ts";
 import { packageRoutes } from "./packages.ts";
 import { pageRoutes } from "./pages.ts";
@@ -48,6 +49,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...approvalRoutes(deps),
     ...policyRoutes(deps),
     ...secretRoutes(deps),
+    ...instrumentRoutes(deps),
     ...keyRoutes(deps),
     ...auditRoutes(deps),
     ...sessionRoutes(deps),

@@ -1,5 +1,6 @@
 /** `vai-plugin.toml`. Every dialect's importer ends in this one shape. */
 import { z } from "zod";
+import { ISOLATION_MODES } from "../instrument.ts";
 import { INVOCATION_LIMITS } from "../limits.ts";
 import {
   DELEGATION_SCOPES,
@@ -54,6 +55,17 @@ export const RuntimeSchema = z.strictObject({
     .default({}),
   /** rterm.plugin.v1: the most that it will ask for in its handshake; left out, the binding alone decides. */
   capabilities: unique(CapabilitySchema).optional(),
+  /** Instrument plugins: what their own manifest says besides. */
+  instrument: z
+    .strictObject({
+      plugin_id: z.string().min(1).max(64),
+      author: z.string().min(1).max(120),
+      isolation: z.enum(ISOLATION_MODES),
+      /** Ids of plugins that have to be there first. */
+      dependencies: unique(z.string().min(1).max(64)).default([]),
+      min_hefty_version: VersionSchema.optional(),
+    })
+    .optional(),
   /** Protocols that describe themselves: what the process needs. Each of its tools has it as its own. */
   permissions: PermissionsSchema.optional(),
 });

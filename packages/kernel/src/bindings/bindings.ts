@@ -10,7 +10,7 @@ import {
   canonicalJson,
   type JsonObject,
 } from "@backplane/contract";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
@@ -157,6 +157,16 @@ export function createBindings(
     const stands = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
     if (stands && before.package_version === draft.package_version) return before.class_lowered_by;
     if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
+    // In the gateway's own process a plugin can do all that the gateway can, in every org.
+    if (wanted === "inline" && caller.actor !== HOST_ADMIN) {
+      throw new BackplaneError(
+        "binding.class_forbidden",
+        "only the admin token may run code in the gateway itself",
+        {
+          fix: "Use class worker, or ask whoever runs the gateway.",
+        },
+      );
+    }
     return caller.actor;
   }
 

@@ -15,6 +15,7 @@ import type {
 } from "@backplane/contract";
 import { inOrder } from "../bindings/rollout.ts";
 import { share } from "../bus/snapshot.ts";
+import { ADMIN_TOOLS } from "../instruments/admin-tools.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
 import { forbidden, grantUnder } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -89,6 +90,7 @@ const LAST = { offered: 0, hidden: 0, skipped: 1, failed: 2 } as const satisfies
 const ANYTHING: JsonObject = { type: "object", properties: {} };
 /** The core tool that finds deferred ones; without any it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
+const FOR_ADMINS = "it is for admins";
 const NOTHING_TO_FIND = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",
@@ -126,7 +128,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     let search: { tool: OfferedTool; entry: CatalogEntry } | null = null;
     let deferred = 0;
     for (const { name, origin, plan } of winners.values()) {
-      const reason = forbidden(caller, plan, policy);
+      const admins = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
+      const reason = admins ? FOR_ADMINS : forbidden(caller, plan, policy);
       const about = factsAt(plan);
       const tool = offer(about, origin, plan, policy, deps.legacy(plan.bound));
       const entry = entryOf(tool, about, plan, reason === null ? "offered" : "hidden", reason);
@@ -189,8 +192,8 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 }
 
 /** Null: a plugin's own token sees what its grant names, which is not worth keeping. */
-function keyOf({ org_id, project_id }: Scope, { role, delegation }: Caller): string | null {
-  return delegation === undefined ? `${org_id}\n${project_id}\n${role}` : null;
+function keyOf({ org_id, project_id }: Scope, { role, delegation, admin }: Caller): string | null {
+  return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}` : null;
 }
 
 /** What a tool is whoever asks: made once per plan, because the catalog is made anew all the time. */

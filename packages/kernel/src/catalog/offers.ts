@@ -8,7 +8,7 @@ import type { Catalog, CatalogTool } from "../facade-agent.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Caller } from "../ports/index.ts";
-import { type CatalogSnapshot, SEARCH_TOOL, type ToolCatalog } from "./catalog.ts";
+import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
 
 export interface Offers {
   catalog: Catalog;
@@ -97,8 +97,8 @@ function show(snapshot: CatalogSnapshot): Shown {
     origin,
     about,
   } of snapshot.tools.values()) {
-    // It finds tools for a turn; who lists the catalog sees all of them.
-    if (name === SEARCH_TOOL && origin === "core") continue;
+    // They act in a turn and for its caller; outside of one there is no use in them.
+    if (origin === "core") continue;
     tools.push({ name, description, input_schema: parameters, binding_id, package_id, origin, ...about });
   }
   tools.sort((a, b) => (a.name < b.name ? -1 : 1));

@@ -46,7 +46,13 @@ type Told = (bound: BoundPackage, row: Definitions) => void;
 const DESCRIBE_MS = 30_000;
 const RACES = 20;
 
-export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told): DefinitionsRoom {
+/** `gate` throws when the thing may not be asked yet, because something that it needs is not there. */
+export function createDefinitions(
+  deps: KernelDeps,
+  changed: Changed,
+  told: Told,
+  gate: (bound: BoundPackage) => Promise<void> = async () => {},
+): DefinitionsRoom {
   const { store, clock } = deps;
   /** One question at a time per binding: a second one waits for the answer to the first. */
   const asking = new Map<string, Promise<Definitions>>();
@@ -57,6 +63,7 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
   async function ask(bound: BoundPackage, known?: Description): Promise<Definitions> {
     let description: Description;
     try {
+      await gate(bound);
       description = known ?? (await preview(bound));
     } catch (error) {
       return await failed(bound, error);
@@ -76,6 +83,10 @@ export function createDefinitions(deps: KernelDeps, changed: Changed, told: Told
     const nothing: Description = { exports: [], schemas: {}, warnings: [], info: {} };
     return await write(bound, (before) => {
       const same = before !== null && before.package_digest === pack.digest;
+      // What may not be loaded offers nothing; what was seen of it is kept.
+      if (same && code === "plugin.dependency") {
+        return { ...compare(before, bound, nothing, now), error: { code, message } };
+      }
       // The first answer is still to come, so nothing has been seen.
       const base = same ? before : { ...compare(null, bound, nothing, now), revision: 0 };
       return { ...base, error: { code, message }, revision: (before?.revision ?? 0) + 1 };

@@ -102,8 +102,10 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
         if (watch === undefined || method !== "notifications/tools/list_changed") return;
         if (watch.timer === null || watch.failures === 0) askLater(binding_id, watch, SETTLE_MS);
       }) ?? (() => {});
-    const all = (await store.bindings.whole()).filter(({ package: { manifest } }) =>
-      isDescribed(manifest.runtime.protocol),
+    // Instrument plugins depend on each other, so they are asked one by one in their order (instruments/).
+    const all = (await store.bindings.whole()).filter(
+      ({ package: { manifest } }) =>
+        isDescribed(manifest.runtime.protocol) && manifest.runtime.instrument === undefined,
     );
     const lane = async () => {
       for (let bound = all.pop(); bound !== undefined && room !== null; bound = all.pop()) {

@@ -73,6 +73,8 @@ export type KernelService = (args: JsonObject, who: ServiceWho) => Promise<Json>
 export interface Callers {
   /** `as` stands for `who` until `end()`, and for the plugin that it names alone. */
   mint(who: ServiceWho): { as: string; end(): void };
+  /** Throws auth.invalid when `as` is not of a call of this plugin that still runs. */
+  resolve(plugin: string, as: string | undefined): ServiceWho;
 }
 
 export interface RegisteredTool {

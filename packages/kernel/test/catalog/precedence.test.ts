@@ -139,6 +139,9 @@ verifies(
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
       ["find", "acme/one", "offered"],
       ["find", "acme/two", "failed"],
+      ["plugin_install", "core/backplane", "hidden"],
+      ["plugin_unload", "core/backplane", "hidden"],
+      ["plugins_list", "core/backplane", "hidden"],
       ["search", "kernel/searcher", "offered"],
       ["search", "acme/one", "skipped"],
       ["tool_search", "core/backplane", "hidden"],

@@ -17,6 +17,8 @@ export interface Dialect {
   readonly resident?: boolean;
   /** False: a call has no folder of its own, since the dialect has no word to tell of it; the process has one. */
   readonly call_scratch?: false;
+  /** It has a folder of its own that lasts: of one binding and project, one process at a time. */
+  readonly keeps_data?: boolean;
   /** Why this order cannot be spoken in this dialect; null when it can. */
   refuses(order: RunOrder): string | null;
   /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */
@@ -35,10 +37,13 @@ interface LaunchPlace {
   /** In the sandbox the package is at /plugin and the binds at their targets; a plain process sees host paths. */
   confined: boolean;
   programs: HostPrograms;
+  /** The folder that lasts, on the host; made when it is asked for. */
+  dataDir: () => Promise<string>;
 }
 
 /** Programs of ours that load other people's modules, each one bundled file; absent: this build has none. */
 export interface HostPrograms {
+  instruments?: string;
   tool_files?: string;
 }
 
@@ -47,6 +52,8 @@ export interface DialectLaunch {
   env: Record<string, string>;
   /** Files and folders of ours, or the plugin's own data folder, that the sandbox shows besides. */
   binds: { source: string; target: string; writable: boolean }[];
+  /** The folder that lasts, as the process sees it. */
+  data_dir?: string;
 }
 
 /** What a session gets from the process it speaks to. */
@@ -62,6 +69,8 @@ export interface Link {
   failure(error: BackplaneError): void;
   /** What the binding gives the process as such: config and secrets. Null: a kernel plugin, which has none. */
   order: ProcessOrder | null;
+  /** The folder that lasts, as the process sees it; null: its dialect keeps none. */
+  data_dir: string | null;
   /** The process says something that belongs to no call. */
   notice(method: string, params: JsonObject): void;
   /** Runs once after `ms`, unless the returned function is called before. */

@@ -2,6 +2,7 @@
 import type { Protocol } from "@backplane/contract";
 import type { OutwardRules } from "../egress/guarded-requests.ts";
 import type { Dialect } from "./dialect.ts";
+import { instrumentModule, instrumentRpc } from "./instrument-rpc.ts";
 import { mcpHttp } from "./mcp/mcp-http.ts";
 import { mcpStdio } from "./mcp/mcp-stdio.ts";
 import { sideProcess } from "./side-process.ts";
@@ -16,7 +17,15 @@ export interface DialectOptions {
 export type DialectFor = (protocol: string) => Dialect | null;
 
 export function createDialects({ outward }: DialectOptions): DialectFor {
-  const dialects: readonly Dialect[] = [vaiRpc, sideProcess, toolModule, mcpStdio(), mcpHttp(outward)];
+  const dialects: readonly Dialect[] = [
+    vaiRpc,
+    sideProcess,
+    instrumentRpc,
+    instrumentModule,
+    toolModule,
+    mcpStdio(),
+    mcpHttp(outward),
+  ];
   const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
   return (protocol) => byProtocol.get(protocol) ?? null;
 }

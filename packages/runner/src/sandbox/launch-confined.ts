@@ -12,6 +12,7 @@ import { takeListeners } from "../egress/hand-out.ts";
 import { type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death } from "./cause-of-death.ts";
+import { giveFolder } from "./give-folder.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
@@ -66,6 +67,9 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   try {
     const has_assets = assets?.isDirectory() ?? false;
     const planned = plan({ ...asked, ...way, slot: slot.index, has_assets }, made.host);
+    for (const { source, writable } of asked.binds ?? []) {
+      if (writable && planned.uid !== null) await giveFolder(source, planned.uid);
+    }
     spawned = begin(made, prepared, planned);
   } catch (error) {
     await made.prepared.discard(prepared);

@@ -11,9 +11,9 @@ export async function* inflate(
   const iterator = source[Symbol.asyncIterator]();
   let finished = false;
   try {
-    const head = await readHead(iterator);
+    const head = await readHead(iterator, 2);
     const packed = { bytes: 0 };
-    const bytes = count(head, iterator, packed);
+    const bytes = count(after(head, iterator), packed);
     if (head[0] === 0x1f && head[1] === 0x8b) yield* gunzip(bytes, packed, limits);
     else yield* bytes;
     finished = true;
@@ -23,9 +23,9 @@ export async function* inflate(
 }
 
 /** Enough bytes to see the magic, even when they come one by one. */
-async function readHead(iterator: AsyncIterator<Uint8Array>): Promise<Uint8Array> {
+export async function readHead(iterator: AsyncIterator<Uint8Array>, bytes: number): Promise<Uint8Array> {
   let head: Uint8Array = new Uint8Array();
-  while (head.length < 2) {
+  while (head.length < bytes) {
     const next = await iterator.next();
     if (next.done === true) break;
     head = head.length === 0 ? next.value : Buffer.concat([head, next.value]);
@@ -33,16 +33,22 @@ async function readHead(iterator: AsyncIterator<Uint8Array>): Promise<Uint8Array
   return head;
 }
 
-async function* count(
+/** All of it again, head first. */
+export async function* after(
   head: Uint8Array,
   iterator: AsyncIterator<Uint8Array>,
+): AsyncGenerator<Uint8Array, void> {
+  if (head.length > 0) yield head;
+  for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) yield next.value;
+}
+
+async function* count(
+  bytes: AsyncGenerator<Uint8Array, void>,
   packed: { bytes: number },
 ): AsyncGenerator<Uint8Array, void> {
-  packed.bytes += head.length;
-  if (head.length > 0) yield head;
-  for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
-    packed.bytes += next.value.length;
-    yield next.value;
+  for await (const chunk of bytes) {
+    packed.bytes += chunk.length;
+    yield chunk;
   }
 }
 

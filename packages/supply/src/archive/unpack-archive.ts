@@ -1,9 +1,8 @@
 /**
- * Unpacks a stranger's archive (pkg.unpack-safe). Everything is written into a temporary folder beside the target
- * and renamed at the end: a refused archive leaves no partial tree. Only plain files come out, mode 0644 or 0755.
+ * Unpacks a stranger's archive (pkg.unpack-safe): tar, tar.gz, zip or jar, told apart by the first bytes. Everything
+ * is written into a temporary folder beside the target and renamed at the end: a refused archive leaves no partial
+ * tree. Only plain files come out, mode 0644 or 0755.
  */
-import { createHash } from "node:crypto";
-import { constants } from "node:fs";
 import { mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { pipeline } from "node:stream/promises";
@@ -11,16 +10,19 @@ import { codeOf } from "@backplane/contract";
 import { extract as createExtract, type Extract, type Header } from "tar-stream";
 import { listTree, type TreeFile, type TreeListing } from "../content/tree-listing.ts";
 import { createNameLedger, safePath } from "./entry-rules.ts";
-import { inflate } from "./inflate.ts";
+import { after, inflate, readHead } from "./inflate.ts";
 import { UNPACK_LIMITS, type UnpackLimits } from "./limits.ts";
 import { sweepStale, temporaryName } from "./stale-folders.ts";
 import { createTarGuard, type GuardedEntry } from "./tar-guard.ts";
+import { createTreeWriter } from "./tree-writer.ts";
+import { unpackZip } from "./unpack-zip.ts";
 import { unsafe } from "./unsafe.ts";
 
 const PREFIX = ".unpack-";
 const AT_ONCE = 8;
 const SMALL_BYTES = 256 * 1024;
-const CREATE = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | (constants.O_NOFOLLOW ?? 0);
+/** An empty one begins with its end. */
+const ZIPS = ["PK\x03\x04", "PK\x05\x06"];
 
 interface ExpectedEntry extends GuardedEntry {
   path: string;
@@ -37,7 +39,7 @@ export async function unpackArchive(
   const temporary = join(beside, temporaryName(PREFIX));
   await mkdir(temporary, { mode: 0o755 });
   try {
-    const listing = listTree(await unpackInto(temporary, bytes, limits));
+    const listing = listTree(await unpackAny(temporary, bytes, limits));
     await rename(temporary, into);
     return listing;
   } catch (error) {
@@ -46,7 +48,50 @@ export async function unpackArchive(
   }
 }
 
-async function unpackInto(
+async function unpackAny(
+  root: string,
+  bytes: AsyncIterable<Uint8Array>,
+  limits: UnpackLimits,
+): Promise<TreeFile[]> {
+  const iterator = bytes[Symbol.asyncIterator]();
+  let finished = false;
+  try {
+    const head = await readHead(iterator, 4);
+    const whole = after(head, iterator);
+    const isZip = ZIPS.includes(Buffer.from(head.subarray(0, 4)).toString("latin1"));
+    const files = isZip ? await unpackSpooled(root, whole, limits) : await unpackTar(root, whole, limits);
+    finished = true;
+    return files;
+  } finally {
+    if (!finished) await iterator.return?.();
+  }
+}
+
+/** A zip is read from its end, so it must be whole first; it lies beside the folder, not in it. */
+async function unpackSpooled(
+  root: string,
+  bytes: AsyncIterable<Uint8Array>,
+  limits: UnpackLimits,
+): Promise<TreeFile[]> {
+  const spool = join(dirname(root), temporaryName(PREFIX));
+  const handle = await open(spool, "wx+", 0o600);
+  try {
+    let length = 0;
+    for await (const chunk of bytes) {
+      length += chunk.length;
+      if (length > limits.unpacked_bytes) {
+        throw unsafe("too-large", `it is larger than ${limits.unpacked_bytes} bytes`);
+      }
+      await handle.writeFile(chunk);
+    }
+    return await unpackZip(handle, root, limits);
+  } finally {
+    await handle.close();
+    await rm(spool, { force: true });
+  }
+}
+
+async function unpackTar(
   root: string,
   bytes: AsyncIterable<Uint8Array>,
   limits: UnpackLimits,
@@ -86,7 +131,7 @@ async function* guarded(
 
 async function writeEntries(extract: Extract, root: string, expected: ExpectedEntry[]): Promise<TreeFile[]> {
   const files: TreeFile[] = [];
-  const folders = new Set<string>([root]);
+  const writer = createTreeWriter(root);
   const lanes = createLanes();
   let index = 0;
   try {
@@ -97,13 +142,13 @@ async function writeEntries(extract: Extract, root: string, expected: ExpectedEn
         entry.resume();
         continue;
       }
-      await makeFolder(dirname(join(root, told.path)), folders);
+      await writer.makeFolderOf(told.path);
       const bytes = entry as unknown as AsyncIterable<Uint8Array>;
       const keep = (file: TreeFile) => void files.push(file);
-      if (told.size > SMALL_BYTES) keep(await writeFile(bytes, root, told));
+      if (told.size > SMALL_BYTES) keep(await writer.write(bytes, told));
       else {
         const whole = await collect(bytes);
-        await lanes.add(() => writeFile([whole], root, told).then(keep));
+        await lanes.add(() => writer.write([whole], told).then(keep));
       }
     }
   } finally {
@@ -121,33 +166,6 @@ function checkAgreement(header: Header, told: ExpectedEntry | undefined): assert
   if (told?.name !== header.name || told.kind !== kind || told.size !== (header.size ?? 0)) {
     throw unsafe("ambiguous", "two readers of the archive disagree about it", header.name);
   }
-}
-
-/** A folder exists only for its files: an empty one is no part of a package. */
-async function makeFolder(folder: string, folders: Set<string>): Promise<void> {
-  if (folders.has(folder)) return;
-  await mkdir(folder, { recursive: true, mode: 0o755 });
-  folders.add(folder);
-}
-
-async function writeFile(
-  bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  root: string,
-  { path, size, executable }: ExpectedEntry,
-): Promise<TreeFile> {
-  const mode = executable ? 0o755 : 0o644;
-  const hash = createHash("sha256");
-  const handle = await open(join(root, path), CREATE, mode);
-  try {
-    for await (const chunk of bytes) {
-      hash.update(chunk);
-      await handle.writeFile(chunk);
-    }
-    await handle.chmod(mode);
-  } finally {
-    await handle.close();
-  }
-  return { path, mode: executable ? "0755" : "0644", size, sha256: hash.digest("hex") };
 }
 
 async function collect(bytes: AsyncIterable<Uint8Array>): Promise<Uint8Array> {

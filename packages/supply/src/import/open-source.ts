@@ -1,4 +1,5 @@
 /** From a source to the bytes of an archive, and to what is known of it besides: a folder is packed like a stranger's. */
+import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
@@ -20,6 +21,8 @@ export interface OpenedSource {
   born_at: string | null;
 }
 
+const ARCHIVE = /\.(jar|zip|tar|tgz|tar\.gz)$/;
+
 /** Which folder of a workspace holds its tools. */
 export const WORKSPACE_PART = "tools";
 
@@ -38,11 +41,14 @@ export async function openSource(
   const { path } = source;
   if (!isAbsolute(path)) throw noSource(`${path} is not an absolute path`);
   const found = await stat(path).catch(() => null);
-  if (found === null) throw noSource(`There is no folder ${path}`);
-  if (!found.isDirectory()) throw noSource(`${path} is not a folder`);
+  if (found === null) throw noSource(`There is no folder or archive ${path}`);
   // Some file systems keep no birth time and answer the epoch.
   const born_at = found.birthtimeMs > 0 ? found.birthtime.toISOString() : null;
   const name = basename(path);
+  if (source.kind === "folder" && found.isFile() && ARCHIVE.test(path)) {
+    return { bytes: createReadStream(path), told: {}, born_at };
+  }
+  if (!found.isDirectory()) throw noSource(`${path} is neither a folder nor a jar, zip, tar or tgz`);
   if (source.kind === "workspace") {
     const bytes = await workspaceBytes(source, store);
     const { package_id } = source;

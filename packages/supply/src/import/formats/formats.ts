@@ -3,10 +3,11 @@ import type { TreeListing } from "../../content/tree-listing.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { instead, noSource } from "../no-source.ts";
 import type { PackageFormat } from "./format.ts";
+import { hefty } from "./hefty.ts";
 import { toolFiles } from "./tool-files.ts";
 import { vaiPlugin } from "./vai-plugin.ts";
 
-export const FORMATS: readonly PackageFormat[] = [vaiPlugin, toolFiles];
+export const FORMATS: readonly PackageFormat[] = [vaiPlugin, hefty, toolFiles];
 
 export function formatOf(listing: TreeListing): PackageFormat {
   const found = FORMATS.find((format) => format.recognises(listing));

@@ -1,0 +1,34 @@
+/** Compiles the example and packs it, as its README does. */
+import { execFileSync } from "node:child_process";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const FOLDER = fileURLToPath(new URL("..", import.meta.url));
+const SOURCES = "src/com/example/text";
+
+/** Null: there is one, and it is new enough. */
+export function missingJdk(): string | null {
+  try {
+    const words = execFileSync("javac", ["-version"], {
+      encoding: "utf8",
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const version = Number(/javac (\d+)/.exec(words)?.[1] ?? 0);
+    return version >= 17 ? null : `this needs JDK 17 or newer, and javac says ${words.trim()}`;
+  } catch {
+    return "there is no JDK here: install one, such as Debian's openjdk-17-jdk-headless";
+  }
+}
+
+export function buildJar(into: string): string {
+  const classes = join(into, "classes");
+  const sources = readdirSync(join(FOLDER, SOURCES)).map((name) => join(SOURCES, name));
+  execFileSync("javac", ["-d", classes, ...sources], { cwd: FOLDER, stdio: "pipe" });
+  const jar = join(into, "text.jar");
+  execFileSync("jar", ["--create", "--file", jar, "-C", classes, "com", "META-INF/hefty-plugin.json"], {
+    cwd: FOLDER,
+    stdio: "pipe",
+  });
+  return jar;
+}

@@ -1,0 +1,217 @@
+/**
+ * Whether a list of instruments is one, told in words: the one check for the ready host, for plugins in other languages
+ * and for modules in the gateway. What it gives holds the declared fields and nothing else; an origin is not among them.
+ */
+import {
+  ACCESS_MODES,
+  INSTRUMENT_CATEGORIES,
+  INSTRUMENT_PLATFORMS,
+  INSTRUMENT_RISKS,
+  type InstrumentDeclaration,
+  type InstrumentMetadata,
+  type InstrumentProvider,
+  type InstrumentRule,
+} from "./instrument.ts";
+import type { JsonObject } from "./json.ts";
+
+export interface CheckedInstruments {
+  instruments: InstrumentDeclaration[];
+  /** For people: what is allowed and still looks like a mistake. */
+  warnings: string[];
+}
+
+const NAME = /^[a-z][a-z0-9_]{0,63}$/;
+const POINTER = /^(\/([^~/]|~[01])*)*$/;
+const MAX_INSTRUMENTS = 256;
+const MAX_TIMEOUT_MS = 86_400_000;
+const METADATA_FIELDS = [
+  "name",
+  "category",
+  "description",
+  "accessMode",
+  "platform",
+  "inputSchema",
+  "outputSchema",
+  "sideEffects",
+  "defaultTimeoutMs",
+  "maxTimeoutMs",
+  "keywords",
+];
+
+/** Throws a plain Error whose message is one clause with its remedy. */
+export function checkInstruments(list: unknown): CheckedInstruments {
+  if (!Array.isArray(list)) throw new Error("its instruments are no list");
+  if (list.length > MAX_INSTRUMENTS) throw new Error(`it has more than ${MAX_INSTRUMENTS} instruments`);
+  const seen = new Set<string>();
+  const warnings: string[] = [];
+  const instruments = list.map((value: unknown, index) => {
+    const declared = checkInstrument(value, index);
+    const { name, metadata } = declared;
+    if (seen.has(name)) throw new Error(`it offers the instrument ${name} twice; give each its own name`);
+    seen.add(name);
+    const { category, sideEffects } = metadata;
+    if ((category === "Network" || category === "Shell") && sideEffects.length === 0) {
+      warnings.push(
+        `The instrument ${name} is of category ${category} and lists no sideEffects; its risk may be understated.`,
+      );
+    }
+    return declared;
+  });
+  return { instruments, warnings };
+}
+
+/** The provider that a module exports under `name`: an object or a class; or what is wrong, in one clause. */
+export function instrumentProviderOf(
+  exports: Record<string, unknown>,
+  name: string,
+): InstrumentProvider | string {
+  const nested = isRecord(exports.default) ? exports.default[name] : undefined;
+  const found = exports[name] ?? nested;
+  if (found === undefined) return `the module exports no ${name}`;
+  const isClass = typeof found === "function" && isRecord(found.prototype) && "initialize" in found.prototype;
+  const provider: unknown = isClass ? new (found as unknown as new () => unknown)() : found;
+  if (!isRecord(provider)) return `${name} is no InstrumentProvider; export an object or a class`;
+  if (typeof provider.initialize !== "function") return `${name} has no initialize(context)`;
+  if (!("instruments" in provider)) return `${name} has no instruments`;
+  if (provider.shutdown !== undefined && typeof provider.shutdown !== "function") {
+    return `shutdown of ${name} is no function`;
+  }
+  return provider as unknown as InstrumentProvider;
+}
+
+function checkInstrument(value: unknown, index: number): InstrumentDeclaration {
+  if (!isRecord(value)) throw new Error(`instrument ${index} is no object`);
+  const { name, riskLevel, metadata, securityRules = [] } = value;
+  if (typeof name !== "string" || !NAME.test(name)) {
+    throw new Error(
+      `instrument ${index} is called ${show(name)}; use snake_case, at most 64 characters, such as hello_world`,
+    );
+  }
+  const at = `the instrument ${name}`;
+  if (!isRecord(metadata)) throw new Error(`${at} has no metadata`);
+  if (metadata.name !== name) {
+    throw new Error(`${at} calls itself ${show(metadata.name)} in its metadata; both names must be the same`);
+  }
+  oneOf(riskLevel, INSTRUMENT_RISKS, `${at}: riskLevel`);
+  return {
+    name,
+    riskLevel,
+    metadata: checkMetadata(metadata, at),
+    securityRules: checkRules(securityRules, at),
+  };
+}
+
+function checkMetadata(value: Record<string, unknown>, at: string): InstrumentDeclaration["metadata"] {
+  const unknown = Object.keys(value).find((field) => !METADATA_FIELDS.includes(field));
+  if (unknown !== undefined) throw new Error(`${at}: metadata.${unknown} is no field of the metadata`);
+  const { category, description, accessMode = "Shared", platform = "All" } = value;
+  oneOf(category, INSTRUMENT_CATEGORIES, `${at}: metadata.category`);
+  oneOf(accessMode, ACCESS_MODES, `${at}: metadata.accessMode`);
+  oneOf(platform, INSTRUMENT_PLATFORMS, `${at}: metadata.platform`);
+  if (typeof description !== "string" || description === "" || description.length > 4_000) {
+    throw new Error(`${at}: metadata.description must be a text of 1 to 4000 characters`);
+  }
+  const checked: InstrumentDeclaration["metadata"] = {
+    name: value.name as string,
+    category,
+    description,
+    accessMode,
+    platform,
+    sideEffects: texts(value.sideEffects ?? [], `${at}: metadata.sideEffects`),
+    keywords: texts(value.keywords ?? [], `${at}: metadata.keywords`),
+    ...schemaOf(value, "inputSchema", at),
+    ...schemaOf(value, "outputSchema", at),
+    ...timeoutOf(value, "defaultTimeoutMs", at),
+    ...timeoutOf(value, "maxTimeoutMs", at),
+  };
+  const { defaultTimeoutMs, maxTimeoutMs } = checked;
+  if (defaultTimeoutMs !== undefined && maxTimeoutMs !== undefined && defaultTimeoutMs > maxTimeoutMs) {
+    throw new Error(`${at}: metadata.defaultTimeoutMs is larger than metadata.maxTimeoutMs`);
+  }
+  return checked;
+}
+
+/** An empty schema says nothing, so it is none. */
+function schemaOf(
+  value: Record<string, unknown>,
+  field: "inputSchema" | "outputSchema",
+  at: string,
+): Pick<InstrumentMetadata, "inputSchema" | "outputSchema"> {
+  const schema = value[field];
+  if (schema === undefined || schema === null) return {};
+  if (!isRecord(schema)) throw new Error(`${at}: metadata.${field} must be a JSON Schema, an object`);
+  return Object.keys(schema).length === 0 ? {} : { [field]: schema as JsonObject };
+}
+
+function timeoutOf(
+  value: Record<string, unknown>,
+  field: "defaultTimeoutMs" | "maxTimeoutMs",
+  at: string,
+): Pick<InstrumentMetadata, "defaultTimeoutMs" | "maxTimeoutMs"> {
+  const time = value[field];
+  if (time === undefined || time === null) return {};
+  if (!Number.isInteger(time) || (time as number) < 1 || (time as number) > MAX_TIMEOUT_MS) {
+    throw new Error(`${at}: metadata.${field} must be milliseconds from 1 to ${MAX_TIMEOUT_MS}`);
+  }
+  return { [field]: time as number };
+}
+
+function checkRules(value: unknown, at: string): InstrumentRule[] {
+  if (!Array.isArray(value)) throw new Error(`${at}: securityRules is no list`);
+  return value.map((rule: unknown, index) => {
+    const where = `${at}: securityRules[${index}]`;
+    if (!isRecord(rule)) throw new Error(`${where} is no object`);
+    const unknown = Object.keys(rule).find((field) => !["match", "effect", "risk", "reason"].includes(field));
+    if (unknown !== undefined) throw new Error(`${where}.${unknown} is no field of a rule`);
+    const { effect, match, reason, risk } = rule;
+    if (effect !== "deny" && effect !== "raise") {
+      throw new Error(`${where}.effect is ${show(effect)}; a plugin's rule can only "deny" or "raise"`);
+    }
+    if (typeof reason !== "string" || reason === "" || reason.length > 300) {
+      throw new Error(`${where}.reason must say why, in at most 300 characters`);
+    }
+    if (effect === "raise") oneOf(risk, INSTRUMENT_RISKS, `${where}.risk`);
+    else if (risk !== undefined) throw new Error(`${where}.risk belongs to "raise" only`);
+    return {
+      effect,
+      reason,
+      ...(effect === "raise" ? { risk: risk as NonNullable<InstrumentRule["risk"]> } : {}),
+      ...(match === undefined || match === null ? {} : { match: checkMatch(match, where) }),
+    };
+  });
+}
+
+function checkMatch(value: unknown, where: string): NonNullable<InstrumentRule["match"]> {
+  const { pattern, pointer } = isRecord(value) ? value : {};
+  if (typeof pointer !== "string" || pointer.length > 512 || !POINTER.test(pointer)) {
+    throw new Error(`${where}.match.pointer must be a JSON Pointer, such as /path`);
+  }
+  if (typeof pattern !== "string" || pattern === "" || pattern.length > 512) {
+    throw new Error(`${where}.match.pattern must be a regular expression of 1 to 512 characters`);
+  }
+  return { pointer, pattern };
+}
+
+function oneOf<T extends string>(value: unknown, allowed: readonly T[], what: string): asserts value is T {
+  if ((allowed as readonly unknown[]).includes(value)) return;
+  throw new Error(`${what} is ${show(value)}; write one of ${allowed.join(", ")}`);
+}
+
+function texts(value: unknown, what: string): string[] {
+  if (
+    Array.isArray(value) &&
+    value.length <= 64 &&
+    value.every((one) => typeof one === "string" && one.length <= 300)
+  ) {
+    return [...(value as string[])];
+  }
+  throw new Error(`${what} must be a list of at most 64 short texts`);
+}
+
+function show(value: unknown): string {
+  return (JSON.stringify(value) ?? "not there").slice(0, 80);
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,40 @@
+/** An instrument plugin that is bound, as the admin sees it. */
+import { z } from "zod";
+import { ISOLATION_MODES } from "../instrument.ts";
+import { EXECUTION_CLASSES, RISKS } from "../vocabulary.ts";
+import { JsonObjectSchema } from "./scalars.ts";
+
+export const InstrumentPluginSchema = z.object({
+  plugin_id: z.string(),
+  name: z.string(),
+  version: z.string(),
+  author: z.string(),
+  isolation: z.enum(ISOLATION_MODES),
+  dependencies: z.array(z.string()),
+  package_id: z.string(),
+  binding_id: z.string(),
+  class: z.enum(EXECUTION_CLASSES),
+  /** `discovered`: it was never asked what it offers. `skipped`: see `error`. */
+  state: z.enum(["discovered", "skipped", "running"]),
+  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  warnings: z.array(z.string()),
+  instruments: z.array(
+    z.object({
+      name: z.string(),
+      description: z.string(),
+      /** Always `plugin:<id>`, whatever the plugin says. */
+      origin: z.string(),
+      risk: z.enum(RISKS),
+      category: z.string().nullable(),
+    }),
+  ),
+});
+
+export const InstrumentInstallSchema = z.strictObject({
+  path: z.string().min(1).max(4096).describe("a folder, zip or jar of the gateway's machine"),
+  config: JsonObjectSchema.optional(),
+  class: z.enum(EXECUTION_CLASSES).optional(),
+});
+
+export type InstrumentPluginView = z.infer<typeof InstrumentPluginSchema>;
+export type InstrumentInstall = z.infer<typeof InstrumentInstallSchema>;

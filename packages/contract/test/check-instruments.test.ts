@@ -1,0 +1,148 @@
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { checkInstruments, instrumentProviderOf } from "../src/index.ts";
+
+const metadata = { name: "hello", category: "Application", description: "Greets." };
+const hello = { name: "hello", origin: "core", riskLevel: "ReadOnly", metadata };
+const withMetadata = (more: object) => ({ ...hello, metadata: { ...metadata, ...more } });
+const withRule = (rule: unknown) => ({ ...hello, securityRules: [rule] });
+
+describe("a list of instruments", () => {
+  test("comes out with its declared fields, defaults filled in, and without its origin", () => {
+    const { instruments, warnings } = checkInstruments([{ ...hello, invoke: () => {} }]);
+    expect(instruments).toEqual([
+      {
+        name: "hello",
+        riskLevel: "ReadOnly",
+        metadata: { ...metadata, accessMode: "Shared", platform: "All", sideEffects: [], keywords: [] },
+        securityRules: [],
+      },
+    ]);
+    expect(warnings).toEqual([]);
+  });
+
+  test("keeps schemas, timeouts and rules; an empty schema is none", () => {
+    const rule = {
+      effect: "raise",
+      risk: "Critical",
+      reason: "it deletes",
+      match: { pointer: "/path", pattern: "^/" },
+    };
+    const given = {
+      ...withMetadata({
+        inputSchema: { type: "object" },
+        outputSchema: {},
+        defaultTimeoutMs: 5,
+        maxTimeoutMs: 10,
+      }),
+      securityRules: [rule, { effect: "deny", reason: "never" }],
+    };
+    const [checked] = checkInstruments([given]).instruments;
+    expect(checked?.metadata).toMatchObject({
+      inputSchema: { type: "object" },
+      defaultTimeoutMs: 5,
+      maxTimeoutMs: 10,
+    });
+    expect(checked?.metadata).not.toHaveProperty("outputSchema");
+    expect(checked?.securityRules).toEqual(given.securityRules);
+  });
+
+  const WRONG: [what: string, list: unknown, words: RegExp][] = [
+    ["no list", {}, /no list/],
+    ["no object", [1], /instrument 0 is no object/],
+    ["no name", [{ ...hello, name: undefined }], /snake_case/],
+    ["a name that is not snake_case", [{ ...hello, name: "Hello-World" }], /snake_case/],
+    ["no metadata", [{ ...hello, metadata: null }], /has no metadata/],
+    ["two names", [withMetadata({ name: "other" })], /both names must be the same/],
+    [
+      "an unknown risk",
+      [{ ...hello, riskLevel: "Harmless" }],
+      /riskLevel is "Harmless"; write one of ReadOnly/,
+    ],
+    ["no risk", [{ ...hello, riskLevel: undefined }], /riskLevel is not there/],
+    ["an unknown category", [withMetadata({ category: "Fun" })], /category is "Fun"; write one of Shell/],
+    ["an unknown access mode", [withMetadata({ accessMode: "Sometimes" })], /write one of Shared, Exclusive/],
+    ["an unknown platform", [withMetadata({ platform: "Amiga" })], /write one of Linux/],
+    ["no description", [withMetadata({ description: "" })], /description/],
+    ["a schema that is no object", [withMetadata({ inputSchema: [] })], /inputSchema must be a JSON Schema/],
+    ["side effects that are no texts", [withMetadata({ sideEffects: [1] })], /sideEffects must be a list/],
+    [
+      "a timeout of no time",
+      [withMetadata({ defaultTimeoutMs: 0 })],
+      /defaultTimeoutMs must be milliseconds/,
+    ],
+    ["timeouts out of order", [withMetadata({ defaultTimeoutMs: 9, maxTimeoutMs: 8 })], /larger than/],
+    ["a field that nobody knows", [withMetadata({ timeout: 1 })], /metadata.timeout is no field/],
+    ["one name twice", [hello, hello], /offers the instrument hello twice/],
+    ["a rule that allows", [withRule({ effect: "allow", reason: "please" })], /can only "deny" or "raise"/],
+    ["a rule without a reason", [withRule({ effect: "deny" })], /reason must say why/],
+    ["a rule that raises to nothing", [withRule({ effect: "raise", reason: "x" })], /risk is not there/],
+    [
+      "a rule that denies with a risk",
+      [withRule({ effect: "deny", risk: "Critical", reason: "x" })],
+      /belongs to/,
+    ],
+    [
+      "a rule with more fields",
+      [withRule({ effect: "deny", reason: "x", role: "admin" })],
+      /role is no field/,
+    ],
+    [
+      "a rule with no pointer",
+      [withRule({ effect: "deny", reason: "x", match: { pattern: "a" } })],
+      /JSON Pointer/,
+    ],
+    [
+      "a rule with no pattern",
+      [withRule({ effect: "deny", reason: "x", match: { pointer: "" } })],
+      /pattern/,
+    ],
+  ];
+  for (const [what, list, words] of WRONG) {
+    test(`with ${what} is refused in words`, () => expect(() => checkInstruments(list)).toThrow(words));
+  }
+
+  verifies(
+    "instr.metadata-warning",
+    "Network or Shell without side effects warns, and nothing else does",
+    () => {
+      const named = (name: string, category: string, sideEffects: string[]) => ({
+        ...hello,
+        name,
+        metadata: { ...metadata, name, category, sideEffects },
+      });
+      const { warnings } = checkInstruments([
+        named("a", "Network", []),
+        named("b", "Shell", []),
+        named("c", "Network", ["sends HTTP requests"]),
+        named("d", "Filesystem", []),
+      ]);
+      expect(warnings).toEqual([
+        expect.stringMatching(/^The instrument a is of category Network and lists no sideEffects/),
+        expect.stringMatching(/^The instrument b is of category Shell/),
+      ]);
+    },
+  );
+});
+
+describe("the provider of a module", () => {
+  class Hello {
+    instruments = [];
+    initialize() {}
+  }
+  test("is a class, an object, or either below default", () => {
+    expect(instrumentProviderOf({ Hello }, "Hello")).toBeInstanceOf(Hello);
+    const object = new Hello();
+    expect(instrumentProviderOf({ default: object }, "default")).toBe(object);
+    expect(instrumentProviderOf({ default: { Hello } }, "Hello")).toBeInstanceOf(Hello);
+  });
+  test("is refused in words when it is none", () => {
+    expect(instrumentProviderOf({}, "Hello")).toBe("the module exports no Hello");
+    expect(instrumentProviderOf({ Hello: 1 }, "Hello")).toMatch(/no InstrumentProvider/);
+    expect(instrumentProviderOf({ Hello: { instruments: [] } }, "Hello")).toMatch(/no initialize/);
+    expect(instrumentProviderOf({ Hello: { initialize() {} } }, "Hello")).toMatch(/no instruments/);
+    expect(
+      instrumentProviderOf({ Hello: { initialize() {}, instruments: [], shutdown: 1 } }, "Hello"),
+    ).toMatch(/shutdown/);
+  });
+});

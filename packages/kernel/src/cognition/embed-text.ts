@@ -1,0 +1,38 @@
+/**
+ * An embedding that needs no model: words and their three-letter pieces are hashed into a vector of length 1. Texts that
+ * share words lie near each other; it knows nothing of meaning. It is what plugins get while no provider offers better,
+ * and the same text gives the same vector for ever, since plugins keep them.
+ */
+const SIZE = 256;
+const PIECE = 3;
+const PIECE_WEIGHT = 0.5;
+
+export function embedText(text: string): number[] {
+  const vector = Array.from({ length: SIZE }, () => 0);
+  const add = (feature: string, weight: number) => {
+    const hashed = fnv1a(feature);
+    const place = hashed % SIZE;
+    vector[place] = (vector[place] as number) + (hashed & 0x80000000 ? -weight : weight);
+  };
+  for (const word of text
+    .normalize("NFKC")
+    .toLowerCase()
+    .match(/[\p{L}\p{N}]+/gu) ?? []) {
+    add(`w ${word}`, 1);
+    const marked = `^${word}$`;
+    for (let at = 0; at + PIECE <= marked.length; at++)
+      add(`p ${marked.slice(at, at + PIECE)}`, PIECE_WEIGHT);
+  }
+  const length = Math.hypot(...vector);
+  // A text without words points nowhere in particular, but always the same way.
+  if (length === 0) return vector.map((_, at) => (at === 0 ? 1 : 0));
+  return vector.map((value) => value / length);
+}
+
+function fnv1a(text: string): number {
+  let hashed = 0x811c9dc5;
+  for (let at = 0; at < text.length; at++) {
+    hashed = Math.imul(hashed ^ text.charCodeAt(at), 0x01000193);
+  }
+  return hashed >>> 0;
+}

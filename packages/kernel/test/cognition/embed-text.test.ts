@@ -1,0 +1,39 @@
+import { describe, expect, test } from "vitest";
+import { embedText } from "../../src/cognition/embed-text.ts";
+import { Quota } from "../../src/cognition/quota.ts";
+
+const dot = (a: readonly number[], b: readonly number[]) =>
+  a.reduce((sum, value, at) => sum + value * b[at]!, 0);
+
+describe("an embedding without a model", () => {
+  test("is a vector of length 1, the same for ever", () => {
+    const vector = embedText("The quick brown fox");
+    expect(vector).toHaveLength(256);
+    expect(dot(vector, vector)).toBeCloseTo(1, 10);
+    expect(embedText("The quick brown fox")).toEqual(vector);
+    // Plugins keep vectors: a change of this number is a change of everything they have kept.
+    expect(vector.findIndex((value) => value !== 0)).toBe(7);
+    expect(dot(embedText("!!!"), embedText("???"))).toBe(1);
+  });
+  test("lies nearer to a text with the same words than to another", () => {
+    const query = embedText("how do I install a plugin");
+    const near = embedText("installing plugins: how it is done");
+    const far = embedText("the weather in Prague is cold");
+    expect(dot(query, near)).toBeGreaterThan(dot(query, far) + 0.1);
+  });
+});
+
+test("a quota gives so many in any minute, per key", () => {
+  let now = 0;
+  const quota = new Quota({ monotonic: () => now }, 2, 60_000);
+  expect([quota.take("a"), quota.take("a"), quota.take("a"), quota.take("b")]).toEqual([
+    true,
+    true,
+    false,
+    true,
+  ]);
+  now = 59_999;
+  expect(quota.take("a")).toBe(false);
+  now = 60_000;
+  expect([quota.take("a"), quota.take("a"), quota.take("a")]).toEqual([true, true, false]);
+});

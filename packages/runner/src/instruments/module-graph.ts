@@ -1,0 +1,71 @@
+/**
+ * Modules of a plugin in this process. Each load is a graph of its own: its files are new instances, shared with no
+ * other load. InProcess sees the host's libraries besides its own. ClassLoaderIsolated sees the instrument API, Node's
+ * own modules and what lies in its folder, and nothing of the host's. Neither is a boundary: it is one process.
+ */
+import { randomUUID } from "node:crypto";
+import { realpathSync } from "node:fs";
+import { isBuiltin, registerHooks } from "node:module";
+import { resolve as resolvePath } from "node:path";
+import { pathToFileURL } from "node:url";
+import {
+  BackplaneError,
+  INSTRUMENT_API,
+  INSTRUMENT_API_SOURCE,
+  type IsolationMode,
+} from "@backplane/contract";
+
+export interface ModuleGraph {
+  /** What the import throws goes on as it is. */
+  import(file: string): Promise<Record<string, unknown>>;
+  /** Nothing more can be imported; what was stays in memory until the process ends. */
+  close(): void;
+}
+
+const API_URL = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
+
+/** Node's own import, also where a bundler or a test runner rewrites the word: only that one asks the hooks. */
+const NATIVE = "data:text/javascript,export default (url) => import(url)";
+
+export function openModuleGraph(folder: string, mode: IsolationMode): ModuleGraph {
+  const root = `${pathToFileURL(realpathSync(folder)).href}/`;
+  // Unlike that of every other graph of the process, whoever opened it.
+  const tag = `?graph=${randomUUID()}`;
+  const isOurs = (url: string | undefined) =>
+    url?.startsWith(root) === true && (url.endsWith(tag) || !url.includes("?graph="));
+  const tagged = (url: string) => (url.startsWith(root) && !url.includes("?") ? `${url}${tag}` : url);
+  const invisible = (specifier: string) =>
+    new BackplaneError(
+      "plugin.invalid",
+      `${specifier} is not visible to a ClassLoaderIsolated plugin; bring it along in the package's node_modules.`,
+    );
+  const hooks = registerHooks({
+    resolve(specifier, context, next) {
+      if (!isOurs(context.parentURL)) return next(specifier, context);
+      if (specifier === INSTRUMENT_API) return { url: API_URL, shortCircuit: true };
+      if (isBuiltin(specifier)) return next(specifier, context);
+      let found: ReturnType<typeof next>;
+      try {
+        found = next(specifier, context);
+      } catch (error) {
+        if (/^\.{0,2}\/|^file:/.test(specifier)) throw error;
+        if (mode !== "InProcess") throw invisible(specifier);
+        return next(specifier, { ...context, parentURL: import.meta.url });
+      }
+      if (mode !== "InProcess" && !found.url.startsWith(root)) throw invisible(specifier);
+      return { ...found, url: tagged(found.url) };
+    },
+  });
+  return {
+    async import(file) {
+      const url = tagged(pathToFileURL(resolvePath(realpathSync(folder), file)).href);
+      if (!url.startsWith(root))
+        throw new BackplaneError("plugin.invalid", `${file} lies outside the package.`);
+      const native = (await import(/* @vite-ignore */ NATIVE)) as {
+        default: (url: string) => Promise<object>;
+      };
+      return (await native.default(url)) as Record<string, unknown>;
+    },
+    close: () => hooks.deregister(),
+  };
+}

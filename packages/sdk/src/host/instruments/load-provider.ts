@@ -1,0 +1,34 @@
+/**
+ * From `./provider.js#HelloProvider` to a provider: an object, or an instance of an exported class. The instrument API
+ * is there for the asking, whether the author bundled it or not.
+ */
+import { registerHooks } from "node:module";
+import { resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import {
+  BackplaneError,
+  INSTRUMENT_API,
+  INSTRUMENT_API_SOURCE,
+  type InstrumentProvider,
+  instrumentProviderOf,
+} from "@backplane/contract";
+
+/** What the import throws goes on as it is, with its author's words. */
+export async function loadProvider(reference: string, folder: string): Promise<InstrumentProvider> {
+  const [file, name = "default"] = reference.split("#") as [string, string?];
+  const hooks = registerHooks({
+    resolve: (specifier, context, next) =>
+      specifier === INSTRUMENT_API
+        ? { url: `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`, shortCircuit: true }
+        : next(specifier, context),
+  });
+  let exports: Record<string, unknown>;
+  try {
+    exports = (await import(pathToFileURL(resolve(folder, file)).href)) as Record<string, unknown>;
+  } finally {
+    hooks.deregister();
+  }
+  const found = instrumentProviderOf(exports, name);
+  if (typeof found !== "string") return found;
+  throw new BackplaneError("plugin.invalid", `${reference}: ${found}.`);
+}

@@ -1,0 +1,21 @@
+/**
+ * The ready host (instr.external-host): `node instrument-host.mjs ./provider.js#HelloProvider [frame bytes]` loads any
+ * module that implements InstrumentProvider and speaks the protocol for it. The module is found from the working
+ * directory. It is bundled into one file, which a sandbox sees beside the package.
+ */
+import { InstrumentPlugin, serveInstruments, stdioTransport } from "@backplane/wire";
+import { keepForProtocol } from "../keep-for-protocol.ts";
+import { externalContext } from "./external-context.ts";
+import { loadProvider } from "./load-provider.ts";
+
+const [, , reference = "", frame_bytes] = process.argv;
+const { stdin, stdout } = keepForProtocol();
+serveInstruments({
+  transport: stdioTransport(stdin, stdout),
+  plugin: new InstrumentPlugin({
+    load: () => loadProvider(reference, process.cwd()),
+    context: (params) => externalContext(params, (line) => void process.stderr.write(line)),
+  }),
+  ...(frame_bytes === undefined ? {} : { limits: { frame_bytes: Number(frame_bytes) } }),
+  ended: () => process.exit(0),
+});

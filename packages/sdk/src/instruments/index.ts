@@ -1,0 +1,20 @@
+/** `@backplane/sdk/instruments`: what the author of an instrument plugin imports. */
+import { instrumentResult, type InstrumentResult as Result } from "@backplane/contract";
+
+export {
+  HEFTY_VERSION,
+  type Instrument,
+  type InstrumentCall as InvocationContext,
+  type InstrumentCategory,
+  type InstrumentContext as PluginContext,
+  type InstrumentFailure as InstrumentError,
+  type InstrumentHealth,
+  type InstrumentLogger,
+  type InstrumentMetadata,
+  type InstrumentProvider,
+  type InstrumentRisk as RiskLevel,
+  type InstrumentRule as SecurityRule,
+} from "@backplane/contract";
+
+export type InstrumentResult = Result;
+export const InstrumentResult = instrumentResult;

@@ -1,0 +1,120 @@
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { INSTRUMENT_API_SOURCE } from "@backplane/contract";
+import { InstrumentHost, stdioTransport } from "@backplane/wire";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { HEFTY_VERSION, InstrumentResult } from "../../src/instruments/index.ts";
+
+const path = (relative: string) => fileURLToPath(new URL(relative, import.meta.url));
+const base = mkdtempSync(join(tmpdir(), "backplane-instrument-host-"));
+let host = "";
+let dataDir = "";
+let child: ChildProcessWithoutNullStreams | null = null;
+let stderr = "";
+
+beforeAll(async () => {
+  host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+beforeEach(() => {
+  dataDir = mkdtempSync(join(tmpdir(), "backplane-instrument-"));
+});
+afterEach(() => {
+  child?.kill("SIGKILL");
+  rmSync(dataDir, { recursive: true, force: true });
+});
+
+function start(reference: string): InstrumentHost {
+  stderr = "";
+  child = spawn(process.execPath, [host, reference], {
+    cwd: path("../fixtures"),
+    stdio: "pipe",
+  });
+  child.stderr.on("data", (chunk: Buffer) => {
+    stderr += chunk.toString();
+  });
+  return new InstrumentHost({ transport: stdioTransport(child.stdout, child.stdin), onFailure: () => {} });
+}
+const init = () => ({ pluginId: "greeter", dataDir, config: { greeting: "Ahoj" }, heftyVersion: "0.22.0" });
+const call = (instrument: string, params: Record<string, string>) => ({
+  instrument,
+  params,
+  activityId: "act",
+  sessionId: "sess",
+  invocationId: "inv",
+});
+
+verifies(
+  "instr.external-host",
+  "the ready host speaks the protocol for any module, until it is told to end",
+  async () => {
+    const host = start("./greeter-provider.ts#GreeterProvider");
+    await host.initialize(init(), 20_000);
+    const { instruments } = await host.listInstruments(20_000);
+    expect(instruments.map(({ name }) => name)).toEqual(["greet", "think"]);
+    expect(await host.invoke(call("greet", { name: "Ada" }))).toEqual({
+      status: "Success",
+      data: { stdout: "Ahoj, Ada! (1)", stderr: "" },
+    });
+    expect(readFileSync(join(dataDir, "count"), "utf8")).toBe("1");
+    expect(stderr).toContain('info [greeter] initialized {"with":["greeting"]}');
+    expect(stderr).toContain("this must not reach the protocol");
+    const exited = new Promise((resolve) => child?.once("exit", resolve));
+    await host.shutdown();
+    expect(await exited).toBe(0);
+    expect(existsSync(join(dataDir, "farewell"))).toBe(true);
+  },
+);
+
+test("External mode has no cognition and no embedding, and says so", async () => {
+  const host = start("./greeter-provider.ts#GreeterProvider");
+  await host.initialize(init(), 20_000);
+  expect(await host.invoke(call("think", { text: "x" }))).toMatchObject({
+    status: "Error",
+    error: {
+      code: "UnsupportedOperation",
+      message: expect.stringMatching(/^requestCognition is not available in External mode; install/),
+    },
+  });
+});
+
+test("a module that does not export the provider is told by name", async () => {
+  const host = start("./greeter-provider.ts#Other");
+  await expect(host.initialize(init(), 20_000)).rejects.toMatchObject({
+    code: "handshake_failed",
+    message: expect.stringContaining("the module exports no Other"),
+  });
+});
+
+test("the API that a host answers with is the real one", async () => {
+  const source = `data:text/javascript,${encodeURIComponent(INSTRUMENT_API_SOURCE)}`;
+  const given = (await import(/* @vite-ignore */ source)) as {
+    HEFTY_VERSION: string;
+    InstrumentResult: typeof InstrumentResult;
+  };
+  expect(given.HEFTY_VERSION).toBe(HEFTY_VERSION);
+  expect(Object.keys(given.InstrumentResult)).toEqual(Object.keys(InstrumentResult));
+  const error = { code: "X", message: "x" };
+  for (const one of [{}, { stdout: "a", stderr: "b" }, { error }, { status: "Error" as const }]) {
+    expect(given.InstrumentResult.stdio(one)).toEqual(InstrumentResult.stdio(one));
+  }
+  expect(given.InstrumentResult.data([1])).toEqual(InstrumentResult.data([1]));
+});
+
+test("InstrumentResult.stdio is Success unless it is told an error", () => {
+  expect(InstrumentResult.stdio({ stdout: "a" })).toEqual({
+    status: "Success",
+    data: { stdout: "a", stderr: "" },
+  });
+  const error = { code: "CONNECTION_ERROR", message: "Could not reach API" };
+  expect(InstrumentResult.stdio({ stderr: "refused", error })).toEqual({
+    status: "Error",
+    data: { stdout: "", stderr: "refused" },
+    error,
+  });
+});

@@ -1,0 +1,49 @@
+/** Writes the plain files of an archive below a folder of our own: never over something, never through a link. */
+import { createHash } from "node:crypto";
+import { constants } from "node:fs";
+import { mkdir, open } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import type { TreeFile } from "../content/tree-listing.ts";
+
+const CREATE = constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY | (constants.O_NOFOLLOW ?? 0);
+
+interface FileToWrite {
+  path: string;
+  size: number;
+  executable: boolean;
+}
+
+export interface TreeWriter {
+  /** A folder exists only for its files: an empty one is no part of a package. */
+  makeFolderOf(path: string): Promise<void>;
+  write(bytes: AsyncIterable<Uint8Array> | Iterable<Uint8Array>, file: FileToWrite): Promise<TreeFile>;
+}
+
+export function createTreeWriter(root: string): TreeWriter {
+  const folders = new Set<string>([root]);
+  const makeFolderOf = async (path: string) => {
+    const folder = dirname(join(root, path));
+    if (folders.has(folder)) return;
+    await mkdir(folder, { recursive: true, mode: 0o755 });
+    folders.add(folder);
+  };
+  return {
+    makeFolderOf,
+    async write(bytes, { path, size, executable }) {
+      await makeFolderOf(path);
+      const mode = executable ? 0o755 : 0o644;
+      const hash = createHash("sha256");
+      const handle = await open(join(root, path), CREATE, mode);
+      try {
+        for await (const chunk of bytes) {
+          hash.update(chunk);
+          await handle.writeFile(chunk);
+        }
+        await handle.chmod(mode);
+      } finally {
+        await handle.close();
+      }
+      return { path, mode: executable ? "0755" : "0644", size, sha256: hash.digest("hex") };
+    },
+  };
+}

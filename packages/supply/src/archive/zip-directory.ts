@@ -1,0 +1,205 @@
+/**
+ * The table at the end of a zip or jar, read with no benefit of the doubt: two readers of an archive that passes see
+ * the same files. The entries lie one after the other from the first byte to the table, the table ends where the
+ * archive's last record begins, and nothing is encrypted, split, linked or in zip64 (pkg.unpack-safe).
+ */
+import type { UnpackLimits } from "./limits.ts";
+import { unsafe } from "./unsafe.ts";
+
+export interface ZipEntry {
+  name: string;
+  raw_name: Buffer;
+  kind: "file" | "folder";
+  executable: boolean;
+  flags: number;
+  method: number;
+  crc: number;
+  packed: number;
+  size: number;
+  /** Where its local header begins. */
+  offset: number;
+}
+
+/** Reads `length` bytes at `offset`; the caller has checked that they are there. */
+export type ReadAt = (offset: number, length: number) => Promise<Buffer>;
+
+/** Begins an entry's own header. */
+export const ZIP_MAGIC = 0x04034b50;
+const TABLE_MAGIC = 0x02014b50;
+const END_MAGIC = 0x06054b50;
+const LOCATOR64_MAGIC = 0x07064b50;
+const END_BYTES = 22;
+const RECORD_BYTES = 46;
+const MAX_COMMENT = 65_535;
+const FULL16 = 0xffff;
+const FULL32 = 0xffffffff;
+
+const ENCRYPTED = 0x0001 | 0x0040 | 0x2000;
+/** Deflate's level, sizes after the data, UTF-8. */
+const KNOWN_FLAGS = 0x0002 | 0x0004 | 0x0008 | 0x0800;
+const UTF8 = 0x0800;
+export const SIZES_FOLLOW = 0x0008;
+const UNIX = 3;
+const DARWIN = 19;
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+export async function readZipDirectory(
+  bytes: number,
+  readAt: ReadAt,
+  limits: UnpackLimits,
+): Promise<{ entries: ZipEntry[]; table: number }> {
+  const end = await findEnd(bytes, readAt);
+  if (end.count > limits.entries) {
+    throw unsafe("too-many-entries", `it has more than ${limits.entries} entries`);
+  }
+  const table = await readAt(end.offset, end.size);
+  const entries: ZipEntry[] = [];
+  let at = 0;
+  while (entries.length < end.count) {
+    if (at + RECORD_BYTES > table.length || table.readUInt32LE(at) !== TABLE_MAGIC) {
+      throw unsafe("garbage", "its table does not hold as many entries as it says");
+    }
+    const [entry, length] = readRecord(table, at, limits);
+    entries.push(entry);
+    at += length;
+  }
+  if (at !== table.length) throw unsafe("ambiguous", "its table holds more entries than it says");
+  checkSizes(entries, bytes, limits);
+  return { entries, table: end.offset };
+}
+
+async function findEnd(
+  bytes: number,
+  readAt: ReadAt,
+): Promise<{ count: number; size: number; offset: number }> {
+  if (bytes < END_BYTES) throw unsafe("truncated", "it ends in the middle");
+  const length = Math.min(bytes, END_BYTES + MAX_COMMENT);
+  const tail = await readAt(bytes - length, length);
+  const found: number[] = [];
+  for (let at = tail.length - END_BYTES; at >= 0; at--) {
+    if (tail.readUInt32LE(at) !== END_MAGIC) continue;
+    if (at + END_BYTES + tail.readUInt16LE(at + 20) === tail.length) found.push(at);
+  }
+  if (found.length === 0) throw unsafe("truncated", "its last record is missing, or data follows it");
+  if (found.length > 1) throw unsafe("ambiguous", "its comment can be read as another end of the archive");
+  const at = found[0] as number;
+  const end = bytes - length + at;
+  if (at >= 20 && tail.readUInt32LE(at - 20) === LOCATOR64_MAGIC) throw zip64();
+  const [disk, first, here, count] = [4, 6, 8, 10].map((field) => tail.readUInt16LE(at + field)) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  const size = tail.readUInt32LE(at + 12);
+  const offset = tail.readUInt32LE(at + 16);
+  if (count === FULL16 || size === FULL32 || offset === FULL32) throw zip64();
+  if (disk !== 0 || first !== 0 || here !== count) throw unsafe("split", "it is one part of several");
+  if (offset + size !== end) {
+    throw unsafe(
+      "ambiguous",
+      "its table is not where its last record says; remove what was put before or between",
+    );
+  }
+  if (count === 0) throw unsafe("empty", "it is empty");
+  return { count, size, offset };
+}
+
+function readRecord(table: Buffer, at: number, limits: UnpackLimits): [entry: ZipEntry, length: number] {
+  const nameLength = table.readUInt16LE(at + 28);
+  const extraLength = table.readUInt16LE(at + 30);
+  const length = RECORD_BYTES + nameLength + extraLength + table.readUInt16LE(at + 32);
+  if (at + length > table.length) throw unsafe("truncated", "its table ends in the middle");
+  const raw_name = table.subarray(at + RECORD_BYTES, at + RECORD_BYTES + nameLength);
+  const flags = table.readUInt16LE(at + 8);
+  const name = decodeName(raw_name, flags);
+  checkExtra(
+    table.subarray(at + RECORD_BYTES + nameLength, at + RECORD_BYTES + nameLength + extraLength),
+    name,
+  );
+  if ((flags & ENCRYPTED) !== 0) throw unsafe("encrypted", "it is encrypted", name);
+  if ((flags & ~KNOWN_FLAGS) !== 0)
+    throw unsafe("entry-type", "it uses a feature that is not read here", name);
+  const method = table.readUInt16LE(at + 10);
+  if (method !== 0 && method !== 8) {
+    throw unsafe("compression", `it is packed with method ${method}; use deflate or none`, name);
+  }
+  if (table.readUInt16LE(at + 34) !== 0)
+    throw unsafe("split", "it lies in another part of a split archive", name);
+  const packed = table.readUInt32LE(at + 20);
+  const size = table.readUInt32LE(at + 24);
+  const offset = table.readUInt32LE(at + 42);
+  if (packed === FULL32 || size === FULL32 || offset === FULL32) throw zip64(name);
+  if (method === 0 && packed !== size) throw unsafe("ambiguous", "its two sizes differ", name);
+  const { kind, executable } = modeOf(table.readUInt16LE(at + 4) >> 8, table.readUInt32LE(at + 38), name);
+  if (kind === "folder" && size !== 0) throw unsafe("folder-with-data", "it is a folder with data", name);
+  if (size > limits.file_bytes) {
+    throw unsafe("file-too-large", `it is larger than ${limits.file_bytes} bytes`, name);
+  }
+  const crc = table.readUInt32LE(at + 16);
+  return [{ name, raw_name, kind, executable, flags, method, crc, packed, size, offset }, length];
+}
+
+/** Without the UTF-8 flag a name is of an old code page, which readers guess; plain ASCII is the same in all. */
+function decodeName(raw: Buffer, flags: number): string {
+  const latin = raw.toString("latin1");
+  if ((flags & UTF8) === 0 && /[\u0080-\u00ff]/.test(latin)) {
+    throw unsafe("encoding", "its name is neither ASCII nor marked as UTF-8", latin);
+  }
+  try {
+    return utf8.decode(raw);
+  } catch {
+    throw unsafe("encoding", "a name is not valid UTF-8", latin);
+  }
+}
+
+/** Only what would change the reading is refused: another size, another name. */
+export function checkExtra(extra: Buffer, name: string): void {
+  let at = 0;
+  while (at < extra.length) {
+    const length = at + 4 <= extra.length ? extra.readUInt16LE(at + 2) : FULL16;
+    if (at + 4 + length > extra.length) throw unsafe("extended-header", "an extra field is malformed", name);
+    const id = extra.readUInt16LE(at);
+    if (id === 0x0001) throw zip64(name);
+    if (id === 0x7075) throw unsafe("extended-header", "an extra field gives it another name", name);
+    at += 4 + length;
+  }
+}
+
+function modeOf(
+  host: number,
+  attributes: number,
+  name: string,
+): { kind: "file" | "folder"; executable: boolean } {
+  const byName = name.endsWith("/") ? "folder" : "file";
+  if (host !== UNIX && host !== DARWIN) return { kind: byName, executable: false };
+  const mode = attributes >>> 16;
+  const type = mode & 0o170000;
+  if (type === 0o120000) throw unsafe("link", "it is a symbolic link", name);
+  if (type !== 0 && type !== 0o100000 && type !== 0o040000) {
+    throw unsafe("entry-type", "it is neither a file nor a folder", name);
+  }
+  if ((mode & 0o7000) !== 0) throw unsafe("special-mode", "it has a setuid, setgid or sticky bit", name);
+  if (type !== 0 && (type === 0o040000) !== (byName === "folder")) {
+    throw unsafe("ambiguous", "its name and its mode disagree whether it is a folder", name);
+  }
+  return { kind: byName, executable: byName === "file" && (mode & 0o111) !== 0 };
+}
+
+function checkSizes(entries: readonly ZipEntry[], bytes: number, limits: UnpackLimits): void {
+  let total = 0;
+  for (const { name, size } of entries) {
+    total += size;
+    if (total > limits.unpacked_bytes) {
+      throw unsafe("too-large", `its files are larger than ${limits.unpacked_bytes} bytes together`, name);
+    }
+  }
+  if (total > limits.ratio_from_bytes && total > bytes * limits.ratio) {
+    throw unsafe("bomb", `it unpacks to more than ${limits.ratio} times its size`);
+  }
+}
+
+function zip64(name?: string): Error {
+  return unsafe("zip64", "it uses zip64, which a package of allowed size never needs", name);
+}

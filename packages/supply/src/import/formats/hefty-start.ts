@@ -1,0 +1,70 @@
+/**
+ * How an instrument plugin is started, from `providerClass` and `isolationMode`: a module's export (in the gateway, or
+ * for External with the ready host), a Java main class of the archive, or a command. There is never a shell.
+ */
+import { posix } from "node:path";
+import { type IsolationMode, READY_HOST } from "@backplane/contract";
+import type { TreeListing } from "../../content/tree-listing.ts";
+
+export interface Start {
+  protocol: "hefty.jsonrpc" | "module.instrument";
+  entrypoint: string[];
+}
+
+const MODULE = /^(?:\.\/)?([^#\s]+\.(?:js|mjs|cjs|ts|mts|cts))(?:#([A-Za-z_$][\w$]*))?$/;
+const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
+const FOR_A_SHELL = /["'`$|&;<>()*?\\]/;
+
+/** Or what is wrong, with its remedy. */
+export function startOf(providerClass: string, mode: IsolationMode, listing: TreeListing): Start | string {
+  const text = providerClass.trim();
+  const module = MODULE.exec(text);
+  if (module !== null) return moduleStart(module, mode, listing);
+  if (mode !== "External") {
+    const what = JAVA_CLASS.test(text)
+      ? "a Java class cannot be loaded into this host"
+      : "it names no module";
+    return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: ${what}; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
+  }
+  if (JAVA_CLASS.test(text)) return javaStart(text, listing);
+  return commandStart(text, listing);
+}
+
+function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeListing): Start | string {
+  const file = posix.normalize(match[1] as string);
+  if (file.startsWith("..") || !listing.files.some(({ path }) => path === file)) {
+    return `providerClass names the module ${file}, which is not in the package; add the file or correct the path`;
+  }
+  const reference = `./${file}#${match[2] ?? "default"}`;
+  return mode === "External"
+    ? { protocol: "hefty.jsonrpc", entrypoint: [READY_HOST, reference] }
+    : { protocol: "module.instrument", entrypoint: ["node", reference] };
+}
+
+/** The archive is unpacked, so its root is the class path; `lib` is where a plugin brings its libraries. */
+function javaStart(name: string, listing: TreeListing): Start | string {
+  const file = `${name.replaceAll(".", "/")}.class`;
+  if (!listing.files.some(({ path }) => path === file)) {
+    return `providerClass names the class ${name}, but the archive holds no ${file}`;
+  }
+  return { protocol: "hefty.jsonrpc", entrypoint: ["java", "-cp", ".:lib/*", name] };
+}
+
+function commandStart(text: string, listing: TreeListing): Start | string {
+  if (FOR_A_SHELL.test(text)) {
+    return `providerClass is ${JSON.stringify(text)}; write a program and its arguments separated by spaces, since no shell reads it`;
+  }
+  const entrypoint = text.split(/\s+/);
+  const program = entrypoint[0] as string;
+  const file = listing.files.find(({ path }) => path === posix.normalize(program));
+  if (!program.includes("/")) {
+    return file === undefined
+      ? { protocol: "hefty.jsonrpc", entrypoint }
+      : `providerClass names ${program}, a file of the package; write "./${program}"`;
+  }
+  if (file === undefined) return `providerClass names ${program}, which is not in the package`;
+  if (file.mode !== "0755") {
+    return `providerClass names ${program}, which is not executable; keep its mode when you pack it, or name its interpreter, such as "python3 ${program}"`;
+  }
+  return { protocol: "hefty.jsonrpc", entrypoint };
+}

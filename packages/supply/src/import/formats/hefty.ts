@@ -1,0 +1,230 @@
+/**
+ * An instrument plugin: a folder, zip or jar with `META-INF/hefty-plugin.json`. All that is wrong is told at once, with
+ * what to write instead. What the plugin offers is not in there; it is asked for when it runs.
+ */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import {
+  BackplaneError,
+  HEFTY_VERSION,
+  INSTRUMENT_MANIFEST_FILE,
+  INSTRUMENT_PLATFORMS,
+  type InstrumentPlatform,
+  ISOLATION_MODES,
+  type IsolationMode,
+  type Manifest,
+} from "@backplane/contract";
+import { ManifestSchema } from "@backplane/contract/schema";
+import type { TreeListing } from "../../content/tree-listing.ts";
+import { nearest } from "../../manifest/known-fields.ts";
+import type { PackageFormat } from "./format.ts";
+import { startOf } from "./hefty-start.ts";
+
+const FIELDS = [
+  "id",
+  "name",
+  "version",
+  "author",
+  "description",
+  "providerClass",
+  "isolationMode",
+  "dependencies",
+  "platforms",
+  "minHeftyVersion",
+  "x-backplane",
+];
+const ID = /^[a-z][a-z0-9]*(-[a-z0-9]+)*$/;
+const VERSION = /^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$/;
+const MAX_BYTES = 64 * 1024;
+/** Hefty's ids have no publisher. */
+const PUBLISHER = "hefty";
+const SYSTEMS = { Linux: "linux", MacOS: "darwin", Windows: "windows" } as const;
+
+interface HeftyManifest {
+  id: string;
+  name: string;
+  version: string;
+  author: string;
+  description: string;
+  providerClass: string;
+  isolationMode: IsolationMode;
+  dependencies: string[];
+  platforms: InstrumentPlatform[];
+  minHeftyVersion: string | null;
+  /** Ours: what its process may ask for. Hefty does not read it. */
+  permissions: unknown;
+}
+
+export const hefty: PackageFormat = {
+  name: INSTRUMENT_MANIFEST_FILE,
+  own_entrypoint: true,
+  marker: (names) => names.includes("META-INF"),
+  recognises: ({ files }) => files.some(({ path }) => path === INSTRUMENT_MANIFEST_FILE),
+  async read(tree, listing) {
+    const size = listing.files.find(({ path }) => path === INSTRUMENT_MANIFEST_FILE)?.size ?? 0;
+    if (size > MAX_BYTES) throw invalid([["", `it is larger than ${MAX_BYTES} bytes`]]);
+    const text = await readFile(join(tree, INSTRUMENT_MANIFEST_FILE), "utf8");
+    return { manifest: toManifest(parse(text), listing), text };
+  },
+};
+
+function toManifest(text: Record<string, unknown>, listing: TreeListing): Manifest {
+  const plugin = check(text);
+  const newer = plugin.minHeftyVersion !== null && isNewer(plugin.minHeftyVersion, HEFTY_VERSION);
+  if (newer) {
+    const needs = `needs Hefty ${plugin.minHeftyVersion}, and this host is compatible with ${HEFTY_VERSION}`;
+    throw invalid([["minHeftyVersion", `${plugin.id} ${needs}; install an older version of the plugin`]]);
+  }
+  const start = startOf(plugin.providerClass, plugin.isolationMode, listing);
+  if (typeof start === "string") throw invalid([["providerClass", start]]);
+  const os = plugin.platforms.includes("All")
+    ? []
+    : plugin.platforms.map((platform) => SYSTEMS[platform as keyof typeof SYSTEMS]);
+  const made = ManifestSchema.safeParse({
+    api_version: "vai.plugin.v1",
+    package_id: `${PUBLISHER}/${plugin.id}`,
+    version: plugin.version,
+    name: plugin.name,
+    description: plugin.description,
+    runtime: {
+      ...start,
+      transport: "stdio",
+      ...(os.length === 0 ? {} : { os }),
+      ...(plugin.permissions === undefined ? {} : { permissions: plugin.permissions }),
+      instrument: {
+        plugin_id: plugin.id,
+        author: plugin.author,
+        isolation: plugin.isolationMode,
+        dependencies: plugin.dependencies,
+        ...(plugin.minHeftyVersion === null ? {} : { min_hefty_version: plugin.minHeftyVersion }),
+      },
+    },
+    exports: [],
+  });
+  if (made.success) return made.data;
+  // Only what is ours can still be wrong here.
+  throw invalid(
+    made.error.issues.map(({ message, path }) => ["x-backplane", `${path.slice(1).join(".")}: ${message}`]),
+  );
+}
+
+type Issue = [path: string, message: string];
+
+function parse(text: string): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text.replace(/^\ufeff/, ""));
+  } catch (error) {
+    const reason = (error as Error).message.split("\n")[0]?.slice(0, 160);
+    throw invalid([["", `this is not valid JSON: ${reason}`]]);
+  }
+  if (isRecord(value)) return value;
+  throw invalid([["", "write one object with id, name, version, author, description and providerClass"]]);
+}
+
+function check(raw: Record<string, unknown>): HeftyManifest {
+  const issues: Issue[] = [];
+  const text = (field: string, what: string, fits: (value: string) => boolean): string => {
+    const value = raw[field];
+    if (typeof value === "string" && fits(value)) return value;
+    const said = value === undefined ? "is missing" : `is ${JSON.stringify(value).slice(0, 120)}`;
+    issues.push([field, `${field} ${said}; write ${what}`]);
+    return "";
+  };
+  const list = <T extends string>(field: string, what: string, fits: (value: string) => boolean): T[] => {
+    const value = raw[field] ?? [];
+    const good =
+      Array.isArray(value) &&
+      value.length <= 64 &&
+      value.every((one) => typeof one === "string" && fits(one));
+    if (good && new Set(value).size === value.length) return value as T[];
+    issues.push([
+      field,
+      `${field} is ${JSON.stringify(value).slice(0, 120)}; write a list of ${what}, each once`,
+    ]);
+    return [];
+  };
+  for (const key of Object.keys(raw)) {
+    if (FIELDS.includes(key)) continue;
+    const meant = nearest(key, FIELDS);
+    issues.push([
+      key,
+      `${key} is no field of this file${meant === undefined ? "" : `; did you mean ${meant}?`}`,
+    ]);
+  }
+  const short = (value: string) => value.length > 0 && value.length <= 120;
+  const isPlatform = (value: string) => (INSTRUMENT_PLATFORMS as readonly string[]).includes(value);
+  const ours = raw["x-backplane"] ?? {};
+  if (!isRecord(ours) || Object.keys(ours).some((key) => key !== "permissions")) {
+    issues.push(["x-backplane", "x-backplane must be an object with permissions and nothing else"]);
+  }
+  const manifest: HeftyManifest = {
+    id: text(
+      "id",
+      "lower case with hyphens, such as jira-integration",
+      (value) => value.length <= 64 && ID.test(value),
+    ),
+    name: text("name", "the name that people see, at most 120 characters", short),
+    version: text(
+      "version",
+      "a semantic version, such as 1.0.0",
+      (value) => value.length <= 64 && VERSION.test(value),
+    ),
+    author: text("author", "a name of at most 120 characters", short),
+    description: text(
+      "description",
+      "what the plugin does, at most 4000 characters",
+      (value) => value.length <= 4_000,
+    ),
+    providerClass: text(
+      "providerClass",
+      'a module\'s export such as "./provider.js#HelloProvider", or for External a command',
+      (value) => value.trim() !== "" && value.length <= 1_024,
+    ),
+    isolationMode:
+      raw.isolationMode === undefined
+        ? "InProcess"
+        : (text("isolationMode", `one of ${ISOLATION_MODES.join(", ")}`, (value) =>
+            (ISOLATION_MODES as readonly string[]).includes(value),
+          ) as IsolationMode),
+    dependencies: list("dependencies", "plugin ids such as jira-integration", (value) => ID.test(value)),
+    platforms: list("platforms", INSTRUMENT_PLATFORMS.join(", "), isPlatform),
+    minHeftyVersion:
+      raw.minHeftyVersion === undefined || raw.minHeftyVersion === null
+        ? null
+        : text("minHeftyVersion", "a semantic version, such as 0.22.0", (value) => VERSION.test(value)),
+    permissions: isRecord(ours) ? ours.permissions : undefined,
+  };
+  if (manifest.dependencies.includes(manifest.id)) {
+    issues.push(["dependencies", `dependencies names ${manifest.id} itself; remove it`]);
+  }
+  if (issues.length > 0) throw invalid(issues);
+  return manifest;
+}
+
+/** By number; a pre-release comes before its release, and among those text decides. */
+function isNewer(left: string, right: string): boolean {
+  const parts = (version: string) => (version.split(/[-+]/)[0] as string).split(".").map(Number);
+  const [a, b] = [parts(left), parts(right)];
+  for (const index of [0, 1, 2]) {
+    const difference = (a[index] as number) - (b[index] as number);
+    if (difference !== 0) return difference > 0;
+  }
+  const [before, after] = [left, right].map((version) => /^[^+]*?-([^+]*)/.exec(version)?.[1] ?? null);
+  if (before === null) return after !== null;
+  return after !== null && after !== undefined && before !== undefined && before > after;
+}
+
+function invalid(issues: readonly Issue[]): BackplaneError {
+  const more = issues.length > 1 ? ` (and ${issues.length - 1} more, see details.issues)` : "";
+  return new BackplaneError("package.invalid", `${INSTRUMENT_MANIFEST_FILE}: ${issues[0]?.[1]}${more}`, {
+    details: {
+      file: INSTRUMENT_MANIFEST_FILE,
+      issues: issues.slice(0, 50).map(([path, message]) => ({ path, message: message.slice(0, 400) })),
+    },
+  });
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

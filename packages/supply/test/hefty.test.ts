@@ -1,0 +1,266 @@
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { gzipSync } from "node:zlib";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { writeFolder } from "./plugin-folder.ts";
+import { inPieces, tar } from "./tar-bytes.ts";
+import { zip } from "./zip-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-hefty-"));
+const schemas = createSchemas();
+let count = 0;
+let folder = "";
+let blobs = "";
+
+beforeEach(() => {
+  folder = join(base, `${count}-plugin`);
+  blobs = join(base, `${count++}-blobs`);
+  mkdirSync(folder);
+});
+afterAll(async () => {
+  await schemas.close();
+  rmSync(base, { recursive: true, force: true });
+});
+
+const FILE = "META-INF/hefty-plugin.json";
+const HELLO = {
+  id: "hello-world",
+  name: "Hello World Plugin",
+  version: "1.0.0",
+  author: "Your Name",
+  description: "A minimal example plugin",
+  providerClass: "./provider.js#HelloWorldProvider",
+  isolationMode: "InProcess",
+  dependencies: ["base-plugin"],
+  platforms: [],
+  minHeftyVersion: "0.22.0",
+};
+const MODULE = { "provider.js": "export class HelloWorldProvider {}" };
+
+const importer = () =>
+  createPackageImporter({ store: openContentStore(blobs), schemas, host: { os: "linux", arch: "amd64" } });
+const filesOf = (manifest: unknown, others: Record<string, string> = MODULE) => ({
+  [FILE]: typeof manifest === "string" ? manifest : JSON.stringify(manifest),
+  ...others,
+});
+const fromFolder = (files: Record<string, string>) =>
+  importer().import({ kind: "folder", path: writeFolder(folder, files) });
+const zipOf = (files: Record<string, string>) =>
+  zip(
+    Object.entries(files).map(([name, body]) => ({
+      name,
+      body,
+      mode: name.startsWith("bin/") ? 0o100755 : 0o100644,
+    })),
+  );
+const runtimeOf = async (changes: object, others?: Record<string, string>) =>
+  (await fromFolder(filesOf({ ...HELLO, ...changes }, others))).manifest.runtime;
+
+async function refused(manifest: unknown, others?: Record<string, string>) {
+  const error = await fromFolder(filesOf(manifest, others)).then(
+    () => null,
+    (reason: { code: string; message: string; details: { issues?: { path: string }[] } }) => reason,
+  );
+  expect(readdirSync(join(blobs, "sha256")), "nothing is left").toEqual([]);
+  return error!;
+}
+
+verifies("instr.manifest", "a folder, a zip, a jar and a tar with the manifest are one package", async () => {
+  const files = filesOf(HELLO);
+  const imported = await fromFolder(files);
+  expect(imported.manifest).toMatchObject({
+    package_id: "hefty/hello-world",
+    version: "1.0.0",
+    name: "Hello World Plugin",
+    description: "A minimal example plugin",
+    runtime: {
+      protocol: "module.instrument",
+      entrypoint: ["node", "./provider.js#HelloWorldProvider"],
+      instrument: {
+        plugin_id: "hello-world",
+        author: "Your Name",
+        isolation: "InProcess",
+        dependencies: ["base-plugin"],
+        min_hefty_version: "0.22.0",
+      },
+    },
+    exports: [],
+  });
+  const archives = [
+    zipOf(files),
+    // As the JDK's jar writes it.
+    zip([
+      { name: "META-INF/", method: 0 },
+      ...Object.entries(files).map(([name, body]) => ({ name, body, descriptor: true })),
+    ]),
+    gzipSync(tar(...Object.entries(files).map(([name, body]) => ({ name, body })))),
+  ];
+  for (const bytes of archives) {
+    const again = await importer().import({ kind: "archive", bytes: inPieces(bytes) });
+    expect([again.digest, again.manifest]).toEqual([imported.digest, imported.manifest]);
+  }
+  const jar = join(base, "hello.jar");
+  writeFileSync(jar, archives[1]!);
+  expect((await importer().import({ kind: "folder", path: jar })).digest).toBe(imported.digest);
+});
+
+describe("instr.manifest: how it is started", () => {
+  test("InProcess is the default, and takes a module's export, by default its default", async () => {
+    const runtime = await runtimeOf({ isolationMode: undefined, providerClass: "provider.js" });
+    expect(runtime).toMatchObject({
+      protocol: "module.instrument",
+      entrypoint: ["node", "./provider.js#default"],
+      instrument: { isolation: "InProcess" },
+    });
+  });
+  test("External: a module gets the ready host", async () => {
+    expect(await runtimeOf({ isolationMode: "External" })).toMatchObject({
+      protocol: "hefty.jsonrpc",
+      entrypoint: ["backplane-instrument-host", "./provider.js#HelloWorldProvider"],
+    });
+  });
+  test("External: a command with arguments", async () => {
+    const command = { isolationMode: "External", providerClass: "./bin/plugin --stdio" };
+    expect(await runtimeOf(command, { "bin/plugin": "#!/bin/sh\n" })).toMatchObject({
+      protocol: "hefty.jsonrpc",
+      entrypoint: ["./bin/plugin", "--stdio"],
+    });
+  });
+  test("External: a bare name is looked for on the PATH", async () => {
+    const command = { isolationMode: "External", providerClass: "python3 plugin.py" };
+    expect((await runtimeOf(command, { "plugin.py": "" })).entrypoint).toEqual(["python3", "plugin.py"]);
+  });
+  test("External: a Java class of the archive", async () => {
+    const command = { isolationMode: "External", providerClass: "com.example.Main" };
+    expect((await runtimeOf(command, { "com/example/Main.class": "cafe" })).entrypoint).toEqual([
+      "java",
+      "-cp",
+      ".:lib/*",
+      "com.example.Main",
+    ]);
+  });
+  test("platforms become systems, and All is all of them", async () => {
+    expect((await runtimeOf({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);
+    expect((await runtimeOf({ platforms: ["Linux", "All"] })).os).toBeUndefined();
+  });
+  test("another system is refused", async () => {
+    expect(await refused({ ...HELLO, platforms: ["Windows"] })).toMatchObject({ code: "package.platform" });
+  });
+  test("what its process may ask for stands in our own corner of the file", async () => {
+    const permissions = {
+      network: "egress",
+      allowed_domains: ["api.example.com"],
+      secret_slots: ["api_token"],
+    };
+    expect((await runtimeOf({ "x-backplane": { permissions } })).permissions).toMatchObject(permissions);
+  });
+});
+
+describe("a manifest that is wrong is refused with what to write", () => {
+  const WRONG: [what: string, manifest: unknown, words: RegExp, others?: Record<string, string>][] = [
+    ["no JSON", "{", /not valid JSON/],
+    ["no object", [], /write one object/],
+    ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
+    ["an id in capitals", { ...HELLO, id: "Hello" }, /id is "Hello"; write lower case/],
+    ["no name", { ...HELLO, name: "" }, /name is ""; write the name that people see/],
+    ["no version", { ...HELLO, version: "1.0" }, /version is "1.0"; write a semantic version/],
+    ["no author", { ...HELLO, author: undefined }, /author is missing/],
+    ["no description", { ...HELLO, description: 5 }, /description is 5/],
+    ["no providerClass", { ...HELLO, providerClass: " " }, /providerClass is " "; write a module's export/],
+    [
+      "an unknown mode",
+      { ...HELLO, isolationMode: "Inline" },
+      /write one of InProcess, ClassLoaderIsolated, External/,
+    ],
+    [
+      "a dependency that is no id",
+      { ...HELLO, dependencies: ["A B"] },
+      /dependencies is .* write a list of plugin ids/,
+    ],
+    ["a dependency twice", { ...HELLO, dependencies: ["a", "a"] }, /each once/],
+    ["itself as a dependency", { ...HELLO, dependencies: ["hello-world"] }, /names hello-world itself/],
+    ["an unknown platform", { ...HELLO, platforms: ["Amiga"] }, /write a list of Linux, MacOS, Windows, All/],
+    ["a version of Hefty that is none", { ...HELLO, minHeftyVersion: "new" }, /minHeftyVersion is "new"/],
+    [
+      "a newer Hefty",
+      { ...HELLO, minHeftyVersion: "0.23.0" },
+      /needs Hefty 0.23.0, and this host is compatible with 0.22.0/,
+    ],
+    ["an unknown field", { ...HELLO, provider: "x" }, /provider is no field of this file/],
+    ["a misspelt field", { ...HELLO, isolationmode: "External" }, /did you mean isolationMode\?/],
+    [
+      "unknown things of ours",
+      { ...HELLO, "x-backplane": { class: "inline" } },
+      /permissions and nothing else/,
+    ],
+    [
+      "permissions that are none",
+      { ...HELLO, "x-backplane": { permissions: { network: "all" } } },
+      /permissions\.network/,
+    ],
+    ["a module that is not there", HELLO, /names the module provider.js, which is not in the package/, {}],
+    ["a module outside", { ...HELLO, providerClass: "../provider.js#X" }, /which is not in the package/],
+    [
+      "a Java class in process",
+      { ...HELLO, providerClass: "com.example.Hello" },
+      /a Java class cannot be loaded into this host; .* isolationMode to External/,
+    ],
+    ["a command in process", { ...HELLO, providerClass: "./bin/plugin" }, /it names no module/],
+    [
+      "a class that is not there",
+      { ...HELLO, isolationMode: "External", providerClass: "com.example.Hello" },
+      /holds no com\/example\/Hello.class/,
+    ],
+    [
+      "a shell line",
+      { ...HELLO, isolationMode: "External", providerClass: "sh -c 'echo $HOME'" },
+      /no shell reads it/,
+    ],
+    [
+      "a program that is not there",
+      { ...HELLO, isolationMode: "External", providerClass: "./bin/other" },
+      /not in the package/,
+    ],
+    [
+      "a program that is not executable",
+      { ...HELLO, isolationMode: "External", providerClass: "./run" },
+      /not executable/,
+      { run: "" },
+    ],
+    [
+      "a file of the package by its bare name",
+      { ...HELLO, isolationMode: "External", providerClass: "run" },
+      /write ".\/run"/,
+      { run: "" },
+    ],
+  ];
+  for (const [what, manifest, words, others] of WRONG) {
+    test(what, async () => {
+      const error = await refused(manifest, others);
+      expect(error.code).toBe("package.invalid");
+      expect(error.message).toMatch(words);
+      expect(error.message).toContain(FILE);
+    });
+  }
+
+  test("everything that is wrong is told at once", async () => {
+    const error = await refused({ id: "x", colour: "red" });
+    expect(error.details.issues?.map(({ path }) => path)).toEqual([
+      "colour",
+      "name",
+      "version",
+      "author",
+      "description",
+      "providerClass",
+    ]);
+  });
+
+  test("an older Hefty, also as a pre-release, is enough", async () => {
+    expect((await runtimeOf({ minHeftyVersion: "0.22.0-rc.1" })).instrument?.min_hefty_version).toBe(
+      "0.22.0-rc.1",
+    );
+  });
+});

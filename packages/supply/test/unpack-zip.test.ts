@@ -1,0 +1,259 @@
+import { execFileSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { deflateRawSync } from "node:zlib";
+import fc from "fast-check";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { treeDigest, UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
+import { inPieces } from "./tar-bytes.ts";
+import { type ZipPart, zip } from "./zip-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-unzip-"));
+let folder = "";
+let count = 0;
+
+beforeEach(() => {
+  folder = join(base, String(count++));
+  mkdirSync(folder);
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: number) =>
+  unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);
+
+const good: ZipPart = { name: "ok.txt", body: "fine" };
+const file = (name: string, more: ZipPart = {}): ZipPart => ({ name, body: "x", ...more });
+const small = { ...UNPACK_LIMITS, unpacked_bytes: 64 * 1024, file_bytes: 16 * 1024, entries: 50 };
+const field = (id: number, body = "") => {
+  const head = Buffer.alloc(4);
+  head.writeUInt16LE(id, 0);
+  head.writeUInt16LE(body.length, 2);
+  return Buffer.concat([head, Buffer.from(body)]);
+};
+const zeros = (length: number) => deflateRawSync(Buffer.alloc(length));
+const locator64 = Buffer.alloc(20);
+locator64.writeUInt32LE(0x07064b50, 0);
+
+const HOSTILE: [name: string, rule: string, bytes: () => Buffer, limits?: typeof UNPACK_LIMITS][] = [
+  ["a path that steps upwards", "path-traversal", () => zip([good, file("../evil")])],
+  ["a path that steps upwards in the middle", "path-traversal", () => zip([file("a/../../evil")])],
+  ["a folder that steps upwards", "path-traversal", () => zip([{ name: "../evil/", method: 0 }])],
+  ["an absolute path", "absolute-path", () => zip([file("/etc/evil")])],
+  ["a backslash", "backslash", () => zip([file("..\\evil")])],
+  ["a drive", "drive-letter", () => zip([file("C:evil")])],
+  ["a name with NUL", "control-character", () => zip([file("a\0b")])],
+  ["a whiteout", "whiteout", () => zip([file(".wh.a")])],
+  ["a symbolic link", "link", () => zip([file("a", { mode: 0o120777, body: "/etc/passwd" })])],
+  ["a device", "entry-type", () => zip([file("a", { mode: 0o020666 })])],
+  ["a setuid bit", "special-mode", () => zip([file("a", { mode: 0o104755 })])],
+  ["a file that calls itself a folder", "ambiguous", () => zip([file("a", { mode: 0o040755 })])],
+  ["the same name twice", "duplicate", () => zip([good, good])],
+  ["names that differ in case", "collision", () => zip([file("a.txt"), file("A.txt")])],
+  ["names that differ in Unicode form", "collision", () => zip([file("\u00e9"), file("e\u0301")])],
+  ["a file and a folder of one name", "file-and-folder", () => zip([file("a"), file("a/b")])],
+  ["an encrypted entry", "encrypted", () => zip([file("a", { flags: 0x0801 })])],
+  ["strong encryption", "encrypted", () => zip([file("a", { flags: 0x0841 })])],
+  ["an encrypted table", "encrypted", () => zip([file("a", { flags: 0x2800 })])],
+  ["a patch", "entry-type", () => zip([file("a", { flags: 0x0820 })])],
+  ["another way of packing", "compression", () => zip([file("a", { method: 12, data: Buffer.from("x") })])],
+  ["a name that is no UTF-8", "encoding", () => zip([{ rawName: Buffer.from([0x61, 0xff]), body: "x" }])],
+  [
+    "a name of an old code page",
+    "encoding",
+    () => zip([{ rawName: Buffer.from([0x81]), flags: 0, body: "x" }]),
+  ],
+  [
+    "a second name in an extra field",
+    "extended-header",
+    () => zip([file("a", { extra: field(0x7075, "12345b") })]),
+  ],
+  ["a broken extra field", "extended-header", () => zip([file("a", { extra: Buffer.from([1]) })])],
+  [
+    "a broken extra field at the entry",
+    "extended-header",
+    () => zip([file("a", { local: { extra: Buffer.from([1]) } })]),
+  ],
+  ["zip64 in an extra field", "zip64", () => zip([file("a", { extra: field(1, "12345678") })])],
+  [
+    "zip64 in the entry's own header",
+    "zip64",
+    () => zip([file("a", { local: { extra: field(1, "12345678") } })]),
+  ],
+  ["zip64 by its size", "zip64", () => zip([file("a", { size: 0xffffffff })])],
+  ["zip64 by its place", "zip64", () => zip([file("a", { offset: 0xffffffff })])],
+  ["zip64 by its count", "zip64", () => zip([good], { count: 0xffff })],
+  ["zip64 by its locator", "zip64", () => zip([good], { gap: locator64 })],
+  ["one disk of several", "split", () => zip([good], { disk: 1 })],
+  ["an entry of another disk", "split", () => zip([file("a", { disk: 2 })])],
+  ["fewer entries here than in all", "split", () => zip([good], { here: 0 })],
+  ["a count that is too large", "garbage", () => zip([good], { count: 2 })],
+  ["a count that is too small", "ambiguous", () => zip([good, file("hidden")], { count: 1 })],
+  [
+    "data before the first entry",
+    "ambiguous",
+    () => zip([good], { before: Buffer.from("#!/bin/sh\n") }).subarray(10),
+  ],
+  [
+    "data before the first entry that its table knows of",
+    "ambiguous",
+    () => zip([good], { before: Buffer.from("PK\x03\x04hidden") }),
+  ],
+  ["data between two entries", "ambiguous", () => zip([file("a", { after: Buffer.from("hidden") }), good])],
+  ["data before the table", "ambiguous", () => zip([good], { between: Buffer.from("hidden") })],
+  ["data behind the table", "ambiguous", () => zip([good], { gap: Buffer.from("hidden") })],
+  ["data behind the end", "truncated", () => Buffer.concat([zip([good]), Buffer.from("more")])],
+  ["a second end in the comment", "ambiguous", () => zip([good], { comment: zip([good]).subarray(-22) })],
+  ["two entries in one place", "overlap", () => zip([good, file("b", { offset: 0 })])],
+  [
+    "an entry inside another",
+    "overlap",
+    () => zip([file("a", { method: 0, body: zip([good]) }), file("b", { offset: 31 })]),
+  ],
+  [
+    "a header that is not there",
+    "garbage",
+    () => flipped(zip([good, file("b")]), 36 + deflateRawSync(Buffer.from("fine")).length),
+  ],
+  ["another name in its own header", "ambiguous", () => zip([file("a", { local: { name: "b" } })])],
+  ["another size in its own header", "ambiguous", () => zip([file("a", { local: { size: 9 } })])],
+  ["other flags in its own header", "ambiguous", () => zip([file("a", { local: { flags: 0 } })])],
+  ["another way of packing in its own header", "ambiguous", () => zip([file("a", { local: { method: 0 } })])],
+  ["two sizes of what is not packed", "ambiguous", () => zip([file("a", { method: 0, size: 9 })])],
+  [
+    "a descriptor that lies",
+    "ambiguous",
+    () => flipped(zip([file("a", { descriptor: true }), good]), 30 + 1 + 3 + 5),
+  ],
+  ["a descriptor that is missing", "ambiguous", () => zip([file("a", { flags: 0x0808 })])],
+  ["a wrong checksum", "checksum", () => zip([file("a", { crc: 1 })])],
+  ["a size that is too large", "size", () => zip([file("a", { size: 2 })])],
+  ["a size that is too small", "size", () => zip([{ name: "a", body: "xy", size: 1 }])],
+  ["more data than was said", "bomb", () => zip([{ name: "a", data: zeros(10_000), size: 10, crc: 0 }])],
+  ["damaged data", "garbage", () => zip([file("a", { data: Buffer.from([0xff, 0xff, 0xff]) })])],
+  [
+    "something behind the packed data",
+    "ambiguous",
+    () =>
+      zip([file("a", { data: Buffer.concat([deflateRawSync(Buffer.from("x")), Buffer.from("hidden")]) })]),
+  ],
+  ["a folder with data", "folder-with-data", () => zip([{ name: "a/", body: "x" }])],
+  ["a decompression bomb", "bomb", () => zip([{ name: "a", body: Buffer.alloc(20 * 1024 * 1024) }])],
+  [
+    "one file that is too large",
+    "file-too-large",
+    () => zip([{ name: "a", body: Buffer.alloc(20_000) }]),
+    small,
+  ],
+  [
+    "files that are too large together",
+    "too-large",
+    () => zip(Array.from({ length: 6 }, (_, at) => ({ name: `f${at}`, body: Buffer.alloc(15_000) }))),
+    small,
+  ],
+  [
+    "bytes without end",
+    "too-large",
+    () => Buffer.concat([Buffer.from("PK\x03\x04"), Buffer.alloc(70_000)]),
+    small,
+  ],
+  [
+    "too many entries",
+    "too-many-entries",
+    () => zip(Array.from({ length: 51 }, (_, at) => file(`f${at}`))),
+    small,
+  ],
+  ["nothing", "empty", () => zip([])],
+  ["a cut", "truncated", () => zip([good]).subarray(0, 60)],
+];
+
+function flipped(bytes: Buffer, at: number): Buffer {
+  const copy = Buffer.from(bytes);
+  copy[at] = (copy[at] as number) ^ 0x10;
+  return copy;
+}
+
+describe("a hostile zip is refused and leaves nothing", () => {
+  for (const [name, rule, bytes, limits] of HOSTILE) {
+    verifies("pkg.unpack-safe", name, async () => {
+      const error = await unpack(bytes(), limits).then(
+        () => null,
+        (reason: { code: string; details: { rule: string } }) => reason,
+      );
+      expect([error?.code, error?.details.rule]).toEqual(["package.unsafe", rule]);
+      expect(readdirSync(folder), "nothing is left").toEqual([]);
+    });
+  }
+});
+
+describe("an honest zip", () => {
+  test("gives plain files with two modes, however it was written", async () => {
+    const bytes = zip(
+      [
+        { name: "META-INF/", method: 0 },
+        {
+          name: "META-INF/MANIFEST.MF",
+          body: "Manifest-Version: 1.0\n",
+          descriptor: true,
+          extra: field(0xcafe),
+        },
+        file("bin/run", { mode: 0o100755 }),
+        file("ü.txt", { method: 0 }),
+        { name: "none", body: "" },
+      ],
+      { comment: Buffer.from("a comment") },
+    );
+    const listing = await unpack(bytes, UNPACK_LIMITS, 7);
+    expect(listing.files.map(({ path, mode }) => `${mode} ${path}`)).toEqual([
+      "0644 META-INF/MANIFEST.MF",
+      "0755 bin/run",
+      "0644 none",
+      "0644 ü.txt",
+    ]);
+    expect(readFileSync(join(folder, "tree/META-INF/MANIFEST.MF"), "utf8")).toBe("Manifest-Version: 1.0\n");
+    expect(await treeDigest(join(folder, "tree"))).toBe(listing.digest);
+  });
+
+  test("as other programs write it: Python's zipfile", async () => {
+    const script = `import sys,zipfile
+with zipfile.ZipFile(sys.argv[1],"w",zipfile.ZIP_DEFLATED) as z:
+  z.writestr("a/b.txt","hello"*100)
+  z.writestr("c.txt","")`;
+    execFileSync("python3", ["-c", script, join(folder, "py.zip")]);
+    const bytes = readFileSync(join(folder, "py.zip"));
+    const { files } = await unpack(bytes);
+    expect(files.map(({ path, size }) => [path, size])).toEqual([
+      ["a/b.txt", 500],
+      ["c.txt", 0],
+    ]);
+  });
+
+  test("a tar whose first name begins with PK is still a tar", async () => {
+    const { tar } = await import("./tar-bytes.ts");
+    expect((await unpack(tar({ name: "PKG-INFO", body: "x" }))).files).toHaveLength(1);
+  });
+});
+
+test("any mutation of a zip is unpacked or refused with package.unsafe, and a refusal leaves nothing", async () => {
+  const honest = zip([good, file("a/b", { descriptor: true }), file("c", { method: 0 })]);
+  let round = 0;
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(fc.tuple(fc.nat(honest.length - 1), fc.nat(255)), { minLength: 1, maxLength: 4 }),
+      async (changes) => {
+        const bytes = Buffer.from(honest);
+        for (const [at, value] of changes) bytes[at] = value;
+        const place = join(folder, String(round++));
+        mkdirSync(place);
+        const code = await unpackArchive(inPieces(bytes), join(place, "tree")).then(
+          () => null,
+          (error: { code: string }) => error.code,
+        );
+        expect(code === null || code === "package.unsafe", String(code)).toBe(true);
+        expect(readdirSync(place)).toEqual(code === null ? ["tree"] : []);
+      },
+    ),
+    { numRuns: 300, seed: 7 },
+  );
+});

@@ -1,0 +1,107 @@
+/**
+ * The host's side of the instrument protocol: newline-delimited JSON-RPC 2.0, many calls in flight. Every answer is
+ * checked here, since a plugin in any language may be on the other end.
+ */
+import {
+  BackplaneError,
+  type CheckedInstruments,
+  checkInstruments,
+  codeOf,
+  INSTRUMENT_HEALTHS,
+  type InstrumentHealth,
+  type InstrumentInvocation,
+  type InstrumentMethods,
+  type InstrumentResult,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import type { Transport } from "../transports/transport.ts";
+import { isObject } from "./check-vai.ts";
+import { isHealth, resultProblem } from "./instrument-plugin.ts";
+import { RpcPeer } from "./rpc-peer.ts";
+
+export interface InstrumentHostOptions {
+  transport: Transport;
+  limits?: Partial<FrameLimits>;
+  max_queued_bytes?: number;
+  /** At most once; every call in flight has been rejected with the same error. */
+  onFailure(error: BackplaneError): void;
+}
+
+const MESSAGE_CHARS = 4_000;
+
+export class InstrumentHost {
+  readonly #peer: RpcPeer;
+
+  constructor(options: InstrumentHostOptions) {
+    this.#peer = new RpcPeer(options);
+  }
+
+  async initialize(params: InstrumentMethods["initialize"][0], timeout_ms: number): Promise<void> {
+    const asked = params as unknown as JsonObject;
+    const answer = await this.#ask("initialize", asked, "handshake_failed", timeout_ms);
+    if (isObject(answer) && answer.success === true) return;
+    const words = isObject(answer) && typeof answer.error === "string" ? `: ${answer.error}` : "";
+    throw new BackplaneError(
+      "handshake_failed",
+      `The plugin did not answer initialize with success${words.slice(0, MESSAGE_CHARS)}.`,
+    );
+  }
+
+  async listInstruments(timeout_ms: number): Promise<CheckedInstruments> {
+    const answer = await this.#ask("listInstruments", {}, "plugin_protocol_error", timeout_ms);
+    try {
+      return checkInstruments(isObject(answer) ? answer.instruments : undefined);
+    } catch (error) {
+      throw malformed(`The plugin is not valid: ${(error as Error).message}.`);
+    }
+  }
+
+  async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
+    const answer = await this.#ask("invoke", call as unknown as JsonObject, "plugin_protocol_error");
+    const problem = resultProblem(answer);
+    if (problem !== null) throw malformed(`The answer to invoke is no result: ${problem}.`);
+    return answer as unknown as InstrumentResult;
+  }
+
+  async healthCheck(instrument: string, timeout_ms: number): Promise<InstrumentHealth> {
+    const answer = await this.#ask("healthCheck", { instrument }, "plugin_protocol_error", timeout_ms);
+    if (isHealth(answer)) return answer;
+    throw malformed(`The answer to healthCheck has no status of ${INSTRUMENT_HEALTHS.join(", ")}.`);
+  }
+
+  /** A plugin that does not know it ignores it, as JSON-RPC says of notifications. */
+  cancel(invocationId: string, reason: string): void {
+    try {
+      this.#peer.notify("cancel", { invocationId, reason });
+    } catch {
+      // It does not read; its grace will end it.
+    }
+  }
+
+  /** Resolves also when the plugin ended instead of answering. */
+  async shutdown(): Promise<void> {
+    await this.#peer.call("shutdown", {}).catch(() => {});
+  }
+
+  async #ask(
+    method: string,
+    params: JsonObject,
+    otherwise: "handshake_failed" | "plugin_protocol_error",
+    timeout_ms?: number,
+  ): Promise<Json> {
+    try {
+      return await this.#peer.call(method, params, timeout_ms);
+    } catch (error) {
+      if (codeOf(error) !== undefined) throw error;
+      const { message, rpcCode } = error as { rpcCode: number; message: string };
+      const said = `The plugin answered ${method} with error ${rpcCode}: ${message.slice(0, MESSAGE_CHARS)}`;
+      throw new BackplaneError(otherwise, said, { details: { rpc_code: rpcCode } });
+    }
+  }
+}
+
+function malformed(message: string): BackplaneError {
+  return new BackplaneError("malformed_response", message);
+}

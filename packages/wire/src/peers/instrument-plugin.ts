@@ -1,0 +1,161 @@
+/**
+ * The plugin's side of the instrument protocol: one provider behind the five methods and `cancel`. The ready host puts
+ * it behind a pipe (serve-instruments.ts); a module in the gateway's own process is called through it without one, so
+ * both live by the same rules. What an author's `invoke` throws is an answer with status Error, never a broken pipe.
+ */
+import {
+  type CheckedInstruments,
+  checkInstruments,
+  INSTRUMENT_HEALTHS,
+  type Instrument,
+  type InstrumentContext,
+  type InstrumentHealth,
+  type InstrumentInvocation,
+  type InstrumentMethods,
+  type InstrumentProvider,
+  type InstrumentResult,
+} from "@backplane/contract";
+import { RPC_CODES } from "./check-rpc.ts";
+import { isObject } from "./check-vai.ts";
+import { RpcError } from "./rpc-peer.ts";
+
+export interface InstrumentPluginOptions {
+  /** Called at `initialize`, once. */
+  load(): Promise<InstrumentProvider>;
+  context(params: InstrumentMethods["initialize"][0]): InstrumentContext;
+}
+
+/** Asked for something before `initialize`, or after `shutdown`. */
+const NOT_INITIALIZED = -32002;
+/** The author's code failed where there is no result to put it into. */
+const PROVIDER_FAILED = -32001;
+
+export class InstrumentPlugin {
+  readonly #options: InstrumentPluginOptions;
+  readonly #running = new Map<string, AbortController>();
+  #provider: InstrumentProvider | null = null;
+  #began = false;
+  #instruments: Map<string, Instrument> | null = null;
+
+  constructor(options: InstrumentPluginOptions) {
+    this.#options = options;
+  }
+
+  async initialize(params: InstrumentMethods["initialize"][0]): Promise<{ success: true }> {
+    if (this.#began) throw new RpcError(RPC_CODES.invalid_request, "initialize was called before");
+    this.#began = true;
+    const context = this.#options.context(params);
+    try {
+      const provider = await this.#options.load();
+      await provider.initialize(context);
+      this.#provider = provider;
+    } catch (error) {
+      throw failed("initialize", error);
+    }
+    return { success: true };
+  }
+
+  /** What the provider offers now, checked; the calls that follow know these. */
+  async list(): Promise<CheckedInstruments> {
+    const provider = this.#live();
+    try {
+      const { instruments } = provider;
+      const list = typeof instruments === "function" ? await instruments.call(provider) : instruments;
+      const checked = checkInstruments(list);
+      const mute = list.find((instrument) => typeof instrument.invoke !== "function");
+      if (mute !== undefined) throw new Error(`the instrument ${mute.name} has no invoke`);
+      this.#instruments = new Map(list.map((instrument) => [instrument.name, instrument]));
+      return checked;
+    } catch (error) {
+      throw failed("instruments", error);
+    }
+  }
+
+  async invoke(call: InstrumentInvocation): Promise<InstrumentResult> {
+    const instrument = await this.#find(call.instrument);
+    const { instrument: name, invocationId, params, ...context } = call;
+    const stop = new AbortController();
+    this.#running.set(invocationId, stop);
+    try {
+      const result: unknown = await instrument.invoke(params, { ...context, signal: stop.signal });
+      const problem = resultProblem(result);
+      if (problem === null) return result as InstrumentResult;
+      return errorResult("MALFORMED_RESULT", `${name} answered something that is no result: ${problem}.`);
+    } catch (error) {
+      const { code } = error as { code?: unknown };
+      return errorResult(typeof code === "string" && code !== "" ? code : "EXCEPTION", wordsOf(error));
+    } finally {
+      this.#running.delete(invocationId);
+    }
+  }
+
+  async healthCheck({ instrument }: { instrument: string }): Promise<InstrumentHealth> {
+    const found = await this.#find(instrument);
+    if (found.healthCheck === undefined) return { status: "Healthy" };
+    try {
+      const health: unknown = await found.healthCheck();
+      if (isHealth(health)) return health;
+      return { status: "Unhealthy", message: "its healthCheck answered no health" };
+    } catch (error) {
+      return { status: "Unhealthy", message: wordsOf(error) };
+    }
+  }
+
+  cancel({ invocationId, reason }: { invocationId: string; reason: string }): void {
+    this.#running.get(invocationId)?.abort(new Error(reason));
+  }
+
+  async shutdown(): Promise<{ success: true }> {
+    const provider = this.#live();
+    this.#provider = null;
+    try {
+      await provider.shutdown?.();
+    } catch (error) {
+      throw failed("shutdown", error);
+    }
+    return { success: true };
+  }
+
+  #live(): InstrumentProvider {
+    if (this.#provider !== null) return this.#provider;
+    throw new RpcError(NOT_INITIALIZED, "the provider is not initialized");
+  }
+
+  async #find(name: string): Promise<Instrument> {
+    this.#live();
+    if (this.#instruments === null) await this.list();
+    const found = this.#instruments?.get(name);
+    if (found !== undefined) return found;
+    const shown = JSON.stringify(name).slice(0, 80);
+    throw new RpcError(RPC_CODES.invalid_params, `there is no instrument ${shown}`);
+  }
+}
+
+/** What keeps a value from being a result; null when it is one. Both sides of the pipe ask it. */
+export function resultProblem(value: unknown): string | null {
+  if (!isObject(value)) return "it is no object";
+  const { error, status } = value;
+  if (status !== "Success" && status !== "Error") return "its status is neither Success nor Error";
+  if (error === undefined || error === null) return null;
+  if (!isObject(error) || typeof error.code !== "string" || typeof error.message !== "string") {
+    return "its error has no code and message";
+  }
+  return status === "Success" ? "it has status Success and an error" : null;
+}
+
+export function isHealth(value: unknown): value is InstrumentHealth {
+  return isObject(value) && (INSTRUMENT_HEALTHS as readonly unknown[]).includes(value.status);
+}
+
+function errorResult(code: string, message: string): InstrumentResult {
+  return { status: "Error", data: { stdout: "", stderr: "" }, error: { code, message } };
+}
+
+function failed(step: string, error: unknown): RpcError {
+  return new RpcError(PROVIDER_FAILED, `${step}: ${wordsOf(error)}`);
+}
+
+function wordsOf(error: unknown): string {
+  const message = (error as { message?: unknown } | null)?.message;
+  return typeof message === "string" ? message : String(error);
+}

@@ -1,0 +1,94 @@
+/** A provider behind a pipe: newline-delimited JSON-RPC 2.0, its parameters looked at before any code of the author's. */
+import type { JsonObject } from "@backplane/contract";
+import type { FrameLimits } from "../limits.ts";
+import type { Transport } from "../transports/transport.ts";
+import { RPC_CODES } from "./check-rpc.ts";
+import { isObject } from "./check-vai.ts";
+import type { InstrumentPlugin } from "./instrument-plugin.ts";
+import { RpcError, RpcPeer } from "./rpc-peer.ts";
+
+export interface ServedInstruments {
+  transport: Transport;
+  plugin: InstrumentPlugin;
+  limits?: Partial<FrameLimits>;
+  /** After `shutdown` was answered, or when the host has closed the pipe. */
+  ended: () => void;
+}
+
+type Handler = (params: JsonObject) => unknown;
+
+export function serveInstruments({ ended, limits, plugin, transport }: ServedInstruments): RpcPeer {
+  const handlers = createHandlers(plugin, ended);
+  return new RpcPeer({
+    transport,
+    ...(limits === undefined ? {} : { limits }),
+    async handle(method, params = {}) {
+      const handler = handlers.get(method);
+      if (handler === undefined) {
+        throw new RpcError(RPC_CODES.method_not_found, `there is no method ${method.slice(0, 80)}`);
+      }
+      if (!isObject(params)) throw new RpcError(RPC_CODES.invalid_params, "the parameters must be an object");
+      return await handler(params as JsonObject);
+    },
+    onFailure: ended,
+  });
+}
+
+function createHandlers(plugin: InstrumentPlugin, ended: () => void): Map<string, Handler> {
+  return new Map<string, Handler>([
+    [
+      "initialize",
+      (params) => {
+        must(params, "text", "pluginId", "dataDir", "heftyVersion");
+        must(params, "object", "config");
+        return plugin.initialize(params as never);
+      },
+    ],
+    ["listInstruments", async () => ({ instruments: (await plugin.list()).instruments })],
+    [
+      "invoke",
+      (params) => {
+        must(params, "text", "instrument");
+        must(params, "object", "params");
+        return plugin.invoke({ activityId: "", sessionId: "", invocationId: "", ...params } as never);
+      },
+    ],
+    [
+      "healthCheck",
+      (params) => {
+        must(params, "text", "instrument");
+        return plugin.healthCheck(params as never);
+      },
+    ],
+    [
+      "cancel",
+      (params) => {
+        must(params, "text", "invocationId");
+        plugin.cancel({
+          invocationId: params.invocationId as string,
+          reason: typeof params.reason === "string" ? params.reason : "cancelled",
+        });
+        return null;
+      },
+    ],
+    [
+      "shutdown",
+      async () => {
+        const done = await plugin.shutdown();
+        // After the answer has gone out.
+        setImmediate(ended);
+        return done;
+      },
+    ],
+  ]);
+}
+
+function must(params: JsonObject, kind: "text" | "object", ...names: string[]): void {
+  const fits = (value: unknown) => (kind === "text" ? typeof value === "string" : isObject(value));
+  const wrong = names.find((name) => !fits(params[name]));
+  if (wrong === undefined) return;
+  throw new RpcError(
+    RPC_CODES.invalid_params,
+    `${wrong} must be ${kind === "text" ? "a text" : "an object"}`,
+  );
+}

@@ -1,0 +1,224 @@
+import type { InstrumentContext, InstrumentProvider, Json } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import {
+  InstrumentHost,
+  InstrumentPlugin,
+  memoryTransportPair,
+  RpcPeer,
+  serveInstruments,
+} from "../src/index.ts";
+
+const INIT = { pluginId: "demo", dataDir: "/data", config: { greeting: "Ahoj" }, heftyVersion: "0.22.0" };
+const CALL = {
+  instrument: "hello",
+  params: { name: "Ada" },
+  activityId: "a",
+  sessionId: "s",
+  invocationId: "i",
+};
+
+function provider(seen: string[]): InstrumentProvider {
+  let greeting = "";
+  return {
+    initialize(context) {
+      greeting = context.config.greeting ?? "";
+      seen.push(`initialize ${context.pluginId} ${context.dataDir} ${context.heftyVersion}`);
+    },
+    instruments: () => [
+      {
+        name: "hello",
+        origin: "core",
+        riskLevel: "ReadOnly",
+        metadata: { name: "hello", category: "Application", description: "Greets." },
+        async invoke(params, call) {
+          if (params.name === "wait") {
+            await new Promise<void>((resolve) =>
+              call.signal.addEventListener("abort", resolve, { once: true }),
+            );
+            throw Object.assign(new Error("stopped"), { code: "CANCELLED" });
+          }
+          if (params.name === "odd") return { status: "Perhaps" } as never;
+          return {
+            status: "Success",
+            data: { stdout: `${greeting}, ${params.name as string}! ${call.activityId}`, stderr: "" },
+          };
+        },
+        healthCheck: () => ({ status: "Degraded", message: "slow" }),
+      },
+    ],
+    shutdown: () => void seen.push("shutdown"),
+  };
+}
+
+function scene(given?: InstrumentProvider) {
+  const seen: string[] = [];
+  const [ours, theirs] = memoryTransportPair();
+  const plugin = new InstrumentPlugin({
+    load: async () => given ?? provider(seen),
+    context: (params) => ({ ...params, logger: {} }) as unknown as InstrumentContext,
+  });
+  const ended = Promise.withResolvers<void>();
+  serveInstruments({ transport: theirs, plugin, ended: ended.resolve });
+  const failures: string[] = [];
+  const host = new InstrumentHost({ transport: ours, onFailure: (error) => failures.push(error.code) });
+  return { host, seen, ended: ended.promise, failures };
+}
+
+/** A host that gets the answers it is told to get. */
+function told(answer: Json): InstrumentHost {
+  const [ours, theirs] = memoryTransportPair();
+  void new RpcPeer({ transport: theirs, handle: async () => answer, onFailure: () => {} });
+  return new InstrumentHost({ transport: ours, onFailure: () => {} });
+}
+
+verifies("instr.rpc", "the five methods, in order, with their parameters and answers", async () => {
+  const { ended, host, seen } = scene();
+  await host.initialize(INIT, 1_000);
+  const { instruments } = await host.listInstruments(1_000);
+  expect(instruments).toMatchObject([
+    { name: "hello", riskLevel: "ReadOnly", metadata: { accessMode: "Shared" } },
+  ]);
+  expect(instruments[0]).not.toHaveProperty("origin");
+  expect(await host.invoke(CALL)).toEqual({
+    status: "Success",
+    data: { stdout: "Ahoj, Ada! a", stderr: "" },
+  });
+  expect(await host.healthCheck("hello", 1_000)).toEqual({ status: "Degraded", message: "slow" });
+  await host.shutdown();
+  await ended;
+  expect(seen).toEqual(["initialize demo /data 0.22.0", "shutdown"]);
+});
+
+verifies("instr.rpc", "standard error codes, batches and notifications on the wire", async () => {
+  const [ours, theirs] = memoryTransportPair();
+  const plugin = new InstrumentPlugin({
+    load: async () => provider([]),
+    context: (params) => params as unknown as InstrumentContext,
+  });
+  serveInstruments({ transport: theirs, plugin, ended: () => {} });
+  let text = "";
+  ours.onData((chunk) => {
+    text += Buffer.from(chunk).toString();
+  });
+  const ask = async (...lines: unknown[]) => {
+    text = "";
+    for (const line of lines) ours.write(`${typeof line === "string" ? line : JSON.stringify(line)}\n`);
+    for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
+    return text
+      .split("\n")
+      .filter(Boolean)
+      .map((line) => JSON.parse(line) as Json);
+  };
+  const request = (id: unknown, method: string, params?: unknown) => ({ jsonrpc: "2.0", id, method, params });
+  const failed = (id: unknown, code: number) => ({
+    jsonrpc: "2.0",
+    id,
+    error: expect.objectContaining({ code }),
+  });
+
+  expect(await ask("{not json")).toEqual([failed(null, -32700)]);
+  expect(await ask("[]", { jsonrpc: "1.0", id: 1, method: "x" })).toEqual([
+    failed(null, -32600),
+    failed(1, -32600),
+  ]);
+  expect(await ask(request(1, "dance"))).toEqual([failed(1, -32601)]);
+  expect(await ask(request(2, "initialize", { pluginId: 1 }), request(3, "invoke", []))).toEqual([
+    failed(2, -32602),
+    failed(3, -32602),
+  ]);
+  expect(await ask(request(4, "listInstruments"))).toEqual([failed(4, -32002)]);
+  const [batch] = await ask([
+    request("a", "initialize", INIT),
+    { jsonrpc: "2.0", method: "initialize", params: INIT },
+    request("b", "dance"),
+    7,
+  ]);
+  expect(batch).toEqual([
+    { jsonrpc: "2.0", id: "a", result: { success: true } },
+    failed("b", -32601),
+    failed(null, -32600),
+  ]);
+  expect(await ask({ jsonrpc: "2.0", method: "healthCheck", params: { instrument: "hello" } })).toEqual([]);
+  expect(await ask(request(5, "invoke", { instrument: "nothing", params: {} }))).toEqual([failed(5, -32602)]);
+});
+
+describe("the provider's side", () => {
+  test("a cancelled call hears it and ends as an error", async () => {
+    const { host } = scene();
+    await host.initialize(INIT, 1_000);
+    const call = host.invoke({ ...CALL, params: { name: "wait" } });
+    for (let turn = 0; turn < 5; turn++) await new Promise(setImmediate);
+    host.cancel("i", "deadline_exceeded");
+    expect(await call).toMatchObject({ status: "Error", error: { code: "CANCELLED", message: "stopped" } });
+  });
+
+  test("an answer that is no result is told as the instrument's error", async () => {
+    const { host } = scene();
+    await host.initialize(INIT, 1_000);
+    const answer = await host.invoke({ ...CALL, params: { name: "odd" } });
+    expect(answer).toMatchObject({ status: "Error", error: { code: "MALFORMED_RESULT" } });
+  });
+
+  test("a provider that does not initialize is told with its words", async () => {
+    const { host } = scene({
+      instruments: [],
+      initialize() {
+        throw new Error("requires base-url and api-token");
+      },
+    });
+    const error: unknown = await host.initialize(INIT, 1_000).catch((reason: unknown) => reason);
+    expect(error).toMatchObject({
+      code: "handshake_failed",
+      message: expect.stringContaining("requires base-url and api-token"),
+    });
+  });
+
+  test("instruments that are not valid are refused with what is wrong", async () => {
+    const { host } = scene({ initialize() {}, instruments: [{ name: "x" } as never] });
+    await host.initialize(INIT, 1_000);
+    await expect(host.listInstruments(1_000)).rejects.toMatchObject({
+      code: "plugin_protocol_error",
+      message: expect.stringContaining("the instrument x has no metadata"),
+    });
+  });
+});
+
+describe("answers of strangers", () => {
+  test("initialize without success", async () => {
+    await expect(told({ success: false, error: "no licence" }).initialize(INIT, 1_000)).rejects.toMatchObject(
+      {
+        code: "handshake_failed",
+        message: expect.stringContaining("no licence"),
+      },
+    );
+  });
+  test("a list that is none", async () => {
+    await expect(told({ instruments: 1 }).listInstruments(1_000)).rejects.toMatchObject({
+      code: "malformed_response",
+    });
+    await expect(told(null).listInstruments(1_000)).rejects.toMatchObject({ code: "malformed_response" });
+  });
+  test("results that are none", async () => {
+    const answers: Json[] = [
+      null,
+      {},
+      { status: "Fine" },
+      { status: "Error", error: "x" },
+      { status: "Success", error: { code: "a", message: "b" } },
+    ];
+    for (const answer of answers) {
+      await expect(told(answer).invoke(CALL)).rejects.toMatchObject({ code: "malformed_response" });
+    }
+  });
+  test("a health that is none", async () => {
+    await expect(told({ status: "Fine" }).healthCheck("hello", 1_000)).rejects.toMatchObject({
+      code: "malformed_response",
+    });
+  });
+  test("nothing within the time", async () => {
+    const [ours] = memoryTransportPair();
+    const host = new InstrumentHost({ transport: ours, onFailure: () => {} });
+    await expect(host.initialize(INIT, 20)).rejects.toMatchObject({ code: "timeout" });
+  });
+});
