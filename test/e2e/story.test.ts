@@ -5,12 +5,16 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Registry } from "../../packages/supply/test/npm-registry.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startInstalledRegistry } from "../support/installed-registry.ts";
 import { eventually } from "../support/processes.ts";
 
 let gateway: TestGateway;
 /** Stands for Jira; on this machine, so the operator has to open it. */
 let jira: Server;
+/** Stands for npm's, with what it really offers. */
+let registry: Registry;
 let place: string;
 const signedIn: (string | undefined)[] = [];
 beforeAll(async () => {
@@ -23,10 +27,13 @@ beforeAll(async () => {
   place = `localhost:${(jira.address() as AddressInfo).port}`;
   const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
   writeFileSync(join(home, "backplane.toml"), `[egress]\nallow_private = ["${place}"]\n`);
-  gateway = await startTestGateway({ home });
+  registry = await startInstalledRegistry(["@modelcontextprotocol/server-everything"]);
+  const env = { NPM_CONFIG_REGISTRY: registry.url, NPM_CONFIG_CACHE: join(home, "npm-cache") };
+  gateway = await startTestGateway({ home, env });
 });
 afterAll(async () => {
   await gateway.dispose();
+  await registry.close();
   jira.close();
 });
 
@@ -56,6 +63,8 @@ test("the commands of the README work, one after the other", async () => {
     "binding create",
     "invoke hello",
     "invocation list",
+    "plugin install",
+    "invoke mcp_server-everything_echo",
     "session chat",
   ]);
   const outputs: string[] = [];
@@ -66,8 +75,9 @@ test("the commands of the README work, one after the other", async () => {
   }
   expect(outputs[2]).toContain("Ada");
   expect(outputs[3]).toContain("succeeded");
-  expect(outputs[4]).toContain("hello");
-});
+  expect(outputs[5]).toContain("Echo: hello");
+  expect(outputs[6]).toContain("hello");
+}, 180_000);
 
 test("a tool of a third party runs isolated and confined; switched off, it is refused, and the refusal is a record", async () => {
   // The README's own call, to which nobody gave another class.
