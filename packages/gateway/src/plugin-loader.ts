@@ -1,7 +1,7 @@
 /**
  * Brings kernel plugins to life: bundled ones are the `@backplane/plugin-*` dependencies of this package, and load by
  * the same path as everybody's. Inline is an import into this process, which only the operator's trust allows and
- * nothing can stop; hosted is a process of its own.
+ * nothing can stop; hosted is a process of its own, in the sandbox.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -30,6 +30,8 @@ export interface PluginLoaderOptions {
   timeouts?: ModuleHostOptions["timeouts"];
   /** For hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
+  /** The runner's, behind whose boundary hosted plugins run; absent: plain processes. */
+  moduleHost?: (options: ModuleHostOptions) => ModuleHost;
 }
 
 export interface ClosablePluginLoader extends PluginLoader {
@@ -55,13 +57,14 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
   let host: ModuleHost | null = null;
   const moduleHost = (): ModuleHost => {
-    host ??= createModuleHost({
+    host ??= (options.moduleHost ?? createModuleHost)({
       node: process.execPath,
       node_args: conditionArguments(process.execArgv),
       host_module: hostModule(bundled_roots),
       clock: options.clock,
       log: options.log,
       home: stateDir,
+      secluded: [options.home],
       ...(options.timeouts === undefined ? {} : { timeouts: options.timeouts }),
       ...(options.env === undefined ? {} : { env: options.env }),
     });
@@ -72,7 +75,8 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     inspect: (source) => sources.inspect(source),
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
-    load: (entry, mode) => (mode === "inline" ? loadInline(entry) : moduleHost().start(entry)),
+    load: (entry, mode, reach) =>
+      mode === "inline" ? loadInline(entry) : moduleHost().start(entry, reach),
     stateDir,
     async close() {
       await host?.close();

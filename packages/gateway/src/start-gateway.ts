@@ -112,7 +112,13 @@ async function compose(
     log,
   });
   closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
-  const plugins = createPluginLoader({ home: home.dir, clock, log, ...config.plugins });
+  const plugins = createPluginLoader({
+    home: home.dir,
+    clock,
+    log,
+    moduleHost: (options) => runner.moduleHost(options),
+    ...config.plugins,
+  });
   closers.push(() => plugins.close());
   const kernel = createKernel({
     store,

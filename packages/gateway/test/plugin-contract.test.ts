@@ -1,5 +1,5 @@
-/** One suite for kernel plugins, run inline and hosted: whoever holds a loaded plugin cannot tell which it is. */
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+/** One suite for kernel plugins, run inline, hosted in the sandbox and hosted without: whoever holds a loaded plugin cannot tell which it is. */
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
@@ -17,23 +17,28 @@ import type { LoadedPlugin } from "@backplane/kernel/ports";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { afterAll, describe, expect, test } from "vitest";
 import { logTo } from "../../../test/support/log-to.ts";
+import { confinedLoader } from "../../../test/support/confined-loader.ts";
 import { systemClock } from "../src/clock.ts";
 import { createPluginLoader } from "../src/plugin-loader.ts";
 
 const FIXTURES = join(import.meta.dirname, "fixtures/plugins");
 const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
 const names = ["shop", "door", "teller", "grump", "sleeper"];
-const loader = createPluginLoader({
+const options = {
   home,
   clock: systemClock(),
   log: logTo(),
   bundled_roots: names.map((name) => join(FIXTURES, name)),
   timeouts: { on_load_ms: 1_500, stop_ms: 500 },
-});
-const { entries } = await loader.discover();
+};
+const plain = createPluginLoader(options);
+const confined = confinedLoader(options);
+const { entries } = await plain.discover();
+const NO_REACH = { allowed_domains: [] };
 
 afterAll(async () => {
-  await loader.close();
+  await plain.close();
+  await confined.close();
   rmSync(home, { recursive: true });
 });
 
@@ -46,9 +51,13 @@ const rejection = async (work: Promise<unknown>): Promise<Error & { code?: strin
     (error) => error as Error,
   );
 
-describe.each(["inline", "hosted"] as const)("%s", (mode) => {
+describe.each([
+  ["inline", "inline", plain],
+  ["hosted", "hosted", confined],
+  ["hosted, the sandbox switched off", "hosted", plain],
+] as const)("%s", (_how, mode, loader) => {
   const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
-    const loaded = await loader.load(entryOf(name), mode);
+    const loaded = await loader.load(entryOf(name), mode, NO_REACH);
     try {
       await work(loaded);
     } finally {
@@ -281,10 +290,11 @@ describe.each(["inline", "hosted"] as const)("%s", (mode) => {
     ],
     ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is no function/],
   ])("a module with %s is refused, in the same words", async (_what, text, message) => {
-    const dir = mkdtempSync(join(home, "odd-"));
+    const dir = openFolder();
     const module = join(dir, "odd.mjs");
     writeFileSync(module, text);
-    const error = await rejection(loader.load({ ...entryOf("shop"), name: "odd", dir, module }, mode));
+    const odd = { ...entryOf("shop"), name: "odd", dir, module };
+    const error = await rejection(loader.load(odd, mode, NO_REACH));
     expect(codeOf(error)).toBe("plugin.invalid");
     if (typeof message === "string") expect(error.message).toBe(message);
     else expect(error.message).toMatch(message);
@@ -292,12 +302,12 @@ describe.each(["inline", "hosted"] as const)("%s", (mode) => {
   });
 
   test("a changed file is read anew", async () => {
-    const dir = mkdtempSync(join(home, "odd-"));
+    const dir = openFolder();
     const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
     const versions: string[] = [];
     for (const version of ["1.0.0", "1.0.1"]) {
       writeFileSync(entry.module, pluginText({ version }));
-      const loaded = await loader.load(entry, mode);
+      const loaded = await loader.load(entry, mode, NO_REACH);
       versions.push(loaded.plugin.version);
       await loaded.close();
     }
@@ -306,9 +316,12 @@ describe.each(["inline", "hosted"] as const)("%s", (mode) => {
 });
 
 /** Only a process can be ended: inline, a hang is for ever, which is why it takes the operator's trust. */
-describe("hosted alone", () => {
+describe.each([
+  ["in the sandbox", confined],
+  ["as a plain process", plain],
+] as const)("hosted alone, %s", (_how, loader) => {
   test("an onLoad that hangs is killed, and the error says so", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted");
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
@@ -321,7 +334,7 @@ describe("hosted alone", () => {
     ["crash", /^The process of sleeper ended with exit code 1\. .*fell out of bed/, "plugin.mjs"],
     ["exit", /^The process of sleeper ended with exit code 7\./, "about to sleep"],
   ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted");
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
     const run = await loadInto(loaded.plugin);
     const told: Error[] = [];
     const exited = new Promise<void>((resolve) => {
@@ -342,10 +355,13 @@ describe("hosted alone", () => {
   });
 
   test("one that spins is ended all the same", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted");
-    const run = await loadInto(loaded.plugin);
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    // The folder that the kernel names is the one that the process writes to, whatever it is called in there.
+    const state_dir = loader.stateDir("sleeper");
+    rmSync(join(state_dir, "spins"), { force: true });
+    const run = await loadInto(loaded.plugin, { state_dir });
     const spinning = rejection(run.event("x.sleeper.a", { spin: true }));
-    await expect.poll(() => existsSync(join(run.ctx.stateDir, "spins"))).toBe(true);
+    await expect.poll(() => existsSync(join(state_dir, "spins"))).toBe(true);
     await loaded.close();
     await loaded.close();
     expect((await spinning).message).toMatch(
@@ -353,6 +369,13 @@ describe("hosted alone", () => {
     );
   });
 });
+
+/** In a sandbox the plugin is another user, so its folder must be open to others. */
+function openFolder(): string {
+  const dir = mkdtempSync(join(home, "odd-"));
+  chmodSync(dir, 0o755);
+  return dir;
+}
 
 function pluginText(fields: Record<string, unknown>): string {
   const values = { name: "odd", version: "1.0.0", category: "tool", ...fields };

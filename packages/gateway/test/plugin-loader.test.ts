@@ -19,6 +19,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { systemClock } from "../src/clock.ts";
 import { createPluginLoader, type PluginLoaderOptions } from "../src/plugin-loader.ts";
 
+const NO_REACH = { allowed_domains: [] };
 const FIXTURES = join(import.meta.dirname, "fixtures/plugins");
 const afters: (() => Promise<void> | void)[] = [];
 
@@ -95,7 +96,7 @@ verifies(
     // The same path for all: each loads, in either mode, from its entry alone.
     for (const entry of entries) {
       for (const mode of ["inline", "hosted"] as const) {
-        const loaded = await loader.load(entry, mode);
+        const loaded = await loader.load(entry, mode, NO_REACH);
         expect(loaded.plugin.name).toBe(entry.name);
         await loaded.close();
       }
@@ -110,7 +111,7 @@ test("every bundled plugin loads inline and hosted, and says the same of itself"
   for (const entry of entries) {
     const said = [];
     for (const mode of ["inline", "hosted"] as const) {
-      const loaded = await loader.load(entry, mode);
+      const loaded = await loader.load(entry, mode, NO_REACH);
       const { plugin } = loaded;
       said.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
       await loaded.close();
@@ -143,7 +144,7 @@ test("discovery and a look at a source execute nothing", async () => {
   expect(existsSync(mark)).toBe(false);
   // The trap works: loading it is what executes it.
   expect(
-    codeOf(await loader.load((await loader.discover()).entries[0]!, "hosted").catch((e: unknown) => e)),
+    codeOf(await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e)),
   ).toBe("plugin.invalid");
   expect(existsSync(mark)).toBe(true);
 });
@@ -171,7 +172,7 @@ test("a hosted plugin sees a clean environment and its own home, and ends with t
   });
   const loader = open(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
   const [entry] = (await loader.discover()).entries;
-  const { plugin } = await loader.load(entry!, "hosted");
+  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
   const run = await testKernelPlugin(plugin, { state_dir: home });
   await run.event("x.mirror.look", {});
   const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };

@@ -26,6 +26,7 @@ import type { InstrumentServices } from "./instruments/inline-seat.ts";
 import { isInline, untrusted } from "./instruments/trust.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
+import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "./module-host/create-module-host.ts";
 import { Pool } from "./pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
 import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
@@ -73,7 +74,13 @@ export interface RunnerOptions {
   log: Logger;
 }
 
-export function createRunner(options: RunnerOptions): Runner {
+/** The kernel's runner, and the host of kernel plugins behind the same boundary. */
+export interface ProcessRunner extends Runner {
+  /** Close it before the runner. */
+  moduleHost(options: ModuleHostOptions): ModuleHost;
+}
+
+export function createRunner(options: RunnerOptions): ProcessRunner {
   const { clock, log } = options;
   const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts };
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
@@ -179,7 +186,9 @@ export function createRunner(options: RunnerOptions): Runner {
     return await askProcess({ pool, deadlines }, dialect, order, question);
   }
 
-  const runner: Runner = {
+  const runner: ProcessRunner = {
+    moduleHost: (host) => createModuleHost(host, { confinement, egress }),
+
     run(order, listener) {
       if (confinement.opening !== null) {
         return early.wait(order, confinement.opening, (later) => runner.run(later, listener), calledOff);

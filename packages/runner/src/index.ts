@@ -1,4 +1,4 @@
-export { createRunner, type RunnerOptions } from "./create-runner.ts";
+export { createRunner, type ProcessRunner, type RunnerOptions } from "./create-runner.ts";
 export type { EgressLimits } from "./egress/limits.ts";
 export type { InstrumentServices, ServiceUser } from "./instruments/inline-seat.ts";
 export {

@@ -12,7 +12,7 @@ import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./dia
 import type { EgressSession } from "./egress/create-egress.ts";
 import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
 import { findProgram } from "./sandbox/find-program.ts";
-import type { Confined } from "./sandbox/launch-confined.ts";
+import type { Confined, ConfineRequest } from "./sandbox/launch-confined.ts";
 import type { Sandbox } from "./sandbox/open-sandbox.ts";
 import type { Watchdog } from "./watchdog.ts";
 
@@ -32,6 +32,8 @@ export interface LaunchPlan {
     grant: Grant;
     lifetime: "call" | "pooled";
     binds: readonly DialectLaunch["binds"][number][];
+    /** Of a kernel plugin: where it is inside, and the folder that it keeps. */
+    shape?: Pick<ConfineRequest, "folder_at" | "hidden" | "links" | "state">;
     /** Opens the way out of this one process; whoever launches it closes it. */
     way_out: () => EgressSession;
   };
@@ -71,7 +73,7 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
 
 async function launchConfined(
   plan: LaunchPlan,
-  { sandbox, grant, lifetime, binds, way_out }: NonNullable<LaunchPlan["confine"]>,
+  { sandbox, grant, lifetime, binds, shape, way_out }: NonNullable<LaunchPlan["confine"]>,
   entry: Extract<Entrypoint, { found: true }>,
   place: Place,
   watchdog: Watchdog,
@@ -87,6 +89,7 @@ async function launchConfined(
       program,
       env: { ...plan.runtime.env, ...plan.secret_env },
       binds,
+      ...shape,
       way_out: way_out(),
     });
     watchdog.watch(confined.pid);

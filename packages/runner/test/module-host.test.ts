@@ -17,6 +17,7 @@ import { eventually, isAlive } from "../../../test/support/processes.ts";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../src/index.ts";
 import { LiveContexts } from "../src/module-host/live-contexts.ts";
 
+const NO_REACH = { allowed_domains: [] };
 let root: string;
 const hosts: ModuleHost[] = [];
 
@@ -80,7 +81,7 @@ test.each([
     writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
     console.log("loading the whole internet");
     ${hang}`;
-    const error = await rejection(open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before)));
+    const error = await rejection(open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH));
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
       "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
@@ -94,7 +95,7 @@ test.each([
 );
 
 test("a module that ends its process at import is told with its exit code and last words", async () => {
-  const error = await rejection(open().start(entryOf("", 'console.error("no licence"); process.exit(3);')));
+  const error = await rejection(open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH));
   expect(codeOf(error)).toBe("crashed");
   expect(error.message).toMatch(
     /ended with exit code 3 before it answered.*Its last words on stderr: no licence/,
@@ -116,6 +117,7 @@ test("whatever a plugin prints, reads or writes to descriptor 1, the protocol go
     noise();`;
   const loaded = await open().start(
     entryOf("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
+    NO_REACH,
   );
   const run = await loadInto(loaded.plugin);
   for (let i = 0; i < 3; i++) await run.event("x.probe.b", {});
@@ -130,6 +132,7 @@ test("a secret that the plugin was given does not show in the words about its en
       setTimeout(() => { throw new Error("rejected: " + api_key + " and " + config.token); });
       await new Promise(() => {});
     }`),
+    NO_REACH,
   );
   const run = await loadInto(loaded.plugin, {
     config: { api_key: "sk-very-secret-1" },
@@ -157,6 +160,7 @@ test("what the process sends is not believed: wrong shapes are refused and harm 
       ctx.log.info(loop, "a cycle");
       await ctx.emit("x.probe.answers", { answers }, event);
     }`),
+    NO_REACH,
   );
   const run = await loadInto(loaded.plugin);
   await run.event("x.probe.b", {});
@@ -177,7 +181,7 @@ test("a process whose gateway closes the pipe ends by itself", async () => {
   const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
     process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
     setInterval(() => {}, 1000);`;
-  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before));
+  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_REACH);
   const told: Error[] = [];
   loaded.onExit((error) => told.push(error));
   await loaded.close();
@@ -210,6 +214,7 @@ test("a gateway that is killed takes even a plugin along that listens to nothing
 test("large conversations fit through the pipe, both ways", async () => {
   const loaded = await open().start(
     entryOf("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
+    NO_REACH,
   );
   const run = await loadInto(loaded.plugin);
   const text = "é".repeat(2 * 1024 * 1024);

@@ -7,6 +7,7 @@ import { BackplaneError } from "@backplane/contract";
 import type { MountedAdapters } from "./adapters.ts";
 import { checkIds, checkKinds, checkPlugin } from "./check-plugin.ts";
 import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
+import type { PluginReach } from "../ports/index.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
 import type { Chair, Seats } from "./seats.ts";
 import type { Tools } from "./tool-table.ts";
@@ -40,9 +41,9 @@ export class Life {
   }
 
   /** Loads the module or starts the process; nothing of the plugin but `subscriptions()` runs. */
-  async bringUp(entry: PluginEntry, mode: Mode): Promise<Instance> {
+  async bringUp(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
     const { deps, timeouts, hooks } = this.#parts;
-    const loading = deps.loader.load(entry, mode);
+    const loading = deps.loader.load(entry, mode, reach);
     const loaded = await within(deps.clock, timeouts.load_ms, `loading ${entry.name}`, () => loading).catch(
       (error: unknown) => {
         // What comes after its time is not wanted any more.

@@ -164,7 +164,7 @@ export class Registry {
       record.status = "disabled";
       return null;
     }
-    return await this.#parts.life.bringUp(record.entry, this.#modeFor(record));
+    return await this.#parts.life.bringUp(record.entry, this.#modeFor(record), record.settings);
   }
 
   async #admit(record: PluginRecord, instance: Instance, how: "first" | "restart" = "first"): Promise<void> {
@@ -200,7 +200,7 @@ export class Registry {
     try {
       record.settings = await this.#settings(record);
       const entry = (await this.#entryOf(record.name)) ?? record.entry;
-      const next = await life.bringUp(entry, this.#modeFor(record, entry));
+      const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
       if (!seats.fits(chairOf(next))) {
         // Another category or other prefixes cannot share the seats, so the old one goes first.
         await this.#unload(record, "unloaded");

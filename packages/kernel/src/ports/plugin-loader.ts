@@ -17,10 +17,16 @@ export interface LoadedPlugin {
   onExit(listener: (error: Error) => void): void;
 }
 
+/** What the operator lets a plugin reach for as long as this instance of it lives. */
+export interface PluginReach {
+  /** Names, as in a grant; none: no network of its own. */
+  allowed_domains: readonly string[];
+}
+
 export interface PluginLoader {
   discover(): Promise<DiscoveredPlugins>;
   /** Throws with the author's own trace when the module cannot be loaded. A changed file is read anew. */
-  load(entry: PluginEntry, mode: "inline" | "hosted"): Promise<LoadedPlugin>;
+  load(entry: PluginEntry, mode: "inline" | "hosted", reach: PluginReach): Promise<LoadedPlugin>;
   /** What installing this source would add, for the confirmation; changes nothing and runs nothing. */
   inspect(source: string): Promise<PluginEntry[]>;
   /** Runs no scripts. `editable` links a local folder instead of copying it. All or nothing. */

@@ -1,20 +1,23 @@
 /**
- * Kernel plugins in processes of their own (plug.trust): no shell, an environment made from nothing, killed as a
- * group, and gone with the gateway. `start` resolves once the module is imported and checked; a module that hangs
+ * Kernel plugins in processes of their own (plug.trust): in the sandbox (sandbox.class), with an environment made from
+ * nothing, killed as a whole, and gone with the gateway. `start` resolves once the module is imported and checked; a module that hangs
  * is killed, and every failure carries what the process last wrote to stderr.
  */
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger } from "@backplane/kernel/ports";
+import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/kernel/ports";
 import { Deadlines } from "../deadlines.ts";
 import { type ExitStatus, lastWords, type Place } from "../diagnose.ts";
-import type { LaunchPlan } from "../launch.ts";
+import type { Refusal } from "../egress/refusals.ts";
 import { type ProcessDeps, PluginProcess } from "../plugin-process.ts";
+import { limitMet } from "../sandbox/cause-of-death.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../settings.ts";
 import { Watchdog } from "../watchdog.ts";
 import { answerPlugin } from "./answer-plugin.ts";
+import { type HostProgram, hostProgram } from "./host-program.ts";
 import { LiveContexts } from "./live-contexts.ts";
 import { type ModuleSession, moduleDialect } from "./module-session.ts";
+import { type Boundary, type PlaceParts, placePlugin, type PluginPlace } from "./place-plugin.ts";
 import { SeenSecrets } from "./seen-secrets.ts";
 import { type StandInParts, standInPlugin, standInTool } from "./stand-in.ts";
 
@@ -42,12 +45,14 @@ export interface ModuleHostOptions {
   };
   /** Everything beyond PATH, HOME, TMPDIR and LANG that a plugin's process sees. */
   env?: Record<string, string>;
-  /** HOME and TMPDIR of a plugin; null for none. */
+  /** A plugin's own folder, which is its home; null for none. */
   home?(name: string): string | null;
+  /** Folders that no plugin sees, even when they lie within its own. */
+  secluded?: readonly string[];
 }
 
 export interface ModuleHost {
-  start(entry: PluginEntry): Promise<LoadedPlugin>;
+  start(entry: PluginEntry, reach: PluginReach): Promise<LoadedPlugin>;
   /** Ends every process. */
   close(): Promise<void>;
 }
@@ -62,8 +67,11 @@ const TIMEOUTS: ModuleHostTimeouts = {
 const FRAME_BYTES = 8 * 1024 * 1024;
 const CONTEXTS = 5_000;
 const TRACE_BYTES = 8_192;
+/** Refused connections of one process that are written to the log; an attacker makes them. */
+const LOGGED_REFUSALS = 64;
 
-export function createModuleHost(options: ModuleHostOptions): ModuleHost {
+/** Without a boundary there is no sandbox: the operator has switched it off. */
+export function createModuleHost(options: ModuleHostOptions, boundary: Boundary | null = null): ModuleHost {
   const timeouts = { ...TIMEOUTS, ...options.timeouts };
   const { contexts = CONTEXTS, ...limits } = options.limits ?? {};
   const watchdog = new Watchdog(options.log);
@@ -82,34 +90,55 @@ export function createModuleHost(options: ModuleHostOptions): ModuleHost {
     log: options.log,
   };
   const running = new Set<HostedPlugin>();
-  const plan = (entry: PluginEntry): LaunchPlan => ({
-    runtime: {
-      protocol: "module.kernel",
-      transport: "stdio",
-      entrypoint: [
-        "node",
-        ...(options.node_args ?? []),
-        options.host_module,
-        String(deps.limits.frame_bytes),
-      ],
-      env: options.env ?? {},
-    },
-    folder: entry.dir,
-    home: options.home?.(entry.name) ?? null,
-  });
+  let program: HostProgram | null = null;
+  const parts: PlaceParts = {
+    boundary,
+    host_module: options.host_module,
+    host_program: () => (program ??= hostProgram(options.host_module)),
+    node_args: options.node_args ?? [],
+    frame_bytes: deps.limits.frame_bytes,
+    env: options.env ?? {},
+    state: (name) => options.home?.(name) ?? null,
+    secluded: options.secluded ?? [],
+  };
+  let closed = false;
 
   return {
-    async start(entry) {
-      const hosted = new HostedPlugin(deps, timeouts, new LiveContexts(contexts), entry, plan(entry));
+    async start(entry, reach) {
+      const secrets = new SeenSecrets();
+      const refused = refusalLog(options.log, entry.name, secrets);
+      const where = await placePlugin(parts, entry, reach, refused);
+      if (closed) throw new BackplaneError("gateway_stopping");
+      const kept = new LiveContexts(contexts, where.state_dir);
+      const hosted = new HostedPlugin({ deps, timeouts, contexts: kept, entry, where, secrets });
       running.add(hosted);
       void hosted.process.gone.then(() => running.delete(hosted));
       return await hosted.loaded();
     },
     async close() {
+      closed = true;
       await Promise.all([...running].map((hosted) => hosted.close()));
       await watchdog.close();
     },
   };
+}
+
+/** Of a kernel plugin no call has a record to keep it on: `net.fetch` with a call's `as` does that. */
+function refusalLog(log: Logger, plugin: string, secrets: SeenSecrets): (refusal: Refusal) => void {
+  let left = LOGGED_REFUSALS;
+  return ({ host, port, reason }) => {
+    if (left-- <= 0) return;
+    log.warn({ plugin, host: secrets.redact(host), port, reason }, "a plugin was refused a connection");
+  };
+}
+
+interface HostedParts {
+  deps: ProcessDeps;
+  timeouts: ModuleHostTimeouts;
+  contexts: LiveContexts;
+  entry: PluginEntry;
+  where: PluginPlace;
+  secrets: SeenSecrets;
 }
 
 class HostedPlugin {
@@ -117,30 +146,27 @@ class HostedPlugin {
   readonly #entry: PluginEntry;
   readonly #deps: ProcessDeps;
   readonly #timeouts: ModuleHostTimeouts;
-  readonly #secrets = new SeenSecrets();
+  readonly #secrets: SeenSecrets;
+  readonly #where: PluginPlace;
   readonly #parts: StandInParts;
   #session: ModuleSession | null = null;
   #lastCall = 0;
   /** We end it, so nobody needs to be told that it ended. */
   #ending = false;
 
-  constructor(
-    deps: ProcessDeps,
-    timeouts: ModuleHostTimeouts,
-    contexts: LiveContexts,
-    entry: PluginEntry,
-    plan: LaunchPlan,
-  ) {
+  constructor({ contexts, deps, entry, secrets, timeouts, where }: HostedParts) {
     this.#deps = deps;
     this.#timeouts = timeouts;
     this.#entry = entry;
+    this.#secrets = secrets;
+    this.#where = where;
     const calls = new Map<number, KernelToolCall>();
     const parts: StandInParts = {
       entry,
       contexts,
       calls,
       nextCall: () => ++this.#lastCall,
-      session: () => this.#session!,
+      session: () => this.#asked(),
       alive: () => this.process.state === "ready",
       explained: (answer) => this.#explained(answer),
       within: (ms, what, answer) => this.#within(ms, what, answer),
@@ -154,7 +180,14 @@ class HostedPlugin {
       standInTool: (id, spec, brief) => standInTool(parts, id, spec, brief),
     });
     const dialect = moduleDialect(
-      { entry, load_ms: timeouts.load_ms, answer, lastWords: () => this.#lastWords() },
+      {
+        entry,
+        module: where.module,
+        load_ms: timeouts.load_ms,
+        answer,
+        outside: (text) => where.outside(text),
+        lastWords: () => this.#lastWords(),
+      },
       (session) => {
         this.#session = session;
       },
@@ -162,7 +195,7 @@ class HostedPlugin {
     this.process = new PluginProcess(deps, {
       dialect,
       package: { package_id: entry.name, version: entry.version },
-      prepare: async () => plan,
+      prepare: async () => where.plan,
       order: null,
       notice: () => {},
       violation: () => {},
@@ -194,6 +227,12 @@ class HostedPlugin {
     await this.process.gone;
   }
 
+  /** With each question its way out counts from nothing, as with each call of a binding. */
+  #asked(): ModuleSession {
+    this.process.confined?.way_out?.renew();
+    return this.#session!;
+  }
+
   async #explained<T>(answer: Promise<T>): Promise<T> {
     try {
       return await answer;
@@ -221,17 +260,23 @@ class HostedPlugin {
   #exitError(): BackplaneError {
     const { exit, killReason } = this.process;
     const why = killReason === null ? ended(exit) : `was ended because ${killReason}`;
+    const limit = limitMet(this.process.death);
+    const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(
       "crashed",
-      `The process of ${this.#entry.name} ${why}.${this.#lastWords()}`,
+      `The process of ${this.#entry.name} ${why}.${cause}${this.#lastWords()}`,
     );
-    const trace = this.#secrets.redact(this.process.stderr.since(0, TRACE_BYTES).toString("utf8")).trim();
+    const trace = this.#secrets.redact(this.#stderr()).trim();
     if (trace !== "") error.stack = `${error.name}: ${error.message}\n${trace}`;
     return error;
   }
 
+  #stderr(): string {
+    return this.#where.outside(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
+  }
+
   #lastWords(): string {
-    const words = lastWords(this.process.stderr.since(0, TRACE_BYTES).toString("utf8"));
+    const words = lastWords(this.#stderr());
     return words === null ? "" : ` Its last words on stderr: ${this.#secrets.redact(words)}`;
   }
 }

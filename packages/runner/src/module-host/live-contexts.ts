@@ -12,12 +12,15 @@ interface Entry {
 
 export class LiveContexts {
   readonly #capacity: number;
+  readonly #stateDir: string | null;
   readonly #entries = new Map<number, Entry>();
   readonly #ids = new WeakMap<PluginContext, number>();
   #next = 1;
 
-  constructor(capacity: number) {
+  /** `state_dir`: the plugin's own folder as its process knows it; null: by the same name as we do. */
+  constructor(capacity: number, state_dir: string | null = null) {
     this.#capacity = capacity;
+    this.#stateDir = state_dir;
   }
 
   get size(): number {
@@ -34,7 +37,7 @@ export class LiveContexts {
     }
     this.#touch(id).running++;
     this.#evict();
-    return { id, name: ctx.name, state_dir: ctx.stateDir };
+    return { id, name: ctx.name, state_dir: this.#stateDir ?? ctx.stateDir };
   }
 
   release(id: number): void {

@@ -14,8 +14,12 @@ import type { Dialect, Exchange, Link, Session } from "../dialects/dialect.ts";
 
 export interface SessionParts {
   entry: PluginEntry;
+  /** The module's path where the process is. */
+  module: string;
   load_ms: number;
   answer: (method: string, params: unknown) => Promise<unknown>;
+  /** Paths in what it says, as they are on this machine. */
+  outside: (text: string) => string;
   /** Its last words so far, as a sentence, or nothing. */
   lastWords: () => string;
 }
@@ -76,7 +80,7 @@ export class ModuleSession implements Session {
     try {
       return (await this.#peer.call(method, params as unknown as JsonObject)) as never;
     } catch (error) {
-      throw thrownBy(error) ?? error;
+      throw this.#thrownBy(error) ?? error;
     }
   }
 
@@ -88,14 +92,23 @@ export class ModuleSession implements Session {
     }
   }
 
-  async #load({ module, name }: PluginEntry): Promise<void> {
+  async #load({ name }: PluginEntry): Promise<void> {
     try {
-      await this.#peer.call("load", { module, name });
+      await this.#peer.call("load", { module: this.#parts.module, name });
       this.description = (await this.#peer.call("describe", {})) as unknown as PluginDescription;
     } catch (error) {
-      const thrown = thrownBy(error);
+      const thrown = this.#thrownBy(error);
       throw thrown === null ? error : asLoadFailure(name, thrown);
     }
+  }
+
+  /** What the plugin itself threw; null when the pipe or the protocol failed. */
+  #thrownBy(error: unknown): (Error & { code?: unknown }) | null {
+    const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
+    if (rpcCode !== THROWN_ERROR) return null;
+    const thrown = valueToThrown(data as ThrownValue);
+    if (thrown.stack !== undefined) thrown.stack = this.#parts.outside(thrown.stack);
+    return thrown;
   }
 
   /** The end of its input is the process's sign to end. */
@@ -116,12 +129,6 @@ export class ModuleSession implements Session {
   verdict(): null {
     return null;
   }
-}
-
-/** What the plugin itself threw; null when the pipe or the protocol failed. */
-function thrownBy(error: unknown): (Error & { code?: unknown }) | null {
-  const { data, rpcCode } = error as { rpcCode?: number; data?: unknown };
-  return rpcCode === THROWN_ERROR ? valueToThrown(data as ThrownValue) : null;
 }
 
 /** The author's error as one of ours: its words in the message, its trace as the stack. */

@@ -85,6 +85,9 @@ function bubblewrapArguments(
     ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
     ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
     ...scratch,
-    ...words(`--remount-ro / --chdir ${plan.cwd} -- ${INSIDE.init} init`),
+    ...words(`--remount-ro /`),
+    "--chdir",
+    plan.cwd,
+    ...words(`-- ${INSIDE.init} init`),
   ];
 }

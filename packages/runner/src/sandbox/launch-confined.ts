@@ -14,6 +14,7 @@ import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death } from "./cause-of-death.ts";
 import { giveFolder } from "./give-folder.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
+import { ownState } from "./own-state.ts";
 import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
 import { keepHosts } from "./read-host.ts";
@@ -36,7 +37,9 @@ export interface Confined {
   death: Promise<Death>;
 }
 
-export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "way"> & {
+export type ConfineRequest = Omit<SandboxRequest, "slot" | "has_assets" | "way" | "state"> & {
+  /** A folder on the host that the process may call its own for good. */
+  state?: string;
   /** Absent: there is no way out, whatever the grant says. */
   way_out?: EgressSession;
 };
@@ -56,17 +59,19 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
 }
 
 async function launchWithin(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
-  const { way_out = null, ...asked } = request;
+  const { way_out = null, state: folder, ...asked } = request;
   const assets = await stat(join(request.folder, "assets")).catch(() => null);
   const hosts_file =
     way_out === null || way_out.hosts.length === 0 ? null : await keepHosts(made.cache_dir, way_out.hosts);
   const way = way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
-  const prepared = await made.prepared.take();
+  const uid = folder === undefined || made.host.first_uid === null ? null : await ownState(folder);
+  const state = folder === undefined ? {} : { state: { source: folder, uid } };
+  const prepared = await made.prepared.take(uid);
   const { slot } = prepared;
   let spawned: Spawned;
   try {
     const has_assets = assets?.isDirectory() ?? false;
-    const planned = plan({ ...asked, ...way, slot: slot.index, has_assets }, made.host);
+    const planned = plan({ ...asked, ...way, ...state, slot: slot.index, has_assets }, made.host);
     for (const { source, writable } of asked.binds ?? []) {
       if (writable && planned.uid !== null) await giveFolder(source, planned.uid);
     }

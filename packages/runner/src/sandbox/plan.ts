@@ -1,7 +1,8 @@
 /**
  * From a grant to everything a sandboxed process is given: pure, so that it can be read and tested without one.
- * Invariant: the process sees the system's programs, its own package, its scratch, the folders that the operator
- * mounts, and nothing else of this machine; it writes to scratch and to mounts that the grant calls writable.
+ * Invariant: the process sees the system's programs, its own package, its scratch and state, the folders that the
+ * operator mounts, and nothing else of this machine; it writes to scratch, to its state and to mounts that the grant
+ * calls writable.
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
@@ -14,6 +15,9 @@ export const INSIDE = {
   scratch: "/sandbox/scratch",
   node: "/sandbox/node",
   init: "/sandbox/init",
+  state: "/sandbox/state",
+  /** The program that hosts kernel plugins. */
+  host: "/sandbox/host",
 } as const;
 
 /** Who a plugin is inside; outside it is the slot's user. */
@@ -56,6 +60,13 @@ export interface SandboxRequest {
   env: Readonly<Record<string, string>>;
   /** What the dialect adds: a host program of ours, the plugin's own data folder. */
   binds?: readonly { source: string; target: string; writable: boolean }[];
+  /** Where the package appears, at or below /plugin, and with it what is beside it; absent: /plugin. */
+  folder_at?: string;
+  links?: readonly { path: string; target: string }[];
+  /** Folders inside that appear empty. */
+  hidden?: readonly string[];
+  /** Its own folder on the host, kept from one process to the next: its home. `uid` owns it where the gateway is root. */
+  state?: { source: string; uid: number | null };
   /** Absent: there is no way out at all, whatever the grant says. */
   way?: PlannedWay;
 }
@@ -94,21 +105,31 @@ export interface SandboxPlan {
 }
 
 export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
-  const { grant, way } = request;
+  const { folder_at = INSIDE.plugin, grant, state, way } = request;
   const scratch = grant.filesystem === "scratch";
   const ours = { writable: false, system: false };
   return {
-    uid: host.first_uid === null ? null : host.first_uid + request.slot,
+    uid: state?.uid ?? (host.first_uid === null ? null : host.first_uid + request.slot),
     mounts: [
       ...host.system.map((path) => ({ source: path, target: path, writable: false, system: true })),
       ...host.files.map((file) => ({ ...file, ...ours, source: hostsOf(way, file) ?? file.source })),
-      { source: request.folder, target: INSIDE.plugin, ...ours },
+      { source: request.folder, target: folder_at, ...ours },
       ...(request.program.kind === "node" ? [{ source: host.node, target: INSIDE.node, ...ours }] : []),
       ...(request.binds ?? []).map((bind) => ({ ...bind, system: false })),
+      ...(state === undefined
+        ? []
+        : [{ source: state.source, target: INSIDE.state, writable: true, system: false }]),
       ...grant.mounts.map(checkMount),
     ],
-    links: [...host.links, ...(scratch ? [{ path: "/tmp", target: INSIDE.scratch.slice(1) }] : [])],
-    hidden: grant.filesystem === "none" && request.has_assets ? [`${INSIDE.plugin}/assets`] : [],
+    links: [
+      ...host.links,
+      ...(scratch ? [{ path: "/tmp", target: INSIDE.scratch.slice(1) }] : []),
+      ...(request.links ?? []),
+    ],
+    hidden: [
+      ...(grant.filesystem === "none" && request.has_assets ? [`${folder_at}/assets`] : []),
+      ...(request.hidden ?? []),
+    ],
     scratch: scratch
       ? {
           target: INSIDE.scratch,
@@ -118,21 +139,21 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
       : null,
     listeners: way?.listeners ?? [],
     env: environmentOf(request, host),
-    cwd: INSIDE.plugin,
+    cwd: folder_at,
     command: [programInside(request), ...request.program.args],
     limits: resourceLimits(host.limits, { lifetime: request.lifetime, cgroup: host.cgroup }),
   };
 }
 
 /** sandbox.env: exactly this. The manifest cannot change where programs and home are. */
-function environmentOf({ env, grant, way }: SandboxRequest, host: SandboxHost): Record<string, string> {
-  const home = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
+function environmentOf({ env, grant, state, way }: SandboxRequest, host: SandboxHost): Record<string, string> {
+  const scratch = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
   return {
     ...env,
     ...way?.env,
     PATH: host.path.join(":"),
-    HOME: home,
-    TMPDIR: home,
+    HOME: state === undefined ? scratch : INSIDE.state,
+    TMPDIR: scratch,
     LANG: env.LANG ?? "C.UTF-8",
   };
 }

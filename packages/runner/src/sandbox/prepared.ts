@@ -29,7 +29,9 @@ export class PreparedSlots {
     this.#stageOf = stageOf;
   }
 
-  async take(): Promise<Prepared> {
+  /** `uid`: a user of its own instead of the slot's. What waits has the slot's already, so it is of no use then. */
+  async take(uid: number | null = null): Promise<Prepared> {
+    if (uid !== null) return await this.#make(uid);
     const waiting = this.#ready.shift();
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MOST);
     const prepared = (await waiting) ?? (await this.#make());
@@ -80,10 +82,11 @@ export class PreparedSlots {
     }
   }
 
-  async #make(): Promise<Prepared> {
+  async #make(uid: number | null = null): Promise<Prepared> {
     const slot = await this.#slots.take();
     try {
-      const stage = this.#stageOf(slot);
+      const slots = this.#stageOf(slot);
+      const stage = slots && (uid === null ? slots : { ...slots, uid });
       const staged = stage && { spawned: spawnConfined(stageLine(stage), this.#tools), stage };
       return { slot, staged };
     } catch (error) {

@@ -1,0 +1,73 @@
+/**
+ * The module host program as a sandbox shows it: its package and every package that it depends on, read-only and side
+ * by side, so that it starts from there whatever the plugin brings along.
+ */
+import { existsSync, readFileSync, realpathSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, relative } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { DialectLaunch } from "../dialects/dialect.ts";
+import { INSIDE } from "../sandbox/plan.ts";
+
+export interface HostProgram {
+  /** Its path inside. */
+  file: string;
+  binds: DialectLaunch["binds"];
+  links: { path: string; target: string }[];
+}
+
+interface Manifest {
+  name: string;
+  dependencies?: Record<string, string>;
+}
+
+export function hostProgram(module: string): HostProgram {
+  const real = realpathSync(module);
+  const own = packageOf(real);
+  const found = new Map<string, string>();
+  collect(own, found);
+  const { name } = manifestOf(own);
+  return {
+    file: join(INSIDE.host, name, relative(own, real)),
+    binds: [...found].map(([package_name, source]) => ({
+      source,
+      target: join(INSIDE.host, package_name),
+      writable: false,
+    })),
+    // Packages find each other by it, under paths that are no part of a node_modules: Node strips no types in there.
+    links: [{ path: join(INSIDE.host, "node_modules"), target: "." }],
+  };
+}
+
+function collect(folder: string, found: Map<string, string>): void {
+  const { name, dependencies = {} } = manifestOf(folder);
+  const known = found.get(name);
+  if (known === folder) return;
+  if (known !== undefined) throw broken(`there are two of ${name}, at ${known} and ${folder}`);
+  found.set(name, folder);
+  const places = createRequire(join(folder, "package.json"));
+  for (const dependency of Object.keys(dependencies)) {
+    const dir = (places.resolve.paths(dependency) ?? [])
+      .map((place) => join(place, dependency))
+      .find((one) => existsSync(join(one, "package.json")));
+    if (dir === undefined) throw broken(`${name} needs ${dependency}, which is not there`);
+    collect(realpathSync(dir), found);
+  }
+}
+
+function packageOf(file: string): string {
+  for (let dir = dirname(file); dir !== dirname(dir); dir = dirname(dir)) {
+    if (existsSync(join(dir, "package.json"))) return dir;
+  }
+  throw broken(`${file} belongs to no package`);
+}
+
+function manifestOf(folder: string): Manifest {
+  return JSON.parse(readFileSync(join(folder, "package.json"), "utf8")) as Manifest;
+}
+
+function broken(why: string): BackplaneError {
+  return new BackplaneError("launch_failed", `The program that hosts kernel plugins is not whole: ${why}.`, {
+    fix: "Install Backplane again: its packages belong together.",
+  });
+}

@@ -1,0 +1,134 @@
+/**
+ * Where one hosted plugin runs and what it finds there: in the sandbox, as everything of a third party, with its own
+ * packages and the host program to read, its state to write and only the names that the operator lists to reach; a
+ * plain process only where the operator has switched the sandbox off. Never a downgrade.
+ */
+import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@backplane/contract";
+import type { PluginReach } from "@backplane/kernel/ports";
+import type { Egress } from "../egress/create-egress.ts";
+import type { Refusal } from "../egress/refusals.ts";
+import type { LaunchPlan } from "../launch.ts";
+import type { Confinement } from "../sandbox/confinement.ts";
+import type { Sandbox } from "../sandbox/open-sandbox.ts";
+import { INSIDE } from "../sandbox/plan.ts";
+import type { HostProgram } from "./host-program.ts";
+import { pluginTree } from "./plugin-tree.ts";
+
+/** The runner's own: one sandbox and one way out for everybody. */
+export interface Boundary {
+  confinement: Confinement;
+  egress: Egress;
+}
+
+export interface PlaceParts {
+  boundary: Boundary | null;
+  /** The host program by its path on the host, and as the sandbox shows it. */
+  host_module: string;
+  host_program: () => HostProgram;
+  node_args: readonly string[];
+  frame_bytes: number;
+  env: Record<string, string>;
+  state: (name: string) => string | null;
+  /** Folders that no plugin sees, even when they lie within its own. */
+  secluded: readonly string[];
+}
+
+export interface PluginPlace {
+  plan: LaunchPlan;
+  /** As the process knows them. */
+  module: string;
+  state_dir: string | null;
+  /** What the process says, with its paths as they are on this machine. */
+  outside(text: string): string;
+}
+
+export async function placePlugin(
+  parts: PlaceParts,
+  entry: PluginEntry,
+  reach: PluginReach,
+  refused: (refusal: Refusal) => void,
+): Promise<PluginPlace> {
+  const sandbox = await sandboxFor(parts.boundary, entry);
+  if (sandbox !== null) return await placeConfined(parts, sandbox, entry, reach, refused);
+  const plan = {
+    runtime: runtimeOf(parts, parts.host_module),
+    folder: entry.dir,
+    home: parts.state(entry.name),
+  };
+  return { plan, module: entry.module, state_dir: null, outside: (text) => text };
+}
+
+async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
+  if (boundary === null) return null;
+  await boundary.confinement.opening;
+  const { sandbox, refusal } = boundary.confinement.of({ class: "worker" });
+  if (refusal === null) return sandbox;
+  const { fix, message } = refusal;
+  // Whoever reads why the plugin has failed sees only the words.
+  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message}`;
+  throw new BackplaneError("sandbox.unavailable", fix === undefined ? words : `${words} Fix: ${fix}`, {
+    ...(fix === undefined ? {} : { fix }),
+    cause: refusal,
+  });
+}
+
+async function placeConfined(
+  parts: PlaceParts,
+  sandbox: Sandbox,
+  entry: PluginEntry,
+  reach: PluginReach,
+  refused: (refusal: Refusal) => void,
+): Promise<PluginPlace> {
+  const { egress } = parts.boundary!;
+  const tree = await pluginTree(entry, parts.secluded);
+  const program = parts.host_program();
+  const grant = grantOf(reach);
+  const state = parts.state(entry.name);
+  return {
+    module: tree.module,
+    state_dir: state === null ? null : INSIDE.state,
+    outside: (text) => tree.outside(text),
+    plan: {
+      runtime: runtimeOf(parts, program.file),
+      folder: tree.folder,
+      home: null,
+      confine: {
+        sandbox,
+        grant,
+        lifetime: "pooled",
+        binds: [...tree.binds, ...program.binds],
+        shape: {
+          folder_at: tree.folder_at,
+          hidden: tree.hidden,
+          links: program.links,
+          ...(state === null ? {} : { state }),
+        },
+        way_out: () => egress.open({ grant, refused }),
+      },
+    },
+  };
+}
+
+/** Scratch is its TMPDIR, in memory and gone with the process. */
+function grantOf({ allowed_domains }: PluginReach): Grant {
+  return {
+    class: "isolated",
+    network: allowed_domains.length === 0 ? "none" : "egress",
+    allowed_domains: [...allowed_domains],
+    filesystem: "scratch",
+    mounts: [],
+    gateway_api_scopes: [],
+    secret_slots: [],
+    capabilities: [],
+    tools: [],
+  };
+}
+
+function runtimeOf({ env, frame_bytes, node_args }: PlaceParts, host: string): Runtime {
+  return {
+    protocol: "module.kernel",
+    transport: "stdio",
+    entrypoint: ["node", ...node_args, host, String(frame_bytes)],
+    env,
+  };
+}

@@ -1,0 +1,44 @@
+/** A plugin loader as the gateway makes it, with its hosted plugins in a real sandbox, for tests of other rooms. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { createRunner, type RunnerOptions } from "@backplane/runner";
+import { openContentStore } from "@backplane/supply";
+import { systemClock } from "../../packages/gateway/src/clock.ts";
+import {
+  type ClosablePluginLoader,
+  createPluginLoader,
+  type PluginLoaderOptions,
+} from "../../packages/gateway/src/plugin-loader.ts";
+import { logTo } from "./log-to.ts";
+
+/** sandbox-init is compiled once, into the room's dist. */
+const CACHE = resolve("packages/runner/dist/sandbox-init");
+
+export function confinedLoader(
+  options: Pick<PluginLoaderOptions, "home"> & Partial<PluginLoaderOptions>,
+  boundary: Pick<RunnerOptions, "egress" | "sandbox"> = {},
+): ClosablePluginLoader {
+  const scratch_root = mkdtempSync(join(tmpdir(), "backplane-scratch-"));
+  const clock = systemClock();
+  const log = options.log ?? logTo();
+  const runner = createRunner({
+    files: openContentStore(join(scratch_root, "blobs")),
+    clock,
+    log,
+    scratch_root,
+    host: { name: "backplane", version: "0" },
+    sandbox: { cache_dir: CACHE },
+    ...boundary,
+  });
+  const moduleHost: PluginLoaderOptions["moduleHost"] = (host) => runner.moduleHost(host);
+  const loader = createPluginLoader({ clock, log, moduleHost, ...options });
+  return {
+    ...loader,
+    async close() {
+      await loader.close();
+      await runner.close(2_000);
+      rmSync(scratch_root, { recursive: true, force: true });
+    },
+  };
+}
