@@ -187,7 +187,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   }
 
   const runner: ProcessRunner = {
-    moduleHost: (host) => createModuleHost(host, { confinement, egress }),
+    moduleHost: (host) => createModuleHost(host, { confinement, egress, scratch }),
 
     run(order, listener) {
       if (confinement.opening !== null) {

@@ -108,11 +108,14 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
       const secrets = new SeenSecrets();
       const refused = refusalLog(options.log, entry.name, secrets);
       const where = await placePlugin(parts, entry, reach, refused);
-      if (closed) throw new BackplaneError("gateway_stopping");
+      if (closed) {
+        await where.leave();
+        throw new BackplaneError("gateway_stopping");
+      }
       const kept = new LiveContexts(contexts, where.state_dir);
       const hosted = new HostedPlugin({ deps, timeouts, contexts: kept, entry, where, secrets });
       running.add(hosted);
-      void hosted.process.gone.then(() => running.delete(hosted));
+      void hosted.gone.then(() => running.delete(hosted));
       return await hosted.loaded();
     },
     async close() {
@@ -143,6 +146,8 @@ interface HostedParts {
 
 class HostedPlugin {
   readonly process: PluginProcess;
+  /** After its process is gone and what that had is given back. */
+  readonly gone: Promise<void>;
   readonly #entry: PluginEntry;
   readonly #deps: ProcessDeps;
   readonly #timeouts: ModuleHostTimeouts;
@@ -200,6 +205,7 @@ class HostedPlugin {
       notice: () => {},
       violation: () => {},
     });
+    this.gone = this.process.gone.then(() => where.leave());
   }
 
   async loaded(): Promise<LoadedPlugin> {
@@ -224,7 +230,7 @@ class HostedPlugin {
   async close(): Promise<void> {
     this.#ending = true;
     this.process.stop(this.#timeouts.stop_ms, "the plugin is unloaded");
-    await this.process.gone;
+    await this.gone;
   }
 
   /** With each question its way out counts from nothing, as with each call of a binding. */

@@ -3,6 +3,8 @@
  * packages and the host program to read, its state to write and only the names that the operator lists to reach; a
  * plain process only where the operator has switched the sandbox off. Never a downgrade.
  */
+import { randomUUID } from "node:crypto";
+import { join } from "node:path";
 import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@backplane/contract";
 import type { PluginReach } from "@backplane/kernel/ports";
 import type { Egress } from "../egress/create-egress.ts";
@@ -11,13 +13,16 @@ import type { LaunchPlan } from "../launch.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 import type { Sandbox } from "../sandbox/open-sandbox.ts";
 import { INSIDE } from "../sandbox/plan.ts";
+import type { Scratch } from "../scratch.ts";
 import type { HostProgram } from "./host-program.ts";
-import { pluginTree } from "./plugin-tree.ts";
+import { openCopy } from "./open-copy.ts";
+import { type PluginTree, pluginTree } from "./plugin-tree.ts";
 
 /** The runner's own: one sandbox and one way out for everybody. */
 export interface Boundary {
   confinement: Confinement;
   egress: Egress;
+  scratch: Scratch;
 }
 
 export interface PlaceParts {
@@ -40,7 +45,11 @@ export interface PluginPlace {
   state_dir: string | null;
   /** What the process says, with its paths as they are on this machine. */
   outside(text: string): string;
+  /** After the process is gone. Never throws. */
+  leave(): Promise<void>;
 }
+
+const COPY = "copy";
 
 export async function placePlugin(
   parts: PlaceParts,
@@ -55,7 +64,7 @@ export async function placePlugin(
     folder: entry.dir,
     home: parts.state(entry.name),
   };
-  return { plan, module: entry.module, state_dir: null, outside: (text) => text };
+  return { plan, module: entry.module, state_dir: null, outside: (text) => text, leave: async () => {} };
 }
 
 async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
@@ -79,8 +88,9 @@ async function placeConfined(
   reach: PluginReach,
   refused: (refusal: Refusal) => void,
 ): Promise<PluginPlace> {
-  const { egress } = parts.boundary!;
+  const { egress, scratch } = parts.boundary!;
   const tree = await pluginTree(entry, parts.secluded);
+  const copy = tree.closed ? await copyOf(scratch, tree) : null;
   const program = parts.host_program();
   const grant = grantOf(reach);
   const state = parts.state(entry.name);
@@ -88,9 +98,12 @@ async function placeConfined(
     module: tree.module,
     state_dir: state === null ? null : INSIDE.state,
     outside: (text) => tree.outside(text),
+    leave: async () => {
+      if (copy !== null) await scratch.remove(copy);
+    },
     plan: {
       runtime: runtimeOf(parts, program.file),
-      folder: tree.folder,
+      folder: copy === null ? tree.folder : join(copy, COPY),
       home: null,
       confine: {
         sandbox,
@@ -99,7 +112,7 @@ async function placeConfined(
         binds: [...tree.binds, ...program.binds],
         shape: {
           folder_at: tree.folder_at,
-          hidden: tree.hidden,
+          hidden: copy === null ? tree.hidden : [],
           links: program.links,
           ...(state === null ? {} : { state }),
         },
@@ -107,6 +120,17 @@ async function placeConfined(
       },
     },
   };
+}
+
+async function copyOf(scratch: Scratch, tree: PluginTree): Promise<string> {
+  const place = await scratch.make(`proc_plugin_${randomUUID()}`);
+  try {
+    await openCopy(tree.folder, join(place, COPY), tree.own);
+    return place;
+  } catch (error) {
+    await scratch.remove(place);
+    throw error;
+  }
 }
 
 /** Scratch is its TMPDIR, in memory and gone with the process. */

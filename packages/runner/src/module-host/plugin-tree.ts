@@ -9,6 +9,7 @@ import { dirname, join, relative, sep } from "node:path";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
 import type { DialectLaunch } from "../dialects/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
+import { isClosed } from "./open-copy.ts";
 
 export interface PluginTree {
   /** Its own folder, by its real path. */
@@ -16,7 +17,10 @@ export interface PluginTree {
   folder_at: string;
   module: string;
   binds: DialectLaunch["binds"];
-  /** The gateway's own folder, where it lies within the plugin's. */
+  /** To other users; root then shows a copy. */
+  closed: boolean;
+  /** The gateway's own folders, where they lie within the plugin's: on this machine, and inside. */
+  own: string[];
   hidden: string[];
   /** Paths of the sandbox in a trace, as paths of this machine. */
   outside(text: string): string;
@@ -38,15 +42,18 @@ export async function pluginTree(entry: PluginEntry, secluded: readonly string[]
       { fix: "Put the file into the plugin's folder." },
     );
   }
-  for (const path of [...shown, module]) await mustBeOpen(entry.name, path);
+  for (const path of beside) await mustBeOpen(entry.name, path);
   const inside = (path: string) => join(INSIDE.plugin, relative(root, path));
-  const own = await Promise.all(secluded.map((path) => realpath(path).catch(() => path)));
+  const real = await Promise.all(secluded.map((path) => realpath(path).catch(() => path)));
+  const own = real.filter((path) => shown.some((one) => isWithin(one, path)));
   return {
     folder,
     folder_at: inside(folder),
     module: inside(module),
     binds: beside.map((source) => ({ source, target: inside(source), writable: false })),
-    hidden: own.filter((path) => shown.some((one) => isWithin(one, path))).map(inside),
+    closed: (await isClosed(folder)) || (await isClosed(module)),
+    own,
+    hidden: own.map(inside),
     outside: (text) => text.replaceAll(/(^|[\s("'`]|file:\/\/)\/plugin(?=\/)/gm, `$1${root}`),
   };
 }
@@ -107,12 +114,9 @@ async function linkedFrom(modules: string, root: string, folder: string): Promis
   return [...found].slice(0, MOST_LINKED);
 }
 
-/** As root the gateway gives each process a user of its own, to whom a closed folder is closed. */
+/** A workspace, or all that is installed, is too much to copy. */
 async function mustBeOpen(name: string, path: string): Promise<void> {
-  if (process.getuid?.() !== 0) return;
-  const info = await stat(path);
-  const needed = info.isDirectory() ? 0o005 : 0o004;
-  if ((info.mode & needed) === needed) return;
+  if (!(await isClosed(path))) return;
   throw new BackplaneError(
     "launch_failed",
     `${path} of the plugin ${name} is closed to other users, and in the sandbox the plugin is another user.`,
