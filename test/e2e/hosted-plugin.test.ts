@@ -1,5 +1,5 @@
 /** A third party's kernel plugin in its process: what it finds there, what it may write and keep, and its end. */
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -123,10 +123,164 @@ afterAll(async () => {
   for (const folder of folders) rmSync(folder, { recursive: true, force: true });
 });
 
-test("debug", async () => {
-  console.log(await rowOf(gateway, "prober"));
-  console.log(await probe("env"), await probe("stateDir"), await probe("list", {path:"/"}), await probe("list", {path:"/sandbox"}), await probe("list",{path:"/plugin"}), await probe("processes"), await probe("cwd"));
-  console.log(await probe("read", {path:"/etc/passwd"}), await probe("list",{path:"/etc"}), await probe("list", {path:"/sandbox/host"}));
-  console.log(await probe("dial", {port: (server.address() as AddressInfo).port, host:"127.0.0.1"}), await probe("datagram",{port:53,host:"1.1.1.1"}), await probe("resolve",{name:"example.com"}), await probe("page",{url:`http://${place}/`}), await probe("mount"));
-  console.log(hostProcesses(gateway));
-}, 60000);
+/** Everything of the gateway that would be worth having, by its path on this machine. */
+const VALUABLE = ["admin.token", "secret.key", "store.db", "backplane.toml", "plugins", "blobs", "daemon.json"];
+
+test("it reads its package, the program that hosts it and its own folder, and nothing else of this machine", async () => {
+  expect(await rowOf(gateway, "prober")).toMatchObject({ mode: "hosted", status: "loaded", trusted: false });
+  const hidden = [...VALUABLE.map((name) => join(gateway.home, name)), gateway.home, folders[0]!];
+  for (const path of [...hidden, "/etc/shadow", "/etc/hostname", "/root", "/home", "/var", "/run", "/sys"]) {
+    expect([path, await probe("read", { path })]).toEqual([path, { refused: "ENOENT" }]);
+    expect([path, await probe("list", { path })]).toEqual([path, { refused: "ENOENT" }]);
+  }
+  // The sandbox's own, which names nobody of this machine.
+  const { got } = await probe("read", { path: "/etc/passwd" });
+  expect(got?.match(/^[^:]+/gm)).toEqual(["plugin", "nobody"]);
+  expect(await probe("list", { path: "/sandbox" })).toEqual({
+    got: ["host", "init", "node", "scratch", "state"],
+  });
+  expect(await probe("list", { path: "/plugin" })).toEqual({ got: ["package.json", "plugin.mjs"] });
+  expect(await probe("cwd")).toBe("/plugin");
+});
+
+test("its environment is made from nothing, and it sees and reaches no process but its own", async () => {
+  expect(await probe("env")).toEqual({
+    PATH: "/usr/local/bin:/usr/bin:/bin",
+    HOME: "/sandbox/state",
+    TMPDIR: "/sandbox/scratch",
+    LANG: "C.UTF-8",
+  });
+  const seen = await probe<string[]>("processes");
+  expect(seen.map((line) => line.split("\0")[0])).toEqual(["/sandbox/init", "/sandbox/node"]);
+  expect(await probe("signal", { pid: gateway.pid })).toEqual({ refused: "ESRCH" });
+  const status = await probe<string>("status");
+  for (const held of [/^Seccomp:\s*2$/m, /^CapEff:\s*0+$/m, /^CapBnd:\s*0+$/m, /^NoNewPrivs:\s*1$/m]) {
+    expect(status).toMatch(held);
+  }
+  expect((await probe("mount")).refused).toContain("mount");
+});
+
+test("it writes to its own folder, which it knows by a fixed name, and to scratch; nowhere else", async () => {
+  for (const path of ["/x", "/plugin/x", "/plugin/plugin.mjs", "/sandbox/x", "/sandbox/host/x", "/usr/x"]) {
+    expect([path, await probe("write", { path, text: "x" })]).toEqual([path, { refused: "EROFS" }]);
+  }
+  const outside = [join(gateway.home, "x"), join(gateway.home, "plugins/state/x"), "/var/tmp/x"];
+  for (const path of outside) {
+    expect([path, await probe("write", { path, text: "x" })]).toEqual([path, { refused: "ENOENT" }]);
+  }
+  for (const path of ["/tmp/x", "/sandbox/state/note"]) {
+    expect(await probe("write", { path, text: "kept" })).toEqual({ got: "done" });
+  }
+  expect(await probe("stateDir")).toBe("/sandbox/state");
+  expect(readFileSync(join(gateway.home, "plugins/state/prober/note"), "utf8")).toBe("kept");
+});
+
+test("it has no network; with the admin's allowed_domains it reaches these and no others, until they are taken away", async () => {
+  const { port } = server.address() as AddressInfo;
+  const nothing = async () => {
+    expect(await probe("dial", { host: "127.0.0.1", port })).toEqual({ refused: "ECONNREFUSED" });
+    expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
+    expect(await probe("datagram", { host: "1.1.1.1", port: 53 })).toEqual({ refused: "ENETUNREACH" });
+    expect((await probe("resolve", { name: "example.com" })).refused).toMatch(/^E/);
+    expect((await probe("page", { url: `http://${place}/` })).refused).toMatch(/ECONNREFUSED/);
+    expect((await probe("dial", { path: join(gateway.home, "x.sock") })).refused).toBe("ENOENT");
+  };
+  await nothing();
+  const allow = async (names: string[]) => {
+    const key = "plugin.prober.allowed_domains";
+    const { code, stderr } = await gateway.cli("config", "set", key, JSON.stringify(names));
+    expect(code, stderr).toBe(0);
+  };
+  await allow([place]);
+  await expect.poll(() => probe("page", { url: `http://${place}/` })).toEqual({ got: "from outside" });
+  expect((await probe("page", { url: "http://evil.test/" })).got).not.toBe("from outside");
+  expect(await probe("dial", { host: "1.1.1.1", port: 443 })).toEqual({ refused: "ENETUNREACH" });
+  expect(gateway.log()).toMatch(/"host":"evil.test".*a plugin was refused a connection/);
+  await allow([]);
+  await expect.poll(async () => (await probe("page", { url: `http://${place}/` })).refused).toBeDefined();
+  await nothing();
+});
+
+test("what it keeps is there after a reload, an inline life, a restart and a kill -9, which leaves no process", async () => {
+  const path = "/sandbox/state/note";
+  expect(await probe("write", { path, text: "kept" })).toEqual({ got: "done" });
+  expect((await gateway.cli("plugin", "reload", "prober")).code).toBe(0);
+  expect(await probe("read", { path })).toEqual({ got: "kept" });
+
+  expect((await gateway.cli("plugin", "trust", "prober", "--yes")).code).toBe(0);
+  const own = await probe<string>("stateDir");
+  expect(own).toBe(join(gateway.home, "plugins/state/prober"));
+  expect(await probe("write", { path: join(own, "inline"), text: "by the gateway's user" })).toEqual({
+    got: "done",
+  });
+  expect((await gateway.cli("plugin", "trust", "prober", "--revoke")).code).toBe(0);
+  // What its inline life left is its own, too.
+  expect(await probe("write", { path: "/sandbox/state/inline", text: "mine" })).toEqual({ got: "done" });
+
+  await expect.poll(() => hostProcesses(gateway).length).toBe(1);
+  const { home } = gateway;
+  const pids = hostProcesses(gateway);
+  await gateway.kill9();
+  await eventually(() => pids.every((pid) => !isAlive(pid)), 5_000, "the plugin is gone with its gateway");
+  expect(hostProcesses(gateway)).toEqual([]);
+  gateway = await startTestGateway({ home });
+  expect(await probe("read", { path })).toEqual({ got: "kept" });
+  expect(await probe("read", { path: "/sandbox/state/inline" })).toEqual({ got: "mine" });
+});
+
+test("linked to its folder it is as confined, even where the gateway's home lies in that folder", async () => {
+  const folder = pluginFolder("prober", PROBER);
+  chmodSync(folder, 0o755);
+  const home = join(folder, "home");
+  mkdirSync(home);
+  const inside = await startTestGateway({ home });
+  try {
+    const installed = await inside.cli("plugin", "install", folder, "--editable", "--yes");
+    expect(installed.code, installed.stderr).toBe(0);
+    expect(await probe("list", { path: "/plugin" }, inside)).toEqual({
+      got: ["home", "package.json", "plugin.mjs"],
+    });
+    expect(await probe("list", { path: "/plugin/home" }, inside)).toEqual({ got: [] });
+    expect(await probe("write", { path: "/plugin/home/x", text: "x" }, inside)).toEqual({ refused: "EROFS" });
+    // Closed to others: it runs from a copy, without the home.
+    chmodSync(folder, 0o700);
+    expect((await inside.cli("plugin", "reload", "prober")).code).toBe(0);
+    expect(await probe("list", { path: "/plugin" }, inside)).toEqual({ got: ["package.json", "plugin.mjs"] });
+  } finally {
+    await inside.dispose();
+  }
+});
+
+test("without a sandbox it does not load and says why; switched off by the operator it is a plain process", async () => {
+  const home = mkdtempSync(join(tmpdir(), "backplane-e2e-"));
+  // A file where the sandbox keeps its own.
+  writeFileSync(join(home, "sandbox"), "");
+  const source = pluginFolder("prober", PROBER);
+  const without = await startTestGateway({ home });
+  try {
+    await without.cli("plugin", "install", source, "--yes");
+    const { error, mode, status } = await rowOf(without, "prober");
+    expect({ mode, status }).toEqual({ mode: "hosted", status: "failed" });
+    expect(error).toMatch(/^prober runs in the sandbox or not at all \(sandbox\.unavailable\)\./);
+    expect(processesWith("dist/host/main.js").filter((pid) => ppidOf(pid) === without.pid)).toEqual([]);
+    await without.stop();
+    const plain = await startTestGateway({ home, env: { BACKPLANE_SANDBOX: "false" } });
+    try {
+      expect(await rowOf(plain, "prober")).toMatchObject({ mode: "hosted", status: "loaded", error: null });
+      expect(await probe("stateDir", {}, plain)).toBe(join(home, "plugins/state/prober"));
+      expect(await probe("list", { path: home }, plain)).toMatchObject({ got: expect.anything() });
+    } finally {
+      await plain.dispose();
+    }
+  } finally {
+    await without.dispose();
+  }
+});
+
+function ppidOf(pid: number): number {
+  try {
+    return Number(/^PPid:\s*(\d+)$/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1]);
+  } catch {
+    return 0;
+  }
+}

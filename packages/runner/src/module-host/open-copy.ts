@@ -2,10 +2,11 @@
  * A copy of a plugin's folder that everybody may read. Where the gateway is root, a plugin in the sandbox is a user of
  * its own, to whom a linked folder of mode 0700 is closed; changing the modes of an operator's folder is not ours.
  */
-import { chmod, cp, readdir, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { chmod, copyFile, mkdir, readdir, readlink, stat, symlink } from "node:fs/promises";
 import { join } from "node:path";
 
-/** Whether another user than its owner can go into this folder, or read this file. */
+/** Whether another user than its owner cannot go into this folder, or not read this file. */
 export async function isClosed(path: string): Promise<boolean> {
   if (process.getuid?.() !== 0) return false;
   const info = await stat(path);
@@ -13,21 +14,19 @@ export async function isClosed(path: string): Promise<boolean> {
   return (info.mode & needed) !== needed;
 }
 
-/** `into` must not be there yet. Links are copied as they are. */
+/** `into` must not be there yet, and may lie below `from` in what is left out. Links are copied as they are. */
 export async function openCopy(from: string, into: string, left_out: readonly string[]): Promise<void> {
-  await cp(from, into, {
-    recursive: true,
-    verbatimSymlinks: true,
-    filter: (path) => !left_out.includes(path),
-  });
-  await open(into, 0o755);
-}
-
-async function open(folder: string, mode: number): Promise<void> {
-  await chmod(folder, mode);
-  for (const entry of await readdir(folder, { withFileTypes: true })) {
-    const path = join(folder, entry.name);
-    if (entry.isDirectory()) await open(path, mode);
-    else if (entry.isFile()) await chmod(path, 0o644 | ((await stat(path)).mode & 0o100 ? 0o111 : 0));
+  await mkdir(into);
+  await chmod(into, 0o755);
+  for (const entry of await readdir(from, { withFileTypes: true })) {
+    const source = join(from, entry.name);
+    const target = join(into, entry.name);
+    if (left_out.includes(source)) continue;
+    if (entry.isDirectory()) await openCopy(source, target, left_out);
+    else if (entry.isSymbolicLink()) await symlink(await readlink(source), target);
+    else if (entry.isFile()) {
+      await copyFile(source, target, constants.COPYFILE_FICLONE);
+      await chmod(target, ((await stat(source)).mode & 0o100) === 0 ? 0o644 : 0o755);
+    }
   }
 }
