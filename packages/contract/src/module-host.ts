@@ -21,6 +21,25 @@ import type { BusEvent } from "./schema/bus.ts";
 export const PLUGIN_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
 export type PluginMethod = (typeof PLUGIN_METHODS)[number];
 
+/** The values of the ABI, spelled out: whatever else a plugin object carries stays with it. */
+export const PLUGIN_FIELDS = [
+  "name",
+  "version",
+  "category",
+  "requires",
+  "prefixes",
+  "configSchema",
+  "toolName",
+  "jsonSchema",
+  "description",
+  "requiresApproval",
+  "providerId",
+  "strategyId",
+  "adapterId",
+  "memory",
+  "routes",
+] as const satisfies (keyof KernelPlugin)[];
+
 /** Everything of a plugin that is a value. */
 export interface PluginDescription {
   fields: Omit<KernelPlugin, PluginMethod | "subscriptions">;

@@ -1,7 +1,7 @@
 /**
  * Brings kernel plugins to life: bundled ones are the `@backplane/plugin-*` dependencies of this package, and load by
  * the same path as everybody's. Inline is an import into this process, which only the operator's trust allows and
- * nothing can stop; hosted is a process of its own, in the sandbox.
+ * nothing can stop, with a guard around what it connects to; hosted is a process of its own, in the sandbox.
  */
 import { randomUUID } from "node:crypto";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
@@ -14,10 +14,12 @@ import {
   kernelPluginProblem,
   type PluginEntry,
 } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger, PluginLoader } from "@backplane/kernel/ports";
+import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/kernel/ports";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "@backplane/runner";
 import { createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { makeFolders } from "./home.ts";
+import { guardPlugin, inlinePlugin } from "./inline-plugin.ts";
+import { installNetworkGuard } from "./network-guard.ts";
 
 export interface PluginLoaderOptions {
   /** The gateway's home folder. */
@@ -76,7 +78,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
     load: (entry, mode, reach) =>
-      mode === "inline" ? loadInline(entry) : moduleHost().start(entry, reach),
+      mode === "inline" ? loadInline(entry, reach, options.log) : moduleHost().start(entry, reach),
     stateDir,
     async close() {
       await host?.close();
@@ -85,8 +87,11 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 }
 
 /** A new module each time: a changed file is read anew, and two loads share no state. */
-async function loadInline(entry: PluginEntry): Promise<LoadedPlugin> {
-  const plugin = await importPlugin(entry);
+async function loadInline(entry: PluginEntry, reach: PluginReach, log: Logger): Promise<LoadedPlugin> {
+  const guard = installNetworkGuard();
+  const who = inlinePlugin(entry, reach, log);
+  const imported = await guard.enter(who, () => importPlugin(entry));
+  const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 

@@ -15,8 +15,13 @@ import { systemClock } from "../../gateway/src/clock.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 import { eventually, isAlive } from "../../../test/support/processes.ts";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../src/index.ts";
+import { createEgress } from "../src/egress/create-egress.ts";
 import { LiveContexts } from "../src/module-host/live-contexts.ts";
+import { createConfinement } from "../src/sandbox/confinement.ts";
+import { Scratch } from "../src/scratch.ts";
+import { sandboxOptions } from "./sandbox/open-test-sandbox.ts";
 
+const HOST = join(import.meta.dirname, "../../sdk/src/host/main.ts");
 const NO_REACH = { allowed_domains: [] };
 let root: string;
 const hosts: ModuleHost[] = [];
@@ -33,7 +38,7 @@ function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
   const host = createModuleHost({
     node: process.execPath,
     node_args: ["--conditions=backplane-source"],
-    host_module: join(import.meta.dirname, "../../sdk/src/host/main.ts"),
+    host_module: HOST,
     clock: systemClock(),
     log: logTo(),
     ...options,
@@ -209,6 +214,22 @@ test("a gateway that is killed takes even a plugin along that listens to nothing
   expect(isAlive(pid)).toBe(true);
   gateway.kill("SIGKILL");
   await eventually(() => !isAlive(pid), 10_000, "the plugin is gone");
+});
+
+test("without a sandbox nothing starts: sandbox.unavailable with the fix, never a plain process", async () => {
+  const mark = join(mkdtempSync(join(root, "mark-")), "started");
+  const entry = entryOf("", `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`);
+  const options = { node: process.execPath, host_module: HOST, clock: systemClock(), log: logTo() };
+  const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
+  const egress = createEgress({ clock: options.clock });
+  const scratch = new Scratch(mkdtempSync(join(root, "scratch-")), options.log);
+  const host = createModuleHost(options, { confinement, egress, scratch });
+  hosts.push(host);
+  const error = await rejection(host.start(entry, NO_REACH));
+  expect(error).toMatchObject({ code: "sandbox.unavailable", fix: "apt-get install -y bubblewrap" });
+  expect(error.message).toContain("bubblewrap is not installed. Fix: apt-get install -y bubblewrap");
+  expect(existsSync(mark)).toBe(false);
+  await confinement.close();
 });
 
 test("large conversations fit through the pipe, both ways", async () => {

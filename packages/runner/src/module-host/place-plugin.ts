@@ -74,7 +74,7 @@ async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Pro
   if (refusal === null) return sandbox;
   const { fix, message } = refusal;
   // Whoever reads why the plugin has failed sees only the words.
-  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message}`;
+  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message.replace(/\.?$/, ".")}`;
   throw new BackplaneError("sandbox.unavailable", fix === undefined ? words : `${words} Fix: ${fix}`, {
     ...(fix === undefined ? {} : { fix }),
     cause: refusal,

@@ -5,28 +5,10 @@ import {
   type Json,
   type KernelPlugin,
   kernelPluginProblem,
+  PLUGIN_FIELDS,
   PLUGIN_METHODS,
   type PluginDescription,
 } from "@backplane/contract";
-
-/** The values of the ABI, spelled out: whatever else a plugin object carries stays with it. */
-const FIELDS = [
-  "name",
-  "version",
-  "category",
-  "requires",
-  "prefixes",
-  "configSchema",
-  "toolName",
-  "jsonSchema",
-  "description",
-  "requiresApproval",
-  "providerId",
-  "strategyId",
-  "adapterId",
-  "memory",
-  "routes",
-] as const;
 
 /** What the import throws goes on as it is, with its author's trace. */
 export async function loadModule(module: string, name: string): Promise<KernelPlugin> {
@@ -45,7 +27,7 @@ export async function loadModule(module: string, name: string): Promise<KernelPl
 
 export function describePlugin(plugin: KernelPlugin): PluginDescription {
   const fields: Record<string, Json | undefined> = {};
-  for (const field of FIELDS) {
+  for (const field of PLUGIN_FIELDS) {
     if (plugin[field] !== undefined) fields[field] = plugin[field] as unknown as Json;
   }
   return {

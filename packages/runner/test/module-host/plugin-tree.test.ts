@@ -1,0 +1,91 @@
+import { chmodSync, mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { PluginEntry, PluginOrigin } from "@backplane/contract";
+import { expect, onTestFinished, test } from "vitest";
+import { pluginTree } from "../../src/module-host/plugin-tree.ts";
+
+function folderWith(files: Record<string, string>): string {
+  const root = realpathSync(mkdtempSync(join(tmpdir(), "backplane-tree-")));
+  onTestFinished(() => rmSync(root, { recursive: true, force: true }));
+  chmodSync(root, 0o755);
+  for (const [path, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(root, path)), { recursive: true });
+    writeFileSync(join(root, path), text);
+  }
+  return root;
+}
+
+const entry = (origin: PluginOrigin, dir: string, source = dir): PluginEntry => ({
+  name: "probe",
+  version: "1.0.0",
+  category: "tool",
+  origin,
+  source,
+  dir,
+  module: join(dir, "plugin.mjs"),
+});
+
+test("an installed package keeps its place in the node_modules it is in, of whatever generation", async () => {
+  const root = folderWith({
+    "npm/g1/node_modules/@acme/probe/plugin.mjs": "",
+    "npm/g1/node_modules/dep/index.js": "",
+    "state/other/secret": "",
+  });
+  symlinkSync("npm/g1/node_modules", join(root, "node_modules"));
+  const tree = await pluginTree(
+    entry("installed", join(root, "node_modules/@acme/probe"), "@acme/probe"),
+    [],
+  );
+  expect(tree).toMatchObject({
+    folder: join(root, "npm/g1/node_modules/@acme/probe"),
+    folder_at: "/plugin/node_modules/@acme/probe",
+    module: "/plugin/node_modules/@acme/probe/plugin.mjs",
+    binds: [{ source: join(root, "npm/g1/node_modules"), target: "/plugin/node_modules", writable: false }],
+  });
+  const trace = "at run (file:///plugin/node_modules/dep/index.js:1:2)\n    at /plugin/x.js, not /plugins/x";
+  expect(tree.outside(trace)).toBe(
+    `at run (file://${root}/npm/g1/node_modules/dep/index.js:1:2)\n    at ${root}/npm/g1/x.js, not /plugins/x`,
+  );
+});
+
+test("a linked folder is shown alone; of a workspace its modules and the packages that these link to, no more", async () => {
+  const root = folderWith({
+    ".env": "SECRET=1",
+    "package.json": '{"workspaces": ["packages/*"]}',
+    "packages/probe/plugin.mjs": "",
+    "packages/shared/index.js": "",
+    "packages/unused/index.js": "",
+    "node_modules/dep/index.js": "",
+    "node_modules/@acme/.keep": "",
+  });
+  symlinkSync("../../packages/shared", join(root, "node_modules/@acme/shared"));
+  symlinkSync("../packages/probe", join(root, "node_modules/probe"));
+  symlinkSync("/etc", join(root, "node_modules/etc"));
+  symlinkSync("..", join(root, "node_modules/all"));
+  const inWorkspace = await pluginTree(entry("local", join(root, "packages/probe")), []);
+  expect(inWorkspace).toMatchObject({
+    folder_at: "/plugin/packages/probe",
+    binds: [
+      { source: join(root, "node_modules"), target: "/plugin/node_modules" },
+      { source: join(root, "packages/shared"), target: "/plugin/packages/shared" },
+    ],
+  });
+  expect(inWorkspace.binds).toHaveLength(2);
+  writeFileSync(join(root, "package.json"), "{}");
+  const alone = await pluginTree(entry("local", join(root, "packages/probe")), []);
+  expect(alone).toMatchObject({ folder_at: "/plugin", module: "/plugin/plugin.mjs", binds: [], hidden: [] });
+});
+
+test("a home within the folder is hidden, and a module that leads out of it is refused", async () => {
+  const root = folderWith({ "plugin.mjs": "", "deep/home/admin.token": "" });
+  const tree = await pluginTree(entry("local", root), [join(root, "deep/home"), "/elsewhere"]);
+  expect(tree.hidden).toEqual(["/plugin/deep/home"]);
+  const other = folderWith({ "real.mjs": "" });
+  rmSync(join(root, "plugin.mjs"));
+  symlinkSync(join(other, "real.mjs"), join(root, "plugin.mjs"));
+  await expect(pluginTree(entry("local", root), [])).rejects.toMatchObject({
+    code: "launch_failed",
+    message: expect.stringContaining("leads out of its folder"),
+  });
+});
