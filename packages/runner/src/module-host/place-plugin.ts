@@ -70,7 +70,7 @@ export async function placePlugin(
 async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Promise<Sandbox | null> {
   if (boundary === null) return null;
   await boundary.confinement.opening;
-  const { sandbox, refusal } = boundary.confinement.of({ class: "worker" });
+  const { sandbox, refusal } = boundary.confinement.of({ class: "worker", grant: {} });
   if (refusal === null) return sandbox;
   const { fix, message } = refusal;
   // Whoever reads why the plugin has failed sees only the words.

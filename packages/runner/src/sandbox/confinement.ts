@@ -7,7 +7,7 @@ import type { RunnerHealth, RunOrder } from "@backplane/kernel/ports";
 import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 
-type ConfinedOrder = Pick<RunOrder, "class">;
+type ConfinedOrder = Pick<RunOrder, "class"> & { grant: Pick<RunOrder["grant"], "host"> };
 
 /** Without a sandbox and without a refusal it is a plain process. */
 interface Boundary {

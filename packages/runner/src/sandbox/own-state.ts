@@ -3,23 +3,20 @@
  * to the next, so such a folder has a user of its own: whoever owns it already, else the lowest number that no folder
  * beside it has. Two processes of one plugin, as a reload has them, are the same user and share their files.
  */
-import { closeSync, constants, lchownSync, lstatSync, openSync, readdirSync } from "node:fs";
-import { lchown, lstat, readdir } from "node:fs/promises";
+import { lchownSync, lstatSync, readdirSync } from "node:fs";
 import { dirname, join } from "node:path";
-import { setImmediate } from "node:timers/promises";
 import { BackplaneError } from "@backplane/contract";
+import { giveFolder } from "./give-folder.ts";
 
 /** Below the users of the slots. */
 export const FIRST_STATE_UID = 58_000;
 const STATE_UIDS = 1_000;
-const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW } = constants;
-/** Others get their turn after so many files. */
-const AT_ONCE = 256;
 
 /** Only as root. Answers the user that the process is to be. */
 export async function ownState(folder: string): Promise<number> {
   const uid = userOf(folder);
-  await giveAll(folder, uid, { left: AT_ONCE });
+  // What an inline or plain life of the plugin left belongs to root.
+  await giveFolder(folder, uid);
   return uid;
 }
 
@@ -43,46 +40,6 @@ function userOf(folder: string): number {
   });
 }
 
-/**
- * What an inline or plain life of the plugin left belongs to root. By descriptors and never through a link: an older
- * process of the same plugin may be at work in there.
- */
-async function giveAll(folder: string, uid: number, turn: { left: number }): Promise<void> {
-  const fd = openFolder(folder);
-  if (fd === null) return;
-  try {
-    const here = `/proc/self/fd/${fd}`;
-    for (const name of await readdir(here)) {
-      if (--turn.left === 0) {
-        turn.left = AT_ONCE;
-        await setImmediate();
-      }
-      const path = join(here, name);
-      const info = await lstat(path).catch(() => null);
-      if (info === null) continue;
-      if (info.uid !== uid) await lchown(path, uid, uid).catch(unlessGone);
-      if (info.isDirectory()) await giveAll(path, uid, turn);
-    }
-  } finally {
-    closeSync(fd);
-  }
-}
-
-/** Null: it is a folder no more. */
-function openFolder(path: string): number | null {
-  try {
-    return openSync(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR" || code === "ELOOP") return null;
-    throw error;
-  }
-}
-
 function isStateUser(uid: number): boolean {
   return uid >= FIRST_STATE_UID && uid < FIRST_STATE_UID + STATE_UIDS;
-}
-
-function unlessGone(error: NodeJS.ErrnoException): void {
-  if (error.code !== "ENOENT") throw error;
 }
