@@ -15,8 +15,8 @@ import {
   type ProviderInstance,
 } from "@backplane/contract";
 import type { Logger, PluginReach } from "@backplane/kernel/ports";
-import { allowList } from "@backplane/runner";
-import type { GuardedPlugin, NetworkGuard } from "./network-guard.ts";
+import { allowList, type RunnerOptions } from "@backplane/runner";
+import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
 
 const TOOL_FIELDS = [
   "name",
@@ -39,7 +39,7 @@ export interface InlinePlugin extends GuardedPlugin {
 }
 
 export function inlinePlugin(
-  { name, category }: PluginEntry,
+  { name, category }: { name: string; category: PluginEntry["category"] | "instrument" },
   { allowed_domains }: PluginReach,
   log: Logger,
 ): InlinePlugin {
@@ -57,6 +57,16 @@ export function inlinePlugin(
       const { hostname, port, protocol } = new URL(url);
       configured.add(`${hostname.replaceAll(/[[\]]/g, "")}:${port || (protocol === "http:" ? 80 : 443)}`);
     },
+  };
+}
+
+/** For plugins of other kinds that the operator lets run in this process. */
+export function inlineGuard(log: Logger): NonNullable<RunnerOptions["guard"]> {
+  const { enter, leave } = installNetworkGuard();
+  return {
+    enter: ({ name, allowed_domains }, work) =>
+      enter(inlinePlugin({ name, category: "instrument" }, { allowed_domains }, log), work),
+    leave,
   };
 }
 

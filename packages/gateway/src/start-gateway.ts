@@ -23,6 +23,7 @@ import { discoverInstruments } from "./discover-instruments.ts";
 import { appendSecretKey, clearDaemon, type Home, openHome, readSecretKeys, writeDaemon } from "./home.ts";
 import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { hostPrograms } from "./host-programs.ts";
+import { inlineGuard } from "./inline-plugin.ts";
 import { createLogger } from "./log.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
@@ -104,6 +105,7 @@ async function compose(
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
     programs: hostPrograms(),
+    guard: inlineGuard(log),
     data_root: home.data,
     services: {
       cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),

@@ -22,7 +22,7 @@ import type { Dialect, HostPrograms, Session } from "./dialects/dialect.ts";
 import { createDialects } from "./dialects/dialects.ts";
 import { failure } from "./endings.ts";
 import { InlineInstruments } from "./instruments/inline-instruments.ts";
-import type { InstrumentServices } from "./instruments/inline-seat.ts";
+import type { InlineGuard, InstrumentServices } from "./instruments/inline-seat.ts";
 import { isInline, untrusted } from "./instruments/trust.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
@@ -71,8 +71,12 @@ export interface RunnerOptions {
   data_root?: string;
   /** The models for instrument plugins in this process; left out, they have none. */
   services?: InstrumentServices;
+  /** Around the code of plugins in this process; left out, they connect to what they like. */
+  guard?: InlineGuard;
   log: Logger;
 }
+
+const UNGUARDED: InlineGuard = { enter: (_who, work) => work(), leave: (work) => work() };
 
 /** The kernel's runner, and the host of kernel plugins behind the same boundary. */
 export interface ProcessRunner extends Runner {
@@ -141,6 +145,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     clock,
     data_root: options.data_root ?? null,
     services: options.services ?? null,
+    guard: options.guard ?? UNGUARDED,
     log,
   });
   const running = new IdTable<Call>();

@@ -18,7 +18,7 @@ import { dataKey, makeDataDir } from "../data-dirs.ts";
 import type { ProcessOrder } from "../dialects/dialect.ts";
 import { redactorFor } from "../redact.ts";
 import { describeInstruments } from "./describe-instruments.ts";
-import { type InlineSeat, type InstrumentServices, openSeat } from "./inline-seat.ts";
+import { type InlineGuard, type InlineSeat, type InstrumentServices, openSeat } from "./inline-seat.ts";
 import { invokeParams } from "./instrument-call.ts";
 
 export interface InlineDeps {
@@ -26,6 +26,7 @@ export interface InlineDeps {
   clock: Clock;
   data_root: string | null;
   services: InstrumentServices | null;
+  guard: InlineGuard;
   log: Logger;
 }
 
@@ -128,7 +129,8 @@ export class InlineInstruments {
     const place = this.#placeFor(order);
     place.calls++;
     try {
-      return await work(await place.seat);
+      const seat = await place.seat;
+      return await this.#guarded(order, () => work(seat));
     } finally {
       place.calls--;
       this.#rest(place);
@@ -159,21 +161,26 @@ export class InlineInstruments {
   }
 
   async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineSeat> {
-    const { data_root, files, log, services } = this.#deps;
+    const { data_root, files, guard, log, services } = this.#deps;
     await free;
     const folder = await files.verified(order.package.digest);
     const data_dir = await makeDataDir(data_root, order);
-    const seat = openSeat({ order, folder, data_dir, services, log });
+    const parts = { order, folder, data_dir, services, guard, log };
+    const seat = this.#guarded(order, () => openSeat(parts));
     return await this.#within(INITIALIZE_MS, "initialize", seat);
   }
 
-  async #shutDown({ binding_id }: ProcessOrder, opening: Promise<InlineSeat>): Promise<void> {
+  async #shutDown(order: ProcessOrder, opening: Promise<InlineSeat>): Promise<void> {
     const seat = await opening.catch(() => null);
     if (seat === null) return;
     try {
-      await this.#within(SHUTDOWN_MS, "shut down", seat.shutDown());
+      await this.#within(
+        SHUTDOWN_MS,
+        "shut down",
+        this.#guarded(order, () => seat.shutDown()),
+      );
     } catch (error) {
-      this.#deps.log.warn({ binding_id, err: error }, "an instrument plugin did not shut down cleanly");
+      this.#deps.log.warn({ binding_id: order.binding_id, err: error }, "an instrument plugin did not shut down cleanly");
     }
   }
 
@@ -188,6 +195,11 @@ export class InlineInstruments {
     for (const one of this.#places.values()) if (one === place) return;
     place.leave();
     place.leave = null;
+  }
+
+  #guarded<T>({ grant, package: { package_id } }: ProcessOrder, work: () => T): T {
+    const allowed_domains = grant.network === "none" ? [] : grant.allowed_domains;
+    return this.#deps.guard.enter({ name: package_id, allowed_domains }, work);
   }
 
   async #within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {

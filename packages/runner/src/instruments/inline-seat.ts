@@ -32,11 +32,18 @@ export interface InstrumentServices {
   embedding(who: ServiceUser, text: string): Promise<readonly number[]>;
 }
 
+/** Around the code of plugins in this process: what they set off is theirs, what they ask for is the gateway's. */
+export interface InlineGuard {
+  enter<T>(who: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
+  leave<T>(work: () => T): T;
+}
+
 export interface SeatParts {
   order: ProcessOrder;
   folder: string;
   data_dir: string;
   services: InstrumentServices | null;
+  guard: InlineGuard;
   log: Logger;
 }
 
@@ -84,12 +91,14 @@ export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
 
 function contextOf(
   { config, dataDir, heftyVersion, pluginId }: InstrumentMethods["initialize"][0],
-  { log, order, services }: SeatParts,
+  { guard, log, order, services }: SeatParts,
 ): InstrumentContext {
   const { org_id, project_id = null } = order.context;
   const who = { org_id, project_id, binding_id: order.binding_id, plugin_id: pluginId };
   const line = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
-    log[level]({ ...fields, plugin: pluginId, binding_id: order.binding_id }, String(message));
+    guard.leave(() =>
+      log[level]({ ...fields, plugin: pluginId, binding_id: order.binding_id }, String(message)),
+    );
   const served = (): InstrumentServices => {
     if (services !== null) return services;
     throw new BackplaneError("llm.failed", "this host has no models for plugins");
@@ -100,8 +109,9 @@ function contextOf(
     config: Object.freeze({ ...config }),
     heftyVersion,
     logger: { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") },
-    requestCognition: async (prompt, maxTokens) => await served().cognition(who, prompt, maxTokens),
-    requestEmbedding: async (text) => Float32Array.from(await served().embedding(who, text)),
+    requestCognition: async (prompt, maxTokens) =>
+      await guard.leave(() => served().cognition(who, prompt, maxTokens)),
+    requestEmbedding: async (text) => Float32Array.from(await guard.leave(() => served().embedding(who, text))),
   };
 }
 
