@@ -124,7 +124,15 @@ afterAll(async () => {
 });
 
 /** Everything of the gateway that would be worth having, by its path on this machine. */
-const VALUABLE = ["admin.token", "secret.key", "store.db", "backplane.toml", "plugins", "blobs", "daemon.json"];
+const VALUABLE = [
+  "admin.token",
+  "secret.key",
+  "store.db",
+  "backplane.toml",
+  "plugins",
+  "blobs",
+  "daemon.json",
+];
 
 test("it reads its package, the program that hosts it and its own folder, and nothing else of this machine", async () => {
   expect(await rowOf(gateway, "prober")).toMatchObject({ mode: "hosted", status: "loaded", trusted: false });

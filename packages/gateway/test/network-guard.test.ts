@@ -132,7 +132,11 @@ test("a model provider reaches its instances' base_url once it has read it, and 
   await go("instances");
   expect(await go("fetch", elsewhere)).toBe("from elsewhere");
   // Only a provider's configuration says where to go.
-  const tool = await load("tool", { allowed_domains: [] }, { ...options, providers: [instance("dialler-tool")] });
+  const tool = await load(
+    "tool",
+    { allowed_domains: [] },
+    { ...options, providers: [instance("dialler-tool")] },
+  );
   await tool.go("instances");
   expect([await tool.go("net"), await tool.go("net", elsewhere)]).toEqual(["policy.denied", "policy.denied"]);
 });

@@ -144,7 +144,9 @@ test("discovery and a look at a source execute nothing", async () => {
   expect(existsSync(mark)).toBe(false);
   // The trap works: loading it is what executes it.
   expect(
-    codeOf(await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e)),
+    codeOf(
+      await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e),
+    ),
   ).toBe("plugin.invalid");
   expect(existsSync(mark)).toBe(true);
 });

@@ -26,7 +26,11 @@ import type { InlineGuard, InstrumentServices } from "./instruments/inline-seat.
 import { isInline, untrusted } from "./instruments/trust.ts";
 import type { Surroundings } from "./find-elsewhere.ts";
 import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
-import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "./module-host/create-module-host.ts";
+import {
+  createModuleHost,
+  type ModuleHost,
+  type ModuleHostOptions,
+} from "./module-host/create-module-host.ts";
 import { Pool } from "./pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
 import { type Confinement, createConfinement } from "./sandbox/confinement.ts";

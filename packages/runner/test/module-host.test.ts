@@ -86,7 +86,9 @@ test.each([
     writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
     console.log("loading the whole internet");
     ${hang}`;
-    const error = await rejection(open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH));
+    const error = await rejection(
+      open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH),
+    );
     expect(codeOf(error)).toBe("launch_failed");
     expect(error.message).toBe(
       "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
@@ -100,7 +102,9 @@ test.each([
 );
 
 test("a module that ends its process at import is told with its exit code and last words", async () => {
-  const error = await rejection(open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH));
+  const error = await rejection(
+    open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH),
+  );
   expect(codeOf(error)).toBe("crashed");
   expect(error.message).toMatch(
     /ended with exit code 3 before it answered.*Its last words on stderr: no licence/,
@@ -218,7 +222,10 @@ test("a gateway that is killed takes even a plugin along that listens to nothing
 
 test("without a sandbox nothing starts: sandbox.unavailable with the fix, never a plain process", async () => {
   const mark = join(mkdtempSync(join(root, "mark-")), "started");
-  const entry = entryOf("", `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`);
+  const entry = entryOf(
+    "",
+    `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
+  );
   const options = { node: process.execPath, host_module: HOST, clock: systemClock(), log: logTo() };
   const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
   const egress = createEgress({ clock: options.clock });

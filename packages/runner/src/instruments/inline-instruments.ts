@@ -180,7 +180,10 @@ export class InlineInstruments {
         this.#guarded(order, () => seat.shutDown()),
       );
     } catch (error) {
-      this.#deps.log.warn({ binding_id: order.binding_id, err: error }, "an instrument plugin did not shut down cleanly");
+      this.#deps.log.warn(
+        { binding_id: order.binding_id, err: error },
+        "an instrument plugin did not shut down cleanly",
+      );
     }
   }
 

@@ -111,7 +111,8 @@ function contextOf(
     logger: { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") },
     requestCognition: async (prompt, maxTokens) =>
       await guard.leave(() => served().cognition(who, prompt, maxTokens)),
-    requestEmbedding: async (text) => Float32Array.from(await guard.leave(() => served().embedding(who, text))),
+    requestEmbedding: async (text) =>
+      Float32Array.from(await guard.leave(() => served().embedding(who, text))),
   };
 }
 

@@ -74,8 +74,8 @@ async function sandboxFor(boundary: Boundary | null, { name }: PluginEntry): Pro
   if (refusal === null) return sandbox;
   const { fix, message } = refusal;
   // Whoever reads why the plugin has failed sees only the words.
-  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message.replace(/\.?$/, ".")}`;
-  throw new BackplaneError("sandbox.unavailable", fix === undefined ? words : `${words} Fix: ${fix}`, {
+  const words = `${name} runs in the sandbox or not at all (sandbox.unavailable). ${message}`;
+  throw new BackplaneError("sandbox.unavailable", words, {
     ...(fix === undefined ? {} : { fix }),
     cause: refusal,
   });

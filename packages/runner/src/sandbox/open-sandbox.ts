@@ -64,10 +64,13 @@ export async function sandboxStatus(options: SandboxOptions): Promise<SandboxSta
   return sandbox.status;
 }
 
+const ASK_DOCTOR = "backplane doctor says what is missing.";
+
 export function unavailable(status: SandboxStatus): BackplaneError {
   return new BackplaneError(
     "sandbox.unavailable",
-    `There is no sandbox on this machine: ${status.reason}`,
+    // In its words too: a record keeps them and nothing else.
+    `There is no sandbox on this machine: ${status.reason.replace(/\.$/, "")}. Fix: ${status.fix ?? ASK_DOCTOR}`,
     status.fix === null ? {} : { fix: status.fix },
   );
 }

@@ -146,7 +146,10 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
 }
 
 /** sandbox.env: exactly this. The manifest cannot change where programs and home are. */
-function environmentOf({ env, grant, state, way }: SandboxRequest, host: SandboxHost): Record<string, string> {
+function environmentOf(
+  { env, grant, state, way }: SandboxRequest,
+  host: SandboxHost,
+): Record<string, string> {
   const scratch = grant.filesystem === "scratch" ? INSIDE.scratch : NO_HOME;
   return {
     ...env,
