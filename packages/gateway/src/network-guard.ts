@@ -19,9 +19,9 @@ export interface GuardedPlugin {
 
 export interface NetworkGuard {
   /** The plugin's code and all that it sets off. */
-  enter<T>(plugin: GuardedPlugin, work: () => T): T;
+  enter: <T>(plugin: GuardedPlugin, work: () => T) => T;
   /** Back in the gateway's own code, which a plugin called. */
-  leave<T>(work: () => T): T;
+  leave: <T>(work: () => T) => T;
 }
 
 type Guarded = ((...args: unknown[]) => unknown) & { [INSTALLED]?: NetworkGuard };

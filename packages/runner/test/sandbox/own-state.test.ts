@@ -19,7 +19,7 @@ test.runIf(root)(
     symlinkSync(state, join(one, "up"));
 
     const uids = await Promise.all([ownState(one), ownState(two)]);
-    expect([...uids].sort()).toEqual([FIRST_STATE_UID, FIRST_STATE_UID + 1]);
+    expect([...uids].sort((a, b) => a - b)).toEqual([FIRST_STATE_UID, FIRST_STATE_UID + 1]);
     writeFileSync(join(one, "deep/by-root"), "");
     expect(await ownState(one)).toBe(uids[0]);
     for (const path of [one, join(one, "deep"), join(one, "deep/by-root"), join(one, "deep/link")]) {
