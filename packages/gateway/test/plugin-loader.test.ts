@@ -8,11 +8,14 @@ import {
   statSync,
   writeFileSync,
 } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
 import { testKernelPlugin } from "@backplane/sdk/testing";
 import { afterEach, expect, test } from "vitest";
+import { confinedLoader } from "../../../test/support/confined-loader.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 import { eventually, isAlive } from "../../../test/support/processes.ts";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -189,4 +192,57 @@ test("a hosted plugin sees a clean environment and its own home, and ends with t
   expect(isAlive(pid)).toBe(true);
   await loader.close();
   await eventually(() => !isAlive(pid), 5_000, "the hosted plugin ends");
+});
+
+test("in the sandbox a plugin of the npm tree finds what is installed beside it, its state, and no more", async () => {
+  const home = makeHome();
+  const modules = join(home, "plugins/node_modules");
+  for (const name of ["mirror", "beside"]) mkdirSync(join(modules, name), { recursive: true });
+  writeFileSync(join(modules, "beside/package.json"), '{"name":"beside","type":"module","exports":"./i.js"}');
+  writeFileSync(join(modules, "beside/i.js"), 'export const beside = "found";');
+  writeFileSync(
+    join(modules, "mirror/plugin.mjs"),
+    `import { existsSync, readdirSync, writeFileSync } from "node:fs";
+    import net from "node:net";
+    import { beside } from "beside";
+    const dial = (port, host) => new Promise((done) => net.connect(port, host).once("error", (error) => done(error.code)).once("connect", () => done("connected")));
+    const web = (url) => fetch(url).then((answer) => answer.status, (error) => error.cause?.code);
+    export const plugin = { name: "mirror", version: "1.0.0", category: "skill", subscriptions: () => [],
+      async onEvent(event, ctx) {
+        writeFileSync(ctx.stateDir + "/note", "kept");
+        const { home, port } = event.payload;
+        const seen = { beside, env: process.env, cwd: process.cwd(), tree: readdirSync("/plugin"), home: existsSync(home) };
+        await ctx.emit("x.mirror.seen", { ...seen, dialled: [await dial(port, "127.0.0.1"), await web("http://localhost:" + port)] }, event);
+      } };`,
+  );
+  const about = { name: "mirror", version: "1.0.0", type: "module" };
+  const plugins = { "yaya.plugins.v1": { mirror: { category: "skill", module: "./plugin.mjs" } } };
+  writeFileSync(join(modules, "mirror/package.json"), JSON.stringify({ ...about, ...plugins }));
+  const server = createServer((_request, response) => response.end());
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  afters.push(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const loader = confinedLoader(
+    { home, bundled_roots: [] },
+    { egress: { operator_allows: [`localhost:${port}`] } },
+  );
+  afters.push(() => loader.close());
+  const [entry] = (await loader.discover()).entries;
+  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  await run.event("x.mirror.look", { home, port });
+  expect(run.emitted[0]!.payload).toEqual({
+    beside: "found",
+    env: {
+      PATH: "/usr/local/bin:/usr/bin:/bin",
+      HOME: "/sandbox/state",
+      TMPDIR: "/sandbox/scratch",
+      LANG: "C.UTF-8",
+    },
+    cwd: "/plugin/node_modules/mirror",
+    tree: ["node_modules"],
+    home: false,
+    dialled: ["ECONNREFUSED", "ECONNREFUSED"],
+  });
+  expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
 });
