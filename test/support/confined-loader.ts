@@ -28,8 +28,8 @@ export function confinedLoader(
     log,
     scratch_root,
     host: { name: "backplane", version: "0" },
-    sandbox: { cache_dir: CACHE },
     ...boundary,
+    sandbox: { cache_dir: CACHE, ...boundary.sandbox },
   });
   const moduleHost: PluginLoaderOptions["moduleHost"] = (host) => runner.moduleHost(host);
   const loader = createPluginLoader({ clock, log, moduleHost, ...options });

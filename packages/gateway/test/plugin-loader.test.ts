@@ -246,3 +246,30 @@ test("in the sandbox a plugin of the npm tree finds what is installed beside it,
   });
   expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
 });
+
+test("in the sandbox a plugin that takes too much memory is ended, and told why", async () => {
+  const home = makeHome();
+  const dir = join(home, "glutton");
+  mkdirSync(dir);
+  writeFileSync(
+    join(dir, "plugin.mjs"),
+    `const kept = [];
+    export const plugin = { name: "glutton", version: "1.0.0", category: "skill", subscriptions: () => [],
+      async onEvent() { for (;;) { kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); await new Promise(setImmediate); } } };`,
+  );
+  const entry = { name: "glutton", version: "1.0.0", category: "skill", origin: "local" } as const;
+  const limits = { memory_bytes: 192 * 1024 * 1024 };
+  const loader = confinedLoader({ home, bundled_roots: [] }, { sandbox: { limits } });
+  afters.push(() => loader.close());
+  const { plugin } = await loader.load(
+    { ...entry, source: dir, dir, module: join(dir, "plugin.mjs") },
+    "hosted",
+    NO_REACH,
+  );
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  const error = await run.event("x.glutton.eat", {}).then(
+    () => expect.unreachable("it should have been ended"),
+    (thrown: unknown) => thrown as Error,
+  );
+  expect([codeOf(error), error.message]).toEqual(["crashed", expect.stringMatching(/memory|heap/i)]);
+});
