@@ -40,6 +40,19 @@ export const PLUGIN_FIELDS = [
   "routes",
 ] as const satisfies (keyof KernelPlugin)[];
 
+/** The values of a tool, which may be an instance of a class. */
+export const KERNEL_TOOL_FIELDS = [
+  "name",
+  "description",
+  "parameters",
+  "requires_approval",
+  "effect_class",
+  "timeout_ms",
+  "risk",
+  "category",
+  "deferred",
+] as const satisfies (keyof KernelToolSpec)[];
+
 /** Everything of a plugin that is a value. */
 export interface PluginDescription {
   fields: Omit<KernelPlugin, PluginMethod | "subscriptions">;

@@ -5,6 +5,7 @@
  * to the plugin, so they are those that it uses.
  */
 import {
+  KERNEL_TOOL_FIELDS,
   type KernelPlugin,
   type KernelTool,
   PLUGIN_FIELDS,
@@ -17,18 +18,6 @@ import {
 import type { Logger, PluginReach } from "@backplane/kernel/ports";
 import { allowList, type RunnerOptions } from "@backplane/runner";
 import { type GuardedPlugin, installNetworkGuard, type NetworkGuard } from "./network-guard.ts";
-
-const TOOL_FIELDS = [
-  "name",
-  "description",
-  "parameters",
-  "requires_approval",
-  "effect_class",
-  "timeout_ms",
-  "risk",
-  "category",
-  "deferred",
-] as const satisfies (keyof KernelTool)[];
 
 /** Of one instance of a plugin; more would only fill the log. */
 const LOGGED = 64;
@@ -127,7 +116,7 @@ function guardContext(ctx: PluginContext, who: InlinePlugin, guard: NetworkGuard
 /** Named one by one: a tool may be an instance of a class, whose values a spread would miss. */
 function guardTool(tool: KernelTool, who: InlinePlugin, guard: NetworkGuard): KernelTool {
   const spec: Record<string, unknown> = {};
-  for (const field of TOOL_FIELDS) if (tool[field] !== undefined) spec[field] = tool[field];
+  for (const field of KERNEL_TOOL_FIELDS) if (tool[field] !== undefined) spec[field] = tool[field];
   const guarded = spec as unknown as KernelTool;
   guarded.run = (args, call) => {
     const progress: typeof call.progress = (event) => guard.leave(() => call.progress(event));

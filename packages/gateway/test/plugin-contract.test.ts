@@ -98,7 +98,12 @@ describe.each([
         { type: "progress", message: "shouting", as: "user-1", session: "test" },
       ]);
       expect(await run.tools.get("buy")!.approvalBrief!({ text: "milk" })).toBe("Buy milk?");
-      expect(run.tools.get("buy")!.requires_approval).toBe(true);
+      expect(run.tools.get("buy")).toMatchObject({
+        requires_approval: true,
+        risk: "high",
+        category: "money",
+        deferred: true,
+      });
       expect("approvalBrief" in run.tools.get("upper")!).toBe(false);
       expect(await run.health()).toEqual({ status: "ok", summary: "open" });
       run.setConfig({});

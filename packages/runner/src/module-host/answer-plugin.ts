@@ -9,6 +9,8 @@ import {
   type KernelToolSpec,
   type ModuleContextMethods,
   type PluginLogLevel,
+  RISKS,
+  type Risk,
   THROWN_ERROR,
   thrownToValue,
 } from "@backplane/contract";
@@ -105,6 +107,12 @@ function specOf(value: JsonObject): KernelToolSpec {
   if (typeof value.effect_class === "string") {
     spec.effect_class = value.effect_class as NonNullable<KernelToolSpec["effect_class"]>;
   }
+  if (value.risk !== undefined) {
+    if (!RISKS.includes(value.risk as Risk)) throw invalid("risk");
+    spec.risk = value.risk as Risk;
+  }
+  if (value.category !== undefined) spec.category = text(value, "category");
+  if (value.deferred !== undefined) spec.deferred = value.deferred === true;
   return spec;
 }
 

@@ -2,13 +2,14 @@
  * A PluginContext on the far side of the pipe. It names the context that the kernel handed out, so what a plugin
  * does with an event's context lands in that event's org and project, however late it does it.
  */
-import type {
-  ContextRef,
-  JsonObject,
-  KernelTool,
-  KernelToolSpec,
-  PluginContext,
-  PluginLogLevel,
+import {
+  type ContextRef,
+  type JsonObject,
+  KERNEL_TOOL_FIELDS,
+  type KernelTool,
+  type KernelToolSpec,
+  type PluginContext,
+  type PluginLogLevel,
 } from "@backplane/contract";
 import type { GatewayLink } from "./gateway-link.ts";
 
@@ -52,15 +53,8 @@ export function remoteContext(ref: ContextRef, link: GatewayLink, tools: ToolTab
 
 /** Named one by one: a tool may be an instance of a class, whose values a spread would miss. */
 function specOf(tool: KernelTool): KernelToolSpec {
-  const { description, effect_class, name, parameters, requires_approval, timeout_ms } = tool;
-  return {
-    name,
-    description,
-    parameters,
-    ...(requires_approval !== undefined && { requires_approval }),
-    ...(effect_class !== undefined && { effect_class }),
-    ...(timeout_ms !== undefined && { timeout_ms }),
-  };
+  const fields = KERNEL_TOOL_FIELDS.filter((field) => tool[field] !== undefined);
+  return Object.fromEntries(fields.map((field) => [field, tool[field]])) as unknown as KernelToolSpec;
 }
 
 /** Errors have no enumerable fields and cycles have no JSON; a log line must survive both. */
