@@ -82,7 +82,7 @@ function text({ tool_result }: Called): string {
 
 test("server-everything: text, images, structured content and progress", async () => {
   const echo = await call("everything", "echo", { message: "hello" });
-  expect(echo).toMatchObject({ status: "succeeded", class: "isolated", grant: { network: "none" } });
+  expect(echo).toMatchObject({ status: "succeeded", class: "isolated", grant: { allowed_domains: [] } });
   expect(text(echo)).toBe("Echo: hello");
   const image = await call("everything", "get-tiny-image", {});
   expect(

@@ -37,11 +37,14 @@ const OPENS: Record<DelegationScope, string[]> = {
   "runs:write": ["POST /v1/runs", "POST /v1/runs/{id}:cancel"],
   "compactions:read": ["GET /v1/compactions"],
   "compactions:write": ["POST /v1/compactions", "POST /v1/compactions/{id}:undo"],
-  "tools:invoke": ["POST /v1/invocations", "POST /mcp", "GET /mcp", "DELETE /mcp"],
+  "tools:invoke": [
+    "POST /v1/invocations",
+    ...["POST", "GET", "DELETE"].flatMap((verb) => [`${verb} /mcp`, `${verb} /mcp/servers/{server}`]),
+  ],
   "llm:invoke": [],
 };
-/** The record of a call that the token started itself; no other exists for it. */
-const ALWAYS = ["GET /v1/invocations/{id}"];
+/** The record of a call that the token started itself, and its files; no other exists for it. */
+const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
 
 let t: TestApi;
 let base = "";

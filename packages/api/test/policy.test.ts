@@ -142,7 +142,8 @@ test("explain names the rule that decides, every rule in order, and where the ri
 
 test("the catalog is listed with origin, risk and cost; what is hidden says why", async () => {
   const { items } = (await t.call("GET", "/v1/catalog")).json;
-  expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo"]);
+  const own = ["plugin_install", "plugin_unload", "plugins_list"];
+  expect(items.map(({ name }: { name: string }) => name)).toEqual(["ask", "echo", ...own]);
   expect(items[1]).toMatchObject({ origin: "plugin", risk: "low", status: "offered", reason: null });
   expect(items[1].token_cost).toBeGreaterThan(10);
   await t.call("PATCH", "/v1/policy", { body: { roles: { owner: { deny: { tools: ["ask"] } } } } });
@@ -150,8 +151,9 @@ test("the catalog is listed with origin, risk and cost; what is hidden says why"
     (await t.call("GET", `/v1/catalog${query}`)).json.items.map(
       (one: { name: string; status: string }) => `${one.name} ${one.status}`,
     );
-  expect(await names("")).toEqual(["echo offered"]);
-  expect(await names("?all=1")).toEqual(["ask hidden", "echo offered", "tool_search hidden"]);
+  const core = own.map((name) => `${name} offered`);
+  expect(await names("")).toEqual(["echo offered", ...core]);
+  expect(await names("?all=1")).toEqual(["ask hidden", "echo offered", ...core, "tool_search hidden"]);
   const [hidden] = (await t.call("GET", "/v1/catalog/ask")).json.items;
   expect(hidden.reason).toContain("the tool is denied");
   expect((await t.call("GET", "/v1/catalog/none")).json.error.code).toBe("tool.not_found");

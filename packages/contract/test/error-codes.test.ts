@@ -17,6 +17,7 @@ test("a refusal that may pass is a 4xx or 5xx that clients retry", () => {
   expect(retryable.map(([code]) => code).toSorted()).toEqual([
     "approval.expired",
     "daemon.unreachable",
+    "egress.unreachable",
     "gateway_starting",
     "gateway_stopping",
     "idempotency.in_progress",

@@ -75,7 +75,7 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "an unknown field",
     () => broken('name = "Hello"', 'name = "Hello"\nauthor = "x"'),
-    "5: author is not a known field; remove it, known are api_version, package_id, version, name, description, license, source, runtime, exports",
+    "5: author is not a known field; remove it, known are api_version, package_id, version, name, description, license, source, runtime, exports, skills",
   ],
   [
     "a misspelt field",
@@ -90,12 +90,12 @@ const BAD: [name: string, toml: () => string, message: string][] = [
   [
     "an unknown protocol",
     () => broken("vai.rpc.v1", "vai.rpc.v9"),
-    '7: runtime.protocol is "vai.rpc.v9"; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel',
+    '7: runtime.protocol is "vai.rpc.v9"; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel, skills',
   ],
   [
     "a misspelt runtime field",
     () => broken("protocol =", "protocl ="),
-    "6: runtime.protocol is missing; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel (and 1 more, see details.issues)",
+    "6: runtime.protocol is missing; write one of vai.rpc.v1, rterm.plugin.v1, hefty.jsonrpc, mcp.stdio, mcp.http, module.tools, module.instrument, module.kernel, skills (and 1 more, see details.issues)",
   ],
   [
     "a transport that is none",

@@ -37,9 +37,7 @@ export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level
 }
 
 export function toGrant(level: Level): Grant {
-  // A way out that leads nowhere is none.
-  const reaches = level.network === "egress" && (level.allowed_domains ?? []).length > 0;
-  const network = reaches ? "egress" : "none";
+  const network = level.network ?? "none";
   return {
     class: level.class ?? "isolated",
     network,
