@@ -1,8 +1,9 @@
 /** A plugin that tells everybody what it was given: nothing of it reaches a record, a log or an answer. */
-import { expect, test } from "vitest";
+import { expect } from "vitest";
 import { CANARY, type Searched, searchText } from "../support/canary.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { verifies } from "../support/verifies.ts";
 
 /** In the answer, in events, on stderr, in an error; raw, as JSON, as base64 and for a URL. */
 const LEAKS = `async (call) => {
@@ -14,7 +15,7 @@ const LEAKS = `async (call) => {
   return { status: "succeeded", result: { content: spelled.map((text) => ({ type: "text", text })), structured_output: { length: canary.length } } };
 }`;
 
-test("a plugin that repeats its secret everywhere puts no copy anywhere", async () => {
+verifies("secret.slots", "a plugin that repeats its secret everywhere puts no copy anywhere", async () => {
   const gateway = await startTestGateway();
   try {
     const folder = writePluginFolder({

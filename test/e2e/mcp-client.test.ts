@@ -256,38 +256,42 @@ test("npm:NAME is locked and unpacked whole, runs without scripts, and its argum
   expect(missing.stderr).toContain("npm failed");
 });
 
-test("a secret slot of a server on stdio goes by a variable of its own sandbox, and shows up nowhere", async () => {
-  await gateway.http("PUT", "/v1/secrets/demo", { value: "canary-7f3a91-canary" });
-  const dir = join(folder, "keeper");
-  mkdirSync(dir);
-  cpSync(FIXTURE, join(dir, "mcp.mjs"));
-  const lines = [
-    'api_version = "vai.plugin.v1"',
-    'package_id = "acme/keeper"',
-    'version = "1.0.0"',
-    'name = "keeper"',
-    "[runtime]",
-    'protocol = "mcp.stdio"',
-    'entrypoint = ["node", "./mcp.mjs", "plain"]',
-    "[runtime.permissions]",
-    'secret_slots = ["api_key"]',
-  ];
-  writeFileSync(join(dir, "vai-plugin.toml"), lines.join("\n"));
-  await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
-  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
-    package_id: "acme/keeper",
-    package_version: "1.0.0",
-    export_id: "*",
-    secrets: { api_key: "secret://org_local/demo" },
-    policy: { secret_env: { api_key: "API_KEY" } },
-  });
-  expect(bound.status, JSON.stringify(bound.body)).toBe(201);
-  const called = await call("mcp_keeper_env");
-  expect(called.status).toBe("succeeded");
-  const env = called.tool_result!.content[0]!.text;
-  expect(env).toContain('"API_KEY"');
-  expect(JSON.stringify(called)).not.toContain("canary-7f3a91");
-});
+verifies(
+  "secret.slots",
+  "a secret slot of a server on stdio goes by a variable of its own sandbox, and shows up nowhere",
+  async () => {
+    await gateway.http("PUT", "/v1/secrets/demo", { value: "canary-7f3a91-canary" });
+    const dir = join(folder, "keeper");
+    mkdirSync(dir);
+    cpSync(FIXTURE, join(dir, "mcp.mjs"));
+    const lines = [
+      'api_version = "vai.plugin.v1"',
+      'package_id = "acme/keeper"',
+      'version = "1.0.0"',
+      'name = "keeper"',
+      "[runtime]",
+      'protocol = "mcp.stdio"',
+      'entrypoint = ["node", "./mcp.mjs", "plain"]',
+      "[runtime.permissions]",
+      'secret_slots = ["api_key"]',
+    ];
+    writeFileSync(join(dir, "vai-plugin.toml"), lines.join("\n"));
+    await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
+    const bound = await gateway.http("POST", "/v1/plugin-bindings", {
+      package_id: "acme/keeper",
+      package_version: "1.0.0",
+      export_id: "*",
+      secrets: { api_key: "secret://org_local/demo" },
+      policy: { secret_env: { api_key: "API_KEY" } },
+    });
+    expect(bound.status, JSON.stringify(bound.body)).toBe(201);
+    const called = await call("mcp_keeper_env");
+    expect(called.status).toBe("succeeded");
+    const env = called.tool_result!.content[0]!.text;
+    expect(env).toContain('"API_KEY"');
+    expect(JSON.stringify(called)).not.toContain("canary-7f3a91");
+  },
+);
 
 test("an mcp.json installs each of its servers; a secret in it is never taken over", async () => {
   const file = join(folder, "mcp.json");

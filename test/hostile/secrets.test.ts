@@ -9,6 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
 import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
+import { verifies } from "../support/verifies.ts";
 
 const mark = randomBytes(9).toString("hex");
 const CANARIES = { odd: `cAn"é/+ ~%\\9${mark}x`, plain: `canary${mark.toUpperCase()}` };
@@ -132,76 +133,89 @@ test.each(Object.keys(LEAKS))(
   120_000,
 );
 
-test("a running plugin's environment and command line hold nothing", async () => {
-  const { export_id } = LEAKS.node!;
-  const { body } = await ask("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
-  ids.push(body.id as string);
-  const seen: string[] = [];
-  await eventually(
-    async () => {
-      for (const pid of descendants(gateway.pid)) {
-        try {
-          const [argv, env] = [readFileSync(`/proc/${pid}/cmdline`), readFileSync(`/proc/${pid}/environ`)];
-          if (argv.includes("plugin.mjs")) seen.push(argv.toString());
-          expect([...copiesIn("argv", argv), ...copiesIn("environ", env)]).toEqual([]);
-          expect(env.includes("BACKPLANE_") && argv.includes("plugin.mjs")).toBe(false);
-        } catch (error) {
-          if ((error as { code?: string }).code !== "ENOENT" && (error as { code?: string }).code !== "ESRCH")
-            throw error;
+verifies(
+  "secret.slots",
+  "a running plugin's environment and command line hold nothing",
+  async () => {
+    const { export_id } = LEAKS.node!;
+    const { body } = await ask("POST", "/v1/invocations", { export_id, input: { mode: "hang" } });
+    ids.push(body.id as string);
+    const seen: string[] = [];
+    await eventually(
+      async () => {
+        for (const pid of descendants(gateway.pid)) {
+          try {
+            const [argv, env] = [readFileSync(`/proc/${pid}/cmdline`), readFileSync(`/proc/${pid}/environ`)];
+            if (argv.includes("plugin.mjs")) seen.push(argv.toString());
+            expect([...copiesIn("argv", argv), ...copiesIn("environ", env)]).toEqual([]);
+            expect(env.includes("BACKPLANE_") && argv.includes("plugin.mjs")).toBe(false);
+          } catch (error) {
+            if (
+              (error as { code?: string }).code !== "ENOENT" &&
+              (error as { code?: string }).code !== "ESRCH"
+            )
+              throw error;
+          }
         }
-      }
-      return seen.length > 0;
-    },
-    10_000,
-    "the plugin runs",
-  );
-  expect((await ask("POST", `/v1/invocations/${String(body.id)}:cancel`)).status).toBe(202);
-}, 30_000);
+        return seen.length > 0;
+      },
+      10_000,
+      "the plugin runs",
+    );
+    expect((await ask("POST", `/v1/invocations/${String(body.id)}:cancel`)).status).toBe(202);
+  },
+  30_000,
+);
 
-test("no copy is left anywhere", async () => {
-  const shown: string[] = [];
-  for (const id of ids) {
-    const record = await ask("GET", `/v1/invocations/${id}`);
-    if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) shown.push(id);
-    const events = await fetch(`${gateway.url}/v1/invocations/${id}/events`, {
-      headers: { authorization: `Bearer ${gateway.token}` },
-    });
-    answers.push(await events.text());
-  }
-  // They did leak, and something did take it out.
-  expect(shown.length).toBeGreaterThan(5);
-  for (const path of [
-    "/v1/invocations?limit=200",
-    "/v1/audit",
-    "/v1/secrets",
-    "/v1/plugin-bindings",
-    "/v1/status",
-  ]) {
-    await ask("GET", path);
-  }
-  for (const args of [
-    ["invocation", "list"],
-    ["invocation", "show", ids[0]!],
-    ["secret", "list"],
-    ["audit", "list"],
-  ]) {
-    const { stdout, stderr } = await gateway.cli(...args);
-    answers.push(stdout, stderr);
-  }
-  const copies = answers.flatMap((text, i) => copiesIn(`answer ${i}`, Buffer.from(text)));
-  const search = () => {
-    let searched = 0;
-    for (const file of filesBelow(gateway.home)) {
-      copies.push(...copiesIn(file, readFileSync(file)));
-      searched++;
+verifies(
+  "secret.slots",
+  "no copy is left anywhere",
+  async () => {
+    const shown: string[] = [];
+    for (const id of ids) {
+      const record = await ask("GET", `/v1/invocations/${id}`);
+      if ((record.body.stderr_tail as string | null)?.includes("[redacted]")) shown.push(id);
+      const events = await fetch(`${gateway.url}/v1/invocations/${id}/events`, {
+        headers: { authorization: `Bearer ${gateway.token}` },
+      });
+      answers.push(await events.text());
     }
-    return searched;
-  };
-  // While it runs the newest rows are in the write-ahead log; after the end they are in the file.
-  expect(search()).toBeGreaterThan(5);
-  await gateway.stop();
-  search();
-  copies.push(...copiesIn("log", Buffer.from(gateway.log())));
-  expect(gateway.log()).toContain("{");
-  expect(copies).toEqual([]);
-}, 60_000);
+    // They did leak, and something did take it out.
+    expect(shown.length).toBeGreaterThan(5);
+    for (const path of [
+      "/v1/invocations?limit=200",
+      "/v1/audit",
+      "/v1/secrets",
+      "/v1/plugin-bindings",
+      "/v1/status",
+    ]) {
+      await ask("GET", path);
+    }
+    for (const args of [
+      ["invocation", "list"],
+      ["invocation", "show", ids[0]!],
+      ["secret", "list"],
+      ["audit", "list"],
+    ]) {
+      const { stdout, stderr } = await gateway.cli(...args);
+      answers.push(stdout, stderr);
+    }
+    const copies = answers.flatMap((text, i) => copiesIn(`answer ${i}`, Buffer.from(text)));
+    const search = () => {
+      let searched = 0;
+      for (const file of filesBelow(gateway.home)) {
+        copies.push(...copiesIn(file, readFileSync(file)));
+        searched++;
+      }
+      return searched;
+    };
+    // While it runs the newest rows are in the write-ahead log; after the end they are in the file.
+    expect(search()).toBeGreaterThan(5);
+    await gateway.stop();
+    search();
+    copies.push(...copiesIn("log", Buffer.from(gateway.log())));
+    expect(gateway.log()).toContain("{");
+    expect(copies).toEqual([]);
+  },
+  60_000,
+);

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { vai } from "./order.ts";
 import { makeRig, until } from "./rig.ts";
 import { confinedRig } from "./sandbox/confined-rig.ts";
+import { verifies } from "../../../test/support/verifies.ts";
 
 const VALUE = "canary-by-environment";
 const secrets = (token: string) => ({
@@ -11,20 +12,24 @@ const secrets = (token: string) => ({
   context: { secrets: { token } },
 });
 
-test("the plugin finds it in its environment, and no other process of the machine does", async () => {
-  const rig = confinedRig({ limits: { prewarmed: 4 } });
-  for (const isolation of ["isolated", "worker"] as const) {
-    const call = rig.run(vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }));
-    await until(() => holders("environ").length === 1);
-    // The one is the plugin itself, seen from outside its namespace.
-    expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
-    expect(holders("cmdline")).toEqual([]);
-    // What it says of it is blacked out on the way.
-    expect((await call).result).toEqual({ length: VALUE.length, value: "[redacted]" });
-  }
-  // Nobody waits with a secret for a call that may never come.
-  expect(rig.runner.health().prewarmed).toBe(0);
-});
+verifies(
+  "secret.slots",
+  "the plugin finds it in its environment, and no other process of the machine does",
+  async () => {
+    const rig = confinedRig({ limits: { prewarmed: 4 } });
+    for (const isolation of ["isolated", "worker"] as const) {
+      const call = rig.run(vai("knows", { class: isolation, input: { hold_ms: 400 }, ...secrets(VALUE) }));
+      await until(() => holders("environ").length === 1);
+      // The one is the plugin itself, seen from outside its namespace.
+      expect(readFileSync(`/proc/${holders("environ")[0]}/cmdline`, "latin1")).toContain("vai.mjs");
+      expect(holders("cmdline")).toEqual([]);
+      // What it says of it is blacked out on the way.
+      expect((await call).result).toEqual({ length: VALUE.length, value: "[redacted]" });
+    }
+    // Nobody waits with a secret for a call that may never come.
+    expect(rig.runner.health().prewarmed).toBe(0);
+  },
+);
 
 test("a secret with another value has a process of its own, and the old one goes", async () => {
   const rig = confinedRig();
