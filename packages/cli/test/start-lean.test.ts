@@ -22,6 +22,7 @@ test("up replaces its process once, with a bounded heap and the same command lin
     "/node",
     "--conditions=x",
     expect.stringMatching(/^--max-semi-space-size=\d+$/),
+    expect.stringMatching(/^--heap-growing-percent=\d+$/),
     "/main.js",
     "up",
     "--json",
