@@ -17,14 +17,25 @@ const STUBBORN = "trap '' TERM HUP; setsid sleep 600 & echo up; read x; sleep 60
 const openFiles = () => readdirSync("/proc/self/fd").length;
 const mounts = () => readFileSync("/proc/self/mountinfo", "utf8").split("\n").length;
 const timers = () => process.getActiveResourcesInfo().filter((name) => name === "Timeout").length;
-const confinedProcesses = () =>
-  readdirSync("/proc").filter((pid) => {
-    try {
-      return /^\d+$/.test(pid) && /^Uid:\s*59\d\d\d\s/m.test(readFileSync(`/proc/${pid}/status`, "utf8"));
-    } catch {
-      return false;
-    }
-  });
+
+/**
+ * Ours alone: other tests have sandboxes on this machine at the same time. The outer process, and the first of its
+ * namespace, without which the kernel leaves nobody in there; each with its start, because numbers come again.
+ */
+const born = new Set<string>();
+const named = (pid: string | number): string => {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return `${pid} ${stat.slice(stat.lastIndexOf(")")).split(" ")[20]}`;
+  } catch {
+    return "";
+  }
+};
+const remember = (outer: number) => {
+  const inner = readFileSync(`/proc/${outer}/task/${outer}/children`, "utf8").split(" ").filter(Boolean);
+  for (const pid of [outer, ...inner]) born.add(named(pid));
+};
+const confinedProcesses = () => [...born].filter((one) => one === named(one.split(" ")[0]!));
 
 verifies(
   "sandbox.kill",
@@ -35,6 +46,7 @@ verifies(
     const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", STUBBORN] };
     const cycle = async (number: number) => {
       const confined = await sandbox.launch(request(folder, { program, grant: { filesystem: "scratch" } }));
+      remember(confined.pid);
       if (number % 4 !== 0) await new Promise((resolve) => confined.child.stdout.once("data", resolve));
       if (number % 3 === 0) process.kill(confined.pid, "SIGKILL");
       else if (number % 3 === 1) confined.kill();
@@ -47,6 +59,8 @@ verifies(
     for (let number = 0; number < CYCLES; number += AT_ONCE) {
       await Promise.all(Array.from({ length: AT_ONCE }, (_, at) => cycle(number + at)));
     }
+    born.delete("");
+    expect(born.size).toBeGreaterThan(CYCLES * 1.5);
     await eventually(() => confinedProcesses().length === 0, 5_000, "every process is gone");
     const after = { files: openFiles(), mounts: mounts(), timers: timers() };
     for (const what of ["files", "mounts", "timers"] as const)
