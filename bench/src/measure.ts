@@ -104,3 +104,12 @@ function push(into: Map<string, number[]>, key: string, value: number): void {
 function mapOf<T>(connections: [string, EchoConnection][], value: (key: string) => T): Map<string, T> {
   return new Map(connections.map(([key]) => [key, value(key)]));
 }
+
+/** So that a peer that hangs ends its row and not the whole run. */
+export function within<T>(ms: number, what: string, work: Promise<T>): Promise<T> {
+  let timer: NodeJS.Timeout;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`${what} took more than ${ms} ms`)), ms);
+  });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
+}

@@ -46,12 +46,23 @@ async function start(args: string[], env: NodeJS.ProcessEnv): Promise<Server> {
     pid: child.pid!,
     token: null,
     ready_ms,
-    stop: () =>
-      new Promise((resolve) => {
-        child.once("exit", () => resolve());
-        child.kill("SIGTERM");
-      }),
+    stop: () => endChild(child),
   };
+}
+
+const GRACE_MS = 15_000;
+
+/** Asked to go, and made to when it does not. */
+export function endChild(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve();
+  return new Promise((resolve) => {
+    const timer = setTimeout(() => child.kill("SIGKILL"), GRACE_MS);
+    child.once("exit", () => {
+      clearTimeout(timer);
+      resolve();
+    });
+    child.kill("SIGTERM");
+  });
 }
 
 async function firstLine(child: ChildProcess): Promise<string> {

@@ -1,0 +1,176 @@
+/**
+ * Published gateways in front of the same stdio server, each a process of its own with a home of its own, at its quickest
+ * setting: no log line a call, nothing kept for a replay. None of them has a policy or a durable record; one session
+ * each, so that each has one server behind it, as ours has.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { within } from "./measure.ts";
+import { type McpEndpoint, type McpSession, openSession, openSseSession } from "./mcp-session.ts";
+import { endChild } from "./server-process.ts";
+
+export interface McpPeer {
+  key: string;
+  session: McpSession;
+  stop(): Promise<void>;
+}
+
+interface Place {
+  home: string;
+  port: number;
+  program: string;
+  /** A file that names the echo server as `echo`. */
+  config: string;
+}
+
+interface Kind {
+  key: string;
+  script: string;
+  args(place: Place): string[];
+  path: string;
+  tool: string;
+  open(endpoint: McpEndpoint): Promise<McpSession>;
+  /** What ends a process that the peer leaves behind it. */
+  after?(place: Place): string[];
+}
+
+const KINDS: Kind[] = [
+  {
+    // Its MCP endpoint speaks the older transport only: a POST a call, the answers over one stream. At its start it asks
+    // for its catalogue on the internet, and goes on without it.
+    key: "mcp-hub-4",
+    script: "mcp-hub/dist/cli.js",
+    args: ({ port, config }) => ["--port", String(port), "--config", config],
+    path: "/mcp",
+    tool: "echo__echo",
+    open: openSseSession,
+  },
+  {
+    key: "supergateway-4",
+    script: "supergateway/dist/index.js",
+    args: ({ port, program }) =>
+      `--outputTransport streamableHttp --stateful --logLevel none --port ${port} --stdio`
+        .split(" ")
+        .concat(`"${process.execPath}" "${program}"`),
+    path: "/mcp",
+    tool: "echo",
+    open: openSession,
+  },
+  {
+    key: "mcp-proxy-6",
+    script: "mcp-proxy/dist/bin/mcp-proxy.mjs",
+    args: ({ port, program }) =>
+      `--host 127.0.0.1 --port ${port} --server stream --no-eventStore --`
+        .split(" ")
+        .concat(process.execPath, program),
+    path: "/mcp",
+    tool: "echo",
+    open: openSession,
+  },
+  {
+    // It has no sessions, and a second process, the daemon, that holds the server.
+    key: "mcporter-0.12",
+    script: "mcporter/dist/cli.js",
+    args: ({ port, config }) => ["--config", config, "serve", "--http", String(port)],
+    path: "/mcp/echo",
+    tool: "echo",
+    open: openSession,
+    after: ({ config }) => ["--config", config, "daemon", "stop"],
+  },
+];
+
+const READY_MS = 30_000;
+
+export async function startMcpPeers(program: string): Promise<McpPeer[]> {
+  const peers: McpPeer[] = [];
+  try {
+    for (const kind of KINDS) peers.push(await start(kind, program));
+    return peers;
+  } catch (error) {
+    for (const peer of peers) await peer.stop();
+    throw error;
+  }
+}
+
+async function start(kind: Kind, program: string): Promise<McpPeer> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-peer-"));
+  const place = { home, port: await freePort(), program, config: join(home, "servers.json") };
+  const echo = { command: process.execPath, args: [program], lifecycle: "keep-alive" };
+  writeFileSync(place.config, JSON.stringify({ mcpServers: { echo }, imports: [] }));
+  const script = fileURLToPath(new URL(`../node_modules/${kind.script}`, import.meta.url));
+  const env = homeOf(home);
+  const log = openSync(join(home, "log"), "w");
+  // One of them ends when its stdin does, so that it stays open.
+  const child = spawn(process.execPath, [script, ...kind.args(place)], {
+    env,
+    cwd: home,
+    stdio: ["pipe", log, log],
+  });
+  closeSync(log);
+  const end = async () => {
+    await endChild(child);
+    if (kind.after) {
+      spawnSync(process.execPath, [script, ...kind.after(place)], { env, stdio: "ignore", timeout: 10_000 });
+    }
+    rmSync(home, { recursive: true, force: true });
+  };
+  try {
+    const headers = { "content-type": "application/json", accept: "application/json, text/event-stream" };
+    const endpoint = { url: `http://127.0.0.1:${place.port}${kind.path}`, headers, tool: kind.tool };
+    const session = await untilReady(
+      () => kind.open(endpoint),
+      () => child.exitCode === null,
+    );
+    return {
+      key: kind.key,
+      session,
+      async stop() {
+        session.close();
+        await end();
+      },
+    };
+  } catch (error) {
+    const said = readFileSync(join(home, "log"), "utf8").slice(-1_000);
+    await end();
+    throw new Error(`${kind.key} did not start; it said: ${said}`, { cause: error });
+  }
+}
+
+/** They say that they are ready each in a way of its own, so that they are asked until the echo comes back. */
+async function untilReady<T>(attempt: () => Promise<T>, alive: () => boolean): Promise<T> {
+  const until = performance.now() + READY_MS;
+  for (;;) {
+    try {
+      return await within(READY_MS, "opening a session", attempt());
+    } catch (error) {
+      if (!alive() || performance.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 200));
+    }
+  }
+}
+
+/** Nothing of the person's own settings, and nothing left in them. */
+function homeOf(home: string): NodeJS.ProcessEnv {
+  const names = ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"];
+  return {
+    PATH: process.env.PATH,
+    HOME: home,
+    MCPORTER_DAEMON_DIR: home,
+    ...Object.fromEntries(names.map((name) => [name, home])),
+  };
+}
+
+function freePort(): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const server = createServer();
+    server.once("error", reject);
+    server.listen(0, "127.0.0.1", () => {
+      const { port } = server.address() as { port: number };
+      server.close(() => resolve(port));
+    });
+  });
+}

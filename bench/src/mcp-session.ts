@@ -1,0 +1,139 @@
+/**
+ * The MCP client of mcp.http-call: one session, as many calls in flight as asked for, each with an id of its own. It is
+ * the same `fetch` for every gateway, so that only what stands behind it differs. Every answer must hold the echo.
+ */
+
+export interface McpSession {
+  call(): Promise<void>;
+  close(): void;
+}
+
+export interface McpEndpoint {
+  url: string;
+  headers: Record<string, string>;
+  tool: string;
+}
+
+type Params = Record<string, unknown>;
+
+const TEXT = "x".repeat(1000);
+const HELLO = {
+  protocolVersion: "2025-11-25",
+  capabilities: {},
+  clientInfo: { name: "bench", version: "1.0.0" },
+};
+
+export function callBody(tool: string, id: number): string {
+  return `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"${tool}","arguments":{"text":"${TEXT}"}}}`;
+}
+
+/** Streamable HTTP: the answer is the body of the POST, plain or as a stream that ends with it. */
+export async function openSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
+  const opened = await post(url, headers, message("initialize", HELLO, 0));
+  const text = await opened.text();
+  if (!opened.ok || !text.includes("protocolVersion")) throw new Error(`no session was opened: ${text}`);
+  const id = opened.headers.get("mcp-session-id");
+  const mine = id === null ? headers : { ...headers, "mcp-session-id": id };
+  await (await post(url, mine, message("notifications/initialized"))).arrayBuffer();
+  const echoed = await (await post(url, mine, callBody(tool, 1))).text();
+  if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
+  return withoutHandshake({ url, headers: mine, tool });
+}
+
+/** For a server that takes calls and nothing else. */
+export function withoutHandshake({ url, headers, tool }: McpEndpoint): McpSession {
+  let next = 2;
+  return {
+    async call() {
+      const response = await post(url, headers, callBody(tool, next++));
+      const { byteLength } = await response.arrayBuffer();
+      if (response.status !== 200) throw new Error(`answered ${response.status}`);
+      if (byteLength < TEXT.length) throw new Error("answered without the echo");
+    },
+    close() {},
+  };
+}
+
+/** HTTP with SSE, as before 2025-03-26: a POST is only accepted, and every answer comes over the session's one stream. */
+export async function openSseSession({ url, headers, tool }: McpEndpoint): Promise<McpSession> {
+  const aborter = new AbortController();
+  try {
+    const stream = await fetch(url, { headers: { accept: "text/event-stream" }, signal: aborter.signal });
+    if (!stream.ok || stream.body === null) throw new Error(`no stream was opened: ${stream.status}`);
+    const ask = await askOver(stream.body, url, headers);
+    await ask(0, message("initialize", HELLO, 0));
+    await ask(null, message("notifications/initialized"));
+    const echoed = await ask(1, callBody(tool, 1));
+    if (!isEcho(echoed)) throw new Error(`the echo does not answer: ${echoed.slice(0, 300)}`);
+    let next = 2;
+    return {
+      async call() {
+        const id = next++;
+        const answer = await ask(id, callBody(tool, id));
+        if (answer.length < TEXT.length) throw new Error("answered without the echo");
+      },
+      close: () => aborter.abort(),
+    };
+  } catch (error) {
+    aborter.abort();
+    throw error;
+  }
+}
+
+/** The stream's first event names where to post; each later one answers the message with its id. */
+async function askOver(
+  stream: ReadableStream<Uint8Array>,
+  url: string,
+  headers: Record<string, string>,
+): Promise<(id: number | null, body: string) => Promise<string>> {
+  const waiting = new Map<number, PromiseWithResolvers<string>>();
+  const endpoint = Promise.withResolvers<string>();
+  readEvents(stream, (event, data) => {
+    if (event === "endpoint") return endpoint.resolve(new URL(data, url).href);
+    const { id } = JSON.parse(data) as { id?: number };
+    waiting.get(id!)?.resolve(data);
+    waiting.delete(id!);
+  }).catch((error) => {
+    for (const one of [endpoint, ...waiting.values()]) one.reject(error);
+  });
+  const messages = await endpoint.promise;
+  return async (id, body) => {
+    const answer = Promise.withResolvers<string>();
+    if (id === null) answer.resolve("");
+    else waiting.set(id, answer);
+    const accepted = post(messages, headers, body).then(async (response) => {
+      await response.arrayBuffer();
+      if (response.status !== 202) throw new Error(`answered ${response.status}`);
+    });
+    const [text] = await Promise.all([answer.promise, accepted]);
+    return text;
+  };
+}
+
+async function readEvents(
+  body: ReadableStream<Uint8Array>,
+  take: (event: string, data: string) => void,
+): Promise<never> {
+  const decoder = new TextDecoder();
+  let rest = "";
+  for await (const chunk of body) {
+    const events = (rest + decoder.decode(chunk, { stream: true })).split("\n\n");
+    rest = events.pop()!;
+    for (const one of events) {
+      take(/^event: (.*)$/m.exec(one)?.[1] ?? "message", /^data: (.*)$/m.exec(one)?.[1] ?? "");
+    }
+  }
+  throw new Error("the stream ended");
+}
+
+function post(url: string, headers: Record<string, string>, body: string): Promise<Response> {
+  return fetch(url, { method: "POST", headers, body });
+}
+
+function message(method: string, params: Params = {}, id?: number): string {
+  return JSON.stringify({ jsonrpc: "2.0", id, method, params });
+}
+
+function isEcho(answer: string): boolean {
+  return answer.includes(TEXT) && !answer.includes('"isError":true');
+}
