@@ -17,9 +17,16 @@ const NEIGHBOURLY = [
   "upgrade",
 ];
 
+/**
+ * Nobody's own affair, whatever Connection says: a token that was checked here would not arrive, and a body without its
+ * length would be another message.
+ */
+const STAYS = new Set(["authorization", "content-length"]);
+
 /** Pairs of name and value, in order and as they were spelled. */
 export function travelling(message: IncomingMessage, without: readonly string[] = []): [string, string][] {
-  const named = (message.headers.connection ?? "").split(",").map((word) => word.trim().toLowerCase());
+  const words = (message.headers.connection ?? "").split(",").map((word) => word.trim().toLowerCase());
+  const named = words.filter((word) => !STAYS.has(word));
   const left = new Set([...NEIGHBOURLY, ...without, ...named]);
   return pairs(message.rawHeaders).filter(([name]) => !left.has(name.toLowerCase()));
 }

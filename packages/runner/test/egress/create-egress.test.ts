@@ -220,6 +220,28 @@ test("the gateway: with a scope also without a network, its delegated routes wit
   expect(reasons.filter((reason) => reason === "host.mismatch")).toHaveLength(1);
 });
 
+test("what a client calls the connection's own affair does not take the token or the length out of a message", async () => {
+  const heard: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.on("data", (chunk: Buffer) => {
+      heard.push(chunk.toString("latin1"));
+      socket.end("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    });
+  });
+  const base_url = `http://127.0.0.1:${port}`;
+  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
+  const door = await rig.behind("gateway");
+  const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
+  const talk = new Talk(door).say(
+    `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
+    `Connection: authorization, content-length\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`,
+  );
+  await talk.hear(/204/);
+  const [head] = heard.join("").split("\r\n\r\n", 1) as [string];
+  expect(head).toContain(`Authorization: ${TOKEN}`);
+  expect(head).toContain(`Content-Length: ${smuggled.length}`);
+});
+
 test("the gateway through the proxy: only with a scope, by any of the three ways", async () => {
   const web = await httpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
