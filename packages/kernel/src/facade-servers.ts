@@ -23,6 +23,8 @@ export interface ServerLine {
 /** What a server tells outside of any request. */
 export interface ServerNotice {
   binding_id: string;
+  /** Whose process it is, and whom its words are for. */
+  project_id: string | null;
   method: string;
   params: JsonObject;
 }
@@ -38,6 +40,6 @@ export interface Servers {
     params: JsonObject,
     line: ServerLine,
   ): Promise<Json>;
-  /** Everybody's notices: who passes them on asks `list` who may see the binding. Answers how to stop. */
+  /** Everybody's notices: who passes them on looks at the project, and asks `list` who may see the binding. Answers how to stop. */
   onNotice(listener: (notice: ServerNotice) => void): () => void;
 }

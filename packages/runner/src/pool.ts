@@ -213,7 +213,8 @@ export class Pool {
     const calls: Tenant[] = [];
     const recent_secrets: string[] = [];
     const refusals = new WorkerRefusals(calls, recent_secrets, subject, this.#deps.log);
-    const redactor = createRedactor(Object.values(order.context.secrets));
+    const born_with = Object.values(order.context.secrets);
+    const project_id = order.context.project_id ?? null;
     let made: string | null = null;
     let slot = false;
     let admitted = false;
@@ -224,8 +225,9 @@ export class Pool {
       package: { package_id: pkg.package_id, version: pkg.version },
       order,
       notice: (method, params) => {
-        const told = redactor.active ? redactor.json(params) : params;
-        this.#deps.notice({ binding_id, method, params: told });
+        // Calls since then may have come with other values.
+        const redactor = createRedactor([...born_with, ...recent_secrets]);
+        this.#deps.notice({ binding_id, project_id, method, params: redactor.json(params) });
       },
       violation: (_kind, request_id) => {
         for (const call of calls) {

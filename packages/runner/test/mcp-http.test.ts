@@ -1,5 +1,6 @@
 /** mcp.http through the runner, over real sockets: both revisions, sessions, streams, credentials, and where it may dial. */
 import type { Json, JsonObject } from "@backplane/contract";
+import type { RunnerNotice } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { mcpHttpServer, type McpHttpServer, type Reply, type Seen } from "./mcp-http-server.ts";
 import { type OrderChange, orderOf } from "./order.ts";
@@ -259,6 +260,25 @@ test("notices come over the standing stream", async () => {
   expect(notices).toEqual(["notifications/tools/list_changed"]);
   const described = await rig.runner.describe!(orderOf(mcp(server)));
   expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
+});
+
+test("a notice holds no secret that a call was given, also not one that came after a rotation", async () => {
+  let stream: ReturnType<Reply["stream"]> | null = null;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    stream = reply.stream();
+    return true;
+  });
+  const rig = rigFor(server);
+  const notices: RunnerNotice[] = [];
+  rig.runner.onNotice!((notice) => notices.push(notice));
+  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
+  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
+  await until(() => stream !== null);
+  const params = { level: "info", data: "hunter2-first and hunter2-second" };
+  stream!.event({ jsonrpc: "2.0", method: "notifications/message", params });
+  await until(() => notices.length > 0);
+  expect(JSON.stringify(notices)).not.toContain("hunter2");
 });
 
 test("no server there: said at once, and nothing is held back for it", async () => {

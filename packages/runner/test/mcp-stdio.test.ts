@@ -284,7 +284,8 @@ test.each(REVISIONS)("%s: requests beyond tools, and notices", async (behaviour)
   const unknown = rig.runner.request!({ ...order, method: "prompts/get" }, NOBODY);
   await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
   await rig.run(mcp(behaviour, "changes"));
-  expect(notices).toEqual([{ binding_id: "bind_1", method: "notifications/tools/list_changed", params: {} }]);
+  const whose = { binding_id: "bind_1", project_id: null };
+  expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
 });
 
 test("a secret that a server tells of itself is taken out of descriptions and errors", async () => {

@@ -76,6 +76,8 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
     const visible = await servers.list(watched.caller).catch(() => watched.servers);
     if (!visible.some(({ binding_id }) => binding_id === notice.binding_id)) return;
     if (list !== undefined) tell(watched, list);
+    // What one project's process says holds that project's data, though the binding is everybody's.
+    else if (watched.caller.scope.project_id !== notice.project_id) return;
     else for (const listener of watched.listeners) listener.notice(notice);
   }
 

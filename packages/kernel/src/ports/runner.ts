@@ -88,6 +88,8 @@ export interface RequestListener {
 /** What a binding's process says by itself, such as that its list of tools has changed. */
 export interface RunnerNotice {
   binding_id: string;
+  /** Whose process it is: another project's calls of the same binding have one of their own. */
+  project_id: string | null;
   method: string;
   params: JsonObject;
 }

@@ -1,0 +1,46 @@
+import type { Caller, Kernel, ServerNotice } from "@backplane/kernel";
+import { expect, test } from "vitest";
+import { createListWatch } from "../../src/mcp/list-watch.ts";
+
+const clock = { now: () => 0, monotonic: () => 0, after: () => ({ stop() {} }) };
+const SHARED = { name: "s", binding_id: "bind_org", capabilities: {}, instructions: null, tools: [] };
+
+const caller = (project_id: string | null): Caller => ({
+  actor: "a",
+  scope: { org_id: "org_local", project_id },
+  role: "user",
+  scopes: [],
+  admin: false,
+});
+
+test("a binding of the whole org: what one project's process says is not told in another project", async () => {
+  let say = (_notice: ServerNotice): void => undefined;
+  const kernel = {
+    catalog: { list: async () => [], onChanged: () => () => undefined },
+    servers: {
+      list: async () => [SHARED],
+      onNotice(listener: (notice: ServerNotice) => void) {
+        say = listener;
+        return () => undefined;
+      },
+    },
+  } as unknown as Kernel;
+  const watch = createListWatch(kernel, clock);
+  const heard: string[] = [];
+  for (const project_id of ["proj_a", "proj_b", null]) {
+    await watch.listen(caller(project_id), {
+      changed: (list) => heard.push(`${project_id} ${list}`),
+      notice: ({ params }) => heard.push(`${project_id} ${String(params.data)}`),
+    });
+  }
+  const message = { binding_id: "bind_org", method: "notifications/message" };
+  say({ ...message, project_id: "proj_a", params: { data: "of a" } });
+  say({ ...message, project_id: null, params: { data: "of the org" } });
+  await new Promise(setImmediate);
+  expect(heard.splice(0)).toEqual(["proj_a of a", "null of the org"]);
+  // That a list has changed says nothing of anybody, and every process serves the same package.
+  say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
+  await new Promise(setImmediate);
+  expect(heard).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
+  watch.close();
+});
