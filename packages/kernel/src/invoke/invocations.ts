@@ -65,8 +65,10 @@ export function createInvocations(door: Door): Kernel["invocations"] {
       return await store.invocations.list(caller.scope, filter, page);
     },
     artifact: async (caller, id, sha256) => {
-      const { result } = await find(caller, id);
-      const named = artifactsIn(result).some((reference) => reference.sha256 === sha256);
+      const { result, grant } = await find(caller, id);
+      // Only what comes out of a call's scratch was looked at; the hash in any other answer is whatever its code wrote.
+      const handed = grant?.filesystem === "scratch" && grant.class !== "inline";
+      const named = handed && artifactsIn(result).some((reference) => reference.sha256 === sha256);
       const kept = named ? ((await door.deps.artifacts?.open(sha256)) ?? null) : null;
       if (kept === null) throw new BackplaneError("artifact.not_found");
       return kept;

@@ -47,6 +47,7 @@ export interface HouseOptions {
   host?: Partial<HostPolicy>;
   start?: boolean;
   runner?: ScriptedRunner;
+  artifacts?: KernelDeps["artifacts"];
   plugins?: readonly KernelPlugin[];
 }
 
@@ -77,6 +78,7 @@ export async function furnish(store: Store, file: string, options: HouseOptions 
     host: hostPolicy({ retry: { max_attempts: 3, base_ms: 5 }, ...options.host }),
     gateway: { base_url: () => "http://127.0.0.1:7420" },
     log: logTo((level, message, fields) => logged.push({ level, fields, message })),
+    ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
     ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins) }),
   };
   const kernel = createKernel(deps);
