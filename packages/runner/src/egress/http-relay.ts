@@ -67,32 +67,32 @@ export function createHttpRelay(
   }
 
   async function lead(passage: Passage, stand: Stand, request: IncomingMessage, asker: Asker): Promise<void> {
-    const refused = (reason: RefusalReason, detail?: string) => {
-      passage.refuse(reason, detail);
-      answer(request, asker, 403, words(reason, passage.asked));
-    };
     const url = request.url ?? "";
     const absolute = readAbsolute(url);
     const fixed = stand.kind === "host" ? stand.target : stand.kind === "gateway" ? gatewayAsked() : null;
     const path = absolute === null ? url : absolute.path;
-    passage.asked = absolute ??
-      fixed ??
-      readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
+    // Its own: the next request may be read while this one is still decided.
+    const asked = absolute ?? fixed ?? readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
+    passage.asked = asked;
+    const refused = (reason: RefusalReason, detail?: string) => {
+      passage.refuse(reason, detail, asked);
+      answer(request, asker, 403, words(reason, asked));
+    };
     const plain = fixed !== null && (path.startsWith("/") || (path === "*" && request.method === "OPTIONS"));
     if (absolute === null && !plain) return refused("request.malformed", url);
     if (fixed !== null && absolute !== null && spell(absolute) !== spell(fixed))
       return refused("host.mismatch");
     // In the absolute form the field is redundant, yet one that differs wants to deceive somebody.
     const named = request.headers.host !== undefined || absolute === null;
-    if (named && !namesHost(request, passage.asked)) {
+    if (named && !namesHost(request, asked)) {
       return refused("host.mismatch", request.headers.host ?? "no Host");
     }
-    if (stand.kind === "gateway") return toGateway(passage, request, asker, path);
+    if (stand.kind === "gateway") return toGateway();
     if (stand.kind === "host") return to(stand.target);
-    const verdict = await decide(passage.border.policy, passage.asked);
+    const verdict = await decide(passage.border.policy, asked);
     if (passage.ended) return;
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
-    if (verdict.kind === "gateway") return toGateway(passage, request, asker, path);
+    if (verdict.kind === "gateway") return toGateway();
     if (verdict.kind === "unknown") return answer(request, asker, 502, "There is no such host.\n");
     return to(verdict.target);
 
@@ -106,24 +106,13 @@ export function createHttpRelay(
       };
       return forward(passage, request, asker, errand);
     }
-  }
 
-  async function toGateway(
-    passage: Passage,
-    request: IncomingMessage,
-    asker: Asker,
-    path: string,
-  ): Promise<void> {
-    const refusal = door!.check(request, path);
-    if (refusal !== null) {
-      passage.refuse(refusal.reason, refusal.detail);
-      return answer(request, asker, 403, words(refusal.reason, passage.asked));
+    async function toGateway(): Promise<void> {
+      const refusal = door!.check(request, path);
+      if (refusal !== null) return refused(refusal.reason, refusal.detail);
+      const dial = () => reachGateway(passage, door!);
+      await forward(passage, request, asker, { host: door!.host, path, dial });
     }
-    await forward(passage, request, asker, {
-      host: door!.host,
-      path,
-      dial: () => reachGateway(passage, door!),
-    });
   }
 
   function gatewayAsked(): Asked {

@@ -39,8 +39,8 @@ export class Passage {
   }
 
   /** Records it; what the client is told is up to its protocol. */
-  refuse(reason: RefusalReason, detail?: string): void {
-    if (!this.border.closed) this.border.refusals.add(this.asked, reason, detail);
+  refuse(reason: RefusalReason, detail?: string, asked: Asked = this.asked): void {
+    if (!this.border.closed) this.border.refusals.add(asked, reason, detail);
   }
 
   /** Whatever goes wrong on the way ends this connection and nothing else. */

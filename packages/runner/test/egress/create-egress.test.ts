@@ -289,6 +289,19 @@ test("a refusal tells the client why and the record the name, without control ch
   expect(told).toEqual(rig.session.refusals());
 });
 
+test("requests on one connection at once: each refusal names what that one asked for", async () => {
+  const { port } = await httpServer();
+  const rig = await openRig({ domains: ["a.test"] });
+  const get = (host: string) => `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
+  const talk = new Talk(rig.proxy).say(get("evil.test") + get("worse.test") + get(`a.test:${port}`));
+  await talk.hear(/403/);
+  expect(talk.text).toContain("evil.test");
+  expect(rig.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
+    "evil.test domain.not_allowed",
+    "worse.test domain.not_allowed",
+  ]);
+});
+
 test("two invocations at once: each with its own list, record and counts", async () => {
   const { port } = await httpServer();
   const a = await openRig({ domains: ["a.test"] });
