@@ -90,8 +90,9 @@ export function createHttpRelay(
     if (stand.kind === "gateway") return toGateway();
     if (stand.kind === "host") return to(stand.target);
     const verdict = await decide(passage.border.policy, asked);
-    if (passage.ended) return;
+    // Also of one who has left meanwhile: it asked.
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
+    if (passage.ended) return;
     if (verdict.kind === "gateway") return toGateway();
     if (verdict.kind === "unknown") return answer(request, asker, 502, "There is no such host.\n");
     return to(verdict.target);
@@ -141,8 +142,8 @@ export function createHttpRelay(
     socket.pause();
     if (head.length > 0) socket.unshift(head);
     const verdict = await decide(passage.border.policy, asked);
-    if (passage.ended) return;
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
+    if (passage.ended) return;
     if (verdict.kind === "unknown") return say(passage, "502 Bad Gateway", "There is no such host.\n");
     if (verdict.kind === "target") return connected(passage, verdict.target);
     socket.write(ESTABLISHED);

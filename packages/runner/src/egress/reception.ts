@@ -45,11 +45,11 @@ export function createReception(
     const asked = await readSocks(passage);
     if (asked === null || passage.ended) return;
     const verdict = await decide(border.policy, asked);
-    if (passage.ended) return;
     if (verdict.kind === "refused") {
       passage.refuse(verdict.reason, verdict.detail);
       return answerSocks(passage, "forbidden");
     }
+    if (passage.ended) return;
     if (verdict.kind === "unknown") return answerSocks(passage, "unreachable");
     if (verdict.kind === "gateway") {
       answerSocks(passage, "granted");
@@ -70,11 +70,9 @@ export function createReception(
     const address = passage.client.localAddress ?? "";
     passage.asked = { host: names.get(address) ?? address, port };
     const verdict = await decide(border.policy, passage.asked);
+    if (verdict.kind === "refused") passage.refuse(verdict.reason, verdict.detail);
     if (passage.ended) return;
-    if (verdict.kind !== "target") {
-      if (verdict.kind === "refused") passage.refuse(verdict.reason, verdict.detail);
-      return passage.end();
-    }
+    if (verdict.kind !== "target") return passage.end();
     const answers = { connected: () => {}, failed: () => passage.end() };
     await tunnel(passage, verdict.target, answers, (target) =>
       relay.serve(passage, { kind: "host", target }),
