@@ -92,7 +92,15 @@ function exchange(socket: Socket, url: URL, asked: Asked, request: HostRequest):
       setHost: false,
     });
     sent.on("error", (error) => reject(unreachable(asked, error.message)));
-    sent.on("response", (answered) => void readAnswer(answered).then(resolve, reject));
+    let begun = false;
+    sent.on("response", (answered) => {
+      begun = true;
+      void readAnswer(answered).then(resolve, reject);
+    });
+    // Node tells neither of an answer nor of an error when the server changes to another protocol.
+    sent.on("close", () => {
+      if (!begun) reject(unreachable(asked, "it gave no answer that can be read"));
+    });
     sent.end(body ?? undefined);
   });
 
