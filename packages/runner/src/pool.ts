@@ -18,7 +18,7 @@ import { createRedactor } from "./redact.ts";
 import { RemoteServer } from "./remote-server.ts";
 import { type Confinement, lifetimeOf } from "./sandbox/confinement.ts";
 import type { Scratch } from "./scratch.ts";
-import { EnvironmentKeys, secretEnvironment } from "./secret-environment.ts";
+import { BirthKeys, bornWith, secretEnvironment } from "./secret-environment.ts";
 import { Slots } from "./slots.ts";
 import { Spares } from "./spares.ts";
 import { WorkerRefusals } from "./worker-refusals.ts";
@@ -83,7 +83,7 @@ export class Pool {
   readonly #byKey = new Map<string, Worker>();
   readonly #all = new Set<Worker>();
   readonly #spares: Spares;
-  readonly #keys = new EnvironmentKeys();
+  readonly #keys = new BirthKeys();
   /** The newest process of each folder that lasts. */
   readonly #keepers = new Map<string, Worker>();
   #homes = 0;
@@ -122,10 +122,11 @@ export class Pool {
   /** The caller counts as waiting until it calls `enter` or `leave`. */
   lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
     const env = secretEnvironment(order);
-    const key = this.#keys.of(order.pool_key, env);
+    const known = bornWith(order, dialect, env);
+    const key = this.#keys.of(order.pool_key, known);
     const pooled = lifetimeOf(order, dialect) === "pooled";
-    if (env !== null && pooled) this.#outdate(order.pool_key, key);
-    const found = pooled ? this.#byKey.get(key) : env === null ? this.#spare(order, dialect) : null;
+    if (known !== null && pooled) this.#outdate(order.pool_key, key);
+    const found = pooled ? this.#byKey.get(key) : known === null ? this.#spare(order, dialect) : null;
     const usable = found?.process.state === "launching" || found?.process.state === "ready";
     const worker = found && usable ? found : this.#create(order, dialect, { home, key, env });
     worker.waiting++;

@@ -136,6 +136,16 @@ test("two bindings of one package share no state", async () => {
   expect(structured(await rig.run(other)).count).toBe(1);
 });
 
+test("a rotated secret is what the next call's provider was initialized with", async () => {
+  const { log, rig } = sit();
+  for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
+    const outcome = await rig.run(plugin("InProcess", { context: { secrets: { token } } }));
+    expect(structured(outcome).config).toEqual({ token: "[redacted]" });
+  }
+  expect(log()).toHaveLength(3);
+  expect(log().filter((line) => line.startsWith("initialize"))).toHaveLength(2);
+});
+
 describe("instr.context", () => {
   verifies("instr.context", "id, folder, flat config, version, logger, cognition and embedding", async () => {
     const { asked, log, rig } = sit();

@@ -24,6 +24,8 @@ export interface Dialect {
   /** What is started, where that is not simply the manifest's entrypoint. Rejects with a BackplaneError. */
   launch?(order: ProcessOrder, where: LaunchPlace): Promise<DialectLaunch>;
   connect(link: Link): Session;
+  /** Its process is told the secrets when it starts, and no call brings them. */
+  readonly secrets_at_start?: boolean;
   /** A server elsewhere: nothing is started, and `transport` is not there. */
   readonly remote?: boolean;
 }

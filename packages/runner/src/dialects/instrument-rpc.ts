@@ -23,6 +23,7 @@ export const instrumentRpc: Dialect = {
   lifetime: "pooled",
   resident: true,
   keeps_data: true,
+  secrets_at_start: true,
   refuses: (order) =>
     order.op === "tool.invoke"
       ? null

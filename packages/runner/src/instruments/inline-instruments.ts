@@ -17,6 +17,7 @@ import { acceptInstrument, type Answer } from "../accept-result.ts";
 import { dataKey, makeDataDir } from "../data-dirs.ts";
 import type { ProcessOrder } from "../dialects/dialect.ts";
 import { redactorFor } from "../redact.ts";
+import { BirthKeys, bornWith } from "../secret-environment.ts";
 import { describeInstruments } from "./describe-instruments.ts";
 import { type InlineGuard, type InlineSeat, type InstrumentServices, openSeat } from "./inline-seat.ts";
 import { invokeParams } from "./instrument-call.ts";
@@ -46,6 +47,7 @@ const SHUTDOWN_MS = 5_000;
 export class InlineInstruments {
   readonly #deps: InlineDeps;
   readonly #places = new Map<string, Place>();
+  readonly #keys = new BirthKeys();
   readonly #running = new Map<string, (answer: Answer) => void>();
 
   constructor(deps: InlineDeps) {
@@ -140,7 +142,8 @@ export class InlineInstruments {
   /** One provider for a binding and project, whatever a single call may do: nothing confines it here anyway. */
   #placeFor(order: ProcessOrder): Place {
     const folder = dataKey(order);
-    const key = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
+    const shared = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
+    const key = this.#keys.of(shared, bornWith(order, { secrets_at_start: true }, null));
     const before = this.#places.get(folder);
     if (before?.key === key) return before;
     if (before !== undefined) this.#end(before);
