@@ -1,7 +1,8 @@
 /**
  * Whose a refused connection is. The calls of one process share its way out, and nobody can see which of them asked: it
  * goes to every call in flight, marked as shared when there are several. What happens between calls goes to the next
- * one, so that a process that is refused while it starts tells its first call.
+ * one, so that a process that is refused while it starts tells its first call; after that it may as well be a call's
+ * before, and is marked too.
  */
 import type { Logger } from "@backplane/kernel/ports";
 import type { LaunchSubject } from "./breaker.ts";
@@ -19,6 +20,7 @@ export class WorkerRefusals {
   readonly #log: Logger;
   readonly #early: Refusal[] = [];
   #told = 0;
+  #served = false;
 
   constructor(calls: readonly Tenant[], secrets: readonly string[], subject: LaunchSubject, log: Logger) {
     this.#calls = calls;
@@ -43,6 +45,7 @@ export class WorkerRefusals {
 
   joined(call: Tenant): void {
     this.#told = 0;
-    for (const refusal of this.#early.splice(0)) call.refused(refusal, false);
+    for (const refusal of this.#early.splice(0)) call.refused(refusal, this.#served);
+    this.#served = true;
   }
 }

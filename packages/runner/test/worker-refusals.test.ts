@@ -1,0 +1,48 @@
+import { expect, test } from "vitest";
+import { logTo } from "../../../test/support/log-to.ts";
+import { CallRefusals } from "../src/call-refusals.ts";
+import type { Refusal } from "../src/egress/refusals.ts";
+import type { Tenant } from "../src/pool.ts";
+import { WorkerRefusals } from "../src/worker-refusals.ts";
+
+const SUBJECT = { pool_key: "p", binding_id: "bind_1", package_id: "acme/x", digest: "d" };
+const asked = (host: string, detail?: string): Refusal => ({
+  host,
+  port: 443,
+  reason: "domain.not_allowed",
+  ...(detail === undefined ? {} : { detail }),
+  at: 0,
+});
+
+function tenant(id: string): Tenant & { heard: string[] } {
+  const heard: string[] = [];
+  const refused = ({ host }: Refusal, shared: boolean) => void heard.push(`${host} ${shared}`);
+  return { id, violations: 0, place: 0, refused, heard };
+}
+
+test("what is refused between calls is surely the next one's only where nobody was served before", () => {
+  const calls: Tenant[] = [];
+  const refusals = new WorkerRefusals(calls, [], SUBJECT, logTo(() => {}));
+  const join = (call: Tenant) => {
+    calls.push(call);
+    refusals.joined(call);
+  };
+  refusals.add(asked("at-start.test"));
+  const first = tenant("inv_1");
+  join(first);
+  refusals.add(asked("during.test"));
+  calls.pop();
+  // Perhaps the first call's, whose code goes on after its answer.
+  refusals.add(asked("between.test"));
+  const second = tenant("inv_2");
+  join(second);
+  expect(first.heard).toEqual(["at-start.test false", "during.test false"]);
+  expect(second.heard).toEqual(["between.test true"]);
+});
+
+test("a record holds nobody's token, also not that of another call on the same process", () => {
+  const refusals = new CallRefusals();
+  refusals.add(asked("vai_dlg_abc.evil.test", "GET /?t=vai_dlg_AbC-_9 HTTP/1.1"), true);
+  const record = refusals.record(() => [])!;
+  expect(record.refusals[0]).toMatchObject({ host: "[redacted]", detail: "GET /?t=[redacted] HTTP/1.1" });
+});
