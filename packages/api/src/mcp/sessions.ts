@@ -9,7 +9,15 @@ import type { RpcAnswer, RpcId } from "./json-rpc.ts";
 import type { LogLevel } from "./log-levels.ts";
 import type { Questions } from "./questions.ts";
 
-export const SESSION_LIMITS = { sessions: 10_000, per_caller: 1_000, idle_ms: 3_600_000 } as const;
+export const SESSION_LIMITS = {
+  sessions: 10_000,
+  per_caller: 1_000,
+  /** A plugin's token is a new caller with every invocation, and nobody comes back for what it left. */
+  per_invocation: 16,
+  idle_ms: 3_600_000,
+  /** When there is no room for anybody. */
+  delegated_idle_ms: 60_000,
+} as const;
 
 const EARLY = 64;
 /** Questions whose answer never came are forgotten beyond this. */
@@ -139,12 +147,13 @@ export class McpSessions {
   open(caller: Caller, opened: OpenedSession): McpSession {
     const key = keyOf(caller);
     const own = this.#callers.get(key) ?? new Set();
-    if (own.size >= this.#limits.per_caller) {
+    const most = caller.delegation === undefined ? this.#limits.per_caller : SESSION_LIMITS.per_invocation;
+    if (own.size >= most) {
       const oldest = [...own].find((session) => !session.busy);
       if (oldest !== undefined) this.remove(oldest);
     }
     if (this.#sessions.size >= this.#limits.sessions) this.#sweep();
-    if (this.#sessions.size >= this.#limits.sessions || own.size >= this.#limits.per_caller)
+    if (this.#sessions.size >= this.#limits.sessions || own.size >= most)
       throw new BackplaneError("request.overloaded", "Too many MCP sessions are open already.", {
         details: { retry_after_ms: 5_000 },
       });
@@ -179,11 +188,15 @@ export class McpSessions {
 
   #sweep(): void {
     const now = this.#clock.monotonic();
-    for (const session of this.#sessions.values()) if (this.#idle(session, now)) this.remove(session);
+    const { idle_ms, delegated_idle_ms } = SESSION_LIMITS;
+    for (const session of this.#sessions.values()) {
+      const longest = session.caller.delegation === undefined ? idle_ms : delegated_idle_ms;
+      if (this.#idle(session, now, longest)) this.remove(session);
+    }
   }
 
-  #idle(session: McpSession, now: number): boolean {
-    return !session.busy && now - session.used_at > SESSION_LIMITS.idle_ms;
+  #idle(session: McpSession, now: number, longest: number = SESSION_LIMITS.idle_ms): boolean {
+    return !session.busy && now - session.used_at > longest;
   }
 }
 

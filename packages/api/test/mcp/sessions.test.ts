@@ -44,6 +44,25 @@ test("an idle session ends after an hour, a busy one does not", () => {
   expect(sessions.size).toBe(1);
 });
 
+test("what plugins opened and left behind takes nobody's place for long", () => {
+  now = 0;
+  const sessions = new McpSessions(clock, { sessions: 40, per_caller: 30 });
+  const grant = {} as NonNullable<Caller["delegation"]>["grant"];
+  const plugin = (id: string): Caller => ({
+    ...caller(id),
+    delegation: { invocation_id: id, scopes: ["tools:invoke"], grant, delivery_id: null, depth: 0 },
+  });
+  for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), OPENED);
+  expect(sessions.size).toBe(SESSION_LIMITS.per_invocation);
+  // Its invocation has ended; the next one does the same.
+  for (const id of ["inv_2", "inv_3"])
+    for (let times = 0; times < SESSION_LIMITS.per_invocation && sessions.size < 40; times++)
+      sessions.open(plugin(id), OPENED);
+  expect(sessions.size).toBe(40);
+  now = SESSION_LIMITS.idle_ms / 10;
+  expect(sessions.find(caller("a"), sessions.open(caller("a"), OPENED).id, null)).not.toBe(null);
+});
+
 test("a caller that opens too many loses its oldest idle one; others keep theirs", () => {
   const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
   const other = sessions.open(caller("b"), OPENED);
