@@ -79,21 +79,25 @@ verifies(
   },
 );
 
-verifies("secret.rotate", "a plugin that is told its secrets once is started again with the new one", async () => {
-  const { log, rig } = sit();
-  const call = async (api_token: string, change: OrderChange = {}) =>
-    await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
-  const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
-  await call("first-value");
-  await call("first-value");
-  expect(tokens()).toEqual(["first-value"]);
-  const long = call("first-value", { export_id: "sleep", input: { ms: 300 } });
-  await new Promise((resolve) => setTimeout(resolve, 100));
-  const next = call("second-value");
-  // Calls in flight finish, and the folder is nobody else's meanwhile.
-  expect([(await long).status, (await next).status]).toEqual(["succeeded", "succeeded"]);
-  expect(tokens()).toEqual(["first-value", "second-value"]);
-});
+verifies(
+  "secret.rotate",
+  "a plugin that is told its secrets once is started again with the new one",
+  async () => {
+    const { log, rig } = sit();
+    const call = async (api_token: string, change: OrderChange = {}) =>
+      await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
+    const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
+    await call("first-value");
+    await call("first-value");
+    expect(tokens()).toEqual(["first-value"]);
+    const long = call("first-value", { export_id: "sleep", input: { ms: 300 } });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const next = call("second-value");
+    // Calls in flight finish, and the folder is nobody else's meanwhile.
+    expect([(await long).status, (await next).status]).toEqual(["succeeded", "succeeded"]);
+    expect(tokens()).toEqual(["first-value", "second-value"]);
+  },
+);
 
 verifies(
   "instr.rpc",

@@ -22,7 +22,12 @@ function tenant(id: string): Tenant & { heard: string[] } {
 
 test("what is refused between calls is surely the next one's only where nobody was served before", () => {
   const calls: Tenant[] = [];
-  const refusals = new WorkerRefusals(calls, [], SUBJECT, logTo(() => {}));
+  const refusals = new WorkerRefusals(
+    calls,
+    [],
+    SUBJECT,
+    logTo(() => {}),
+  );
   const join = (call: Tenant) => {
     calls.push(call);
     refusals.joined(call);

@@ -30,7 +30,7 @@ test("a binding of the whole org: what one project's process says is not told in
   for (const project_id of ["proj_a", "proj_b", null]) {
     await watch.listen(caller(project_id), {
       changed: (list) => heard.push(`${project_id} ${list}`),
-      notice: ({ params }) => heard.push(`${project_id} ${String(params.data)}`),
+      notice: ({ params }) => heard.push(`${project_id} ${params.data as string}`),
     });
   }
   const message = { binding_id: "bind_org", method: "notifications/message" };

@@ -22,7 +22,9 @@ test("a hash in an answer opens a file only where the call had scratch to hand o
     expect((await ticket.settled).status).toBe("succeeded");
     return ticket.id;
   };
-  expect(await house.kernel.invocations.artifact(user, await call("files"), SHA256)).toMatchObject({ bytes: 0 });
+  expect(await house.kernel.invocations.artifact(user, await call("files"), SHA256)).toMatchObject({
+    bytes: 0,
+  });
   const guessed = house.kernel.invocations.artifact(user, await call("guess"), SHA256);
   await expect(guessed).rejects.toMatchObject({ code: "artifact.not_found" });
   expect(opened).toEqual([SHA256]);

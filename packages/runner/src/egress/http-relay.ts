@@ -72,7 +72,9 @@ export function createHttpRelay(
     const fixed = stand.kind === "host" ? stand.target : stand.kind === "gateway" ? gatewayAsked() : null;
     const path = absolute === null ? url : absolute.path;
     // Its own: the next request may be read while this one is still decided.
-    const asked = absolute ?? fixed ?? readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
+    const asked = absolute ??
+      fixed ??
+      readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
     passage.asked = asked;
     const refused = (reason: RefusalReason, detail?: string) => {
       passage.refuse(reason, detail, asked);

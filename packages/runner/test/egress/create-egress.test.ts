@@ -302,20 +302,23 @@ test("requests on one connection at once: each refusal names what that one asked
   ]);
 });
 
-test.each(["http", "connect", "socks"])("%s: who leaves before the answer is recorded all the same", async (way) => {
-  const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
-  const rig = await openRig({ domains: ["a.test"], resolve: () => looked });
-  const talk = new Talk(rig.proxy);
-  if (way === "socks") talk.say(socksConnect("a.test", 443));
-  else if (way === "connect") talk.say(connectLine("a.test:443"));
-  else talk.say("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
-  while (rig.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
-  talk.socket.resetAndDestroy();
-  while (rig.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
-  look(["169.254.169.254"]);
-  await new Promise(setImmediate);
-  expect(rig.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
-});
+test.each(["http", "connect", "socks"])(
+  "%s: who leaves before the answer is recorded all the same",
+  async (way) => {
+    const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
+    const rig = await openRig({ domains: ["a.test"], resolve: () => looked });
+    const talk = new Talk(rig.proxy);
+    if (way === "socks") talk.say(socksConnect("a.test", 443));
+    else if (way === "connect") talk.say(connectLine("a.test:443"));
+    else talk.say("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
+    while (rig.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    talk.socket.resetAndDestroy();
+    while (rig.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
+    look(["169.254.169.254"]);
+    await new Promise(setImmediate);
+    expect(rig.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
+  },
+);
 
 test("two invocations at once: each with its own list, record and counts", async () => {
   const { port } = await httpServer();

@@ -116,19 +116,24 @@ test("nobody there, no such name, no TLS, too long, too much: an error that may 
   }
 });
 
-test.each(["GET", "CONNECT"])("%s: a server that would speak another protocol is no answer, and nobody waits for one", async (method) => {
-  const made = createServer();
-  for (const event of ["upgrade", "connect", "request"]) made.on(event, () => {});
-  made.on("connection", (socket) => {
-    const status = method === "GET" ? "101 Switching Protocols" : "200 OK";
-    socket.once("data", () => socket.write(`HTTP/1.1 ${status}\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n`));
-  });
-  await new Promise<void>((resolve) => made.listen(0, "::", resolve));
-  onTestFinished(() => {
-    made.closeAllConnections();
-    made.close();
-  });
-  const { port } = made.address() as AddressInfo;
-  const asked = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
-  await expect(asked).rejects.toMatchObject({ code: "egress.unreachable" });
-});
+test.each(["GET", "CONNECT"])(
+  "%s: a server that would speak another protocol is no answer, and nobody waits for one",
+  async (method) => {
+    const made = createServer();
+    for (const event of ["upgrade", "connect", "request"]) made.on(event, () => {});
+    made.on("connection", (socket) => {
+      const status = method === "GET" ? "101 Switching Protocols" : "200 OK";
+      socket.once("data", () =>
+        socket.write(`HTTP/1.1 ${status}\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n`),
+      );
+    });
+    await new Promise<void>((resolve) => made.listen(0, "::", resolve));
+    onTestFinished(() => {
+      made.closeAllConnections();
+      made.close();
+    });
+    const { port } = made.address() as AddressInfo;
+    const asked = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
+    await expect(asked).rejects.toMatchObject({ code: "egress.unreachable" });
+  },
+);
