@@ -38,6 +38,7 @@ export async function askProcess<T>(
     if (worker.process.state !== "ready" || session === null) {
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");
     }
+    session.refresh?.(order.context);
     const answer = await Promise.race([question(session, stop.signal), late]);
     return redactor.active ? (redactor.json(answer as Json) as T) : answer;
   } catch (error) {

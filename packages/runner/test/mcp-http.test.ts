@@ -281,6 +281,42 @@ test("a notice holds no secret that a call was given, also not one that came aft
   expect(JSON.stringify(notices)).not.toContain("hunter2");
 });
 
+test("a server that ends its stream and wants to be asked again at once does not keep us busy", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    const stream = reply.stream();
+    stream.raw("retry: 0\n\n");
+    stream.end();
+    return true;
+  });
+  const rig = rigFor(server);
+  await rig.run(mcp(server));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
+});
+
+test("a server that changes to another protocol gives no answer, and the call does not wait for one", async () => {
+  const server = await mcpHttpServer(
+    answers("tools/call", (_seen, reply) => reply.status(101, "", { connection: "upgrade", upgrade: "x" })),
+  );
+  const outcome = await rigFor(server).run(mcp(server, { timeout_ms: 20_000 }));
+  expect(outcome.error?.code).toBe("crashed");
+});
+
+test("a rotated secret is used by the next request that is no call, too", async () => {
+  const server = await mcpHttpServer(
+    answers("resources/read", (_seen, reply) => reply.result({ contents: [] })),
+  );
+  const rig = rigFor(server);
+  const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
+  await rig.run(change("first-token"));
+  const order = orderOf(change("second-token"));
+  const nobody = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
+  await rig.runner.request!({ ...order, method: "resources/read", params: { uri: "a://x" } }, nobody);
+  const read = server.seen.find(({ message }) => message.method === "resources/read");
+  expect(read?.headers.authorization).toBe("Bearer second-token");
+});
+
 test("no server there: said at once, and nothing is held back for it", async () => {
   const place = "127.0.0.1:9";
   const rig = rigFor({ place });

@@ -106,6 +106,8 @@ export interface Session {
   describe?(): Promise<Description>;
   /** MCP beyond tools. Rejects with a BackplaneError; `signal` takes the question back. */
   request?(method: string, params: JsonObject, listener: RequestListener, signal: AbortSignal): Promise<Json>;
+  /** What the binding gives from now on; a call brings it along, a question does not. */
+  refresh?(context: ProcessOrder["context"]): void;
   call(exchange: Exchange): void;
   /** False: this dialect has no word for it, so there is no grace to wait for. */
   cancel(id: string, reason: string): boolean;

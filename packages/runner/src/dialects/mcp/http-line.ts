@@ -36,6 +36,8 @@ interface Stream {
 
 const RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 30_000;
+/** A server that wants to be asked again at once would have us do nothing else. */
+const SHORTEST_RETRY_MS = 100;
 const MAX_TRIES = 5;
 
 export class HttpLine implements Line {
@@ -166,7 +168,7 @@ export class HttpLine implements Line {
         stream.last_event = value;
       },
       retry: (ms) => {
-        stream.retry_ms = Math.min(ms, LONGEST_RETRY_MS);
+        stream.retry_ms = Math.min(Math.max(ms, SHORTEST_RETRY_MS), LONGEST_RETRY_MS);
       },
     });
     try {
@@ -285,6 +287,8 @@ export class HttpLine implements Line {
     return await new Promise((resolve, reject) => {
       request.once("response", resolve);
       request.on("error", reject);
+      // Node tells neither of an answer nor of an error when the server changes to another protocol.
+      request.once("close", () => reject(new Error("it gave no answer that can be read")));
       request.end(body ?? undefined);
     });
   }

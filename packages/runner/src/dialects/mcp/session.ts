@@ -6,7 +6,7 @@
  */
 import { BackplaneError, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
 import type { Description, RequestListener } from "@backplane/kernel/ports";
-import type { Exchange, Link, Session } from "../dialect.ts";
+import type { Exchange, Link, ProcessOrder, Session } from "../dialect.ts";
 import { answerAll, type AskCaller, answerQuestion, askerAmong, canAsk } from "./answer-question.ts";
 import { Conversation, type Waiting } from "./conversation.ts";
 import { describeTools } from "./describe-tools.ts";
@@ -84,9 +84,13 @@ export class McpSession implements Session, Caller {
     await this.#greet();
   }
 
+  refresh({ secrets, config }: ProcessOrder["context"]): void {
+    this.#talk.line.refresh?.(secrets, config);
+  }
+
   call(exchange: Exchange): void {
     const { order } = exchange;
-    this.#talk.line.refresh?.(order.context.secrets, order.context.config);
+    this.refresh(order.context);
     const { input } = order.body;
     const name = order.native_name ?? order.export_id;
     const call = new ToolCall(this, exchange, { name, arguments: isObject(input) ? input : {} });
