@@ -107,8 +107,6 @@ async function bindEcho({ server, headers }: Target, folder: string): Promise<vo
     const response = await fetch(server.url + path, { method, headers, body: JSON.stringify(body) });
     if (!response.ok) throw new Error(`${path} answered ${response.status}: ${await response.text()}`);
   };
-  // Nobody said what the echo does, so that each call would wait for a person.
-  await post("/v1/policy", { tolerance: { conversation: "full" } }, "PATCH");
   await post("/v1/plugin-packages", { source: { folder } });
   await post("/v1/plugin-bindings", { package_id: "bench/mcp", package_version: "1.0.0", export_id: "*" });
   // Nobody vouches for a stranger's tool: at the default every call of a client would wait for a person.
