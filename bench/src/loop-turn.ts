@@ -99,7 +99,7 @@ async function openOurs(
     prewarmed: 0,
     running: 0,
     held_back: [],
-    sandbox: { available: false, reason: "" },
+    sandbox: { enabled: false, available: false, reason: "" },
   };
   const kernel: Kernel = createKernel({
     store,
