@@ -23,12 +23,15 @@ export async function installAgentPlugin(
   options: McpOptions,
   folder: string,
 ): Promise<undefined> {
-  const { packageIdOf, readAgentPlugin, skillsManifest } = await import("@backplane/supply");
+  const { AGENT_PLUGIN_SCHEMA, packageIdOf, readAgentPlugin, skillsManifest } = await import(
+    "@backplane/supply"
+  );
   const plugin = await readAgentPlugin(folder);
   if (plugin === null)
     throw new BackplaneError(
       "package.invalid",
       `The plugin.json of ${folder} is not one of Agent Plugins 1.x.`,
+      { fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.` },
     );
   const { name, version, description, license, servers, skills, notes } = plugin;
   for (const note of notes) context.out.note(plainLine(note));

@@ -9,7 +9,6 @@ import {
   BackplaneError,
   type Binding,
   codeOf,
-  type Definitions,
   type ErrorDetails,
   type JsonObject,
   type Package,
@@ -19,6 +18,7 @@ import type { McpServerEntry, ServerDraft } from "@backplane/supply";
 import { type BindingOptions, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
 import { plainLine } from "./plain-text.ts";
+import { sayTools } from "./say-tools.ts";
 import { uploadFolder } from "./upload-folder.ts";
 
 export interface McpOptions extends BindingOptions {
@@ -182,18 +182,7 @@ async function say(context: Context, server: McpServerEntry, binding: Binding): 
       variable === undefined ? "" : ` (for ${variable}; store it first: backplane secret set NAME)`;
     out.note(`Not active yet: backplane binding set ${binding_id} --secret ${slot}=NAME${told}`);
   }
-  if (unbound_slots.length > 0) return;
-  let found: Definitions;
-  try {
-    found = await context.client().bindings.definitions(binding_id);
-  } catch (error) {
-    if (codeOf(error) === "auth.scope") return;
-    throw error;
-  }
-  if (found.error !== null) {
-    out.note(plainLine(`It does not answer yet (${found.error.code}): ${found.error.message}`));
-    out.note(`It is asked again by itself; ask now: backplane binding tools ${binding_id} --refresh`);
-  } else out.note(plainLine(`Tools: ${found.exports.map(({ id }) => id).join(", ") || "none"}`));
+  await sayTools(context, binding);
 }
 
 export function assertNoArgs(args: readonly string[], source: string): void {

@@ -13,7 +13,7 @@ import {
 import { bindExports } from "./bind-exports.ts";
 import type { BindingOptions } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
-import { fields, type Output, table } from "./output.ts";
+import { sayTools } from "./say-tools.ts";
 import { uploadFolder } from "./upload-folder.ts";
 
 export interface PackageOptions extends BindingOptions {
@@ -41,8 +41,11 @@ export async function installPackage(
     for (const slot of binding.unbound_slots)
       out.note(`Not active yet: backplane binding set ${binding.binding_id} --secret ${slot}=NAME`);
   }
-  if (isDescribed(installed.manifest.runtime.protocol)) await sayTools(context, installed, bindings);
-  else if (!out.quiet) await sayNext(context, installed, bind ? bindings : null);
+  if (isDescribed(installed.manifest.runtime.protocol)) {
+    if (bindings.length === 0)
+      out.note(`Next: backplane binding create ${installed.package_id}@${installed.version} "*"`);
+    for (const binding of bindings) await sayTools(context, binding);
+  } else if (!out.quiet) await sayNext(context, installed, bind ? bindings : null);
   return undefined;
 }
 
@@ -68,24 +71,6 @@ export function assertBound(options: PackageOptions, source: string): void {
   throw new BackplaneError("cli.usage", `--${flag} belongs to a binding, and --bind is not given.`, {
     fix: `backplane plugin install ${source} --bind with the same flags`,
   });
-}
-
-/** What a package that describes itself turned out to offer. */
-async function sayTools(context: Context, installed: Package, bindings: Binding[]): Promise<void> {
-  const { out } = context;
-  const name = `${installed.package_id}@${installed.version}`;
-  if (bindings.length === 0) {
-    out.note(`Next: backplane binding create ${name} "*"`);
-    return;
-  }
-  const own = new Set(bindings.map(({ binding_id }) => binding_id));
-  const tools = (await context.client().exports.list("tool")).filter((each) => own.has(each.binding_id));
-  if (tools.length === 0) out.note("It offers no tools yet; see why: backplane plugin list");
-  else out.note(`Tools: ${tools.map(({ export_id }) => export_id).join(", ")}`);
-  for (const { export: item } of tools) {
-    if (item.kind === "tool" && item.tool.load_error !== undefined)
-      out.note(`${item.id} cannot run: ${item.tool.load_error}`);
-  }
 }
 
 /**
@@ -146,37 +131,4 @@ async function upload(
   return folder
     ? await uploadFolder(context, path)
     : await context.client().packages.installArchive(createReadStream(path));
-}
-
-export function describePackage(out: Output, found: Package): string {
-  const { id, digest, size_bytes, origin, installed_at, installed_by, manifest } = found;
-  return [
-    fields({
-      package: `${found.package_id}@${found.version}`,
-      id,
-      name: manifest.name,
-      description: manifest.description,
-      license: manifest.license,
-      source: manifest.source,
-      protocol: manifest.runtime.protocol,
-      entrypoint: manifest.runtime.entrypoint.join(" "),
-      digest,
-      size_bytes,
-      origin,
-      installed: `${installed_at} by ${installed_by}`,
-    }),
-    "",
-    table(
-      out,
-      ["EXPORT", "KIND", "NETWORK", "FILES", "SECRETS", "DESCRIPTION"],
-      manifest.exports.map((each) => [
-        each.id,
-        each.kind,
-        each.permissions.network,
-        each.permissions.filesystem,
-        each.permissions.secret_slots.join(",") || "-",
-        each.description,
-      ]),
-    ),
-  ].join("\n");
 }

@@ -42,7 +42,7 @@ export function statOf(path: string, shown: string): Stats {
 
 export function unreadable(shown: string, why: string): BackplaneError {
   return new BackplaneError("cli.usage", `${shown} ${why}.`, {
-    fix: `Name a folder that holds ${MANIFEST}, a packed .tgz file, or a kernel plugin: its folder or npm:NAME.`,
+    fix: "Name a folder, a .tgz, .zip or .jar file, an mcp.json, or npm:NAME; see backplane plugin install --help",
   });
 }
 

@@ -18,7 +18,7 @@ export interface CatalogEntry {
   package_version: string;
   binding_id: string;
   status: CatalogStatus;
-  /** Why it is not offered. */
+  /** Why it is not offered, or why it cannot run although it is. */
   reason: string | null;
   category: string | null;
   risk: Risk;

@@ -241,7 +241,7 @@ export const ERROR_CODES = {
   "package.source_invalid": refusal(
     422,
     "The source cannot be read as a package.",
-    "Name a folder that holds vai-plugin.toml, or upload a packed archive.",
+    "Name a folder with vai-plugin.toml, META-INF/hefty-plugin.json, tools/*.ts or a plugin.json of Agent Plugins, or an archive of its content.",
   ),
 
   // Folders of the gateway's machine whose tool files are used as they are.

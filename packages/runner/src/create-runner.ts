@@ -278,7 +278,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 }
 
 function refuse(
-  order: Pick<RunOrder, "package" | "class" | "grant">,
+  order: Pick<RunOrder, "binding_id" | "package" | "class" | "grant">,
   unfit: string | null,
   dialect: Dialect | null,
   confinement: Confinement,

@@ -9,6 +9,7 @@ export type { HostPlatform } from "./import/check-platform.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
 export {
   AGENT_PLUGIN_FILE,
+  AGENT_PLUGIN_SCHEMA,
   type AgentPlugin,
   readAgentPlugin,
 } from "./import/agent-plugin/read-agent-plugin.ts";

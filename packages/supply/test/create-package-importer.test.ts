@@ -90,7 +90,7 @@ describe("what is no package", () => {
   });
 
   test("an empty archive", async () => {
-    expect((await refused(fromArchive())).message).toBe("The archive holds no vai-plugin.toml; it is empty.");
+    expect((await refused(fromArchive())).message).toBe("It holds no vai-plugin.toml; it is empty.");
   });
 
   test.each([["relative/path"], ["/does/not/exist"]])("the folder %s", async (path) => {

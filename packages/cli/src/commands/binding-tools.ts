@@ -45,10 +45,12 @@ async function accept(context: Context, _options: object, id: string, tool?: str
 function show({ out }: Context, found: Definitions): void {
   const { exports, quarantined, error, warnings, binding_id } = found;
   const rows = [
-    ...exports.map((item) => [item.id, "offered", short(item.description)]),
+    ...exports.map(({ id, tool: { load_error }, description }) =>
+      load_error === undefined ? [id, "offered", short(description)] : [id, "broken", short(load_error)],
+    ),
     ...quarantined.map(({ export: item }) => [item.id, "changed", short(item.description)]),
   ];
-  out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "DESCRIPTION"], rows)));
+  out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
   if (rows.length === 0) out.note("It offers no tools.");
   if (error !== null) out.note(plainLine(`It did not answer (${error.code}): ${error.message}`));
   for (const warning of warnings) out.note(plainLine(warning));

@@ -8,6 +8,7 @@ import type { Context } from "../context.ts";
 import { findPackage } from "../find-package.ts";
 import { type Cell, table } from "../output.ts";
 import { installAgentPlugin } from "../install-agent-plugin.ts";
+import { boundTools, describePackage, whatIsIn } from "../package-text.ts";
 import { packPlugin } from "../pack-plugin.ts";
 import { type PageOptions, pageFlags } from "../page.ts";
 import {
@@ -19,7 +20,7 @@ import {
   setEnabled,
   setTrusted,
 } from "../plugin-kernel.ts";
-import { assertBound, describePackage, installPackage, type PackageOptions } from "../plugin-package.ts";
+import { assertBound, installPackage, type PackageOptions } from "../plugin-package.ts";
 import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
 import { readPluginSource } from "../plugin-source.ts";
 import { sayErrors } from "./workspace.ts";
@@ -44,7 +45,7 @@ export function addPluginCommands(program: Command, act: Act): void {
     .addHelpText("after", EXAMPLES);
   bindingFlags(plugin.command("install <source> [args...]"))
     .description(
-      "Install a package (a folder, a packed .tgz file), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
+      "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
     )
     .option("--mcp <url>", "SOURCE is the name of an MCP server at this address")
     .option("--bind", "make all exports of a package usable at once, with the flags above")
@@ -200,7 +201,7 @@ const packageCells = (item: Package): Cell[] => [
   item.version,
   "package",
   "installed",
-  item.manifest.exports.map((each) => each.id).join(","),
+  whatIsIn(item),
   item.origin,
   item.id,
 ];
@@ -213,7 +214,11 @@ async function info(context: Context, _options: object, name: string): Promise<u
     return undefined;
   }
   const found = await findPackage(context, name);
-  out.data(found, () => describePackage(out, found));
+  const bound = await boundTools(context, found);
+  const bindings = bound.map(({ binding, definitions }) => ({ ...binding, definitions }));
+  out.data({ ...found, ...(bound.length === 0 ? {} : { bindings }) }, () =>
+    describePackage(out, found, bound),
+  );
   return undefined;
 }
 

@@ -3,13 +3,17 @@ import {
   BackplaneError,
   CALL_CONTEXTS,
   type CallContext,
+  higherRisk,
   type Json,
   type JsonObject,
   type Policy,
   type PolicyExplanation,
   type PolicyLevel,
+  type Risk,
   ROLES,
   type Role,
+  TOLERANCES,
+  tolerates,
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
@@ -113,7 +117,8 @@ async function set(
   const { policy: before, generation } = await policy.get(level);
   const patch = withField(before as JsonObject, field, value);
   const written = await policy.patch(patch, { level, generation });
-  context.out.data(written, () => `Set ${field} (generation ${written.generation})`);
+  const did = value === null ? "Took back" : "Set";
+  context.out.data(written, () => `${did} ${field} (generation ${written.generation})`);
   return undefined;
 }
 
@@ -146,7 +151,25 @@ async function explain(context: Context, options: ExplainOptions, tool: string):
     ...(input === undefined ? {} : { input: await readJson(context.io, "--input", input) }),
   });
   context.out.data(found, () => explained(context.out, found));
+  if (found.decided_by === "risk") context.out.note(wayOut(found));
   return found.outcome === "deny" ? EXIT.denied : EXIT.ok;
+}
+
+/**
+ * The operator's judgement takes the place of the author's word and of nobody's. What speaks for more besides, such as a
+ * floor, needs a higher tolerance, which holds for every tool of that risk.
+ */
+function wayOut({ tool, context, risk_sources, tolerance }: PolicyExplanation): string {
+  const stays = risk_sources.filter(
+    ({ source, risk }) => !["author", "operator"].includes(source) && risk !== "unknown",
+  );
+  const least = stays.reduce<Risk>((highest, { risk }) => higherRisk(highest, risk), "low");
+  const judged = `backplane policy set risks.${tool} low`;
+  if (tolerance !== null && tolerates(tolerance, least)) return `To let it run unasked: ${judged}`;
+  const wider = TOLERANCES.find((each) => tolerates(each, least));
+  if (wider === undefined) return "What is critical asks at every tolerance.";
+  const raised = `backplane policy set tolerance.${context} ${wider}`;
+  return `To let it run unasked, and every other tool of ${least} risk: ${judged} && ${raised}`;
 }
 
 function explained(out: Output, found: PolicyExplanation): string {

@@ -267,7 +267,7 @@ function entryOf(
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
     status,
-    reason,
+    reason: reason ?? brokenBy(item),
     category: categoryOf(item),
     risk: about.risk,
     effect_class: about.effect_class,
@@ -276,6 +276,12 @@ function entryOf(
     token_cost,
     input_schema: shown.parameters,
   };
+}
+
+/** A tool that did not load keeps its name and is offered; whoever lists it has to see that it cannot run. */
+function brokenBy(item: PluginExport): string | null {
+  const error = item.kind === "tool" ? item.tool.load_error : undefined;
+  return error === undefined ? null : `it cannot run: ${error}`;
 }
 
 function categoryOf(item: PluginExport): string | null {

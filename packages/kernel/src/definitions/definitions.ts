@@ -155,7 +155,7 @@ export function createDefinitions(
     if (bound === null) throw new BackplaneError("binding.not_found");
     if (isDescribed(bound.package.manifest.runtime.protocol)) return bound;
     throw new BackplaneError("request.invalid", "this binding's package lists its own exports", {
-      fix: "Read them from the package: backplane plugin show PACKAGE",
+      fix: "Read them from the package: backplane plugin info PACKAGE",
     });
   }
 

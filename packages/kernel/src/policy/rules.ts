@@ -234,7 +234,7 @@ export const RULES: readonly Rule[] = [
   },
   {
     name: "approval",
-    about: "the tool or its binding wants a person's yes for every call",
+    about: "neither the tool nor its binding wants a person's yes for every call",
     decide(call, _grant, around) {
       const reason = whyAsk(call);
       return reason === null ? PASS : askPerson(call, around, reason);

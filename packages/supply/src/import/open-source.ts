@@ -7,13 +7,12 @@ import type { PackageSource, WorkspaceSource } from "@backplane/kernel/ports";
 import type { ContentStore } from "../content/content-store.ts";
 import { listTree, type TreeListing } from "../content/tree-listing.ts";
 import type { Npm } from "../kernel-plugins/npm-command.ts";
-import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import type { Told } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
 import { npmServer } from "./mcp/npm-server.ts";
-import { instead, noSource } from "./no-source.ts";
+import { noManifest, noSource } from "./no-source.ts";
 
 export interface OpenedSource {
   bytes: AsyncIterable<Uint8Array>;
@@ -56,7 +55,7 @@ export async function openSource(
   }
   const names = await readdir(path);
   if (!FORMATS.some((format) => format.marker(names))) {
-    throw noSource(`${path} holds no ${MANIFEST_FILE}; ${instead(names)}`);
+    throw noManifest(path, names);
   }
   return { bytes: tarOf(() => path, await surveyFolder(path)), told: { name }, born_at };
 }

@@ -10,6 +10,8 @@ import { type McpServerEntry, readMcpJson } from "../mcp/mcp-json.ts";
 import { readFrontMatter } from "./front-matter.ts";
 
 export const AGENT_PLUGIN_FILE = "plugin.json";
+/** What a new one writes; every 1.x is taken. */
+export const AGENT_PLUGIN_SCHEMA = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
 
 export interface AgentPlugin {
   name: string;

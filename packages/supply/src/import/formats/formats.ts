@@ -1,7 +1,7 @@
 /** In the order in which they are tried: a package of ours may hold anything else besides. */
 import type { TreeListing } from "../../content/tree-listing.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
-import { instead, noSource } from "../no-source.ts";
+import { noManifest, noSource } from "../no-source.ts";
 import type { PackageFormat } from "./format.ts";
 import { hefty } from "./hefty.ts";
 import { toolFiles } from "./tool-files.ts";
@@ -14,9 +14,8 @@ export function formatOf(listing: TreeListing): PackageFormat {
   if (found !== undefined) return found;
   const nested = listing.files.find(({ path }) => path.split("/")[1] === MANIFEST_FILE);
   const paths = [...new Set(listing.files.map(({ path }) => path.split("/")[0] as string))];
+  if (nested === undefined) throw noManifest("It", paths);
   throw noSource(
-    nested === undefined
-      ? `The archive holds no ${MANIFEST_FILE}; ${instead(paths)}`
-      : `The archive holds ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
+    `It holds ${nested.path} instead of ${MANIFEST_FILE}; pack the content of the folder, not the folder`,
   );
 }

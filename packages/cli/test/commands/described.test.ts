@@ -1,0 +1,129 @@
+/** Packages that describe themselves, as the person who installs them sees them: tool files, a server, an instrument. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { EXIT } from "../../src/index.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+let gateway: TestGateway;
+const root = mkdtempSync(join(tmpdir(), "backplane-described-"));
+beforeAll(async () => {
+  gateway = await startTestGateway();
+});
+afterAll(async () => {
+  await gateway.close();
+  rmSync(root, { recursive: true, force: true });
+});
+
+function folder(name: string, files: Record<string, string>): string {
+  for (const [file, text] of Object.entries(files)) {
+    const path = join(root, name, file);
+    mkdirSync(dirname(path), { recursive: true });
+    writeFileSync(path, text);
+  }
+  return join(root, name);
+}
+
+const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
+
+const TOOL = (risk: string) =>
+  `export default { description: "A tool.", defaultRiskLevel: "${risk}", execute: () => ({ content: "ok", isError: false }) };`;
+
+test("a tool file that does not load is named with its error wherever tools are listed", async () => {
+  const tools = folder("files", {
+    "tools/reads.ts": TOOL("low"),
+    "tools/writes.ts": TOOL("medium"),
+    "tools/torn.ts": "throw new Error('torn at import');",
+  });
+  const { out, err } = await gateway.backplane(["plugin", "install", tools]);
+  expect(err).toContain("Tools: reads, torn, writes\n");
+  expect(err).toMatch(/torn: it cannot run: .*torn at import/);
+  expect(err).toContain("writes will ask a person before a model's call runs.");
+  const listed = await gateway.backplane(["tool", "list", "--all"]);
+  expect(listed.out).toMatch(/torn .*offered +it cannot run: .*torn at import/);
+  expect((await gateway.backplane(["tool", "show", "torn"])).out).toMatch(/reason: +it cannot run: .*torn/);
+  const bound = await gateway.backplane(["binding", "tools", bindingIn(out)]);
+  expect(bound.out).toMatch(/reads +offered +A tool\.\ntorn +broken +.*torn at import\nwrites +offered/);
+  const info = await gateway.backplane(["plugin", "info", "local/files"]);
+  expect(info.out).toMatch(/BINDING +STATUS +TOOL +STATE\nbind_\w+ +active +reads +offered\n.*torn +broken/);
+  expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
+});
+
+test("explain says which command lets a call run, as far as one can", async () => {
+  const explain = async (tool: string) => (await gateway.backplane(["policy", "explain", tool])).err;
+  expect(await explain("reads")).toBe("");
+  expect(await explain("writes")).toBe("To let it run unasked: backplane policy set risks.writes low\n");
+  await gateway.backplane(["policy", "set", "tolerance.conversation", "none"]);
+  expect(await explain("writes")).toContain(
+    "risks.writes low && backplane policy set tolerance.conversation low\n",
+  );
+  await gateway.backplane(["policy", "set", "tolerance", "null"]);
+});
+
+test("after a server is installed, the one command that lets its tools run unasked is there, and works", async () => {
+  const server = folder("desk", {
+    "vai-plugin.toml": [
+      'api_version = "vai.plugin.v1"\npackage_id = "acme/desk"\nversion = "1.0.0"\nname = "Desk"',
+      '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "server.mjs"]',
+    ].join("\n\n"),
+    "server.mjs": SERVER,
+  });
+  const { err } = await gateway.backplane(["plugin", "install", server]);
+  expect(err).toContain("All of them ask a person before a model's call runs.");
+  const [, field] = /one command: backplane policy set '([^']+)' low/.exec(err)!;
+  expect(field).toBe("risks.mcp_desk_*");
+  await gateway.backplane(["policy", "set", field!, "low"]);
+  for (const tool of ["mcp_desk_stamp", "mcp_desk_fold"])
+    expect((await gateway.backplane(["policy", "explain", tool])).out).toContain(`${tool} runs.`);
+  expect((await gateway.backplane(["policy", "set", field!, "null"])).out).toContain(`Took back ${field}`);
+});
+
+test("an instrument that may not run inside the gateway is refused with the commands for its own binding", async () => {
+  const plugin = folder("inside", {
+    "META-INF/hefty-plugin.json": JSON.stringify({
+      id: "inside",
+      name: "Inside",
+      version: "1.0.0",
+      author: "Acme",
+      description: "Wants in.",
+      providerClass: "./provider.mjs#Provider",
+      isolationMode: "InProcess",
+    }),
+    "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
+  });
+  const { out, err } = await gateway.backplane(["plugin", "install", plugin]);
+  expect(err).toContain("It offers no tools yet (plugin.untrusted)");
+  expect(err).toContain(`backplane binding set ${bindingIn(out)} --class worker`);
+  const info = await gateway.backplane(["plugin", "info", "hefty/inside"]);
+  expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
+});
+
+test("a folder that is nothing yet is refused with what it probably lacks", async () => {
+  const refused = async (path: string) => {
+    const { exit, err } = await gateway.backplane(["plugin", "install", path]);
+    expect(exit).toBe(EXIT.failed);
+    return err;
+  };
+  expect(await refused(join(root, "files", "tools"))).toContain("name the folder that holds it");
+  const schema = '"$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json"';
+  expect(await refused(folder("kit", { "plugin.json": '{"name":"kit"}' }))).toContain(schema);
+  const old = folder("old-kit", { "plugin.json": '{"$schema":"https://agent-plugins.org/1","name":"kit"}' });
+  expect(await refused(old)).toContain(schema);
+});
+
+const SERVER = `
+import { createInterface } from "node:readline";
+const tool = (name) => ({ name, description: name, inputSchema: { type: "object" } });
+const answers = {
+  initialize: { protocolVersion: "2025-11-25", capabilities: { tools: {} }, serverInfo: { name: "desk", version: "1" } },
+  "tools/list": { tools: [tool("stamp"), tool("fold")] },
+};
+createInterface({ input: process.stdin }).on("line", (line) => {
+  const { id, method } = JSON.parse(line);
+  if (id === undefined) return;
+  const result = answers[method];
+  const reply = result === undefined ? { error: { code: -32601, message: "unknown" } } : { result };
+  process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...reply }) + "\\n");
+});
+`;
