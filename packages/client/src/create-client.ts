@@ -18,6 +18,7 @@ import type {
   Definitions,
   DiscoveredExport,
   ExportKind,
+  InstrumentHealthReport,
   Invocation,
   InvocationEvent,
   InvocationStatus,
@@ -150,6 +151,11 @@ export function createClient(options: ClientOptions) {
       /** Offers tools whose definition changed: one, or all of them. */
       accept: (id: string, export_id = "*") =>
         post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, { export_id }),
+    },
+    /** Instrument plugins; admin credential only. */
+    instruments: {
+      health: async (timeout_ms: number) =>
+        (await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", { timeout_ms })).items,
     },
     /** Folders of the gateway's machine; admin token only. */
     workspaces: {

@@ -40,6 +40,7 @@ const METADATA_FIELDS = [
 
 /** Throws a plain Error whose message is one clause with its remedy. */
 export function checkInstruments(list: unknown): CheckedInstruments {
+  if (list === undefined) throw new Error("it has no instruments after initialize; set `instruments` there");
   if (!Array.isArray(list)) throw new Error("its instruments are no list");
   if (list.length > MAX_INSTRUMENTS) throw new Error(`it has more than ${MAX_INSTRUMENTS} instruments`);
   const seen = new Set<string>();
@@ -72,7 +73,6 @@ export function instrumentProviderOf(
   const provider: unknown = isClass ? new (found as unknown as new () => unknown)() : found;
   if (!isRecord(provider)) return `${name} is no InstrumentProvider; export an object or a class`;
   if (typeof provider.initialize !== "function") return `${name} has no initialize(context)`;
-  if (!("instruments" in provider)) return `${name} has no instruments`;
   if (provider.shutdown !== undefined && typeof provider.shutdown !== "function") {
     return `shutdown of ${name} is no function`;
   }

@@ -1,10 +1,18 @@
 /** Instrument plugins at run time (instr.admin): the admin's, like the three tools of the same meaning. */
-import { InstrumentInstallSchema, InstrumentPluginSchema } from "@backplane/contract/schema";
+import {
+  InstrumentHealthReportSchema,
+  InstrumentInstallSchema,
+  InstrumentPluginSchema,
+} from "@backplane/contract/schema";
 import { z } from "zod";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 import { IdParams } from "./shapes.ts";
 
+const HealthSchema = z.object({ items: z.array(InstrumentHealthReportSchema) });
+const HealthQuery = z.strictObject({
+  timeout_ms: z.coerce.number().int().min(1).max(60_000).default(3_000).describe("for each healthCheck"),
+});
 const ListSchema = z.object({ items: z.array(InstrumentPluginSchema) });
 
 export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
@@ -22,6 +30,22 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       handler: async ({ caller }) => ({
         status: 200,
         json: { items: await kernel.instruments.list(caller) },
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/instrument-plugins/health",
+      operation_id: "checkInstrumentPlugins",
+      summary: "Ask every instrument for its health",
+      description:
+        "Each instrument's own healthCheck, within its time; a plugin that is not running says why. Admins only.",
+      tag: "Plugins",
+      auth: { scope: "admin" },
+      query: HealthQuery,
+      responses: { 200: { description: "One report for each instrument.", schema: HealthSchema } },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: { items: await kernel.instruments.health(caller, query.timeout_ms) },
       }),
     }),
     defineRoute({

@@ -3,13 +3,14 @@ import type { GatewayStatus } from "@backplane/client";
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
+import { checkBindings, checkInstruments } from "../check-described.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { type Colour, type Output, table } from "../output.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { plainLine } from "../plain-text.ts";
 
-interface Check {
+export interface Check {
   name: string;
   status: "ok" | "degraded" | "failed";
   message: string;
@@ -44,6 +45,10 @@ async function doctor(context: Context, options: { timeout?: number }): Promise<
     bounded("credential", timeout, () => checkCredential(context)),
     // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
     bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
+    bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
+    bounded("instruments", plugin_s + CHECK_S, () =>
+      ifAsked("instruments", () => checkInstruments(context, plugin_s)),
+    ),
   ]);
   const checks = parts.flat();
   const status = worst(checks);
@@ -112,6 +117,16 @@ async function checkPlugins(context: Context, seconds: number): Promise<Check[]>
     if (code === "route.not_found")
       return [{ name: "plugins", status: "degraded", message: "not asked, the gateway's web plugin is off" }];
     return [asFailed("plugins", error)];
+  }
+}
+
+/** Where no gateway can be asked, or not by this credential, its row has said so. */
+async function ifAsked(name: string, work: () => Promise<Check[]>): Promise<Check[]> {
+  try {
+    return await work();
+  } catch (error) {
+    const code = codeOf(error);
+    return code === "daemon.unreachable" || code?.startsWith("auth.") ? [] : [asFailed(name, error)];
   }
 }
 

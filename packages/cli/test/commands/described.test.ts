@@ -99,6 +99,44 @@ test("an instrument that may not run inside the gateway is refused with the comm
   expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
 });
 
+test("doctor asks every instrument for its health, and names bindings that do not answer or hold broken tools", async () => {
+  const plugin = folder("ill", {
+    "META-INF/hefty-plugin.json": JSON.stringify({
+      id: "ill",
+      name: "Ill",
+      version: "1.0.0",
+      author: "Acme",
+      description: "Feels unwell.",
+      providerClass: "./provider.mjs#Provider",
+      isolationMode: "External",
+    }),
+    "provider.mjs": `
+      const one = (name, healthCheck) => ({ name, riskLevel: "ReadOnly", invoke: () => ({}), healthCheck,
+        metadata: { name, category: "Application", description: name } });
+      export class Provider {
+        initialize() {
+          this.instruments = [
+            one("well"),
+            one("slow", () => ({ status: "Degraded", message: "the disk is slow" })),
+            one("dead", () => { throw new Error("no disk"); }),
+            one("stuck", () => new Promise(() => {})),
+          ];
+        }
+      }`,
+  });
+  expect((await gateway.backplane(["plugin", "install", plugin])).err).toContain(
+    "Tools: well, slow, dead, stuck",
+  );
+  const { exit, out } = await gateway.backplane(["doctor", "--timeout", "1"]);
+  expect(exit).toBe(EXIT.failed);
+  expect(out).toMatch(/instrument well +ok +Healthy\n/);
+  expect(out).toMatch(/instrument slow +degraded +the disk is slow\n +fix: backplane binding tools bind_/);
+  expect(out).toMatch(/instrument dead +failed +no disk/);
+  expect(out).toMatch(/instrument stuck +failed +/);
+  expect(out).toMatch(/binding local\/files +degraded +does not load: torn\n/);
+  expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
+});
+
 test("a folder that is nothing yet is refused with what it probably lacks", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);

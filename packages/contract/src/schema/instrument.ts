@@ -1,6 +1,6 @@
 /** An instrument plugin that is bound, as the admin sees it. */
 import { z } from "zod";
-import { ISOLATION_MODES } from "../instrument.ts";
+import { INSTRUMENT_HEALTHS, ISOLATION_MODES } from "../instrument.ts";
 import { EXECUTION_CLASSES, RISKS } from "../vocabulary.ts";
 import { JsonObjectSchema } from "./scalars.ts";
 
@@ -30,6 +30,16 @@ export const InstrumentPluginSchema = z.object({
   ),
 });
 
+export const InstrumentHealthReportSchema = z.object({
+  plugin_id: z.string(),
+  binding_id: z.string(),
+  /** Null: the whole plugin, because it is not there. */
+  instrument: z.string().nullable(),
+  /** One without a healthCheck is Healthy. */
+  status: z.enum(INSTRUMENT_HEALTHS),
+  message: z.string().nullable(),
+});
+
 export const InstrumentInstallSchema = z.strictObject({
   path: z.string().min(1).max(4096).describe("a folder, zip or jar of the gateway's machine"),
   config: JsonObjectSchema.optional(),
@@ -37,4 +47,5 @@ export const InstrumentInstallSchema = z.strictObject({
 });
 
 export type InstrumentPluginView = z.infer<typeof InstrumentPluginSchema>;
+export type InstrumentHealthReport = z.infer<typeof InstrumentHealthReportSchema>;
 export type InstrumentInstall = z.infer<typeof InstrumentInstallSchema>;

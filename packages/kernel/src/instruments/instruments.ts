@@ -8,6 +8,7 @@ import {
   type Binding,
   type Definitions,
   type ExecutionClass,
+  type InstrumentHealthReport,
   type InstrumentPluginView,
   type JsonObject,
   WHOLE_PACKAGE,
@@ -18,11 +19,14 @@ import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
+import { checkInstruments } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
 export interface InstrumentsFacade {
   /** Every bound instrument plugin of the caller's scope, loaded or not. The admin only. */
   list(caller: Caller): Promise<InstrumentPluginView[]>;
+  /** The healthCheck of every instrument, each within `timeout_ms`. The admin only. */
+  health(caller: Caller, timeout_ms: number): Promise<InstrumentHealthReport[]>;
   /** From a folder, zip or jar of the host: installed, bound as a whole, loaded. The admin only. */
   install(
     caller: Caller,
@@ -118,6 +122,12 @@ export function createInstruments({
         requireAdmin(caller, "list plugins");
         const plugins = await instrumentPlugins(store.bindings, caller.scope);
         return await Promise.all([...plugins.values()].map(view));
+      },
+      async health(caller, timeout_ms) {
+        requireAdmin(caller, "ask plugins for their health");
+        const plugins = [...(await instrumentPlugins(store.bindings, caller.scope)).values()];
+        const asked = plugins.map((bound) => checkInstruments(deps, caller.scope, bound, timeout_ms));
+        return (await Promise.all(asked)).flat();
       },
       async install(caller, path, options = {}) {
         requireAdmin(caller, "install plugins");

@@ -1,0 +1,76 @@
+/**
+ * The healthCheck of every instrument (instr.instrument): all at once, each within its time, none can spoil the others. A
+ * plugin that is not there answers with the reason, once for the whole of it.
+ */
+import {
+  type Definitions,
+  INSTRUMENT_HEALTHS,
+  type InstrumentHealthReport,
+  type Json,
+  toBackplaneError,
+} from "@backplane/contract";
+import { processOrder } from "../definitions/process-order.ts";
+import type { KernelDeps } from "../deps.ts";
+import { createRedactor } from "../invoke/redact.ts";
+import type { BoundPackage, Scope } from "../ports/index.ts";
+import { instrumentOf } from "./instrument-plugins.ts";
+
+const WORDS = 200;
+
+export async function checkInstruments(
+  deps: KernelDeps,
+  scope: Scope,
+  bound: BoundPackage,
+  timeout_ms: number,
+): Promise<InstrumentHealthReport[]> {
+  const { binding_id } = bound.binding;
+  const about = { plugin_id: instrumentOf(bound)!.plugin_id, binding_id };
+  const row = await deps.store.definitions.get(bound.binding.scope.org_id, binding_id);
+  const gone = absence(row);
+  if (row === null || gone !== null)
+    return [{ ...about, instrument: null, status: "Unhealthy", message: shortly(gone ?? "") }];
+  return await Promise.all(
+    row.exports.map(async ({ id }) => ({
+      ...about,
+      instrument: id,
+      ...(await askOne(deps, scope, bound, id, timeout_ms)),
+    })),
+  );
+}
+
+function absence(row: Definitions | null): string | null {
+  if (row === null) return "it was never asked what it offers";
+  return row.error === null ? null : `${row.error.code}: ${row.error.message}`;
+}
+
+async function askOne(
+  deps: KernelDeps,
+  scope: Scope,
+  bound: BoundPackage,
+  instrument: string,
+  timeout_ms: number,
+): Promise<Pick<InstrumentHealthReport, "status" | "message">> {
+  try {
+    const order = await processOrder(deps, bound, scope);
+    const answer = await deps.runner.request!(
+      { ...order, method: "healthCheck", params: { instrument }, timeout_ms },
+      { notify: () => undefined, ask: async () => null },
+    );
+    const redactor = createRedactor(Object.values(order.context.secrets));
+    return healthOf(redactor === null ? answer : redactor.json(answer));
+  } catch (error) {
+    const { code, message } = toBackplaneError(error);
+    return { status: "Unhealthy", message: shortly(`${code}: ${message}`) };
+  }
+}
+
+function healthOf(answer: Json): Pick<InstrumentHealthReport, "status" | "message"> {
+  const { status, message } = (answer ?? {}) as { status?: unknown; message?: unknown };
+  const known = INSTRUMENT_HEALTHS.find((each) => each === status);
+  if (known === undefined) return { status: "Unhealthy", message: "it answered no health" };
+  return { status: known, message: typeof message === "string" ? shortly(message) : null };
+}
+
+function shortly(text: string): string {
+  return text.split("\n", 1)[0]!.slice(0, WORDS);
+}
