@@ -67,6 +67,7 @@ export async function catalog(): Promise<Row[]> {
       policies,
       bounds: async () => bounds,
       legacy: () => false,
+      anySkill: async () => false,
     });
     await policies.put({ ...caller, actor: "admin", role: "owner", admin: true }, "org", POLICY);
     const { tools } = await ours.snapshot(caller);

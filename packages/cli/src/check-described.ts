@@ -70,6 +70,6 @@ async function checkBinding(context: Context, { binding_id, package_id }: Bindin
     name: `binding ${package_id}`,
     status: "degraded",
     message: problems.join("; "),
-    fix: `backplane binding tools ${binding_id}`,
+    fix: error?.fix ?? `backplane binding tools ${binding_id}`,
   };
 }

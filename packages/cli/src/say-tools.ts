@@ -29,7 +29,9 @@ export async function sayTools(context: Context, { binding_id, unbound_slots }: 
 
 function sayUnanswered({ out }: Context, binding_id: string, error: NonNullable<Definitions["error"]>): void {
   out.note(plainLine(`It offers no tools yet (${error.code}): ${error.message}`));
+  // Its message has the commands for this very binding.
   if (error.code === "plugin.untrusted") return;
+  if (error.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
   out.note(`It is asked again by itself; ask now: backplane binding tools ${binding_id} --refresh`);
 }
 

@@ -53,6 +53,7 @@ function show({ out }: Context, found: Definitions): void {
   out.data(found, () => (rows.length === 0 ? "" : table(out, ["TOOL", "STATUS", "WHAT"], rows)));
   if (rows.length === 0) out.note("It offers no tools.");
   if (error !== null) out.note(plainLine(`It did not answer (${error.code}): ${error.message}`));
+  if (error?.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
   for (const warning of warnings) out.note(plainLine(warning));
   if (quarantined.length > 0) out.note(`Look at what changed, then: backplane binding accept ${binding_id}`);
 }

@@ -99,6 +99,33 @@ test("an instrument that may not run inside the gateway is refused with the comm
   expect(info.out).toMatch(/bind_\w+ +active +- +plugin\.untrusted/);
 });
 
+test("the tool that reads skills is offered once there is one, and plugin info lists it", async () => {
+  const skillTool = async () => (await gateway.backplane(["tool", "show", "skill"])).out;
+  expect(await skillTool()).toMatch(/status: +hidden\nreason: +no package with skills is bound here\n/);
+  const schema = "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json";
+  const kit = folder("letters", {
+    "plugin.json": JSON.stringify({ $schema: schema, name: "letters", version: "1.0.0" }),
+    "skills/write/SKILL.md": "---\nname: write\ndescription: Writes letters.\n---\nDear …\n",
+  });
+  await gateway.backplane(["plugin", "install", kit]);
+  expect(await skillTool()).toMatch(/status: +offered\n/);
+  const info = await gateway.backplane(["plugin", "info", "letters/skills"]);
+  expect(info.out).toMatch(/SKILL +DESCRIPTION\nwrite +Writes letters\.\n/);
+});
+
+test("a server that may not be dialled is told with the setting that allows it, also later", async () => {
+  const { out, err } = await gateway.backplane([
+    "plugin",
+    "install",
+    "--mcp",
+    "http://127.0.0.1:9/mcp",
+    "near",
+  ]);
+  const fix = 'fix: If you trust the place, an operator adds "127.0.0.1:9" to egress.allow_private';
+  expect(err).toContain(fix);
+  expect((await gateway.backplane(["binding", "tools", bindingIn(out)])).err).toContain(fix);
+});
+
 test("doctor asks every instrument for its health, and names bindings that do not answer or hold broken tools", async () => {
   const plugin = folder("ill", {
     "META-INF/hefty-plugin.json": JSON.stringify({

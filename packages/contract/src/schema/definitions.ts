@@ -27,7 +27,7 @@ export const DefinitionsSchema = z.object({
   /** Digest of each tool as it was last accepted, also of those that are gone. */
   seen: z.record(z.string(), z.string()),
   /** Why the last question got no answer; the definitions before it stand. */
-  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),
   /** What the dialect learned besides, such as a server's name and capabilities. */
   info: JsonObjectSchema,

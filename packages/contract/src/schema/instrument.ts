@@ -16,7 +16,7 @@ export const InstrumentPluginSchema = z.object({
   class: z.enum(EXECUTION_CLASSES),
   /** `discovered`: it was never asked what it offers. `skipped`: see `error`. */
   state: z.enum(["discovered", "skipped", "running"]),
-  error: z.object({ code: z.string(), message: z.string() }).nullable(),
+  error: z.object({ code: z.string(), message: z.string(), fix: z.string().optional() }).nullable(),
   warnings: z.array(z.string()),
   instruments: z.array(
     z.object({

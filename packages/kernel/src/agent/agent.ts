@@ -64,6 +64,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     policies: door.policies,
     bounds: async (scope) => [...door.bindings.own(scope), ...(await door.bindings.discover(scope, "tool"))],
     legacy: ({ binding }) => door.bindings.tool(binding.binding_id)?.legacy === true,
+    anySkill: async (scope) => (await parts.skills(scope)).length > 0,
   });
   const compactions = new Compactions({
     port,

@@ -73,6 +73,8 @@ export interface CatalogDeps {
   bounds: (scope: Scope) => Promise<readonly BoundPackage[]>;
   /** Answers tool.call.request events by itself. */
   legacy: (bound: BoundPackage) => boolean;
+  /** Whether there is a skill to read in this scope. */
+  anySkill: (scope: Scope) => Promise<boolean>;
 }
 
 interface Source extends Candidate {
@@ -90,11 +92,15 @@ const LAST = { offered: 0, hidden: 0, skipped: 1, failed: 2 } as const satisfies
 const ANYTHING: JsonObject = { type: "object", properties: {} };
 /** The core tool that finds deferred ones; without any it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
+/** The bundled tool that reads skills; the same holds for it. */
+const SKILL_TOOL = "skill";
 const FOR_ADMINS = "it is for admins";
 const NOTHING_TO_FIND = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
+
+const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
@@ -137,6 +143,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (reason !== null) continue;
       if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
+      else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.anySkill(scope)))
+        Object.assign(entry, NO_SKILLS);
       else tools.set(name, tool);
     }
     if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);

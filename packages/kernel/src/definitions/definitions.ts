@@ -8,6 +8,7 @@ import {
   type Binding,
   codeOf,
   type Definitions,
+  ERROR_CODES,
   isDescribed,
   type Package,
   toBackplaneError,
@@ -73,7 +74,8 @@ export function createDefinitions(
   }
 
   async function failed(bound: BoundPackage, error: unknown): Promise<Definitions> {
-    const { code, message } = toBackplaneError(error);
+    const why = whyNot(error);
+    const { code } = why;
     const { binding, package: pack } = bound;
     deps.log.warn(
       { binding_id: binding.binding_id, code, err: error },
@@ -85,11 +87,11 @@ export function createDefinitions(
       const same = before !== null && before.package_digest === pack.digest;
       // What may not be loaded offers nothing; what was seen of it is kept.
       if (same && code === "plugin.dependency") {
-        return { ...compare(before, bound, nothing, now), error: { code, message } };
+        return { ...compare(before, bound, nothing, now), error: why };
       }
       // The first answer is still to come, so nothing has been seen.
       const base = same ? before : { ...compare(null, bound, nothing, now), revision: 0 };
-      return { ...base, error: { code, message }, revision: (before?.revision ?? 0) + 1 };
+      return { ...base, error: why, revision: (before?.revision ?? 0) + 1 };
     });
   }
 
@@ -205,6 +207,12 @@ export function createDefinitions(
       }
     },
   };
+}
+
+/** With the remedy of this very case, where there is one; that of the code speaks of calls. */
+function whyNot(error: unknown): NonNullable<Definitions["error"]> {
+  const { code, message, fix } = toBackplaneError(error);
+  return { code, message, ...(fix === ERROR_CODES[code].remedy ? {} : { fix }) };
 }
 
 /** A schema that cannot be used makes its own tool unusable, and no other. */

@@ -64,7 +64,10 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
     if (row.error === null) {
       const counts = { tools: row.exports.length, quarantined: row.quarantined.length };
       port.tryPublish("x.mcp.server.ready", { ...about, ...counts }, options);
-    } else port.tryPublish("x.mcp.server.error", { ...about, ...row.error, attempt }, options);
+    } else {
+      const { code, message } = row.error;
+      port.tryPublish("x.mcp.server.error", { ...about, code, message, attempt }, options);
+    }
   }
 
   function askLater(binding_id: string, watch: Watch, ms: number): void {
