@@ -9,7 +9,7 @@ import {
   type PluginExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import { type BindingOptions, type BindingParts, bindingParts } from "./binding-flags.ts";
+import { type BindingOptions, type BindingParts, bindingParts, mergeParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
 
 export async function bindExports(
@@ -20,15 +20,7 @@ export async function bindExports(
   const parts = await bindingParts(context, options);
   assertSlots(installed, parts);
   if (isDescribed(installed.manifest.runtime.protocol)) {
-    return [
-      await bindOne(context, {
-        package_id: installed.package_id,
-        package_version: installed.version,
-        export_id: WHOLE_PACKAGE,
-        ...(options.orgWide === true ? { org_wide: true } : {}),
-        ...parts,
-      }),
-    ];
+    return [await bindWhole(context, installed, parts, options.orgWide === true)];
   }
   const someConfigured = installed.manifest.exports.some((each) => each.config_schema !== undefined);
   const bindings: Binding[] = [];
@@ -46,6 +38,59 @@ export async function bindExports(
   return bindings;
 }
 
+/**
+ * A package that describes itself, bound as one. Installed again in another version, its binding moves on: a second one
+ * beside it would go on offering what the new version dropped. A share is somebody's rollout and makes a binding.
+ */
+export async function bindWhole(
+  context: Context,
+  { package_id, version }: Package,
+  parts: BindingParts,
+  org_wide: boolean,
+): Promise<Binding> {
+  const { bindings } = context.client();
+  const { items } = await bindings.list({ package_id });
+  const whole = items.filter(
+    ({ export_id, scope }) => export_id === WHOLE_PACKAGE && (scope.project_id === null) === org_wide,
+  );
+  const [before] = whole;
+  const moves = whole.length === 1 && before!.package_version !== version && parts.rollout === undefined;
+  if (!moves)
+    return await bindOne(context, {
+      package_id,
+      package_version: version,
+      export_id: WHOLE_PACKAGE,
+      ...(org_wide ? { org_wide: true } : {}),
+      ...parts,
+    });
+  return await moveOn(context, before!, version, parts);
+}
+
+/** Trust was given to other bytes, so it does not come along: whoever gave it gives it again. */
+async function moveOn(
+  context: Context,
+  before: Binding,
+  version: string,
+  parts: BindingParts,
+): Promise<Binding> {
+  const { binding_id, package_version, generation, class_lowered_by } = before;
+  const { host_target, class: lowered, ...kept } = before.policy;
+  const keepsClass = lowered !== undefined && class_lowered_by === null;
+  const policy = { ...kept, ...(keepsClass ? { class: lowered } : {}) };
+  const patch = mergeParts({ ...before, policy }, { ...parts, policy: parts.policy ?? {} });
+  const moved = await context
+    .client()
+    .bindings.patch(binding_id, { package_version: version, ...patch }, { generation });
+  const { out } = context;
+  out.note(`${binding_id} moved from ${package_version} to ${version}; its other settings stay.`);
+  const set = `backplane binding set ${binding_id}`;
+  if (host_target === true && moved.policy.host_target !== true)
+    out.note(`It may no longer run on the host; if you trust this version too: ${set} --host-target`);
+  if (lowered !== undefined && moved.policy.class === undefined)
+    out.note(`Its class is the usual one again; if you trust this version too: ${set} --class ${lowered}`);
+  return moved;
+}
+
 async function bindOne(
   context: Context,
   body: Parameters<ReturnType<Context["client"]>["bindings"]["create"]>[0],
@@ -56,7 +101,10 @@ async function bindOne(
   } catch (error) {
     const known = (error as { details?: ErrorDetails }).details?.binding_id;
     if (codeOf(error) !== "binding.conflict" || typeof known !== "string") throw error;
-    context.out.note(`${body.export_id} is bound already; its settings stay as they are.`);
+    const name = body.export_id === WHOLE_PACKAGE ? body.package_id : body.export_id;
+    context.out.note(
+      `${name} is bound already; its settings stay as they are. To change them: backplane binding set ${known}`,
+    );
     return client.bindings.get(known);
   }
 }

@@ -5,16 +5,9 @@
 import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import {
-  BackplaneError,
-  type Binding,
-  codeOf,
-  type ErrorDetails,
-  type JsonObject,
-  type Package,
-  WHOLE_PACKAGE,
-} from "@backplane/contract";
+import { BackplaneError, type Binding, codeOf, type JsonObject, type Package } from "@backplane/contract";
 import type { McpServerEntry, ServerDraft } from "@backplane/supply";
+import { bindWhole } from "./bind-exports.ts";
 import { type BindingOptions, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
 import { plainLine } from "./plain-text.ts";
@@ -107,7 +100,7 @@ async function install(
   { publisher, version }: Publisher,
 ): Promise<Package> {
   const { from, name } = server;
-  if (from.kind === "npm") return await context.client().packages.installNpm(from.spec, secret_slots);
+  if (from.kind === "npm") return await installNpm(context, from.spec, secret_slots);
   const { packageIdOf, serverManifest } = await import("@backplane/supply");
   const runtime: ServerDraft["runtime"] =
     from.kind === "http"
@@ -116,6 +109,18 @@ async function install(
   const package_id = packageIdOf(publisher, name);
   const text = serverManifest({ package_id, version, name, runtime, secret_slots });
   return await uploadWith(context, text, from.kind === "files" ? from.folder : null);
+}
+
+/** Its slots are part of what was installed, so others make other bytes of a version that never changes. */
+async function installNpm(context: Context, spec: string, secret_slots: string[]): Promise<Package> {
+  try {
+    return await context.client().packages.installNpm(spec, secret_slots);
+  } catch (error) {
+    if (codeOf(error) !== "package.conflict") throw error;
+    throw new BackplaneError("package.conflict", `${spec} is installed already with other secret slots.`, {
+      fix: "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
+    });
+  }
 }
 
 /** A manifest that was made here, with the files of a folder that stays as it is. */
@@ -146,23 +151,9 @@ export async function bind(
     ...(Object.keys(headers).length === 0 ? {} : { headers }),
     ...parts.config,
   };
-  const client = context.client();
-  try {
-    return await client.bindings.create({
-      package_id: installed.package_id,
-      package_version: installed.version,
-      export_id: WHOLE_PACKAGE,
-      ...(options.orgWide === true ? { org_wide: true } : {}),
-      ...parts,
-      config,
-      ...(Object.keys(secret_env).length === 0 ? {} : { policy: { ...parts.policy, secret_env } }),
-    });
-  } catch (error) {
-    const known = (error as { details?: ErrorDetails }).details?.binding_id;
-    if (codeOf(error) !== "binding.conflict" || typeof known !== "string") throw error;
-    context.out.note(`${installed.package_id} is bound already; its settings stay as they are.`);
-    return client.bindings.get(known);
-  }
+  const policy = Object.keys(secret_env).length === 0 ? {} : { policy: { ...parts.policy, secret_env } };
+  const given = Object.keys(config).length === 0 ? {} : { config };
+  return await bindWhole(context, installed, { ...parts, ...given, ...policy }, options.orgWide === true);
 }
 
 /** A server on stdio has no other way to be given a secret; the variable is called like the slot, in capitals. */

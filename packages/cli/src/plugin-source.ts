@@ -31,6 +31,11 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   return { kind: "package", path, folder };
 }
 
+/** Seen from outside: without a manifest of ours it is one of the formats that describe themselves. */
+export function boundByItself({ path, folder }: { path: string; folder: boolean }): boolean {
+  return folder ? !existsSync(join(path, MANIFEST)) : /\.(jar|zip)$/.test(path);
+}
+
 export function statOf(path: string, shown: string): Stats {
   try {
     accessSync(path, constants.R_OK);

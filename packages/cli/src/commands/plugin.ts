@@ -22,7 +22,7 @@ import {
 } from "../plugin-kernel.ts";
 import { assertBound, installPackage, type PackageOptions } from "../plugin-package.ts";
 import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
-import { readPluginSource } from "../plugin-source.ts";
+import { boundByItself, readPluginSource } from "../plugin-source.ts";
 import { sayErrors } from "./workspace.ts";
 
 const EXAMPLES = `
@@ -120,7 +120,7 @@ async function install(
     return await installMcpServers(context, options, [npmEntry(found.source, args)]);
   }
   assertNoArgs(args, text);
-  assertBound(options, text);
+  if (options.bind === false || found.kind !== "package" || !boundByItself(found)) assertBound(options, text);
   if (found.kind === "package") {
     if (options.editable === true) {
       if (!found.folder) throw wrongFlag("--editable", "local folders", text);

@@ -2,6 +2,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import type { Binding } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { EXIT } from "../../src/index.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -48,6 +49,27 @@ test("a tool file that does not load is named with its error wherever tools are 
   const info = await gateway.backplane(["plugin", "info", "local/files"]);
   expect(info.out).toMatch(/BINDING +STATUS +TOOL +STATE\nbind_\w+ +active +reads +offered\n.*torn +broken/);
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
+});
+
+test("installed again in another version, the binding moves on and trust stays behind", async () => {
+  const bound = async () =>
+    (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items.filter(
+      ({ package_id }) => package_id === "local/moving",
+    );
+  const first = folder("moving", { "tools/early.ts": TOOL("low"), "tools/kept.ts": TOOL("low") });
+  await gateway.backplane(["plugin", "install", first, "--config", '{"a":1}']);
+  const [before] = await bound();
+  await gateway.backplane(["binding", "set", before!.binding_id, "--host-target", "--timeout", "5000"]);
+  rmSync(join(first, "tools/early.ts"));
+  const { err } = await gateway.backplane(["plugin", "install", first]);
+  expect(err).toContain(`${before!.binding_id} moved from ${before!.package_version} to `);
+  expect(err).toContain(`trust this version too: backplane binding set ${before!.binding_id} --host-target`);
+  const after = await bound();
+  expect(after).toHaveLength(1);
+  expect(after[0]).toMatchObject({ config: { a: 1 }, policy: { timeout_ms: 5_000 } });
+  expect(after[0]!.policy.host_target).toBeUndefined();
+  expect((await gateway.backplane(["tool", "show", "early"])).err).toContain("tool.not_found");
+  expect((await gateway.backplane(["tool", "show", "kept"])).exit).toBe(EXIT.ok);
 });
 
 test("explain says which command lets a call run, as far as one can", async () => {

@@ -178,7 +178,9 @@ export function createDefinitions(
         const before = await store.definitions.get(org_id, id);
         const waiting = before?.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
         if (before === null || waiting === undefined || waiting.length === 0) {
-          throw new BackplaneError("export.not_found", `nothing of ${id} waits for this`);
+          throw new BackplaneError("export.not_found", `nothing of ${id} waits for this`, {
+            fix: `See what changed: backplane binding tools ${id}`,
+          });
         }
         const row = accepted(before, export_id);
         const tools = waiting.map((one) => one.export.id);
