@@ -281,7 +281,7 @@ export const ERROR_CODES = {
   "export.not_found": refusal(
     404,
     "No binding makes this export usable here.",
-    "Bind it with `backplane binding create`.",
+    "See what there is with `backplane tool list --all`; bind it with `backplane binding create`; `backplane binding tools ID` shows what is kept back.",
   ),
   "skill.not_found": refusal(
     404,

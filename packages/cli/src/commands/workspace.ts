@@ -39,10 +39,11 @@ export function addWorkspaceCommands(program: Command, act: Act): void {
 
 async function trust(context: Context, options: { watch?: boolean }, dir: string): Promise<undefined> {
   const { io, flags, out } = context;
-  assertConfirmable(io, flags);
   const client = context.client();
   const path = resolve(io.cwd, dir);
   const review = await client.workspaces.review(path);
+  // Only now: a folder that is none is told as such, whoever can be asked.
+  assertConfirmable(io, flags);
   const { changes, digest } = review;
   out.note(`${review.path}: ${changes.length === 0 ? "nothing changed since it was trusted" : ""}`);
   for (const { change, path: file, size } of changes)

@@ -186,6 +186,11 @@ test("doctor asks every instrument for its health, and names bindings that do no
   expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
 });
 
+test("a workspace folder that does not exist is told as such before anybody is asked", async () => {
+  const { exit, err } = await gateway.backplane(["workspace", "trust", join(root, "nowhere")]);
+  expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
+});
+
 test("a folder that is nothing yet is refused with what it probably lacks", async () => {
   const refused = async (path: string) => {
     const { exit, err } = await gateway.backplane(["plugin", "install", path]);
