@@ -31,9 +31,11 @@ export function readPluginSource(cwd: string, text: string): PluginSource {
   return { kind: "package", path, folder };
 }
 
-/** Seen from outside: without a manifest of ours it is one of the formats that describe themselves. */
+/** Seen from outside: tool files or an instrument plugin, which are bound as a whole when they are installed. */
 export function boundByItself({ path, folder }: { path: string; folder: boolean }): boolean {
-  return folder ? !existsSync(join(path, MANIFEST)) : /\.(jar|zip)$/.test(path);
+  if (!folder) return /\.(jar|zip)$/.test(path);
+  const holds = (name: string) => existsSync(join(path, name));
+  return !holds(MANIFEST) && (holds("tools") || holds("META-INF/hefty-plugin.json"));
 }
 
 export function statOf(path: string, shown: string): Stats {
