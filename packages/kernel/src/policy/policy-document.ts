@@ -40,7 +40,7 @@ export function policyDocument(org: Policy, project: Policy): EffectivePolicyDoc
   }
   return {
     tolerance,
-    allowed_tool_categories: inBoth(org.allowed_tool_categories, project.allowed_tool_categories),
+    allowed_tool_categories: inBoth(org.allowed_tool_categories, project.allowed_tool_categories, plainCategory),
     allowed_origins: inBoth(org.allowed_origins, project.allowed_origins),
     roles: meetRoles(org.roles ?? {}, project.roles ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
@@ -55,9 +55,20 @@ function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
   return b !== undefined && TOLERANCES.indexOf(b) < TOLERANCES.indexOf(a) ? b : a;
 }
 
-function inBoth<T>(a: readonly T[] | null | undefined, b: readonly T[] | null | undefined): T[] | null {
+function inBoth<T>(
+  a: readonly T[] | null | undefined,
+  b: readonly T[] | null | undefined,
+  plain: (item: T) => T = (item) => item,
+): T[] | null {
   if (a == null) return b == null ? null : [...b];
-  return b == null ? [...a] : a.filter((item) => b.includes(item));
+  if (b == null) return [...a];
+  const also = new Set(b.map(plain));
+  return a.filter((item) => also.has(plain(item)));
+}
+
+/** Authors write Shell and shell, and mean the same. */
+export function plainCategory(category: string): string {
+  return category.toLowerCase();
 }
 
 function meetRoles(org: Roles, project: Roles): Roles {
@@ -100,7 +111,7 @@ function lowerRisk(a: Risk, b: Risk | undefined): Risk {
 function higherRisks(org: Record<string, Risk>, project: Record<string, Risk>): Record<string, Risk> {
   const met = { ...org };
   for (const [name, risk] of Object.entries(project)) {
-    met[name] = met[name] === undefined ? risk : higherRisk(met[name], risk);
+    met[name] = Object.hasOwn(met, name) ? higherRisk(met[name]!, risk) : risk;
   }
   return met;
 }
@@ -115,7 +126,6 @@ function meetFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
   return met;
 }
 
-/** Authors write Shell and shell, and mean the same. */
 function inLowerCase(risks: Record<string, Risk> | undefined): Record<string, Risk> {
-  return Object.fromEntries(Object.entries(risks ?? {}).map(([name, risk]) => [name.toLowerCase(), risk]));
+  return Object.fromEntries(Object.entries(risks ?? {}).map(([name, risk]) => [plainCategory(name), risk]));
 }

@@ -12,6 +12,7 @@ import {
   type RiskSource,
 } from "@backplane/contract";
 import type { ExportPlan } from "../invoke/export-plan.ts";
+import { plainCategory } from "./policy-document.ts";
 import type { RuleHit } from "./security-rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 
@@ -69,7 +70,12 @@ function floorOf(
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")
     least.push({ risk: floor.host, why: "it runs on the host, outside of the sandbox" });
-  const own = category === undefined ? undefined : floor.categories?.[category.toLowerCase()];
+  const own = category === undefined ? undefined : ownRisk(floor.categories, plainCategory(category));
   if (own !== undefined) least.push({ risk: own, why: `the floor of the category ${category}` });
   return least;
+}
+
+/** The name is a stranger's: `constructor` names something in every object. */
+function ownRisk(risks: Record<string, Risk> | undefined, name: string): Risk | undefined {
+  return risks !== undefined && Object.hasOwn(risks, name) ? risks[name] : undefined;
 }

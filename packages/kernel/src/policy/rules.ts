@@ -13,6 +13,7 @@ import {
 } from "@backplane/contract";
 import type { Opened } from "../invoke/open.ts";
 import { originOf } from "./origin.ts";
+import { plainCategory } from "./policy-document.ts";
 import { riskOf } from "./risk.ts";
 import type { CompiledSelection } from "./standing-policy.ts";
 
@@ -147,7 +148,7 @@ export const RULES: readonly Rule[] = [
     decide({ plan, policy }) {
       if (policy.categories === null || plan.export.kind !== "tool") return PASS;
       const { category } = plan.export.tool;
-      if (category !== undefined && policy.categories.has(category)) return PASS;
+      if (category !== undefined && policy.categories.has(plainCategory(category))) return PASS;
       const what = category === undefined ? "without a category" : `of the category ${category}`;
       return deny("policy.denied", `the policy allows no tools ${what}`, {
         fix: "An admin can add it to allowed_tool_categories: backplane policy set",
@@ -279,7 +280,7 @@ function roleForbids({ caller, plan, policy, hits }: Asked, grant: Grant): strin
     if (denied !== null) {
       if (denied.origins?.has(facts.origin)) return `its origin ${facts.origin} is denied`;
       if (denied.tools?.(facts.name)) return "the tool is denied";
-      if (facts.category !== undefined && denied.categories?.has(facts.category))
+      if (facts.category !== undefined && denied.categories?.has(plainCategory(facts.category)))
         return `its category ${facts.category} is denied`;
     }
     const missing = allow === null ? null : notIn(allow, facts);
@@ -296,7 +297,7 @@ function notIn(allow: CompiledSelection, { origin, name, category }: ToolFacts):
   if (allow.tools !== null && !allow.tools(name)) return "the tool is not among those allowed";
   if (allow.categories === null) return null;
   if (category === undefined) return "it has no category, and only some are allowed";
-  return allow.categories.has(category) ? null : `its category ${category} is not allowed`;
+  return allow.categories.has(plainCategory(category)) ? null : `its category ${category} is not allowed`;
 }
 
 type ToolFacts = ReturnType<typeof factsOf>;

@@ -14,12 +14,13 @@ import {
   type RoleSelection,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { policyDocument } from "./policy-document.ts";
+import { plainCategory, policyDocument } from "./policy-document.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
 import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
 
 export interface StandingPolicy {
   readonly document: EffectivePolicyDocument;
+  /** Plain, as those of roles are. */
   readonly categories: ReadonlySet<string> | null;
   readonly origins: ReadonlySet<Origin> | null;
   /** Of the org and of the project: each has to let a call pass. */
@@ -55,7 +56,7 @@ export function standingPolicy(
   const { allowed_tool_categories: categories, allowed_origins: origins, host } = document;
   return {
     document,
-    categories: categories === null ? null : new Set(categories),
+    categories: categories === null ? null : new Set(categories.map(plainCategory)),
     origins: origins === null ? null : new Set(origins),
     roles: new Map(ROLES.map((role) => [role, [org, project].flatMap((policy) => roleIn(policy, role))])),
     judged: judgement(org.risks),
@@ -79,7 +80,7 @@ function selection(named: RoleSelection | undefined): CompiledSelection | null {
   return {
     origins: origins === undefined ? null : new Set(origins),
     tools: tools === undefined ? null : toolMatch(tools),
-    categories: categories === undefined ? null : new Set(categories),
+    categories: categories === undefined ? null : new Set(categories.map(plainCategory)),
   };
 }
 

@@ -84,6 +84,20 @@ verifies(
   },
 );
 
+test("a denied or allowed category is one whatever its author's capitals, and no word gets past the most risk", async () => {
+  const house = await houseWith(
+    tool("run", {}, { category: "Shell" }),
+    tool("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
+  );
+  const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(house, name)));
+  await set(house, { roles: { user: { deny: { categories: ["shell"] } } } });
+  expect(await tries()).toEqual(["role", "succeeded"]);
+  await set(house, { allowed_tool_categories: ["SHELL"], roles: { user: { allow: { categories: ["shell"] } } } });
+  expect(await tries()).toEqual(["succeeded", "role"]);
+  await set(house, { roles: { user: { max_risk: "low" } } });
+  expect(await tries()).toEqual(["role", "role"]);
+});
+
 verifies(
   "instr.security-rules",
   "a plugin's rules join the policy's: both deny, both raise, neither allows",
