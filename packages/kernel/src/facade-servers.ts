@@ -7,6 +7,7 @@ export interface ServerInfo {
   /** As the names of its tools carry it: `mcp_<name>_<tool>`. */
   name: string;
   binding_id: string;
+  package_id: string;
   /** As the server told them. */
   capabilities: JsonObject;
   instructions: string | null;
@@ -30,7 +31,10 @@ export interface ServerNotice {
 }
 
 export interface Servers {
-  /** By name. The same array as long as nothing has changed on this node. */
+  /**
+   * A project's own first, then as they were bound: of two the first has a name or an address. The same array as long
+   * as nothing has changed on this node. None where the policy allows the caller no tools of MCP servers.
+   */
   list(caller: Caller): Promise<readonly ServerInfo[]>;
   /** Throws binding.not_found for a server that the caller may not see; a server's own error has its JSON-RPC code. */
   request(

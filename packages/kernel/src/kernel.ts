@@ -81,11 +81,12 @@ export function createKernel(given: KernelDeps): Kernel {
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
   const definitions = createDefinitions(
     deps,
+    policies,
     (org_id) => offers.changed(org_id),
     keeper.told,
     dependencyGate(deps),
   );
-  const servers = createServers(deps);
+  const servers = createServers(deps, policies);
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();

@@ -31,11 +31,11 @@ interface Watched {
   listeners: Set<Listener>;
 }
 
-const LISTS: Record<string, Changed> = {
-  "notifications/tools/list_changed": "tools",
-  "notifications/resources/list_changed": "resources",
-  "notifications/prompts/list_changed": "prompts",
-};
+const LISTS: ReadonlyMap<string, Changed> = new Map([
+  ["notifications/tools/list_changed", "tools"],
+  ["notifications/resources/list_changed", "resources"],
+  ["notifications/prompts/list_changed", "prompts"],
+]);
 
 export function createListWatch({ catalog, servers }: Kernel, clock: Clock): ListWatch {
   const scopes = new Map<string, Watched>();
@@ -70,7 +70,7 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
   }
 
   async function pass(watched: Watched, notice: ServerNotice): Promise<void> {
-    const list = LISTS[notice.method];
+    const list = LISTS.get(notice.method);
     // What tools there are is the catalog's to say.
     if (list === "tools") return;
     const visible = await servers.list(watched.caller).catch(() => watched.servers);
@@ -119,7 +119,8 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
 }
 
 function keyOf({ scope, role, delegation, actor }: Caller): string {
-  const own = delegation === undefined ? role === "guest" : actor;
+  // Policies say per role what is there.
+  const own = delegation === undefined ? role : actor;
   return `${scope.org_id}\n${scope.project_id}\n${own}`;
 }
 

@@ -1,6 +1,6 @@
 /**
- * Resources of the servers behind: addresses are kept as they are. Where two servers offer the same address, the first
- * by name serves it and the list says so. What is in no list is looked for among the templates.
+ * Resources of the servers behind: addresses are kept as they are. Where two servers offer the same address, the one
+ * bound first serves it and the list says so; no server takes another's by how it is called. What is in no list is looked for among the templates.
  */
 import type { JsonObject } from "@backplane/contract";
 import type { Caller, ServerInfo } from "@backplane/kernel";

@@ -53,11 +53,12 @@ function make(all: readonly CatalogTool[], server: ServerInfo | null): Named {
 }
 
 /** What the caller is offered of one server, always from that very binding. */
-function ownTools(all: readonly CatalogTool[], { binding_id, tools }: ServerInfo): NamedTool[] {
+function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }: ServerInfo): NamedTool[] {
   const offered = new Map(all.map((tool) => [tool.name, tool]));
   const own = tools.flatMap(({ name, export_id }) => {
     const tool = offered.get(export_id);
-    return tool === undefined ? [] : [{ name, tool: { ...tool, binding_id } }];
+    // Another package may have the name: then it is that one's, and this server's tool is not offered.
+    return tool?.package_id !== package_id ? [] : [{ name, tool: { ...tool, binding_id } }];
   });
   return own.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -7,6 +7,7 @@ import type { ServerLists } from "../../src/mcp/server-lists.ts";
 const server = (name: string): ServerInfo => ({
   name,
   binding_id: `bind_${name}`,
+  package_id: `acme/${name}`,
   capabilities: {},
   instructions: null,
   tools: [],

@@ -16,6 +16,7 @@ import {
 } from "@backplane/contract";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
 import { accepted, compare } from "./compare.ts";
 import { processOrder } from "./process-order.ts";
@@ -50,6 +51,7 @@ const RACES = 20;
 /** `gate` throws when the thing may not be asked yet, because something that it needs is not there. */
 export function createDefinitions(
   deps: KernelDeps,
+  policies: Pick<Policies, "of">,
   changed: Changed,
   told: Told,
   gate: (bound: BoundPackage) => Promise<void> = async () => {},
@@ -59,7 +61,7 @@ export function createDefinitions(
   const asking = new Map<string, Promise<Definitions>>();
 
   const preview = async ({ binding, package: pack }: BoundPackage): Promise<Description> =>
-    await vetted(deps, await question(deps, binding, pack));
+    await vetted(deps, await question(deps, policies, binding, pack));
 
   async function ask(bound: BoundPackage, known?: Description): Promise<Definitions> {
     let description: Description;
@@ -250,11 +252,16 @@ async function schemaProblem(
   return null;
 }
 
-async function question(deps: KernelDeps, binding: Binding, pack: Package): Promise<Description> {
+async function question(
+  deps: KernelDeps,
+  policies: Pick<Policies, "of">,
+  binding: Binding,
+  pack: Package,
+): Promise<Description> {
   const { protocol } = pack.manifest.runtime;
   if (deps.runner.describe === undefined) {
     throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
-  const order = await processOrder(deps, { binding, package: pack }, binding.scope);
+  const order = await processOrder(deps, policies, { binding, package: pack }, binding.scope);
   return await deps.runner.describe({ ...order, timeout_ms: DESCRIBE_MS });
 }

@@ -2,13 +2,16 @@
 import { wholeExport } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
+import { intersect } from "../grant/intersect.ts";
 import { secretsOf } from "../invoke/context.ts";
 import { poolKey } from "../invoke/export-plan.ts";
 import { effectiveClass } from "../policy/class.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, DescribeOrder, Scope } from "../ports/index.ts";
 
 export async function processOrder(
   deps: Pick<KernelDeps, "store" | "vault" | "host">,
+  policies: Pick<Policies, "of">,
   bound: BoundPackage,
   scope: Scope,
 ): Promise<Omit<DescribeOrder, "timeout_ms">> {
@@ -20,7 +23,10 @@ export async function processOrder(
     scope,
     deps.host,
   );
-  const grant = withSecretEnv(toGrant(level), binding.policy);
+  // The policy's host level holds here as for any call.
+  const { ceiling } = await policies.of(scope);
+  const met = ceiling === undefined ? level : intersect(level, ceiling);
+  const grant = withSecretEnv(toGrant(met), binding.policy);
   const { package_id, version, digest, manifest } = pack;
   return {
     package: { package_id, version, digest, runtime: manifest.runtime },

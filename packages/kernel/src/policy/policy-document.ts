@@ -40,7 +40,11 @@ export function policyDocument(org: Policy, project: Policy): EffectivePolicyDoc
   }
   return {
     tolerance,
-    allowed_tool_categories: inBoth(org.allowed_tool_categories, project.allowed_tool_categories, plainCategory),
+    allowed_tool_categories: inBoth(
+      org.allowed_tool_categories,
+      project.allowed_tool_categories,
+      plainCategory,
+    ),
     allowed_origins: inBoth(org.allowed_origins, project.allowed_origins),
     roles: meetRoles(org.roles ?? {}, project.roles ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),

@@ -11,6 +11,8 @@ import { processOrder } from "../definitions/process-order.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { ServerInfo, Servers } from "../facade-servers.ts";
 import { unheard } from "../invoke/answer-ask.ts";
+import type { Policies } from "../policy/policies.ts";
+import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
 
 const FRESH_MS = 1_000;
@@ -31,7 +33,7 @@ interface Known {
   reading: Promise<readonly ServerInfo[]>;
 }
 
-export function createServers(deps: KernelDeps): ServersRoom {
+export function createServers(deps: KernelDeps, policies: Pick<Policies, "of">): ServersRoom {
   const { store, runner, clock } = deps;
   const known = new Map<string, Known>();
 
@@ -45,12 +47,12 @@ export function createServers(deps: KernelDeps): ServersRoom {
       servers.push({
         name: freeName(servers, serverName(pack.package_id)),
         binding_id: binding.binding_id,
+        package_id: pack.package_id,
         capabilities: isObject(capabilities) ? capabilities : {},
         instructions: typeof instructions === "string" ? instructions : null,
         tools: definitions.exports.map(({ id, tool }) => ({ name: tool.native_name ?? id, export_id: id })),
       });
     }
-    servers.sort((a, b) => (a.name < b.name ? -1 : 1));
     // Whoever keeps what was made of the list before may go on with it.
     return JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
   }
@@ -58,6 +60,8 @@ export function createServers(deps: KernelDeps): ServersRoom {
   async function list(caller: Caller): Promise<readonly ServerInfo[]> {
     // A plugin's own token names tools; what a server has beside them is not granted by that.
     if (caller.delegation !== undefined) return NONE;
+    // Read at every request, as for calls: what may not be used is not there.
+    if (!allowsServers(await policies.of(caller.scope), caller)) return NONE;
     const key = `${caller.scope.org_id}\n${caller.scope.project_id}`;
     const now = clock.monotonic();
     const there = known.get(key);
@@ -87,7 +91,7 @@ export function createServers(deps: KernelDeps): ServersRoom {
           const what = { method, ...named(params) };
           await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
         }
-        const order = await processOrder(deps, bound, caller.scope);
+        const order = await processOrder(deps, policies, bound, caller.scope);
         const redactor = createRedactor(Object.values(order.context.secrets));
         const clean = <T extends Json>(value: T): T =>
           redactor === null ? value : (redactor.json(value) as T);
@@ -107,6 +111,14 @@ export function createServers(deps: KernelDeps): ServersRoom {
 
 function isServer(bound: BoundPackage): boolean {
   return isWhole(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol);
+}
+
+/** Denial comes first, as for tools; a server has nothing else that a rule could go by. */
+function allowsServers({ origins, roles }: StandingPolicy, { role }: Caller): boolean {
+  if (origins?.has("mcp") === false) return false;
+  return (roles.get(role) ?? []).every(
+    ({ allow, deny }) => deny?.origins?.has("mcp") !== true && allow?.origins?.has("mcp") !== false,
+  );
 }
 
 /** A project's binding of a package stands for the org's of the same one. */

@@ -92,7 +92,10 @@ test("a denied or allowed category is one whatever its author's capitals, and no
   const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(house, name)));
   await set(house, { roles: { user: { deny: { categories: ["shell"] } } } });
   expect(await tries()).toEqual(["role", "succeeded"]);
-  await set(house, { allowed_tool_categories: ["SHELL"], roles: { user: { allow: { categories: ["shell"] } } } });
+  await set(house, {
+    allowed_tool_categories: ["SHELL"],
+    roles: { user: { allow: { categories: ["shell"] } } },
+  });
   expect(await tries()).toEqual(["succeeded", "role"]);
   await set(house, { roles: { user: { max_risk: "low" } } });
   expect(await tries()).toEqual(["role", "role"]);

@@ -109,6 +109,8 @@ verifies("tools.risk", "none < low < medium < full; high only with full, critica
 test("a category that is a word of every object has no floor of its own", () => {
   for (const category of ["constructor", "Constructor", "__proto__", "hasOwnProperty"]) {
     expect(band({ effect_class: "unknown", risk: "critical", category })).toBe("critical");
-    expect(band({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } })).toBe("high");
+    expect(band({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } })).toBe(
+      "high",
+    );
   }
 });

@@ -1,4 +1,4 @@
-import type { BackplaneError, JsonObject } from "@backplane/contract";
+import type { BackplaneError, JsonObject, Policy } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import type { ServerLine } from "../../src/facade-servers.ts";
@@ -59,6 +59,7 @@ test("a server is there for those who see its binding, and for no plugin's own t
     {
       name: "weather",
       binding_id,
+      package_id: "acme/weather",
       capabilities: { resources: {} },
       instructions: "Ask for a city.",
       tools: [{ name: "today", export_id: "mcp_weather_today" }],
@@ -138,4 +139,50 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
   ]);
   await house.call(body);
   expect(seen.at(-1)).toBe("nobody");
+});
+
+test("a policy that allows no tools of MCP servers allows nothing else of them", async () => {
+  const house = await open(async () => ({ contents: [] }));
+  const { binding_id } = await house.bind(SERVER, bound);
+  const { policy, servers } = house.kernel;
+  const read = () =>
+    servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line()).then(
+      () => "read",
+      (error: BackplaneError) => error.code,
+    );
+  expect(await read()).toBe("read");
+  for (const one of [
+    { allowed_origins: ["core", "plugin"] },
+    { roles: { user: { deny: { origins: ["mcp"] } } } },
+    { roles: { user: { allow: { origins: ["plugin"] } } } },
+  ] as Policy[]) {
+    await policy.put(admin, "org", one);
+    expect(await servers.list(user)).toEqual([]);
+    expect(await read()).toBe("binding.not_found");
+  }
+  await policy.put(admin, "org", { roles: { guest: { deny: { origins: ["mcp"] } } } });
+  expect(await read()).toBe("read");
+});
+
+test("the policy's host level holds for requests and questions, too", async () => {
+  const orders: { grant: { filesystem: string }; pool_key: string }[] = [];
+  const house = await open(async (order) => {
+    orders.push(order);
+    return {};
+  });
+  const { binding_id } = await house.bind(SERVER, bound);
+  await house.kernel.policy.put(admin, "org", { host: { filesystem: "none" } });
+  await house.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  await house.kernel.definitions.refresh(admin, binding_id);
+  await house.call({ export_id: "mcp_weather_today", input: {} });
+  const asked = [orders[0]!, house.runner.questions.at(-1)!, house.runner.orders[0]!];
+  expect(asked.map(({ grant }) => grant.filesystem)).toEqual(["none", "none", "none"]);
+  expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
+});
+
+test("servers stand as they were bound, so that no name gets before another", async () => {
+  const house = await open(async () => ({}));
+  await house.bind(SERVER, bound);
+  await house.bind({ ...SERVER, package_id: "evil/aaa" }, bound);
+  expect((await house.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
 });
