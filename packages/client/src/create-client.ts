@@ -148,9 +148,12 @@ export function createClient(options: ClientOptions) {
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${part(id)}/definitions`),
       /** Asks it again. */
       describe: (id: string) => post<Definitions>(`/v1/plugin-bindings/${part(id)}:describe`, undefined),
-      /** Offers tools whose definition changed: one, or all of them. */
-      accept: (id: string, export_id = "*") =>
-        post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, { export_id }),
+      /** Offers tools whose definition changed: one, or all of them. `revision`: the definitions that were looked at. */
+      accept: (id: string, export_id = "*", revision?: number) =>
+        post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, {
+          export_id,
+          ...(revision === undefined ? {} : { revision }),
+        }),
     },
     /** Instrument plugins; admin credential only. */
     instruments: {

@@ -11,6 +11,10 @@ const AcceptBody = z.strictObject({
     .union([ExportIdSchema, z.literal("*")])
     .default("*")
     .describe("one tool, or * for all of them"),
+  revision: z
+    .int()
+    .optional()
+    .describe("the definitions that were looked at; refused where they were described again since"),
 });
 
 export function definitionRoutes({ kernel }: RouteDeps): Route[] {
@@ -65,7 +69,7 @@ export function definitionRoutes({ kernel }: RouteDeps): Route[] {
       },
       handler: async ({ caller, params, body }) => ({
         status: 200,
-        json: await kernel.definitions.accept(caller, params.id, body.export_id),
+        json: await kernel.definitions.accept(caller, params.id, body.export_id, body.revision),
       }),
     }),
   ];

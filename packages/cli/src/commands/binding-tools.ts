@@ -32,13 +32,13 @@ async function accept(context: Context, _options: object, id: string, tool?: str
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
   const { bindings } = context.client();
-  const { quarantined } = await bindings.definitions(id);
+  const { quarantined, revision } = await bindings.definitions(id);
   for (const { export: item, since } of quarantined) {
     if (tool !== undefined && item.id !== tool) continue;
     out.note(plainLine(`${item.id}, changed ${since}: ${item.description ?? "no description"}`));
   }
   await confirm(io, flags, `Offer ${tool ?? "all changed tools"} as described now?`);
-  show(context, await bindings.accept(id, tool));
+  show(context, await bindings.accept(id, tool, revision));
   return undefined;
 }
 

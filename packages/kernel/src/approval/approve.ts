@@ -12,6 +12,7 @@ import type { LiveCall } from "../invoke/live.ts";
 import { reopen } from "../invoke/open.ts";
 import type { Recorded } from "../invoke/record.ts";
 import { type Admitted, admit } from "../policy/admit.ts";
+import { approvalDigest } from "./new-approval.ts";
 import { type Answer, answerOf } from "./pending.ts";
 
 declare const approved: unique symbol;
@@ -58,14 +59,14 @@ export async function approve(door: Door, recorded: Recorded): Promise<Approved 
   const answer = await waiting;
   live.interrupt = null;
   if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
-  return await checkAgain(door, recorded);
+  return await checkAgain(door, recorded, approval.digest);
 }
 
-async function checkAgain(door: Door, recorded: Recorded): Promise<Approved | NotApproved> {
+async function checkAgain(door: Door, recorded: Recorded, digest: string): Promise<Approved | NotApproved> {
   const { deps } = door;
   const { live } = recorded;
   const { row } = live;
-  const admitted = await admitAgain(door, recorded);
+  const admitted = await admitAgain(door, recorded, digest);
   if (typeof admitted === "string") {
     return { gate: "closed", ending: failedWith("approval.changed", admitted) };
   }
@@ -88,7 +89,7 @@ async function checkAgain(door: Door, recorded: Recorded): Promise<Approved | No
 }
 
 /** The admission as of now, or why what was approved is not what would run. */
-async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | string> {
+async function admitAgain(door: Door, recorded: Recorded, digest: string): Promise<Admitted | string> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
@@ -97,6 +98,9 @@ async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | st
   if (call === null) return "the binding was removed after the approval was asked for";
   if (call.plan.bound.package.digest !== row.package_digest) {
     return "the package was changed after the approval was asked for";
+  }
+  if (call.plan.bound.described !== undefined && approvalDigest(row, call.plan) !== digest) {
+    return "the tool was described differently after the approval was asked for";
   }
   const verdict = admit(call, door.around);
   return verdict.verdict === "refused" ? `the call is no longer admitted: ${verdict.message}` : verdict;

@@ -1,7 +1,9 @@
-/** The question as a row: bound by digest to the very tool, version and arguments that would run. */
+/** The question as a row: bound by digest to the very tool, version, definition and arguments that would run. */
 import { hash } from "node:crypto";
 import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } from "@backplane/contract";
+import { toolDigest } from "../definitions/compare.ts";
 import type { KernelDeps } from "../deps.ts";
+import type { ExportPlan } from "../invoke/export-plan.ts";
 import type { Admitted } from "../policy/admit.ts";
 
 const BRIEF = 80;
@@ -26,7 +28,7 @@ export function newApproval(
     package_id: row.package_id,
     package_version: row.package_version,
     input: row.input,
-    digest: approvalDigest(row),
+    digest: approvalDigest(row, call.plan),
     brief: call.turn?.brief == null ? brief(row) : cut(call.turn.brief),
     reason: ask.reason,
     risk: ask.risk,
@@ -43,15 +45,19 @@ export function newApproval(
 
 export function approvalDigest(
   row: Pick<Invocation, "export_id" | "package_id" | "package_version" | "package_digest" | "input">,
+  { bound, export: item }: Pick<ExportPlan, "bound" | "export">,
 ): string {
-  const bound = {
+  // What a described package's tool is its bytes do not say; a server elsewhere has none here at all.
+  const described = bound.described !== undefined && item.kind === "tool";
+  const of = {
     tool: row.export_id,
     package_id: row.package_id,
     version: row.package_version,
     digest: row.package_digest,
     input: row.input,
+    ...(described ? { definition: toolDigest(item, bound.package.schemas) } : {}),
   };
-  return `sha256:${hash("sha256", canonicalJson(bound), "hex")}`;
+  return `sha256:${hash("sha256", canonicalJson(of), "hex")}`;
 }
 
 function brief(row: Invocation): string {

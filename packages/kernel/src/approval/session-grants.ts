@@ -1,6 +1,6 @@
 /**
  * "Yes, for this session": remembered in memory only, for one session and one digest (tool, version, package
- * bytes, arguments). Anything else asks again; a revoke works at once.
+ * bytes, definition, arguments). Anything else asks again; a revoke works at once.
  */
 import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
@@ -23,13 +23,16 @@ export class SessionGrants {
     const session_id = call.body.session_id;
     if (admitted.ask === null || session_id === undefined || this.#byKey.size === 0) return false;
     const { package: pack, binding } = call.plan.bound;
-    const digest = approvalDigest({
-      export_id: binding.export_id,
-      package_id: pack.package_id,
-      package_version: pack.version,
-      package_digest: pack.digest,
-      input: call.input,
-    });
+    const digest = approvalDigest(
+      {
+        export_id: binding.export_id,
+        package_id: pack.package_id,
+        package_version: pack.version,
+        package_digest: pack.digest,
+        input: call.input,
+      },
+      call.plan,
+    );
     // A sub-agent inherits what was granted to the session that spawned it.
     for (let id = session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
       if (this.#byKey.has(keyOf(call.scope, id, digest))) return true;

@@ -14,6 +14,7 @@ import {
   toBackplaneError,
   type ToolExport,
 } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -26,8 +27,8 @@ export interface DefinitionsFacade {
   get(caller: Caller, binding_id: string): Promise<Definitions | null>;
   /** Asks again now. */
   refresh(caller: Caller, binding_id: string): Promise<Definitions>;
-  /** Offers what was kept back: one tool, or `*` for all of them. */
-  accept(caller: Caller, binding_id: string, export_id: string): Promise<Definitions>;
+  /** Offers what was kept back: one tool, or `*` for all of them. `revision`: the one that was looked at. */
+  accept(caller: Caller, binding_id: string, export_id: string, revision?: number): Promise<Definitions>;
 }
 
 export interface DefinitionsRoom {
@@ -173,11 +174,12 @@ export function createDefinitions(
         requireOperator(caller, "describe bindings");
         return await describeNow(await described(caller, id));
       },
-      async accept(caller, id, export_id) {
+      async accept(caller, id, export_id, revision) {
         requireOperator(caller, "accept changed tools");
         const bound = await described(caller, id);
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
+        if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();
         const waiting = before?.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
         if (before === null || waiting === undefined || waiting.length === 0) {
           throw new BackplaneError("export.not_found", `nothing of ${id} waits for this`, {
@@ -188,10 +190,7 @@ export function createDefinitions(
         const tools = waiting.map((one) => one.export.id);
         const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
         if (!(await store.definitions.put(org_id, row, { ...facts(bound.binding, before, row), audit }))) {
-          throw new BackplaneError(
-            "request.precondition",
-            "the tools changed again meanwhile; look once more",
-          );
+          throw changedAgain();
         }
         changed(org_id);
         return row;
@@ -219,13 +218,28 @@ function whyNot(error: unknown): NonNullable<Definitions["error"]> {
   return { code, message, ...(fix === ERROR_CODES[code].remedy ? {} : { fix }) };
 }
 
+function changedAgain(): BackplaneError {
+  return new BackplaneError(
+    "request.precondition",
+    "the tools were described again meanwhile; look once more",
+  );
+}
+
 /** A schema that cannot be used makes its own tool unusable, and no other. */
 async function vetted(
   { schemas }: Pick<KernelDeps, "schemas">,
   description: Description,
 ): Promise<Description> {
   const exports: Description["exports"] = [];
-  for (const item of description.exports) {
+  const warnings = [...description.warnings];
+  for (const given of description.exports) {
+    // The words crossed a pipe: rules and risks go by them, so they have to be words that those know.
+    const read = ToolExportSchema.safeParse(given);
+    if (!read.success) {
+      warnings.push(unreadable(given, read.error.issues[0]));
+      continue;
+    }
+    const item = read.data;
     const problem = await schemaProblem(schemas, item.tool, description.schemas);
     if (problem === null) exports.push(item);
     else {
@@ -233,7 +247,12 @@ async function vetted(
       exports.push({ ...item, tool: { ...tool, load_error: tool.load_error ?? problem } });
     }
   }
-  return { ...description, exports };
+  return { ...description, exports, warnings };
+}
+
+function unreadable({ id }: ToolExport, issue: { path: PropertyKey[]; message: string } | undefined): string {
+  const name = typeof id === "string" ? JSON.stringify(id.slice(0, 80)) : "without a name";
+  return `The tool ${name} is left out: ${issue?.path.join(".")}: ${issue?.message}`.slice(0, 500);
 }
 
 async function schemaProblem(

@@ -88,9 +88,12 @@ export class ExportPlans {
   }
 }
 
-/** A described schema's path is its content's hash, so one that did not change is not compiled again. */
-function schemaKey(bound: BoundPackage, path: string): string {
-  return path.startsWith("described/") ? path : `${bound.package.digest}#${path}`;
+/**
+ * A described schema's path is its content's hash, so one that did not change is not compiled again. In any other
+ * package a path is a file that its author named, and stands for nobody else's.
+ */
+function schemaKey({ described, package: pack }: BoundPackage, path: string): string {
+  return described !== undefined && path.startsWith("described/") ? path : `${pack.digest}#${path}`;
 }
 
 /** The plan's grant, met with what this one call may do at most. */
