@@ -68,8 +68,10 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesRoom {
     await disk().write([...trusted.values()]);
   }
 
-  async function load(folder: TrustedFolder, caller: Caller): Promise<TrustedFolder> {
+  /** `reviewed`: the files that the operator said yes to; it may have waited since. */
+  async function load(folder: TrustedFolder, caller: Caller, reviewed?: string): Promise<TrustedFolder> {
     const { digest, files } = await disk().survey(folder.path, folder.kind);
+    if (reviewed !== undefined && reviewed !== digest) throw new BackplaneError("workspace.changed");
     const loaded = await loadFolder(parts, caller, sourceOf(folder, digest), await inUse(folder));
     const loaded_at = new Date(clock.now()).toISOString();
     const next = { ...folder, ...loaded, digest, files, loaded_at };
@@ -160,9 +162,6 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesRoom {
       const path = await disk().resolve(wanted.path);
       const { org_id, project_id } = caller.scope;
       return await inTurn(`${org_id}\n${project_id}\n${kind}\n${path}`, async () => {
-        const { digest } = await disk().survey(path, kind);
-        if (wanted.digest !== undefined && wanted.digest !== digest)
-          throw new BackplaneError("workspace.changed");
         const now = new Date(clock.now()).toISOString();
         const before = find(caller, path, kind);
         const folder: TrustedFolder = {
@@ -171,7 +170,7 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesRoom {
           trusted_at: now,
           trusted_by: caller.actor,
         };
-        const loaded = await inTurn(folder.id, () => load(folder, caller));
+        const loaded = await inTurn(folder.id, () => load(folder, caller, wanted.digest));
         follow(loaded);
         return await shown(loaded);
       });
