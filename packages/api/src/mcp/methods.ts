@@ -12,7 +12,7 @@ import type { Prompts } from "./prompts.ts";
 import type { Resources } from "./resources.ts";
 import { NEGOTIATED, STATELESS } from "./revisions.ts";
 import type { McpSession } from "./sessions.ts";
-import type { Subscriptions } from "./subscriptions.ts";
+import { SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
 import type { ToolNames } from "./tool-names.ts";
 import type { View } from "./view.ts";
 
@@ -112,6 +112,8 @@ async function subscribe(
     throw new RpcError(RPC.invalid_request, "a subscription needs a session: send initialize first");
   const address = uri as string;
   if (session.subscriptions.has(address)) return {};
+  if (session.subscriptions.size >= SUBSCRIPTIONS)
+    throw new RpcError(RPC.refused, `at most ${SUBSCRIPTIONS} resources in one session; leave some first`);
   const leave = await subscriptions.hold(caller, server, address);
   session.subscriptions.get(address)?.();
   session.subscriptions.set(address, leave);

@@ -10,6 +10,8 @@ import { RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
 import type { Work } from "./work.ts";
 
 const PARKED = 1_000;
+/** So that one caller leaves room for the others. */
+const PER_CALLER = 100;
 const PATIENCE_MS = 600_000;
 
 interface Place {
@@ -29,13 +31,14 @@ export class Parked {
 
   /** Null: too many wait already. */
   park(caller: Caller, request: RpcRequest, work: Work): string | null {
-    if (this.#places.size >= PARKED) return null;
+    const owner = ownerOf(caller);
+    if (this.#places.size >= PARKED || this.#placesOf(owner) >= PER_CALLER) return null;
     const state = randomBytes(24).toString("base64url");
     const timer = this.#clock.after(PATIENCE_MS, () => {
       this.#places.delete(state);
       work.questions.close();
     });
-    this.#places.set(state, { work, owner: ownerOf(caller), print: printOf(request), timer });
+    this.#places.set(state, { work, owner, print: printOf(request), timer });
     void work.result.catch(() => undefined).then(() => this.#forgetLater(state));
     return state;
   }
@@ -56,6 +59,12 @@ export class Parked {
       work.questions.close();
     }
     this.#places.clear();
+  }
+
+  #placesOf(owner: string): number {
+    let count = 0;
+    for (const place of this.#places.values()) if (place.owner === owner) count++;
+    return count;
   }
 
   /** An ended request keeps its answer for a client that still comes for it. */

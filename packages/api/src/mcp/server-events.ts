@@ -9,7 +9,7 @@ import type { Exchange } from "./methods.ts";
 import type { Resources } from "./resources.ts";
 import { META } from "./revisions.ts";
 import type { McpSession } from "./sessions.ts";
-import type { Subscriptions } from "./subscriptions.ts";
+import { SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
 import { NoteQueue } from "./work.ts";
 
 const UPDATED = "notifications/resources/updated";
@@ -29,7 +29,6 @@ const WANTED: Record<string, Changed> = {
 };
 /** A reader that does not read is told of a change once, not a thousand times. */
 const QUEUED = 64;
-const SUBSCRIPTIONS = 256;
 
 /** `leave` must be called once, however the stream went. */
 export interface Source {

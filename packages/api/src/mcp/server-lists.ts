@@ -35,6 +35,9 @@ const CAPABILITY: Record<ListKind, "resources" | "prompts"> = {
 const TOLD_MS = 60_000;
 const UNTOLD_MS = 2_000;
 const PAGES = 100;
+const ITEMS = 10_000;
+/** Of one list; the server behind decides how much it says. */
+const LIST_CHARS = 8_000_000;
 const KEPT = 1_024;
 
 interface Kept {
@@ -53,12 +56,21 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
   async function read(caller: Caller, { binding_id }: ServerInfo, kind: ListKind): Promise<JsonObject[]> {
     const items: JsonObject[] = [];
     let cursor: string | undefined;
+    let size = 0;
     for (let page = 0; page < PAGES; page++) {
       const params: JsonObject = cursor === undefined ? {} : { cursor };
       const answer = await kernel.servers.request(caller, binding_id, METHODS[kind], params, silent());
       if (!isObject(answer)) return items;
       const given = answer[kind];
-      if (Array.isArray(given)) for (const item of given) if (isObject(item)) items.push(item);
+      for (const item of Array.isArray(given) ? given : []) {
+        if (!isObject(item)) continue;
+        size += JSON.stringify(item).length;
+        if (items.length >= ITEMS || size > LIST_CHARS) {
+          log.warn({ binding_id }, `an MCP server lists too many ${kind}; the rest is left out`);
+          return items;
+        }
+        items.push(item);
+      }
       if (typeof answer.nextCursor !== "string" || answer.nextCursor === cursor) return items;
       cursor = answer.nextCursor;
     }

@@ -5,6 +5,9 @@
 import type { Caller, Kernel, ServerInfo } from "@backplane/kernel";
 import { silent } from "./server-work.ts";
 
+/** Of one client's session or stream. */
+export const SUBSCRIPTIONS = 256;
+
 export interface Subscriptions {
   /** Resolves when the server has taken it, with how to leave. */
   hold(caller: Caller, server: ServerInfo, uri: string): Promise<() => void>;

@@ -60,3 +60,11 @@ test("a client that never comes back has its questions answered for it", async (
   timers.at(-1)!();
   expect(await asked).toEqual({ action: "decline" });
 });
+
+test("one caller leaves room for the others", () => {
+  const parked = new Parked(clock);
+  const park = (actor: string) => parked.park(caller(actor), request(ASKED), work());
+  for (let n = 0; n < 100; n++) expect(park("a")).not.toBeNull();
+  expect(park("a")).toBeNull();
+  expect(park("b")).not.toBeNull();
+});

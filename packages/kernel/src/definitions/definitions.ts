@@ -48,6 +48,8 @@ type Told = (bound: BoundPackage, row: Definitions) => void;
 
 const DESCRIBE_MS = 30_000;
 const RACES = 20;
+/** All schemas of one description: they are tried where everybody's are. */
+const VET_MS = 30_000;
 
 /** `gate` throws when the thing may not be asked yet, because something that it needs is not there. */
 export function createDefinitions(
@@ -227,11 +229,12 @@ function changedAgain(): BackplaneError {
 
 /** A schema that cannot be used makes its own tool unusable, and no other. */
 async function vetted(
-  { schemas }: Pick<KernelDeps, "schemas">,
+  { schemas, clock }: Pick<KernelDeps, "schemas" | "clock">,
   description: Description,
 ): Promise<Description> {
   const exports: Description["exports"] = [];
   const warnings = [...description.warnings];
+  const until = clock.monotonic() + VET_MS;
   for (const given of description.exports) {
     // The words crossed a pipe: rules and risks go by them, so they have to be words that those know.
     const read = ToolExportSchema.safeParse(given);
@@ -240,7 +243,8 @@ async function vetted(
       continue;
     }
     const item = read.data;
-    const problem = await schemaProblem(schemas, item.tool, description.schemas);
+    const late = clock.monotonic() > until;
+    const problem = late ? TOO_LATE : await schemaProblem(schemas, item.tool, description.schemas);
     if (problem === null) exports.push(item);
     else {
       const { input_schema: _input, output_schema: _output, ...tool } = item.tool;
@@ -249,6 +253,8 @@ async function vetted(
   }
   return { ...description, exports, warnings };
 }
+
+const TOO_LATE = `the schemas of the tools before it took longer than ${VET_MS} ms to try; simplify them`;
 
 function unreadable({ id }: ToolExport, issue: { path: PropertyKey[]; message: string } | undefined): string {
   const name = typeof id === "string" ? JSON.stringify(id.slice(0, 80)) : "without a name";

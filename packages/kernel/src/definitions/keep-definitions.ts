@@ -21,9 +21,14 @@ const PAUSES_MS = [2_000, 10_000, 60_000, 330_000];
 /** A server that changes ten tools says so ten times. */
 const SETTLE_MS = 200;
 const AT_ONCE = 4;
+/** One that says so all the time is asked less and less: more often than this within the time, each pause doubles. */
+const OFTEN = { times: 10, within_ms: 60_000, doublings: 8 } as const;
 
 interface Watch {
   failures: number;
+  /** Changes told, each soon after the one before. */
+  told: number;
+  told_at: number;
   timer: Timer | null;
 }
 
@@ -38,10 +43,13 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
     const { binding_id, scope, generation } = bound.binding;
     const known = bound_by.get(binding_id);
     if (known === undefined || known.binding.generation <= generation) bound_by.set(binding_id, bound);
-    const watch = watched.get(binding_id) ?? { failures: 0, timer: null };
+    const watch = watched.get(binding_id) ?? { failures: 0, told: 0, told_at: 0, timer: null };
     watched.set(binding_id, watch);
-    watch.timer?.stop();
-    watch.timer = null;
+    // A change that it told while it was asked is still to be asked about.
+    if (row.error !== null || watch.failures > 0) {
+      watch.timer?.stop();
+      watch.timer = null;
+    }
     if (row.error === null) watch.failures = 0;
     else {
       const pause = PAUSES_MS[Math.min(watch.failures, PAUSES_MS.length - 1)]!;
@@ -103,7 +111,13 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
       runner.onNotice?.(({ binding_id, method }) => {
         const watch = watched.get(binding_id);
         if (watch === undefined || method !== "notifications/tools/list_changed") return;
-        if (watch.timer === null || watch.failures === 0) askLater(binding_id, watch, SETTLE_MS);
+        // It is asked already, and hears of this one as well.
+        if (watch.timer !== null) return;
+        const now = clock.monotonic();
+        watch.told = now - watch.told_at > OFTEN.within_ms ? 1 : watch.told + 1;
+        watch.told_at = now;
+        const doublings = Math.min(Math.max(0, watch.told - OFTEN.times), OFTEN.doublings);
+        askLater(binding_id, watch, SETTLE_MS * 2 ** doublings);
       }) ?? (() => {});
     // Instrument plugins depend on each other, so they are asked one by one in their order (instruments/).
     const all = (await store.bindings.whole()).filter(

@@ -1,7 +1,16 @@
-import { BackplaneError, type BusEvent, type KernelPlugin, type ToolExport } from "@backplane/contract";
+import {
+  BackplaneError,
+  type BusEvent,
+  type Definitions,
+  type KernelPlugin,
+  type ToolExport,
+} from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import { keepDefinitions } from "../../src/definitions/keep-definitions.ts";
+import type { KernelDeps } from "../../src/deps.ts";
+import type { BoundPackage, RunnerNotice } from "../../src/ports/index.ts";
 import { openHouse, until, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
 import { ScriptedRunner } from "../support/scripted-runner.ts";
@@ -83,3 +92,65 @@ verifies(
     expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
   },
 );
+
+test("one that says all the time that it has changed is asked less and less; what it says meanwhile counts", async () => {
+  const due: { ms: number; run: () => void }[] = [];
+  let say: (notice: RunnerNotice) => void = () => {};
+  let now = 1_000_000;
+  const bound = {
+    binding: { binding_id: "b1", generation: 1, scope: { org_id: "o", project_id: null } },
+    package: { manifest: SERVER },
+  } as unknown as BoundPackage;
+  const deps = {
+    clock: {
+      monotonic: () => now,
+      after(ms: number, run: () => void) {
+        const one = { ms, run };
+        due.push(one);
+        return { stop: () => void due.splice(due.indexOf(one), 1) };
+      },
+    },
+    log: {},
+    runner: {
+      onNotice(listener: typeof say) {
+        say = listener;
+        return () => {};
+      },
+    },
+    store: { bindings: { whole: async () => [], get: async () => bound } },
+  } as unknown as KernelDeps;
+  const keeper = keepDefinitions(deps, { tryPublish: () => {} } as never);
+  const notice = {
+    binding_id: "b1",
+    project_id: null,
+    method: "notifications/tools/list_changed",
+    params: {},
+  };
+  const row = { error: null, exports: [], quarantined: [] } as unknown as Definitions;
+  const asked = Promise.withResolvers<void>();
+  let answers = 0;
+  await keeper.start({
+    describe: async () => {
+      say(notice);
+      keeper.told(bound, row);
+      if (++answers === 30) asked.resolve();
+      return row;
+    },
+  });
+  keeper.told(bound, row);
+  const pauses: number[] = [];
+  say(notice);
+  say(notice);
+  for (let round = 0; round < 30; round++) {
+    // What it said during its answer is still to come, and once.
+    expect(due).toHaveLength(1);
+    const { ms, run } = due.pop()!;
+    pauses.push(ms);
+    now += ms;
+    run();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await asked.promise;
+  expect(pauses.slice(0, 12)).toEqual([...Array.from({ length: 10 }, () => 200), 400, 800]);
+  expect(Math.max(...pauses)).toBe(51_200);
+});

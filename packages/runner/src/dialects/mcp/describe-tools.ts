@@ -10,6 +10,9 @@ import { toolNames } from "./tool-name.ts";
 
 const MAX_PAGES = 200;
 const MAX_TOOLS = 2_000;
+/** Of all tools together, as text. */
+const MAX_CHARS = 16_000_000;
+const MAX_WARNINGS = 100;
 const DESCRIPTION_CHARS = 4_000;
 const NAME_CHARS = 256;
 
@@ -46,6 +49,7 @@ interface Tool extends JsonObject {
 async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
   const tools: Tool[] = [];
   const names = new Set<string>();
+  let size = 0;
   let cursor: Json | undefined;
   for (let page = 0; page < MAX_PAGES; page++) {
     const result = await ask("tools/list", cursor === undefined ? {} : { cursor });
@@ -58,7 +62,14 @@ async function allTools(ask: Ask, warnings: string[]): Promise<Tool[]> {
     for (const tool of result.tools) {
       const problem = unfit(tool, names);
       if (problem === null) tools.push(tool as Tool);
-      else warnings.push(problem);
+      else if (warnings.length < MAX_WARNINGS) warnings.push(problem);
+    }
+    size += JSON.stringify(result).length;
+    if (size > MAX_CHARS) {
+      throw new BackplaneError(
+        "frame_too_large",
+        `The MCP server describes its tools in more than ${MAX_CHARS} characters.`,
+      );
     }
     if (tools.length > MAX_TOOLS) {
       warnings.push(`It has more than ${MAX_TOOLS} tools; the rest is left out.`);

@@ -35,6 +35,8 @@ interface Stream {
 }
 
 const RETRY_MS = 1_000;
+/** A server that asks for none must not keep us busy. */
+const SHORTEST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 30_000;
 /** A server that wants to be asked again at once would have us do nothing else. */
 const SHORTEST_RETRY_MS = 100;

@@ -14,7 +14,9 @@ export class SseReader {
   readonly #events: SseEvents;
   readonly #limit: number;
   readonly #decoder = new StringDecoder("utf8");
-  #rest = "";
+  /** The open line, in the pieces in which it came: a line of many pieces is put together once. */
+  #rest: string[] = [];
+  #open = 0;
   #data: string[] = [];
   #size = 0;
   #type = "message";
@@ -32,11 +34,16 @@ export class SseReader {
       this.#first = false;
       if (text.startsWith("\ufeff")) text = text.slice(1);
     }
-    // A line that is still open is scanned again only where something new has come.
-    const lines = (this.#rest + text).split(/\r\n|\n|\r(?!$)/);
-    this.#rest = lines.pop()!;
-    for (const line of lines) this.#line(line);
-    if (this.#rest.length + this.#size > this.#limit) throw tooLarge(this.#limit);
+    if (/[\r\n]/.test(text) || this.#rest.at(-1)?.endsWith("\r") === true) {
+      const lines = (this.#rest.join("") + text).split(/\r\n|\n|\r(?!$)/);
+      text = lines.pop()!;
+      this.#rest = [];
+      this.#open = 0;
+      for (const line of lines) this.#line(line);
+    }
+    if (text !== "") this.#rest.push(text);
+    this.#open += text.length;
+    if (this.#open + this.#size > this.#limit) throw tooLarge(this.#limit);
   }
 
   #line(line: string): void {
