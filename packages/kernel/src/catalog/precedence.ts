@@ -1,7 +1,7 @@
 /**
  * Who has a name (tools.precedence, instr.collision). Workspace files shadow core tools, core tools come before all
- * others, bundled plugins before what was installed; MCP servers and user plugins stand in the order in which they were
- * installed. The first has the name. The others are skipped with a warning; where both are user plugins it is an error
+ * others, bundled plugins before what was installed. User plugins stand in the order of their dates, which they may bring
+ * along; between a server and a plugin the first that was registered here has the name, whatever date is claimed. The others are skipped with a warning; where both are user plugins it is an error
  * of the two. Versions and scopes of one package are one candidate: rollout decides among them at the call.
  */
 import type { Origin } from "@backplane/contract";
@@ -15,6 +15,8 @@ export interface Candidate {
   package_id: string;
   /** Sorts by itself; empty is unknown and comes last. */
   installed_at: string;
+  /** The same by this host's own clock alone. */
+  registered_at: string;
   instrument: boolean;
 }
 
@@ -40,19 +42,23 @@ export function candidateOf(bounds: readonly [BoundPackage, ...BoundPackage[]]):
     name: binding.export_id,
     origin: originOf(bounds[0]),
     package_id: pack.package_id,
-    installed_at: earliest(bounds),
+    ...datesOf(bounds),
     instrument: INSTRUMENTS.includes(pack.manifest.runtime.protocol),
   };
 }
 
-function earliest(bounds: readonly [BoundPackage, ...BoundPackage[]]): string {
-  let first = bounds[0].package.installed_at;
+function datesOf(
+  bounds: readonly [BoundPackage, ...BoundPackage[]],
+): Pick<Candidate, "installed_at" | "registered_at"> {
+  let registered_at = bounds[0].package.installed_at;
+  let claimed = registered_at;
   for (const { package: pack, binding } of bounds) {
-    const since = pack.first_installed_at ?? pack.installed_at;
-    if (since < first) first = since;
-    if (binding.created_at < first) first = binding.created_at;
+    for (const here of [pack.installed_at, binding.created_at])
+      if (here < registered_at) registered_at = here;
+    if (pack.first_installed_at != null && pack.first_installed_at < claimed)
+      claimed = pack.first_installed_at;
   }
-  return first;
+  return { installed_at: claimed < registered_at ? claimed : registered_at, registered_at };
 }
 
 /** The bindings of one package and name are one candidate. */
@@ -70,30 +76,46 @@ export function grouped(bounds: readonly BoundPackage[]): [BoundPackage, ...Boun
 /** Below 0 when `a` comes first. */
 function comparePrecedence(a: Candidate, b: Candidate): number {
   if (a.origin !== b.origin && RANK[a.origin] !== RANK[b.origin]) return RANK[a.origin] - RANK[b.origin];
-  if (a.installed_at !== b.installed_at) {
-    if (a.installed_at === "" || b.installed_at === "") return a.installed_at === "" ? 1 : -1;
-    return a.installed_at < b.installed_at ? -1 : 1;
+  const date = a.origin === "plugin" && b.origin === "plugin" ? "installed_at" : "registered_at";
+  if (a[date] !== b[date]) {
+    if (a[date] === "" || b[date] === "") return a[date] === "" ? 1 : -1;
+    return a[date] < b[date] ? -1 : 1;
   }
   return a.package_id < b.package_id ? -1 : a.package_id > b.package_id ? 1 : 0;
+}
+
+/** The first user plugin and the first of the others, then those two: plugins and servers go by different dates. */
+function first<C extends Candidate>(candidates: readonly C[]): C {
+  const better = (a: C, b: C) => (comparePrecedence(a, b) <= 0 ? a : b);
+  const plugins = candidates.filter(({ origin }) => origin === "plugin");
+  const others = candidates.filter(({ origin }) => origin !== "plugin");
+  if (plugins.length === 0) return others.reduce(better);
+  const plugin = plugins.reduce(better);
+  return others.length === 0 ? plugin : better(others.reduce(better), plugin);
 }
 
 /** One candidate per package and name comes in. */
 export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
   const winners = new Map<string, C>();
   const losers: Loser<C>[] = [];
-  const holders = new Map<string, C>();
-  for (const candidate of candidates.toSorted(comparePrecedence)) {
+  const named = new Map<string, C[]>();
+  for (const candidate of candidates) {
     const problem = nameProblem(candidate.name);
     if (problem !== null) {
       losers.push({ candidate, status: "failed", reason: `its name cannot be used: ${problem}` });
       continue;
     }
     const skeleton = skeletonOf(candidate.name);
-    const holder = holders.get(skeleton);
-    if (holder === undefined) {
-      holders.set(skeleton, candidate);
-      winners.set(candidate.name, candidate);
-    } else losers.push({ candidate, ...collision(candidate, holder) });
+    const group = named.get(skeleton);
+    if (group === undefined) named.set(skeleton, [candidate]);
+    else group.push(candidate);
+  }
+  for (const group of named.values()) {
+    const holder = group.length === 1 ? group[0]! : first(group);
+    winners.set(holder.name, holder);
+    if (group.length === 1) continue;
+    for (const candidate of group.toSorted(comparePrecedence))
+      if (candidate !== holder) losers.push({ candidate, ...collision(candidate, holder) });
   }
   return { winners, losers };
 }
@@ -102,7 +124,8 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
 export function ofHolder(bounds: readonly BoundPackage[]): readonly BoundPackage[] {
   const groups = grouped(bounds);
   if (groups.length < 2) return bounds;
-  return groups.reduce((a, b) => (comparePrecedence(candidateOf(a), candidateOf(b)) <= 0 ? a : b));
+  const candidates = groups.map(candidateOf);
+  return groups[candidates.indexOf(first(candidates))]!;
 }
 
 function collision(loser: Candidate, holder: Candidate): Pick<Loser<Candidate>, "status" | "reason"> {

@@ -17,6 +17,7 @@ const source = (
   origin,
   package_id,
   installed_at,
+  registered_at: installed_at,
   instrument: false,
   ...more,
 });
@@ -53,6 +54,16 @@ verifies("tools.precedence", "a server and a plugin: the first registration has 
   expect(winner(plugin, early)).toBe("acme/server");
   expect(winner(late, plugin)).toBe("acme/plugin");
   for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
+  // A date that a plugin brings along counts among plugins; it takes no server's name.
+  const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
+  expect(winner(forged, late)).toBe("acme/server");
+  expect(winner(forged, plugin)).toBe("evil/plugin");
+  for (const all of [
+    [forged, late, plugin],
+    [late, plugin, forged],
+    [plugin, forged, late],
+  ])
+    expect(winner(...all)).toBe("acme/server");
 });
 
 verifies(
