@@ -37,6 +37,8 @@ export const INVOCATION_LIMITS = {
   host_max_timeout_ms: 3_600_000,
   max_attempts: 3,
   events_kept: 1_000,
+  /** All events of one invocation, as JSON. */
+  events_chars: 16 * 1024 * 1024,
   queue_per_binding: 100,
   /** Refused connections on one record; the rest are counted. */
   refusals: 64,

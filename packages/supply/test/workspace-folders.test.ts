@@ -26,6 +26,13 @@ test("only the tools folder of a workspace is looked at, all of a plugin's", asy
   expect(await names("plugin")).toEqual(["readme.md", "tools/a.ts"]);
   expect(await folders.text(path, "tools/a.ts")).toBe("export default {};");
   expect(await folders.text(path, "tools/none.ts")).toBeNull();
+  const [file] = (await folders.survey(path, "workspace")).files;
+  expect(await folders.text(path, "tools/a.ts", file!.sha256)).toBe("export default {};");
+  // Shown is what was surveyed, or nothing.
+  writeFileSync(join(path, "tools/a.ts"), "export default { harmless: true };");
+  await expect(folders.text(path, "tools/a.ts", file!.sha256)).rejects.toMatchObject({
+    code: "workspace.changed",
+  });
 });
 
 test("what is no folder of tool files is refused in words", async () => {

@@ -14,6 +14,7 @@ export class EventTape {
   readonly #clock: Clock;
   readonly #readers = new Set<TapeReader>();
   #dropped = 0;
+  #chars = 0;
   /** The last number given. */
   seq: number;
 
@@ -25,10 +26,14 @@ export class EventTape {
   }
 
   write(event: InvocationEvent["event"]): void {
-    if (this.seq >= INVOCATION_LIMITS.events_kept) {
+    const { events_chars, events_kept } = INVOCATION_LIMITS;
+    // One event may be as large as a message: their number alone would not bound what is kept.
+    const chars = this.seq < events_kept ? JSON.stringify(event).length : 0;
+    if (this.seq >= events_kept || this.#chars + chars > events_chars) {
       this.#dropped++;
       return;
     }
+    this.#chars += chars;
     this.#append(event);
   }
 

@@ -9,8 +9,11 @@ export interface WorkspaceFolders {
   resolve(path: string): Promise<string>;
   /** Every file that would be loaded. Throws when the folder cannot be read or holds no tool file. */
   survey(path: string, kind: WorkspaceFolder["kind"]): Promise<{ digest: string; files: WorkspaceFile[] }>;
-  /** The text of one of its files; null when it is gone or no text. */
-  text(path: string, file: string): Promise<string | null>;
+  /**
+   * The text of one of its files; null when it is gone or no text. Throws workspace.changed where it is not the one
+   * that was surveyed.
+   */
+  text(path: string, file: string, sha256?: string): Promise<string | null>;
   /** Calls back soon after any of these files changed; nothing is called after the returned function. */
   watch(path: string, kind: WorkspaceFolder["kind"], changed: () => void): () => void;
   read(): Promise<TrustedFolder[]>;

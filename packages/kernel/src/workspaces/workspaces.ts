@@ -144,8 +144,10 @@ export function createWorkspaces(parts: WorkspaceParts): WorkspacesRoom {
       const { digest, files } = await disk().survey(path, kind);
       const before = find(caller, path, kind);
       const changes = [];
+      const surveyed = new Map(files.map((file) => [file.path, file.sha256]));
       for (const change of fileChanges(before?.files ?? [], files)) {
-        changes.push({ ...change, text: await disk().text(path, change.path) });
+        const text = await disk().text(path, change.path, surveyed.get(change.path));
+        changes.push({ ...change, text });
       }
       return {
         path,

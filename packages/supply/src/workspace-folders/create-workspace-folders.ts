@@ -1,4 +1,5 @@
 /** Trusted folders as they lie on the disk: what is in them, when it changes, and the list of them. */
+import { hash } from "node:crypto";
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
@@ -25,10 +26,13 @@ export function createWorkspaceFolders(list_file: string): WorkspaceFolders {
       }
       throw notFound(`${path} holds no tools/*.ts or .js`);
     },
-    async text(path, file) {
+    async text(path, file, sha256) {
       const found = await lstat(join(path, file)).catch(() => null);
       if (found === null || !found.isFile() || found.size > MAX_TEXT_BYTES) return null;
       const bytes = await readFile(join(path, file));
+      // What is shown is what will be trusted.
+      if (sha256 !== undefined && hash("sha256", bytes, "hex") !== sha256)
+        throw new BackplaneError("workspace.changed");
       return bytes.includes(0) ? null : bytes.toString("utf8");
     },
     watch: (path, kind, changed) =>

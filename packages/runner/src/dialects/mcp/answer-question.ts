@@ -44,6 +44,9 @@ export async function answerQuestion(
   }
 }
 
+/** Of one round; each is put to a person or a model. */
+const MAX_QUESTIONS = 100;
+
 /** What a call of the stateless revision was asked, answered under the server's own keys. */
 export async function answerAll(
   requests: JsonObject,
@@ -51,6 +54,12 @@ export async function answerAll(
   folders: readonly string[],
 ): Promise<JsonObject> {
   const answers: JsonObject = {};
+  if (Object.keys(requests).length > MAX_QUESTIONS) {
+    throw new BackplaneError(
+      "malformed_response",
+      `The MCP server asks more than ${MAX_QUESTIONS} questions at one time.`,
+    );
+  }
   await Promise.all(
     Object.entries(requests).map(async ([key, request]) => {
       if (!isObject(request) || typeof request.method !== "string") {
