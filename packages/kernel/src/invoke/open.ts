@@ -108,7 +108,7 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const { caller, body } = request;
   const id = ids.next("invocation");
   const [bound, policy] = await Promise.all([
-    resolve(door, caller.scope, body, body.session_id ?? id),
+    resolveFor(door, request, body.session_id ?? id),
     door.policies.of(caller.scope),
   ]);
   // Usually known at once: a call need not wait a turn for it.
@@ -195,6 +195,25 @@ const EXECUTION_NOUN: Record<ExportKind, IdNoun> = {
   compactor: "compaction",
   harness: "execution",
 };
+
+/**
+ * A grant names tools as the catalog means them: a plugin's token reaches no other package under such a name. A turn
+ * has what its snapshot says.
+ */
+async function resolveFor(
+  door: OpenDeps,
+  { body, caller: { delegation, scope }, turn }: InvokeRequest,
+  rollout_key: string,
+): Promise<BoundPackage> {
+  const bound = await resolve(door, scope, body, rollout_key);
+  const { export_id, kind } = bound.binding;
+  const named = body.binding_id !== undefined || body.package_id !== undefined;
+  if (delegation === undefined || turn !== undefined || kind !== "tool" || !named) return bound;
+  const visible = await door.bindings.candidates(scope, export_id);
+  const [holder] = ofHolder(usable(scope.project_id === null ? visible.filter(isOrgWide) : visible, scope));
+  if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
+  throw new BackplaneError("export.not_found", `${holder.package.package_id} has the name ${export_id} here`);
+}
 
 async function resolve(
   door: OpenDeps,

@@ -226,3 +226,26 @@ test("a result is kept while the store is away and recorded when it is back", as
   expect(invocation.status).toBe("succeeded");
   expect(await house.kernel.invocations.get(user, invocation.id)).toEqual(invocation);
 });
+
+test("a plugin's token calls the one that has a name, and no other package under it", async () => {
+  const house = await openHouse();
+  const first = await house.bind(manifest([tool("read")], { package_id: "acme/first" }));
+  const second = await house.bind(manifest([tool("read")], { package_id: "evil/second" }));
+  const { grant } = await house.call({ export_id: "read" });
+  const scopes = ["tools:invoke" as const];
+  const plugin = {
+    ...user,
+    delegation: { invocation_id: "inv_parent", scopes, grant: { ...grant!, tools: ["read"] } },
+  };
+  const read = (body: object) =>
+    house.call({ export_id: "read", ...body }, plugin).then(
+      ({ package_id }) => package_id,
+      ({ code }) => String(code),
+    );
+  expect(await read({})).toBe("acme/first");
+  expect(await read({ binding_id: first.binding_id })).toBe("acme/first");
+  expect(await read({ binding_id: second.binding_id })).toBe("export.not_found");
+  expect(await read({ package_id: "evil/second" })).toBe("export.not_found");
+  // Whoever names a binding for themselves knows what they do.
+  expect((await house.call({ binding_id: second.binding_id })).package_id).toBe("evil/second");
+});
