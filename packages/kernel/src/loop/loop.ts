@@ -21,6 +21,7 @@ import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { TapeItem } from "../sessions/persister.ts";
 import { sessionName } from "../sessions/session-name.ts";
 import { beginTurn, type BeginDeps, type TurnRequest } from "./begin-turn.ts";
+import { mayJoin } from "./may-join.ts";
 import { finishTurn, recordAnswer, runFacts } from "./run-record.ts";
 import { type StepDeps, takeSteps, type TurnEnd } from "./steps.ts";
 import type { StopReason, Turn } from "./turn.ts";
@@ -72,7 +73,8 @@ export class Loop {
         });
       }
       const turn = await place.turn.catch(() => null);
-      if (turn !== null && !turn.closing) return await this.#join(turn, request);
+      if (turn !== null && !turn.closing && mayJoin(turn.caller, request.caller))
+        return await this.#join(turn, request);
       await turn?.settled;
       return await this.accept(request);
     }

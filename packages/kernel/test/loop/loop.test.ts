@@ -2,7 +2,7 @@ import type { BusEvent, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { until, user } from "../support/house.ts";
+import { admin, until, user } from "../support/house.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";
 
 const kinds = (events: readonly BusEvent[], session_id = "s1") =>
@@ -209,6 +209,22 @@ test("a message during a turn is on the tape at once and answered in the same tu
   const run = await turn;
   expect(run.id).toBe(joined.run_id);
   expect(run.output!.content).toBe("and this");
+});
+
+test("a message of somebody with fewer rights joins no turn; it begins its own afterwards", async () => {
+  const gate = gatedTool("wait");
+  const talk = await openTalk({ tools: [gate.tool] });
+  const { sessions, runs } = talk.kernel;
+  const session = { session_id: "s1" };
+  const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
+  await until(() => gate.running === 1);
+  const asked = sessions.message(user, session, { text: "/tool plugins_list {}" });
+  gate.open[0]!();
+  const { run_id } = await asked;
+  expect(run_id).not.toBe(first.run_id);
+  await until(async () => (await runs.get(user, run_id)).status !== "running");
+  const told = talk.events.filter(({ kind }) => kind === "tool.error");
+  expect(told).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
 });
 
 test("two messages at once begin one turn, and both are answered", async () => {
