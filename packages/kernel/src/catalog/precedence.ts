@@ -58,7 +58,8 @@ function datesOf(
     if (pack.first_installed_at != null && pack.first_installed_at < claimed)
       claimed = pack.first_installed_at;
   }
-  return { installed_at: claimed < registered_at ? claimed : registered_at, registered_at };
+  if (registered_at < claimed) claimed = registered_at;
+  return { installed_at: claimed, registered_at };
 }
 
 /** The bindings of one package and name are one candidate. */
