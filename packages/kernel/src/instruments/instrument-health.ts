@@ -12,13 +12,19 @@ import {
 import { processOrder } from "../definitions/process-order.ts";
 import type { KernelDeps } from "../deps.ts";
 import { createRedactor } from "../invoke/redact.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Scope } from "../ports/index.ts";
 import { instrumentOf } from "./instrument-plugins.ts";
 
 const WORDS = 200;
 
+export interface HealthDeps {
+  deps: KernelDeps;
+  policies: Pick<Policies, "of">;
+}
+
 export async function checkInstruments(
-  deps: KernelDeps,
+  { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,
   timeout_ms: number,
@@ -33,7 +39,7 @@ export async function checkInstruments(
     row.exports.map(async ({ id }) => ({
       ...about,
       instrument: id,
-      ...(await askOne(deps, scope, bound, id, timeout_ms)),
+      ...(await askOne({ deps, policies }, scope, bound, id, timeout_ms)),
     })),
   );
 }
@@ -44,14 +50,14 @@ function absence(row: Definitions | null): string | null {
 }
 
 async function askOne(
-  deps: KernelDeps,
+  { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,
   instrument: string,
   timeout_ms: number,
 ): Promise<Pick<InstrumentHealthReport, "status" | "message">> {
   try {
-    const order = await processOrder(deps, bound, scope);
+    const order = await processOrder(deps, policies, bound, scope);
     const answer = await deps.runner.request!(
       { ...order, method: "healthCheck", params: { instrument }, timeout_ms },
       { notify: () => undefined, ask: async () => null },

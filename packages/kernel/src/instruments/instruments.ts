@@ -19,6 +19,7 @@ import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
+import type { Policies } from "../policy/policies.ts";
 import { checkInstruments } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
@@ -50,6 +51,7 @@ interface InstrumentsParts {
   definitions: Pick<DefinitionsRoom, "describe">;
   packages: Pick<Kernel["packages"], "install">;
   bindings: () => Kernel["bindings"];
+  policies: Pick<Policies, "of">;
 }
 
 /** For definitions: throws plugin.dependency before a plugin is asked that may not load yet. */
@@ -68,6 +70,7 @@ export function createInstruments({
   bindings,
   definitions,
   deps,
+  policies,
   packages,
 }: InstrumentsParts): InstrumentsRoom {
   const { log, store } = deps;
@@ -126,7 +129,9 @@ export function createInstruments({
       async health(caller, timeout_ms) {
         requireAdmin(caller, "ask plugins for their health");
         const plugins = [...(await instrumentPlugins(store.bindings, caller.scope)).values()];
-        const asked = plugins.map((bound) => checkInstruments(deps, caller.scope, bound, timeout_ms));
+        const asked = plugins.map((bound) =>
+          checkInstruments({ deps, policies }, caller.scope, bound, timeout_ms),
+        );
         return (await Promise.all(asked)).flat();
       },
       async install(caller, path, options = {}) {

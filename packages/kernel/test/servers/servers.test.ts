@@ -165,18 +165,22 @@ test("a policy that allows no tools of MCP servers allows nothing else of them",
 });
 
 test("the policy's host level holds for requests and questions, too", async () => {
-  const orders: { grant: { filesystem: string }; pool_key: string }[] = [];
+  const orders: { grant: { network: string }; pool_key: string }[] = [];
   const house = await open(async (order) => {
     orders.push(order);
     return {};
   });
-  const { binding_id } = await house.bind(SERVER, bound);
-  await house.kernel.policy.put(admin, "org", { host: { filesystem: "none" } });
+  const network = { network: "egress" as const, allowed_domains: ["a.example"] };
+  const permissions = { ...SERVER.runtime.permissions!, ...network };
+  const online = { ...SERVER, runtime: { ...SERVER.runtime, permissions } };
+  const { binding_id } = await house.bind(online, bound);
+  expect(house.runner.questions[0]!.grant.network).toBe("egress");
+  await house.kernel.policy.put(admin, "org", { host: { network: "none" } });
   await house.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
   await house.kernel.definitions.refresh(admin, binding_id);
   await house.call({ export_id: "mcp_weather_today", input: {} });
   const asked = [orders[0]!, house.runner.questions.at(-1)!, house.runner.orders[0]!];
-  expect(asked.map(({ grant }) => grant.filesystem)).toEqual(["none", "none", "none"]);
+  expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
   expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 

@@ -38,8 +38,6 @@ const RETRY_MS = 1_000;
 /** A server that asks for none must not keep us busy. */
 const SHORTEST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 30_000;
-/** A server that wants to be asked again at once would have us do nothing else. */
-const SHORTEST_RETRY_MS = 100;
 const MAX_TRIES = 5;
 
 export class HttpLine implements Line {
