@@ -14,6 +14,7 @@ const BENCHES: Record<string, () => Promise<Row[]>> = {
   catalog: async () => (await import("./catalog.ts")).catalog(),
   tape: async () => (await import("./tape.ts")).tape(),
   "egress.throughput": async () => (await import("./egress.ts")).egressThroughput(),
+  "sandbox.node": async () => (await import("./sandbox-peers.ts")).sandboxNode(),
   "sandbox.cold": async () => (await import("./sandbox.ts")).sandboxCold(),
   "sandbox.prewarmed": async () => (await import("./sandbox.ts")).sandboxPrewarmed(),
   "sandbox.rate": async () => (await import("./sandbox.ts")).sandboxRate(),

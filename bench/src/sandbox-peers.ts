@@ -1,0 +1,95 @@
+/**
+ * `node -e 0` from the request for it to its end: in our sandbox, as a plain process, and in the published sandbox
+ * runtime of Anthropic, which needs ripgrep and socat on this machine. The three take turns.
+ */
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { SandboxManager } from "@anthropic-ai/sandbox-runtime";
+import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+import { benchContext } from "./echo-peer.ts";
+import { percentile } from "./measure.ts";
+import { type Row, row } from "./row.ts";
+
+const RUNS = 25;
+const WARM_UP = 3;
+const NEEDED = ["rg", "socat"];
+const log = { debug() {}, info() {}, warn() {}, error() {} };
+
+export async function sandboxNode(): Promise<Row[]> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
+  const sandbox = await openSandbox({ cache_dir: home, node: process.execPath, path: ["/usr/bin"], log });
+  if (!sandbox.status.available) throw new Error(sandbox.status.reason);
+  const missing = NEEDED.filter((name) => !existsSync(`/usr/bin/${name}`));
+  if (missing.length > 0) console.error(`sandbox.node has no peer: apt-get install -y ripgrep socat`);
+  const starts: Record<string, () => Promise<void>> = {
+    ours: () => confined(sandbox),
+    plain: () => ended(process.execPath, ["-e", "0"]),
+    ...(missing.length > 0 ? {} : { "sandbox-runtime-0.0": published }),
+  };
+  const times = Object.fromEntries(Object.keys(starts).map((name) => [name, [] as number[]]));
+  try {
+    if (missing.length === 0) await SandboxManager.initialize(NOTHING_OPEN);
+    for (let run = -WARM_UP; run < RUNS; run++) {
+      for (const [name, start] of Object.entries(starts)) {
+        const from = performance.now();
+        await start();
+        if (run >= 0) times[name]!.push(performance.now() - from);
+      }
+    }
+  } finally {
+    if (missing.length === 0) await SandboxManager.reset();
+    await sandbox.close();
+    rmSync(home, { recursive: true, force: true });
+  }
+  const p50 = (name: string) => percentile(times[name]!, 0.5);
+  const peers = Object.keys(starts).slice(2);
+  return [
+    row(
+      "sandbox.node",
+      "ms p50, node -e 0 to its end",
+      "lower",
+      p50("ours"),
+      p50("plain"),
+      Object.fromEntries(peers.map((name) => [name, p50(name)])),
+    ),
+  ];
+}
+
+const NOTHING_OPEN = {
+  network: { allowedDomains: [], deniedDomains: [] },
+  filesystem: { denyRead: [], allowWrite: [], denyWrite: [] },
+};
+
+async function confined(sandbox: Awaited<ReturnType<typeof openSandbox>>): Promise<void> {
+  const launched = await sandbox.launch({
+    grant: benchContext("inv_bench").grant,
+    lifetime: "call",
+    folder: "/usr/share",
+    program: { kind: "node", file: process.execPath, args: ["-e", "0"] },
+    env: {},
+  });
+  launched.child.stdout.resume();
+  launched.child.stderr.resume();
+  const { code } = await launched.death;
+  if (code !== 0) throw new Error(`node ended with ${code}`);
+}
+
+async function published(): Promise<void> {
+  const command = await SandboxManager.wrapWithSandbox(`${process.execPath} -e 0`);
+  await ended("/bin/bash", ["-c", command]);
+}
+
+function ended(program: string, args: string[]): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(program, args, { stdio: "pipe" });
+    let words = "";
+    child.stdout.resume();
+    child.stderr.on("data", (chunk) => (words += chunk));
+    child.once("error", reject);
+    child.once("close", (code) =>
+      code === 0 ? resolve() : reject(new Error(`${program} ended with ${code}: ${words.slice(0, 500)}`)),
+    );
+  });
+}
