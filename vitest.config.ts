@@ -1,3 +1,4 @@
+import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 
 const conditions = ["backplane-source", "node"];
@@ -11,6 +12,8 @@ const shared = {
 export default defineConfig({
   ...shared,
   test: {
+    // Left alone it keeps one core free, which on two of them is half the machine.
+    maxWorkers: availableParallelism(),
     reporters: [
       "default",
       ["json", { outputFile: `reports/${process.env.BACKPLANE_REPORT ?? "tests"}.json` }],
