@@ -32,6 +32,7 @@ export {
   type StdioResult,
 } from "./instrument-result.ts";
 export { canonicalJson, type Json, type JsonObject } from "./json.ts";
+export { spendJson } from "./json-budget.ts";
 export * from "./kernel-plugin.ts";
 export * from "./limits.ts";
 export * from "./llm.ts";

@@ -2,9 +2,10 @@
  * `install-meta.json`: when each source was first installed. An upgrade keeps the date, because of two plugins with one
  * tool name the older has it (tools.precedence). Where nothing was noted, the folder's own birth is the best guess.
  */
-import { open, readFile, rename, stat } from "node:fs/promises";
+import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
+import { keepJson } from "../keep-json.ts";
 
 type Dates = Record<string, string>;
 
@@ -61,13 +62,5 @@ async function readDates(plugins_dir: string): Promise<Dates> {
 }
 
 async function writeDates(plugins_dir: string, dates: Dates): Promise<void> {
-  const file = join(plugins_dir, FILE);
-  const handle = await open(`${file}.new`, "w", 0o600);
-  try {
-    await handle.writeFile(`${JSON.stringify(dates, null, 2)}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(`${file}.new`, file);
+  await keepJson(join(plugins_dir, FILE), dates);
 }

@@ -1,6 +1,7 @@
 /** `local.json`: folders that the operator named, linked (editable) or copied. Written whole, or not at all. */
-import { open, readFile, rename } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
+import { keepJson } from "../keep-json.ts";
 
 export interface LocalFolder {
   /** Absolute when it is linked, else relative to the plugins folder. */
@@ -37,15 +38,7 @@ export async function readLocalList(plugins_dir: string): Promise<LocalList> {
 
 export async function writeLocalList(plugins_dir: string, folders: readonly LocalFolder[]): Promise<void> {
   const file = join(plugins_dir, FILE);
-  const draft = `${file}.new`;
-  const handle = await open(draft, "w", 0o600);
-  try {
-    await handle.writeFile(`${JSON.stringify({ folders }, null, 2)}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(draft, file);
+  await keepJson(file, { folders });
 }
 
 export function folderPath(plugins_dir: string, { path }: LocalFolder): string {

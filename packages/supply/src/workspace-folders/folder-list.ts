@@ -1,7 +1,8 @@
 /** `workspaces.json` in the home: the folders that the operator trusts. Written whole, or not at all. */
-import { open, readFile, rename } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { BackplaneError, type TrustedFolder } from "@backplane/contract";
 import { TrustedFoldersSchema } from "@backplane/contract/schema";
+import { keepJson } from "../keep-json.ts";
 
 export async function readFolderList(file: string): Promise<TrustedFolder[]> {
   let text: string;
@@ -19,15 +20,7 @@ export async function readFolderList(file: string): Promise<TrustedFolder[]> {
 }
 
 export async function writeFolderList(file: string, folders: readonly TrustedFolder[]): Promise<void> {
-  const draft = `${file}.new`;
-  const handle = await open(draft, "w", 0o600);
-  try {
-    await handle.writeFile(`${JSON.stringify({ folders }, null, 2)}\n`);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(draft, file);
+  await keepJson(file, { folders });
 }
 
 /** What somebody trusted must not be forgotten because one byte of the list is wrong. */

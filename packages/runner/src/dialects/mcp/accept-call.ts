@@ -2,11 +2,13 @@
  * The result of `tools/call` as a tool result of ours. Content is kept as the server wrote it; what goes beyond the
  * output limit is cut, and the model is told what is missing. `isError` is a result too: the model must see its words.
  */
-import type { Json, JsonObject } from "@backplane/contract";
+import { type Json, type JsonObject, spendJson } from "@backplane/contract";
 import type { Answer } from "../../accept-result.ts";
 import { isObject } from "./revisions.ts";
 
 const MESSAGE_CHARS = 4_000;
+/** Characters that a number or a word is taken for. */
+const USUAL_SCALAR = 8;
 
 export function acceptCall(result: Json, output_bytes: number): Answer {
   if (!isObject(result)) return malformed("the result of tools/call is no object");
@@ -20,7 +22,7 @@ export function acceptCall(result: Json, output_bytes: number): Answer {
   if (typeof isError !== "boolean") return malformed("isError is no boolean");
   const value: JsonObject = { content, is_error: isError };
   if (structuredContent !== undefined) value.structured_output = structuredContent;
-  const fits = spend(value, output_bytes) >= 0;
+  const fits = spendJson(value, output_bytes, USUAL_SCALAR) >= 0;
   return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
 }
 
@@ -28,7 +30,8 @@ export function acceptCall(result: Json, output_bytes: number): Answer {
 export function acceptError(error: { code: number; message: string; data?: Json }): Answer {
   const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
   const details: JsonObject = { plugin_code: String(error.code) };
-  if (error.data !== undefined && spend(error.data, MESSAGE_CHARS) >= 0) details.data = error.data;
+  if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, USUAL_SCALAR) >= 0)
+    details.data = error.data;
   return { status: "failed", result: null, error: { code: "plugin_failed", message, details } };
 }
 
@@ -43,7 +46,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   const notes: string[] = [];
   let left = limit;
   for (const block of value.content as JsonObject[]) {
-    const after = spend(block, left);
+    const after = spendJson(block, left, USUAL_SCALAR);
     if (after >= 0) {
       kept.push(block);
       left = after;
@@ -58,7 +61,7 @@ function cut(value: JsonObject, limit: number): JsonObject {
   }
   const result: JsonObject = { ...value, content: kept };
   const { structured_output } = value;
-  if (structured_output !== undefined && spend(structured_output, limit) < 0) {
+  if (structured_output !== undefined && spendJson(structured_output, limit, USUAL_SCALAR) < 0) {
     delete result.structured_output;
     notes.push("the structured output was left out");
   }
@@ -74,24 +77,4 @@ function describe(block: JsonObject): string {
   const data = inner.data ?? inner.blob ?? inner.text;
   const size = typeof data === "string" ? ` of ${data.length} characters` : "";
   return `a block of type ${(block.type as string).slice(0, 40)}${kind}${size}`;
-}
-
-/** What is left of the budget; negative when the value is larger. Never serializes. */
-function spend(value: Json, budget: number): number {
-  if (budget < 0) return budget;
-  if (typeof value === "string") return budget - value.length - 2;
-  if (typeof value !== "object" || value === null) return budget - 8;
-  let left = budget - 2;
-  if (Array.isArray(value)) {
-    for (const item of value) {
-      left = spend(item, left - 1);
-      if (left < 0) return left;
-    }
-    return left;
-  }
-  for (const key in value) {
-    left = spend(value[key]!, left - key.length - 4);
-    if (left < 0) return left;
-  }
-  return left;
 }
