@@ -120,22 +120,23 @@ async function replayRate(sessions: Sessions, { key, chain_id }: Talk): Promise<
 /** The same rows in the same pages, the same JSON, with nothing around them. */
 function bareRate(database: DatabaseSync, chain_id: string): number {
   const select = database.prepare(
-    "select id, kind, date, payload, meta from entries where chain_id = ? and id > ? order by id limit ?",
+    "select first_id, body from spans where chain_id = ? and last_id > ? and first_id <= ? order by last_id",
   );
   const from = performance.now();
   let after = 0;
   let count = 0;
   for (;;) {
-    const page = select.all(chain_id, after, PAGE).map(({ id, kind, date, payload, meta }) => ({
-      id: id as number,
-      kind,
-      date,
-      payload: JSON.parse(payload as string) as unknown,
-      meta: JSON.parse(meta as string) as unknown,
-    }));
+    const page: unknown[] = [];
+    for (const { first_id, body } of select.all(chain_id, after, after + PAGE)) {
+      let id = first_id as number;
+      for (const [kind, date, payload, meta] of JSON.parse(body as string) as unknown[][]) {
+        if (id > after && id <= after + PAGE) page.push({ id, kind, date, payload, meta });
+        id++;
+      }
+    }
     count += page.length;
     if (page.length < PAGE) break;
-    after = page.at(-1)!.id;
+    after += PAGE;
   }
   return (count / (performance.now() - from)) * 1000;
 }

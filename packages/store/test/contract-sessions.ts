@@ -245,7 +245,7 @@ export function sessionCases(subject: () => Subject): void {
       const key = freshKey();
       const { scope } = key;
       const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
-      await sessions().append(key, [message("a"), message("b"), message("c")]);
+      for (const text of ["a", "b", "c"]) await sessions().append(key, [message(text)]);
       const fork = await sessions().fork({ scope, chain_id, at: 3 }, newChain(), null, {});
       await sessions().append(key, [message("d")], fork.id);
       await subject().tamper(change(chain_id, fork.id));
@@ -253,23 +253,63 @@ export function sessionCases(subject: () => Subject): void {
         at === null ? null : `${at.chain_id === chain_id ? "chain" : "fork"} ${at.entry_id}`;
       return [name(await sessions().verify(scope, chain_id)), name(await sessions().verify(scope, fork.id))];
     };
-    const of = (chain: string, id: number) => `where chain_id = '${chain}' and id = ${id}`;
-    const payload = `'{"role":"user","content":"A"}'`;
-    expect(await found((chain) => `update entries set payload = ${payload} ${of(chain, 2)}`)).toEqual([
+    const of = (chain: string, id: number) => `where chain_id = '${chain}' and last_id = ${id}`;
+    const changed = (from: string, to: string) => `update spans set body = replace(body, '${from}', '${to}')`;
+    expect(await found((chain) => `${changed('"a"', '"A"')} ${of(chain, 2)}`)).toEqual([
       "chain 2",
       "chain 2",
     ]);
-    expect(await found((chain) => `update entries set date = 'x' ${of(chain, 4)}`)).toEqual([
-      "chain 4",
-      null,
-    ]);
-    expect(await found((chain) => `delete from entries ${of(chain, 3)}`)).toEqual(["chain 4", "fork 5"]);
-    expect(await found((chain) => `delete from entries ${of(chain, 4)}`)).toEqual(["chain 3", null]);
+    expect(await found((chain) => `${changed("[[", "[ [")} ${of(chain, 4)}`)).toEqual(["chain 4", null]);
+    expect(await found((chain) => `${changed("[[", "{")} ${of(chain, 4)}`)).toEqual(["chain 4", null]);
+    expect(await found((chain) => `delete from spans ${of(chain, 3)}`)).toEqual(["chain 4", "fork 5"]);
+    expect(await found((chain) => `delete from spans ${of(chain, 4)}`)).toEqual(["chain 3", null]);
     expect(await found((_, fork) => `update chains set fork_entry = 2 where id = '${fork}'`)).toEqual([
       null,
       "fork 5",
     ]);
-    expect(await found((_, fork) => `delete from entries ${of(fork, 5)}`)).toEqual([null, "fork 3"]);
+    expect(await found((_, fork) => `delete from spans ${of(fork, 5)}`)).toEqual([null, "fork 3"]);
+  });
+
+  test("what one append wrote is read, cut, forked and checked entry by entry", async () => {
+    const key = freshKey();
+    const { scope } = key;
+    const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+    const texts = Array.from({ length: 150 }, (_, n) => `m${n + 2}`);
+    await sessions().append(key, texts.map(message));
+    await sessions().append(key, [message("m152")]);
+    const ids = async (after: number, limit: number) =>
+      (await sessions().entries(scope, chain_id, after, limit)).map(({ id }) => id);
+    for (const after of [0, 1, 2, 63, 64, 65, 66, 129, 130, 150, 151, 152]) {
+      for (const limit of [1, 2, 64, 65, 200]) {
+        const wanted = Array.from({ length: 152 }, (_, n) => n + 1).filter((id) => id > after);
+        expect(await ids(after, limit), `${after} ${limit}`).toEqual(wanted.slice(0, limit));
+        expect((await sessions().replay(key, after, limit)).map(({ id }) => id)).toEqual(
+          wanted.slice(0, limit),
+        );
+      }
+    }
+    const fork = await sessions().fork({ scope, chain_id, at: 100 }, newChain(), null, {});
+    expect((await sessions().entries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([99, 100]);
+    await sessions().append(key, [message("own")], fork.id);
+    expect((await sessions().entries(scope, fork.id, 98, 10)).map(({ id }) => id)).toEqual([99, 100, 153]);
+    expect((await sessions().replay(key, 150, 10)).map(({ id }) => id)).toEqual([151, 152, 153]);
+    for (const id of [chain_id, fork.id]) expect(await sessions().verify(scope, id)).toBeNull();
+    await subject().tamper(
+      `update spans set body = replace(body, '"m120"', '"m12O"') where chain_id = '${chain_id}'`,
+    );
+    expect(await sessions().verify(scope, chain_id)).toEqual({ chain_id, entry_id: 120 });
+    expect(await sessions().verify(scope, fork.id)).toBeNull();
+  });
+
+  test("of two anchors written at once the last is where the model's context begins", async () => {
+    const key = freshKey();
+    const { scope } = key;
+    const chain_id = (await sessions().create(newSession(key), newChain(), [start], {})).head_chain_id;
+    const anchor = { ...start, payload: { name: "again", state: {} } };
+    await sessions().append(key, [message("a"), anchor, message("b"), anchor, message("c")]);
+    expect((await sessions().sinceAnchor(scope, chain_id)).map(({ id }) => id)).toEqual([5, 6]);
+    const fork = await sessions().fork({ scope, chain_id, at: 4 }, newChain(), null, {});
+    expect((await sessions().sinceAnchor(scope, fork.id)).map(({ id }) => id)).toEqual([3, 4]);
   });
 
   test("a fork point that was moved is found even where it shows the same entries", async () => {

@@ -29,8 +29,8 @@ import {
   readSession,
   readSessionEntries,
   readSinceAnchor,
-  readStretch,
 } from "../src/ops/session-reads.ts";
+import { readSpans } from "../src/ops/spans.ts";
 
 const facts = { events: [], audit: null };
 const none = { status: "", export_id: "", session_id: "", binding_id: "" };
@@ -181,7 +181,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["sessions", () => listSessions({ ...page, project_id: "p" })],
   ["sessions of the org", () => listSessions({ ...page, project_id: "" })],
   ["chains", () => listChains(key, "~", 5)],
-  ["entries", () => readStretch("c", 0, 9, 5)],
+  ["entries", () => readSpans("c", 0, 9, 5)],
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
@@ -244,6 +244,9 @@ function statementsOf(op: Op<unknown>): Statement[] {
     metadata: "{}",
     last_entry: 9,
     fork_entry: 3,
+    first_id: 4,
+    last_id: 4,
+    body: '[["message","",{},{},"h"]]',
   };
   const row = new Proxy({}, { get: (_, name) => (name in special ? special[name as string] : "g") }) as Row;
   let step = op.next();
@@ -262,7 +265,7 @@ function statementsOf(op: Op<unknown>): Statement[] {
  */
 function readsAll(detail: string): boolean {
   if (/USING INDEX (invocations_(running|waiting)|runs_running)$/.test(detail)) return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|entries|e|runs|r)\b/.test(
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r)\b/.test(
     detail,
   );
 }

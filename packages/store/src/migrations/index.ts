@@ -5,6 +5,7 @@ import { runs } from "./0004-runs.ts";
 import { lanes } from "./0005-lanes.ts";
 import { definitions } from "./0006-definitions.ts";
 import { policy } from "./0007-policy.ts";
+import { spans } from "./0008-spans.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -16,6 +17,7 @@ export const MIGRATIONS: readonly Migration[] = [
   lanes,
   definitions,
   policy,
+  spans,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -4,6 +4,7 @@
  */
 import { hash as digest } from "node:crypto";
 import { type Dialect, type Op, refuse, type SqlValue, sql } from "../op.ts";
+import { writeSpans } from "./spans.ts";
 
 /** kind, date, payload, meta */
 export type EntryRow = [kind: string, date: string, payload: string, meta: string];
@@ -40,7 +41,7 @@ export function* appendEntries(
     : yield* take(p.key, p.chain_id, count);
   const first_id = last_id - count + 1;
   if (count === 0) return { chain_id, first_id, last_id };
-  const tip = yield* writeEntries(chain_id, first_id, hash, p.entries, dialect);
+  const tip = yield* writeSpans(chain_id, first_id, hash, p.entries);
   yield sql(MOVE_TIP, [chain_id, last_id, tip]);
   return { chain_id, first_id, last_id };
 }
@@ -78,33 +79,6 @@ function* takeOnHead(key: KeyColumns, count: number): Op<Taken> {
   const last_id = (head.last_entry as number) + count;
   yield sql(SET_LAST, [...keyValues(key), last_id]);
   return { chain_id: head.head_chain as string, hash: head.hash as string, last_id };
-}
-
-const INSERT_ENTRY =
-  "insert into entries (chain_id, id, kind, date, payload, meta, hash) values ($1, $2, $3, $4, $5, $6, $7)";
-const INSERT_ENTRIES = `insert into entries (chain_id, id, kind, date, payload, meta, hash)
-  select $1, (e->>0)::bigint, e->>1, e->>2, e->>3, e->>4, e->>5 from json_array_elements($2::json) e`;
-
-/** Answers the hash of the last one. */
-export function* writeEntries(
-  chain_id: string,
-  first_id: number,
-  previous: string,
-  entries: readonly EntryRow[],
-  dialect: Dialect,
-): Op<string> {
-  let hash = previous;
-  let id = first_id;
-  const rows: SqlValue[][] = [];
-  for (const entry of entries) {
-    hash = entryHash(hash, chain_id, id, entry);
-    const [kind, date, payload, meta] = entry;
-    if (dialect === "postgres") rows.push([id, kind, date, payload, meta, hash]);
-    else yield sql(INSERT_ENTRY, [chain_id, id, kind, date, payload, meta, hash]);
-    id++;
-  }
-  if (dialect === "postgres") yield sql(INSERT_ENTRIES, [chain_id, JSON.stringify(rows)]);
-  return hash;
 }
 
 export function entryHash(previous: string, chain_id: string, id: number, entry: EntryRow): string {

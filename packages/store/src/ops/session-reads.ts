@@ -5,6 +5,7 @@
 import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
+import { lastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
 
 /** Entries of `chain_id` with lower < id ≤ upper are shown; `hash` is the whole chain's. */
 export interface Stretch {
@@ -15,8 +16,6 @@ export interface Stretch {
   lower: number;
   upper: number;
 }
-
-const ENTRY = "id, kind, date, payload, meta, hash";
 
 export function* readSession(key: KeyColumns): Op<Row | undefined> {
   return (yield sql(`select ${SESSION_COLUMNS} from sessions where ${KEY} and id = $4`, keyValues(key)))[0];
@@ -69,17 +68,17 @@ export function* readEntries(
   chain_id: string,
   after: number,
   limit: number,
-): Op<Row[]> {
+): Op<StoredEntry[]> {
   return yield* readLine(yield* lineOf(org_id, project_id, chain_id, after), limit);
 }
 
-function* readLine(line: readonly Stretch[], limit: number): Op<Row[]> {
-  let found: Row[] = [];
+function* readLine(line: readonly Stretch[], limit: number): Op<StoredEntry[]> {
+  let found: StoredEntry[] = [];
   for (const { chain_id: id, lower, upper } of line) {
     if (found.length >= limit) break;
     if (lower >= upper) continue;
-    const rows = yield* readStretch(id, lower, upper, limit - found.length);
-    found = found.length === 0 ? rows : found.concat(rows);
+    const entries = yield* readSpans(id, lower, upper, limit - found.length);
+    found = found.length === 0 ? entries : found.concat(entries);
   }
   return found;
 }
@@ -88,7 +87,7 @@ function* readLine(line: readonly Stretch[], limit: number): Op<Row[]> {
  * What the first chain inherits, then the session's own entries. Each id of those is on exactly one of its chains,
  * so a page is a window of ids, and only chains that reach into it are looked into.
  */
-export function* readSessionEntries(key: KeyColumns, after: number, limit: number): Op<Row[]> {
+export function* readSessionEntries(key: KeyColumns, after: number, limit: number): Op<StoredEntry[]> {
   const [session] = yield sql(
     `select s.last_entry, s.root_chain, c.fork_entry, c.parent_id from sessions s join chains c on c.id = s.root_chain
       where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`,
@@ -96,46 +95,30 @@ export function* readSessionEntries(key: KeyColumns, after: number, limit: numbe
   );
   if (session === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const { last_entry, fork_entry } = session as { last_entry: number; fork_entry: number };
-  let found: Row[] = [];
+  let found: StoredEntry[] = [];
   if (session.parent_id !== null && after < fork_entry) {
     const line = yield* lineOf(key.org_id, key.project_id, session.root_chain as string, after);
     found = yield* readLine(line.slice(0, -1), limit);
   }
   for (let lower = Math.max(after, fork_entry); lower < last_entry && found.length < limit; ) {
     const upper = Math.min(lower + limit - found.length, last_entry);
-    const rows = yield sql(WINDOW, [...keyValues(key), lower, upper]);
-    found = found.length === 0 ? rows : found.concat(rows);
+    const entries = yield* readWindow(keyValues(key) as string[], lower, upper);
+    found = found.length === 0 ? entries : found.concat(entries);
     lower = upper;
   }
   return found;
 }
 
-const WINDOW = `select e.id, e.kind, e.date, e.payload, e.meta, e.hash from chains c
-  join entries e on e.chain_id = c.id and e.id > $5 and e.id <= $6
-  where c.org_id = $1 and c.project_id = $2 and c.workspace = $3 and c.session_id = $4
-    and c.fork_entry < $6 and c.last_entry > $5
-  order by e.id`;
-
-export function* readSinceAnchor(org_id: string, project_id: string, chain_id: string): Op<Row[]> {
+export function* readSinceAnchor(org_id: string, project_id: string, chain_id: string): Op<StoredEntry[]> {
   let row = yield* requireChain(org_id, project_id, chain_id);
   let upper = row.last_entry as number;
-  let found: Row[] = [];
+  let found: StoredEntry[] = [];
   for (;;) {
-    const [anchor] = yield sql(
-      `select id from entries where chain_id = $1 and kind = 'anchor' and id <= $2 order by id desc limit 1`,
-      [row.id as string, upper],
-    );
-    const lower = anchor === undefined ? (row.fork_entry as number) : (anchor.id as number) - 1;
-    found = (yield* readStretch(row.id as string, lower, upper, upper)).concat(found);
-    if (anchor !== undefined || row.parent_id === null) return found;
+    const anchor = yield* lastAnchor(row.id as string, upper);
+    const lower = anchor === null ? (row.fork_entry as number) : anchor - 1;
+    found = (yield* readSpans(row.id as string, lower, upper, upper)).concat(found);
+    if (anchor !== null || row.parent_id === null) return found;
     upper = Math.min(upper, row.fork_entry as number);
     row = yield* requireChain(org_id, project_id, row.parent_id as string);
   }
-}
-
-export function* readStretch(chain_id: string, lower: number, upper: number, limit: number): Op<Row[]> {
-  return yield sql(
-    `select ${ENTRY} from entries where chain_id = $1 and id > $2 and id <= $3 order by id limit $4`,
-    [chain_id, lower, upper, limit],
-  );
 }

@@ -1,6 +1,7 @@
 /** Sessions and the acts that begin a chain: start, fork, reset, compaction. Entries are never touched again. */
 import { type Dialect, locked, type Op, refuse, type Row, sql } from "../op.ts";
-import { type EntryRow, KEY, type KeyColumns, keyValues, originHash, writeEntries } from "./entries.ts";
+import { type EntryRow, KEY, type KeyColumns, keyValues, originHash } from "./entries.ts";
+import { lastEntry, writeSpans } from "./spans.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
 export const SESSION_COLUMNS =
@@ -19,30 +20,29 @@ export interface ChainRow {
   created_at: string;
 }
 
-export function* createSession(
-  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows },
-  dialect: Dialect,
-): Op<Row> {
+export function* createSession(p: {
+  session: SessionRow;
+  chain: ChainRow;
+  first: EntryRow[];
+  facts: FactRows;
+}): Op<Row> {
   yield* requireFreeKey(p.session.key);
   const session = yield* insertSession(p.session, null, p.chain, p.first.length);
   const start = { ...p.chain, origin: "start", parent_id: null, fork_entry: 0, inherited: "" };
-  yield* beginChain(p.session.key, start, p.first, 1, dialect);
+  yield* beginChain(p.session.key, start, p.first, 1);
   yield* writeFacts(p.facts);
   return session;
 }
 
-export function* forkChain(
-  p: {
-    org_id: string;
-    project_id: string;
-    chain_id: string;
-    at: number | null;
-    chain: ChainRow;
-    into: SessionRow | null;
-    facts: FactRows;
-  },
-  dialect: Dialect,
-): Op<Row> {
+export function* forkChain(p: {
+  org_id: string;
+  project_id: string;
+  chain_id: string;
+  at: number | null;
+  chain: ChainRow;
+  into: SessionRow | null;
+  facts: FactRows;
+}): Op<Row> {
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
   const shown = yield* lastShown(source, p.at ?? (source.last_entry as number));
   if (shown === null) {
@@ -55,7 +55,7 @@ export function* forkChain(
     yield* insertSession(p.into, source.session_id as string, p.chain, at);
   }
   const begun = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
-  const chain = yield* beginChain(key, begun, [], at + 1, dialect);
+  const chain = yield* beginChain(key, begun, [], at + 1);
   yield* writeFacts(p.facts);
   return chain;
 }
@@ -71,7 +71,7 @@ export function* resetSession(
     p.chain.created_at,
   ]);
   const begun = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
-  const chain = yield* beginHead(p.key, session, begun, p.first, dialect);
+  const chain = yield* beginHead(p.key, session, begun, p.first);
   yield* writeFacts(p.facts);
   return chain;
 }
@@ -95,7 +95,7 @@ export function* compactSession(
   const inherited = (yield* lastShown(source, last))?.hash ?? "";
   const parent_id = p.expected.chain_id;
   const begun = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
-  const chain = yield* beginHead(p.key, session, begun, p.first, dialect);
+  const chain = yield* beginHead(p.key, session, begun, p.first);
   yield* writeFacts(p.facts);
   return chain;
 }
@@ -187,15 +187,9 @@ interface Begun extends ChainRow {
 }
 
 /** The new chain takes the session's next ids and is its head. */
-function* beginHead(
-  key: KeyColumns,
-  session: Row,
-  begun: Begun,
-  first: EntryRow[],
-  dialect: Dialect,
-): Op<Row> {
+function* beginHead(key: KeyColumns, session: Row, begun: Begun, first: EntryRow[]): Op<Row> {
   const first_id = (session.last_entry as number) + 1;
-  const chain = yield* beginChain(key, begun, first, first_id, dialect);
+  const chain = yield* beginChain(key, begun, first, first_id);
   yield sql(`update sessions set head_chain = $5, last_entry = $6 where ${KEY} and id = $4`, [
     ...keyValues(key),
     begun.id,
@@ -204,15 +198,9 @@ function* beginHead(
   return chain;
 }
 
-function* beginChain(
-  key: KeyColumns,
-  begun: Begun,
-  first: EntryRow[],
-  first_id: number,
-  dialect: Dialect,
-): Op<Row> {
+function* beginChain(key: KeyColumns, begun: Begun, first: EntryRow[], first_id: number): Op<Row> {
   const origin = originHash(begun.inherited, begun.id, begun.parent_id, begun.fork_entry);
-  const hash = yield* writeEntries(begun.id, first_id, origin, first, dialect);
+  const hash = yield* writeSpans(begun.id, first_id, origin, first);
   const [row] = yield sql(
     `insert into chains (${CHAIN_COLUMNS}) values ($5, $1, $2, $3, $4, $6, $7, $8, $9, $10, null, $11)
       returning ${CHAIN_COLUMNS}`,
@@ -235,11 +223,8 @@ function* lastShown(chain: Row, at: number): Op<{ id: number; hash: string } | n
   let upper = at;
   let row = chain;
   for (;;) {
-    const [entry] = yield sql(
-      "select id, hash from entries where chain_id = $1 and id <= $2 order by id desc limit 1",
-      [row.id as string, upper],
-    );
-    if (entry !== undefined) return entry as { id: number; hash: string };
+    const entry = yield* lastEntry(row.id as string, upper);
+    if (entry !== null) return entry;
     if (row.parent_id === null) return null;
     upper = Math.min(upper, row.fork_entry as number);
     row = yield* requireChain(row.org_id as string, row.project_id as string, row.parent_id as string);

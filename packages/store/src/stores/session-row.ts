@@ -4,6 +4,7 @@ import type { NewChain, NewEntry, NewSession, Scope, SessionKey, TapeWrite } fro
 import type { Row } from "../op.ts";
 import type { EntryRow, KeyColumns } from "../ops/entries.ts";
 import type { ChainRow, SessionRow } from "../ops/sessions.ts";
+import type { StoredEntry } from "../ops/spans.ts";
 import type { TapeRows } from "../ops/tape.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
@@ -54,14 +55,8 @@ export function encodeTape(tape: TapeWrite): TapeRows {
   return { key: keyColumns(tape.key), entries: tape.entries.map(encodeEntry) };
 }
 
-export function decodeEntry(row: Row): Entry {
-  return {
-    id: row.id as number,
-    kind: row.kind as Entry["kind"],
-    payload: JSON.parse(row.payload as string) as JsonObject,
-    meta: row.meta === "{}" ? {} : (JSON.parse(row.meta as string) as JsonObject),
-    date: row.date as string,
-  };
+export function decodeEntry({ id, kind, date, payload, meta }: StoredEntry): Entry {
+  return { id, kind: kind as Entry["kind"], payload, meta, date };
 }
 
 export function decodeSession(row: Row): Session {

@@ -1,7 +1,8 @@
 import type { Scope } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
-import { entryHash, originHash } from "../ops/entries.ts";
-import { lineOf, readStretch } from "../ops/session-reads.ts";
+import { originHash } from "../ops/entries.ts";
+import { lineOf } from "../ops/session-reads.ts";
+import { checkSpan, spansOf } from "../ops/spans.ts";
 import { projectColumn } from "./scope.ts";
 
 const VERIFY_STEP = 1_000;
@@ -22,15 +23,16 @@ export async function verifyChain(
   for (const part of line) {
     hash = originHash(shown, part.chain_id, part.parent_id, part.fork_entry);
     let at = part.lower;
-    while (at < part.upper) {
-      const rows = await backend.read(() => readStretch(part.chain_id, at, part.upper, VERIFY_STEP));
-      if (rows.length === 0) break;
-      for (const row of rows) {
-        at = row.id as number;
-        const { kind, date, payload, meta } = row as Record<string, string>;
-        hash = entryHash(hash, part.chain_id, at, [kind!, date!, payload!, meta!]);
-        if (row.hash !== hash) return { chain_id: part.chain_id, entry_id: at };
+    for (let from = at; from < part.upper; from += VERIFY_STEP) {
+      const to = Math.min(from + VERIFY_STEP, part.upper);
+      for (const row of await backend.read(() => spansOf(part.chain_id, from, to))) {
+        // A row that reaches over the edge of two windows is in both.
+        if ((row.last_id as number) <= at) continue;
+        const checked = checkSpan(part.chain_id, row, hash, part.upper);
+        if ("broken" in checked) return { chain_id: part.chain_id, entry_id: checked.broken };
+        hash = checked.hash;
         shown = hash;
+        at = checked.last_id;
       }
     }
     last = Math.max(last, at);

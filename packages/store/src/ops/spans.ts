@@ -1,0 +1,173 @@
+/**
+ * How entries lie on disk: what one append wrote is one row, up to a bound. A turn writes twenty entries in four
+ * appends; a row and an index line for each entry would cost twice the time and the pages. An anchor always begins a
+ * row, so that what lies before it is never read with it.
+ */
+import type { Json, JsonObject } from "@backplane/contract";
+import { type Op, type Row, sql } from "../op.ts";
+import { type EntryRow, entryHash } from "./entries.ts";
+
+export interface StoredEntry {
+  id: number;
+  kind: string;
+  date: string;
+  payload: JsonObject;
+  meta: JsonObject;
+  hash: string;
+}
+
+/** Reading one entry reads its row, so a row is small; and `last_id` bounds `first_id`, which the queries rely on. */
+const SPAN_ENTRIES = 64;
+const SPAN_CHARS = 256 * 1024;
+
+const ANCHOR = "anchor";
+const INSERT_SPAN =
+  "insert into spans (chain_id, first_id, last_id, anchor, body) values ($1, $2, $3, $4, $5)";
+
+/** Answers the hash of the last one. */
+export function* writeSpans(
+  chain_id: string,
+  first_id: number,
+  previous: string,
+  entries: readonly EntryRow[],
+): Op<string> {
+  let hash = previous;
+  let from = first_id;
+  let parts: string[] = [];
+  let chars = 0;
+  let anchor: number | null = null;
+  for (const [index, entry] of entries.entries()) {
+    const id = first_id + index;
+    const full = parts.length >= SPAN_ENTRIES || chars >= SPAN_CHARS;
+    if (parts.length > 0 && (full || entry[0] === ANCHOR)) {
+      yield sql(INSERT_SPAN, [chain_id, from, id - 1, anchor, `[${parts.join(",")}]`]);
+      from = id;
+      parts = [];
+      chars = 0;
+      anchor = null;
+    }
+    if (entry[0] === ANCHOR) anchor = id;
+    hash = entryHash(hash, chain_id, id, entry);
+    const part = spell(entry, hash);
+    parts.push(part);
+    chars += part.length;
+  }
+  if (parts.length > 0) {
+    yield sql(INSERT_SPAN, [chain_id, from, first_id + entries.length - 1, anchor, `[${parts.join(",")}]`]);
+  }
+  return hash;
+}
+
+function spell([kind, date, payload, meta]: EntryRow, hash: string): string {
+  return `[${JSON.stringify(kind)},${JSON.stringify(date)},${payload},${meta},"${hash}"]`;
+}
+
+const SPANS = "select first_id, last_id, body from spans";
+const READ_SPANS = `${SPANS}
+  where chain_id = $1 and last_id > $2 and last_id < $3 + ${SPAN_ENTRIES} and first_id <= $3 order by last_id`;
+
+export function* spansOf(chain_id: string, lower: number, upper: number): Op<Row[]> {
+  return yield sql(READ_SPANS, [chain_id, lower, upper]);
+}
+
+const NEXT_SPAN = "select first_id from spans where chain_id = $1 and last_id > $2 order by last_id limit 1";
+
+/** Entries of one chain with lower < id ≤ upper. Ids that another chain of the session took are not on this one. */
+export function* readSpans(chain_id: string, lower: number, upper: number, limit: number): Op<StoredEntry[]> {
+  const found: StoredEntry[] = [];
+  for (let at = lower; at < upper && found.length < limit; ) {
+    const end = Math.min(upper, at + limit - found.length);
+    const rows = yield* spansOf(chain_id, at, end);
+    for (const row of rows) collect(row, at, end, found);
+    if (rows.length === 0) {
+      const [next] = yield sql(NEXT_SPAN, [chain_id, end]);
+      if (next === undefined) break;
+      at = (next.first_id as number) - 1;
+    } else {
+      at = end;
+    }
+  }
+  return found;
+}
+
+const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
+  join spans e on e.chain_id = c.id and e.last_id > $5 and e.last_id < $6 + ${SPAN_ENTRIES} and e.first_id <= $6
+  where c.org_id = $1 and c.project_id = $2 and c.workspace = $3 and c.session_id = $4
+    and c.fork_entry < $6 and c.last_entry > $5
+  order by e.first_id`;
+
+/** The same over all chains of a session: `key` names it as the chains' columns do. */
+export function* readWindow(key: readonly string[], lower: number, upper: number): Op<StoredEntry[]> {
+  const found: StoredEntry[] = [];
+  for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) collect(row, lower, upper, found);
+  return found;
+}
+
+const READ_ANCHOR =
+  "select anchor from spans where chain_id = $1 and anchor <= $2 order by anchor desc limit 1";
+
+export function* lastAnchor(chain_id: string, upper: number): Op<number | null> {
+  const [row] = yield sql(READ_ANCHOR, [chain_id, upper]);
+  return (row?.anchor as number | undefined) ?? null;
+}
+
+const READ_LAST = `${SPANS}
+  where chain_id = $1 and last_id < $2 + ${SPAN_ENTRIES} and first_id <= $2 order by last_id desc limit 1`;
+
+/** The chain's own last entry up to `upper`. */
+export function* lastEntry(chain_id: string, upper: number): Op<StoredEntry | null> {
+  const [row] = yield sql(READ_LAST, [chain_id, upper]);
+  if (row === undefined) return null;
+  const found: StoredEntry[] = [];
+  collect(row, 0, upper, found);
+  return found.at(-1) ?? null;
+}
+
+/**
+ * The first entry that is not as it was written: with another hash than its own bytes and the entry before give, or
+ * spelled in another way. Answers the hash to go on from, and how far it came.
+ */
+export function checkSpan(
+  chain_id: string,
+  row: Row,
+  previous: string,
+  upper: number,
+): { hash: string; last_id: number } | { broken: number } {
+  const first = row.first_id as number;
+  let hash = previous;
+  let id = first;
+  let text = "[";
+  for (const [kind, date, payload, meta, written] of partsOf(row)) {
+    if (id > upper) break;
+    // What was written came from JSON.stringify, so this spells the same text again.
+    const entry: EntryRow = [kind, date, JSON.stringify(payload), JSON.stringify(meta)];
+    hash = entryHash(hash, chain_id, id, entry);
+    if (written !== hash) return { broken: id };
+    text += `${id === first ? "" : ","}${spell(entry, hash)}`;
+    id++;
+  }
+  const whole = id > (row.last_id as number);
+  const same = whole ? row.body === `${text}]` : (row.body as string).startsWith(`${text},`);
+  return same ? { hash, last_id: id - 1 } : { broken: first };
+}
+
+type Part = [kind: string, date: string, payload: Json, meta: Json, hash: string];
+
+/** A text that is no span any more has no entries. */
+function partsOf(row: Row): Part[] {
+  try {
+    return JSON.parse(row.body as string) as Part[];
+  } catch {
+    return [];
+  }
+}
+
+function collect(row: Row, lower: number, upper: number, found: StoredEntry[]): void {
+  let id = row.first_id as number;
+  for (const [kind, date, payload, meta, hash] of JSON.parse(row.body as string) as Part[]) {
+    if (id > lower && id <= upper) {
+      found.push({ id, kind, date, payload: payload as JsonObject, meta: meta as JsonObject, hash });
+    }
+    id++;
+  }
+}
