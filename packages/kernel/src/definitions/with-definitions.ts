@@ -6,10 +6,43 @@ import type { BindingStore, BoundPackage, DefinitionStore } from "../ports/index
 /** What the door and discovery read of bindings: of one export each, but for `get`, which answers as it is stored. */
 export type BindingSource = Pick<BindingStore, "get" | "candidates" | "discover">;
 
+/** A stored binding as it was dressed last, and its exports that were asked for since. */
+interface Dressed {
+  definitions: Definitions;
+  whole: BoundPackage;
+  exports: Map<string, BoundPackage | null>;
+}
+
+const NO_SUCH_EXPORTS_KEPT = 256;
+
 export function withDefinitions(stored: BindingSource, definitions: DefinitionStore): BindingSource {
+  // The store answers the same values until something changes: a call must not pay for dressing them again.
+  const known = new WeakMap<BoundPackage, Dressed>();
+  const dressedBy = (bound: BoundPackage, given: Definitions): Dressed => {
+    let made = known.get(bound);
+    if (made?.definitions !== given) {
+      made = { definitions: given, whole: dress(bound, given), exports: new Map() };
+      known.set(bound, made);
+    }
+    return made;
+  };
+  const definitionsOf = ({ binding: { binding_id, scope } }: BoundPackage) =>
+    definitions.get(scope.org_id, binding_id);
+  /** Nothing is offered before the first answer. */
   const dressed = async (bound: BoundPackage): Promise<BoundPackage> => {
-    const { binding_id, scope } = bound.binding;
-    return dress(bound, await definitions.get(scope.org_id, binding_id));
+    const given = await definitionsOf(bound);
+    return given === null ? bound : dressedBy(bound, given).whole;
+  };
+  const exportOf = async (bound: BoundPackage, export_id: string): Promise<BoundPackage | null> => {
+    const given = await definitionsOf(bound);
+    if (given === null) return asExport(bound, export_id);
+    const { whole, exports } = dressedBy(bound, given);
+    const there = exports.get(export_id);
+    if (there !== undefined) return there;
+    const one = asExport(whole, export_id);
+    // Anybody can ask for names that nothing has.
+    if (one !== null || exports.size < NO_SUCH_EXPORTS_KEPT) exports.set(export_id, one);
+    return one;
   };
   return {
     async get(scope, id) {
@@ -19,7 +52,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     async candidates(scope, export_id, package_id) {
       const found: BoundPackage[] = [];
       for (const bound of await stored.candidates(scope, export_id, package_id)) {
-        const one = asExport(asks(bound) ? await dressed(bound) : bound, export_id);
+        const one = asks(bound) ? await exportOf(bound, export_id) : asExport(bound, export_id);
         if (one !== null) found.push(one);
       }
       return found;
@@ -38,9 +71,7 @@ function asks(bound: BoundPackage): boolean {
   return isDescribed(bound.package.manifest.runtime.protocol);
 }
 
-/** Nothing is offered before the first answer. */
-function dress(bound: BoundPackage, definitions: Definitions | null): BoundPackage {
-  if (definitions === null) return bound;
+function dress(bound: BoundPackage, definitions: Definitions): BoundPackage {
   const { manifest, schemas } = bound.package;
   return {
     ...bound,

@@ -21,7 +21,32 @@ export interface RiskReport {
   sources: RiskSource[];
 }
 
+interface Known {
+  grant: Grant;
+  policy: StandingPolicy;
+  report: RiskReport;
+}
+
+/** Of the last call of each plan: a plan, its grant and a policy stay the same values until one of them changes. */
+const known = new WeakMap<object, Known>();
+
+/** Asked by several rules in every call. */
 export function riskOf(
+  plan: Pick<ExportPlan, "export" | "effect_class">,
+  grant: Grant,
+  policy: StandingPolicy,
+  hits: readonly RuleHit[],
+): RiskReport {
+  // Rules meet the arguments, which are never the same.
+  if (hits.length > 0) return judge(plan, grant, policy, hits);
+  const last = known.get(plan);
+  if (last !== undefined && last.grant === grant && last.policy === policy) return last.report;
+  const report = judge(plan, grant, policy, hits);
+  known.set(plan, { grant, policy, report });
+  return report;
+}
+
+function judge(
   plan: Pick<ExportPlan, "export" | "effect_class">,
   grant: Grant,
   policy: StandingPolicy,
