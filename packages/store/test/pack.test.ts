@@ -1,7 +1,9 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { pack, unpack } from "../src/sqlite/pack.ts";
+import { createPacker, unpack } from "../src/sqlite/pack.ts";
 import type { Call } from "../src/sqlite/run-batch.ts";
+
+const pack = createPacker();
 
 test("a batch comes out of its packet as it went in", () => {
   // -0 and undefined do not exist in what the store writes.
@@ -40,4 +42,15 @@ test("a key is written once, however many calls have it", () => {
   const packet = pack(calls);
   expect(packet.text.match(/outcome/g)).toHaveLength(1);
   expect(unpack(packet)).toEqual(calls);
+});
+
+test("a batch that outgrows the table does not change the next one", () => {
+  const many: Call[] = [
+    { name: "appendProgress", input: Array.from({ length: 70_000 }, (_, n) => [n, `${n}`]) },
+  ];
+  const few: Call[] = [{ name: "appendProgress", input: [["a", 1, null]] }];
+  const first = pack(few);
+  expect(unpack(pack(many))).toEqual(many);
+  expect(unpack(pack(few))).toEqual(few);
+  expect(unpack(first)).toEqual(few);
 });

@@ -19,46 +19,70 @@ const NUMBER = 3;
 const STRING = 4;
 const ARRAY = 5;
 const OBJECT = 6;
+const MAX_KEPT = 65_536;
 
-export function pack(calls: readonly Call[]): Packed {
-  const codes: number[] = [];
-  const numbers = new Map<string, number>();
+/** One packer per writer: its table of numbers is used again, since growing one for every batch is most of the work. */
+export function createPacker(): (calls: readonly Call[]) => Packed {
+  let codes = new Float64Array(1_024);
+  let used = 0;
+  let numbers = new Map<string, number>();
   // Joined once: V8 keeps what is added up bit by bit as a tree, and takes it apart when it is sent.
-  const pieces: string[] = [];
+  let pieces: string[] = [];
+  const code = (number: number): void => {
+    if (used === codes.length) {
+      const wider = new Float64Array(codes.length * 2);
+      wider.set(codes);
+      codes = wider;
+    }
+    codes[used++] = number;
+  };
   const addKey = (key: string): void => {
     const number = numbers.get(key);
     if (number !== undefined) {
-      codes.push(number);
+      code(number);
       return;
     }
-    codes.push(numbers.size, key.length);
+    code(numbers.size);
+    code(key.length);
     numbers.set(key, numbers.size);
     pieces.push(key);
   };
   const add = (value: Plain): void => {
     if (typeof value === "string") {
-      codes.push(STRING, value.length);
+      code(STRING);
+      code(value.length);
       pieces.push(value);
     } else if (typeof value === "number") {
-      codes.push(NUMBER, value);
+      code(NUMBER);
+      code(value);
     } else if (value === null || value === undefined) {
-      codes.push(NULL);
+      code(NULL);
     } else if (typeof value === "boolean") {
-      codes.push(value ? TRUE : FALSE);
+      code(value ? TRUE : FALSE);
     } else if (Array.isArray(value)) {
-      codes.push(ARRAY, value.length);
+      code(ARRAY);
+      code(value.length);
       for (const item of value) add(item);
     } else {
       const keys = Object.keys(value);
-      codes.push(OBJECT, keys.length);
+      code(OBJECT);
+      code(keys.length);
       for (const key of keys) {
         addKey(key);
         add(value[key]);
       }
     }
   };
-  add(calls as unknown as Plain);
-  return { text: pieces.join(""), codes: new Float64Array(codes) };
+  return (calls) => {
+    used = 0;
+    numbers = new Map();
+    pieces = [];
+    add(calls as unknown as Plain);
+    const packed = { text: pieces.join(""), codes: codes.slice(0, used) };
+    // A batch of megabytes was an exception; what it needed is given back.
+    if (codes.length > MAX_KEPT) codes = new Float64Array(1_024);
+    return packed;
+  };
 }
 
 const OWN = { configurable: true, enumerable: true, writable: true };

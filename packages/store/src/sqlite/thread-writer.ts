@@ -6,7 +6,7 @@ import { once } from "node:events";
 import { Worker } from "node:worker_threads";
 import type { Logger } from "@backplane/kernel/ports";
 import type { HookModule } from "./hook.ts";
-import { pack } from "./pack.ts";
+import { createPacker } from "./pack.ts";
 import type { BatchResult } from "./run-batch.ts";
 import type { Writer } from "./writer.ts";
 import type { WriterThreadData } from "./writer-thread.ts";
@@ -50,6 +50,7 @@ export function createThreadWriter(
   };
 
   let current: Thread | null = start();
+  const pack = createPacker();
   return {
     // One batch at a time: a second would be closed by its first write, and groups would stay small.
     depth: 1,
