@@ -53,5 +53,6 @@ export function invocationRow(n: number): InvocationRow {
     delivery_id: null,
     turn: null,
     depth: 0,
+    role: "user",
   };
 }

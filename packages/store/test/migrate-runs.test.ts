@@ -73,8 +73,8 @@ async function fill(store: Store) {
 }
 
 async function check(store: Store) {
-  // Its text is from before there were turns.
-  expect(await store.invocations.get(LOCAL, row.id)).toEqual({ ...row, turn: null });
+  // Its text is from before there were turns, and before it said whose call it was.
+  expect(await store.invocations.get(LOCAL, row.id)).toEqual({ ...row, turn: null, role: "user" });
   const settled = await store.invocations.settleWithTape(row.id, 1, sampleSettlement(), {}, tape(key, "c"));
   expect(settled).toEqual({ chain_id: ROOT, first_id: 5, last_id: 5 });
   const run = sampleRun(child);
@@ -102,7 +102,7 @@ test("SQLite", async () => {
   const file = join(dir, "store.db");
   await fill(await openSqliteStore({ file, threaded: false, migrations: BEFORE }));
   const database = new DatabaseSync(file);
-  database.exec("update invocations set body = json_remove(body, '$.turn')");
+  database.exec("update invocations set body = json_remove(body, '$.turn', '$.role')");
   for (const [text, values] of oldTape()) {
     database.prepare(text.replaceAll(/\$(\d+)/g, "?$1")).run(...values);
   }
@@ -117,7 +117,7 @@ test("PostgreSQL", async () => {
     await fill(await openPostgresStore({ url: server.url, migrations: BEFORE }));
     const direct = new pg.Client({ connectionString: server.url });
     await direct.connect();
-    await direct.query("update invocations set body = (body::jsonb - 'turn')::text");
+    await direct.query("update invocations set body = (body::jsonb - 'turn' - 'role')::text");
     for (const [text, values] of oldTape()) await direct.query(text, values);
     await direct.end();
     await check(await openPostgresStore({ url: server.url }));

@@ -131,6 +131,7 @@ export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationR
     delivery_id: null,
     turn: null,
     depth: 0,
+    role: "admin",
     ...over,
   };
 }

@@ -67,9 +67,7 @@ async function checkAgain(door: Door, recorded: Recorded, digest: string): Promi
   const { live } = recorded;
   const { row } = live;
   const admitted = await admitAgain(door, recorded, digest);
-  if (typeof admitted === "string") {
-    return { gate: "closed", ending: failedWith("approval.changed", admitted) };
-  }
+  if ("status" in admitted) return { gate: "closed", ending: admitted };
   const max = admitted.call.plan.export.max_concurrency;
   const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   const now = deps.clock.now();
@@ -88,22 +86,28 @@ async function checkAgain(door: Door, recorded: Recorded, digest: string): Promi
   return new ApprovedCall(live, admitted, minted?.token ?? null, place);
 }
 
-/** The admission as of now, or why what was approved is not what would run. */
-async function admitAgain(door: Door, recorded: Recorded, digest: string): Promise<Admitted | string> {
+/** The admission as of now; or the end, when what was approved is not what would run, or may no longer. */
+async function admitAgain(door: Door, recorded: Recorded, digest: string): Promise<Admitted | Ending> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
     throw error;
   });
-  if (call === null) return "the binding was removed after the approval was asked for";
+  if (call === null) return changed("the binding was removed");
   if (call.plan.bound.package.digest !== row.package_digest) {
-    return "the package was changed after the approval was asked for";
+    return changed("the package was changed");
   }
   if (call.plan.bound.described !== undefined && approvalDigest(row, call.plan) !== digest) {
-    return "the tool was described differently after the approval was asked for";
+    return changed("the tool was described differently");
   }
   const verdict = admit(call, door.around);
-  return verdict.verdict === "refused" ? `the call is no longer admitted: ${verdict.message}` : verdict;
+  if (verdict.verdict === "admitted") return verdict;
+  const { code, message, details } = verdict;
+  return failedWith(code, `the call is no longer admitted: ${message}`, { details });
+}
+
+function changed(what: string): Ending {
+  return failedWith("approval.changed", `${what} after the approval was asked for`);
 }
 
 function endingOf(answer: Exclude<Answer, { kind: "approved" }>, live: LiveCall): Ending | null {

@@ -149,7 +149,7 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const [plan, policy] = await Promise.all([door.plans.get(bound, scope), door.policies.of(scope)]);
   return new OpenedCall({
     id: row.id,
-    caller: { actor: row.requested_by, scope, role: "user", scopes: [], admin: false },
+    caller: { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false },
     body: {},
     plan,
     input: row.input,

@@ -165,6 +165,7 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
     delivery_id: call.delivery?.delivery_id ?? caller.delegation?.delivery_id ?? null,
     turn: call.turn === null ? null : turnOf(call.turn),
     depth: call.depth,
+    role: caller.role,
   };
 }
 

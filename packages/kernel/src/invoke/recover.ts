@@ -3,7 +3,14 @@
  * know: what may run twice is run again under the same execution id; what may not ends outcome_unknown. A
  * delivered hook is tried again by its job, so its old row only ends.
  */
-import { type Approval, BackplaneError, codeOf, INVOCATION_LIMITS } from "@backplane/contract";
+import {
+  type Approval,
+  BackplaneError,
+  codeOf,
+  type ErrorDetails,
+  INVOCATION_LIMITS,
+  toBackplaneError,
+} from "@backplane/contract";
 import { resolveApproval } from "../approval/pending.ts";
 import { admit } from "../policy/admit.ts";
 import type { InvocationRow } from "../ports/index.ts";
@@ -49,7 +56,10 @@ async function recoverOne(door: Door, row: InvocationRow): Promise<void> {
       throw new BackplaneError("outcome_unknown", "the package was changed since");
     }
     const verdict = admit(call, door.around);
-    if (verdict.verdict === "refused") throw new BackplaneError("outcome_unknown", verdict.message);
+    if (verdict.verdict === "refused") {
+      const details = { ...verdict.details, refused: verdict.code };
+      throw new BackplaneError("outcome_unknown", verdict.message, { details });
+    }
     row.retry_count++;
     const now = door.deps.clock.now();
     live.left_ms = timeLeft(row, now);
@@ -63,13 +73,14 @@ async function recoverOne(door: Door, row: InvocationRow): Promise<void> {
   } catch (error) {
     if (codeOf(error) === undefined)
       door.deps.log.error({ err: error, invocation_id: row.id }, "recovery broke");
-    await unknown(door, live, error instanceof Error ? error.message : "it could not be opened again");
+    const { message, details } = toBackplaneError(error);
+    await unknown(door, live, message, details);
   }
 }
 
-async function unknown(door: Door, live: LiveCall, why: string): Promise<void> {
+async function unknown(door: Door, live: LiveCall, why: string, details?: ErrorDetails): Promise<void> {
   const message = `the gateway stopped while this call was running; ${why}`;
-  await settle(door, live, failedWith("outcome_unknown", message));
+  await settle(door, live, failedWith("outcome_unknown", message, { details }));
 }
 
 /**

@@ -110,8 +110,6 @@ export const RULES: readonly Rule[] = [
     about: "the caller's role may use this tool: origin, name, category and the most risk",
     standing: true,
     decide(call, grant) {
-      // A row does not say whose role it was: it was admitted under that one, and is not asked about another.
-      if (call.row !== null) return PASS;
       const { role } = call.caller;
       if (role === "guest" && call.plan.effect_class !== "read_only") {
         return deny(

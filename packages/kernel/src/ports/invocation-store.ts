@@ -8,6 +8,7 @@ import type {
   InvocationStatus,
   Json,
   JsonObject,
+  Role,
   TerminalStatus,
   ToolResultBlock,
 } from "@backplane/contract";
@@ -27,6 +28,8 @@ export interface InvocationRow extends Invocation {
   turn: InvocationTurn | null;
   /** How many calls stand above it: one that a call started is one deeper than that call. */
   depth: number;
+  /** Of whoever asked: when the row is entered again, the policy of that moment is asked about it. */
+  role: Role;
 }
 
 export interface InvocationTurn {

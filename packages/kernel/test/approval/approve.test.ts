@@ -156,7 +156,9 @@ test("what changed between question and answer does not run", async () => {
   const off = await asked(house);
   await house.kernel.bindings.patch(admin, id, { status: "disabled" }, undefined);
   await approve(off.approval);
-  expect(await off.ticket.settled).toMatchObject({ error: { code: "approval.changed" } });
+  expect(await off.ticket.settled).toMatchObject({
+    error: { code: "binding.not_active", details: { rule: "binding" } },
+  });
   await house.kernel.bindings.patch(admin, id, { status: "active" }, undefined);
   const upgraded = await asked(house);
   await house.kernel.packages.install(admin, house.importer.add({ ...content, version: "0.2.0" }));

@@ -181,22 +181,3 @@ test("a change is told to whoever shows the catalog, and a project's holds in th
   expect((await house.kernel.policy.get(org, "org")).effective.allowed_origins).toBeNull();
   await expect(house.kernel.policy.get(org, "project")).rejects.toMatchObject({ code: "request.invalid" });
 });
-
-test("what was admitted under a role is not asked about another when it goes on; stricter rules are", async () => {
-  const house = await houseWith(tool("ask", {}, { requires_approval: true }));
-  await set(house, { roles: { user: { deny: { tools: ["ask"] } } } });
-  const settle = async () => {
-    const ticket = await house.kernel.invocations.invoke(admin, { export_id: "ask" });
-    return {
-      async answer() {
-        const approval_id = ticket.invocation.approval_id!;
-        await house.kernel.approvals.answer(admin, approval_id, { response: "approve" });
-        return await ticket.settled;
-      },
-    };
-  };
-  expect(await (await settle()).answer()).toMatchObject({ status: "succeeded" });
-  const waiting = await settle();
-  await set(house, { allowed_origins: ["core"] });
-  expect(await waiting.answer()).toMatchObject({ status: "failed", error: { code: "approval.changed" } });
-});

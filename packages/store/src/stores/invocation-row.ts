@@ -29,7 +29,7 @@ type Fixed = Pick<
   | "created_at"
   | "delivery_id"
   | "turn"
-> & { depth?: number };
+> & { depth?: number; role?: InvocationRow["role"] };
 
 const NO_OUTCOME: Outcome = {
   result: null,
@@ -63,6 +63,7 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
     created_at: row.created_at,
     delivery_id: row.delivery_id,
     turn: row.turn,
+    role: row.role,
   };
   if (row.depth > 0) fixed.depth = row.depth;
   return [
@@ -128,6 +129,7 @@ export function decodeInvocation(row: Row): InvocationRow {
     // Rows of earlier versions have none.
     turn: fixed.turn ?? null,
     depth: fixed.depth ?? 0,
+    role: fixed.role ?? "user",
     export_id: row.export_id as string,
     binding_id: row.binding_id as string,
     status: row.status as InvocationRow["status"],
