@@ -1,5 +1,7 @@
 /** Two gateways on one PostgreSQL are one system: limits hold across them, and across a restart. */
-import { readFileSync } from "node:fs";
+import { hash } from "node:crypto";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
@@ -85,4 +87,44 @@ verifies(
     expect(burst.filter((answer) => answer.status === 202).length).toBeGreaterThanOrEqual(100);
   },
   90_000,
+);
+
+verifies(
+  "inv.artifacts",
+  "a file that a call on one gateway handed over is read at the other, also when the first is gone",
+  async () => {
+    const [one, two] = [await start(), await start()];
+    const folder = writePluginFolder({
+      package_id: "acme/shared-files",
+      entrypoint: ["node", "./bin/plugin.mjs"],
+      files: {
+        "bin/plugin.mjs": vaiProgram(
+          "acme/shared-files",
+          `async ({ body }) => {
+            const { writeFileSync } = await import("node:fs");
+            writeFileSync(body.context.scratch_dir + "/out.bin", Buffer.alloc(3_000_000, "b"));
+            return { status: "succeeded", result: { content: [], structured_output: { transport: "artifact", path: "out.bin" } } };
+          }`,
+        ),
+      },
+      exports: [{ id: "share", extra: '[exports.permissions]\nfilesystem = "scratch"' }],
+    });
+    await installAndBind(one, folder, ["share"], { class: "worker" });
+    const ended = await one.http<{ id: string; result: { structured_output: { sha256: string } } }>(
+      "POST",
+      "/v1/invocations?wait=30",
+      { export_id: "share", input: {} },
+    );
+    const { sha256 } = ended.body.result.structured_output;
+    const path = `/v1/invocations/${ended.body.id}/artifacts/${sha256}`;
+    const read = async ({ url, token }: TestGateway) => {
+      const answer = await fetch(url + path, { headers: { authorization: `Bearer ${token}` } });
+      return hash("sha256", Buffer.from(await answer.arrayBuffer()), "hex");
+    };
+    expect([await read(one), await read(two)]).toEqual([sha256, sha256]);
+    expect(readdirSync(join(one.home, "blobs"))).not.toContain("artifacts");
+    await one.stop();
+    expect(await read(two)).toBe(sha256);
+  },
+  60_000,
 );

@@ -5,15 +5,14 @@
  */
 import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
-import { BackplaneError, createIdSource } from "@backplane/contract";
+import { createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
-import { createSecretVault, lockHome, openPostgresStore, openSqliteStore } from "@backplane/store";
+import { createSecretVault, lockHome } from "@backplane/store";
 import {
   createPackageImporter,
   createSchemas,
   createWorkspaceFolders,
-  openArtifactStore,
   openContentStore,
 } from "@backplane/supply";
 import { systemClock } from "./clock.ts";
@@ -25,6 +24,7 @@ import { assertSafeListen, hostArch, hostOs } from "./listen.ts";
 import { hostPrograms } from "./host-programs.ts";
 import { inlineGuard } from "./inline-plugin.ts";
 import { createLogger } from "./log.ts";
+import { openStore } from "./open-store.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
 import { sandboxOf } from "./sandbox.ts";
 import { readTls, serve } from "./serve.ts";
@@ -80,7 +80,7 @@ async function compose(
   const address = { url: "" };
   const certificate = readTls(config.listen)?.cert ?? null;
 
-  const store = await openStore(config, home, log);
+  const { store, artifacts } = await openStore(config, home, log);
   closers.push(() => store.close());
   // The vault seals with its first key; the newest line of the file is the last.
   const key_file = config.secret_key_file;
@@ -93,7 +93,6 @@ async function compose(
   closers.push(() => schemas.close());
   const files = openContentStore(home.blobs);
   const importer = createPackageImporter({ store: files, schemas, host: { os: hostOs(), arch: hostArch() } });
-  const artifacts = openArtifactStore(home.blobs);
   const runner = createRunner({
     files,
     artifacts,
@@ -186,15 +185,6 @@ async function compose(
       return stopping;
     },
   };
-}
-
-function openStore(config: GatewayConfig, home: Home, log: Logger) {
-  const { url } = config.store;
-  if (url === undefined) return openSqliteStore({ file: home.store_file, log });
-  if (/^postgres(ql)?:\/\//.test(url)) return openPostgresStore({ url, log });
-  throw new BackplaneError("config.invalid", "store.url is no PostgreSQL address", {
-    fix: 'write store.url = "postgres://USER@HOST/DATABASE", or leave it out for SQLite in the home folder',
-  });
 }
 
 const DAY_MS = 86_400_000;

@@ -1,7 +1,7 @@
 /** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
 export { SCHEMA_VERSION } from "./migrations/index.ts";
 export type { Migration } from "./migrations/migration.ts";
-export { openPostgresStore, type PostgresOptions } from "./postgres/open.ts";
+export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/hook.ts";
 export { lockHome } from "./sqlite/lock-home.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";

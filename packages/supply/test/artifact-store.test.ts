@@ -1,56 +1,35 @@
-import { hash } from "node:crypto";
-import { mkdtempSync, readdirSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, onTestFinished, test } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  type ArtifactSubject,
+  artifactContract,
+  freshBytes,
+} from "../../../test/support/artifact-contract.ts";
 import { openArtifactStore } from "../src/index.ts";
 
-const BYTES = Buffer.alloc(600_000, "artifact ");
-const SHA256 = hash("sha256", BYTES, "hex");
-const HOUR = 3_600_000;
+let dir: string;
+let subject: ArtifactSubject;
+const file = (sha256: string) => join(dir, "artifacts", sha256);
+beforeAll(() => {
+  dir = mkdtempSync(join(tmpdir(), "backplane-artifacts-"));
+  subject = {
+    files: openArtifactStore(dir),
+    age(sha256, ms) {
+      const then = new Date(Date.now() - ms);
+      utimesSync(file(sha256), then, then);
+    },
+    change: (sha256) => writeFileSync(file(sha256), readFileSync(file(sha256)).reverse()),
+  };
+});
+afterAll(() => rmSync(dir, { recursive: true, force: true }));
 
-function open() {
-  const dir = mkdtempSync(join(tmpdir(), "backplane-artifacts-"));
-  onTestFinished(() => rmSync(dir, { recursive: true, force: true }));
-  return { store: openArtifactStore(dir), file: (sha256: string) => join(dir, "artifacts", sha256), dir };
-}
+artifactContract(() => subject);
 
-async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffer> {
-  const pieces: Uint8Array[] = [];
-  for await (const piece of content) pieces.push(piece);
-  return Buffer.concat(pieces);
-}
-
-test("what was kept comes back, for nobody else on this machine to read", async () => {
-  const { store, file, dir } = open();
-  await store.keep(SHA256, BYTES);
-  await store.keep(SHA256, BYTES);
-  const kept = await store.open(SHA256);
-  expect(kept?.bytes).toBe(BYTES.length);
-  expect(await readAll(kept!.content)).toEqual(BYTES);
-  expect(statSync(file(SHA256)).mode & 0o777).toBe(0o600);
+test("a file is for nobody else on this machine to read, and no draft stays", async () => {
+  const { bytes, sha256 } = freshBytes();
+  await subject.files.keep(sha256, bytes);
+  expect(statSync(file(sha256)).mode & 0o777).toBe(0o600);
   expect(readdirSync(join(dir, "artifacts", "tmp"))).toEqual([]);
-});
-
-test("what is not there, was changed or is no hash is not given", async () => {
-  const { store, file } = open();
-  await store.keep(SHA256, BYTES);
-  writeFileSync(file(SHA256), "changed");
-  for (const name of [SHA256, "0".repeat(64), "../tmp", ""]) expect(await store.open(name)).toBeNull();
-  await expect(store.keep("../x", BYTES)).rejects.toMatchObject({ code: "internal" });
-});
-
-test("a sweep takes what was last kept too long ago, and nothing else", async () => {
-  const { store, file } = open();
-  const other = hash("sha256", "other", "hex");
-  await store.keep(SHA256, BYTES);
-  await store.keep(other, Buffer.from("other"));
-  const before = new Date(Date.now() - 2 * HOUR);
-  for (const name of [SHA256, other]) utimesSync(file(name), before, before);
-  // Handed over once more: it is young again.
-  await store.keep(other, Buffer.from("other"));
-  expect(await store.sweep(HOUR)).toBe(1);
-  expect(await store.open(SHA256)).toBeNull();
-  const kept = await store.open(other);
-  expect((await readAll(kept!.content)).toString()).toBe("other");
 });

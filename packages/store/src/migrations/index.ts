@@ -6,6 +6,7 @@ import { lanes } from "./0005-lanes.ts";
 import { definitions } from "./0006-definitions.ts";
 import { policy } from "./0007-policy.ts";
 import { spans } from "./0008-spans.ts";
+import { artifacts } from "./0009-artifacts.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -18,6 +19,7 @@ export const MIGRATIONS: readonly Migration[] = [
   definitions,
   policy,
   spans,
+  artifacts,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

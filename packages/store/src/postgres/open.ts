@@ -1,4 +1,4 @@
-import type { Logger, Store } from "@backplane/kernel/ports";
+import type { ArtifactFiles, Logger, Store } from "@backplane/kernel/ports";
 import type pg from "pg";
 import type { Backend } from "../backend.ts";
 import { createListeners } from "../listeners.ts";
@@ -8,7 +8,9 @@ import { type Op, type Row, type Statement, sql } from "../op.ts";
 import { isSingleStatement, startWrite, type WriteInput } from "../ops/index.ts";
 import { lastPosition } from "../ops/outbox.ts";
 import { createStore } from "../stores/index.ts";
+import { openPostgresArtifacts } from "./artifacts.ts";
 import { BUSY_RETRIES, isConflict, toStoreError } from "./errors.ts";
+import { inTransaction } from "./in-transaction.ts";
 import { migrateDatabase } from "./migrate.ts";
 
 export interface PostgresOptions {
@@ -23,11 +25,16 @@ export interface PostgresOptions {
   caller_clock?: boolean;
 }
 
+/** What calls hand over lies beside the rows, since the nodes share nothing else. */
+export interface PostgresStore extends Store {
+  artifacts: ArtifactFiles;
+}
+
 const INT8 = 20;
 const WATCH_MS = 1_000;
 const PROGRESS_DELAY_MS = 25;
 
-export async function openPostgresStore(options: PostgresOptions): Promise<Store> {
+export async function openPostgresStore(options: PostgresOptions): Promise<PostgresStore> {
   const { url, schema = "public", log } = options;
   // Loaded when it is needed: a gateway on SQLite does not pay for it.
   const { default: driver } = await import("pg");
@@ -54,7 +61,8 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
     await pool.end();
     throw toStoreError(error);
   }
-  return createStore(createBackend(pool, log, options.caller_clock ?? false));
+  const store = createStore(createBackend(pool, log, options.caller_clock ?? false));
+  return { ...store, artifacts: openPostgresArtifacts(pool) };
 }
 
 function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boolean): Backend {
@@ -144,25 +152,6 @@ function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boo
       await pool.end();
     },
   };
-}
-
-async function inTransaction<T>(pool: pg.Pool, work: (client: pg.PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
-  let broken: Error | undefined;
-  try {
-    await client.query("begin");
-    const value = await work(client);
-    await client.query("commit");
-    return value;
-  } catch (error) {
-    await client.query("rollback").catch((failure: Error) => {
-      broken = failure;
-    });
-    throw error;
-  } finally {
-    // A connection that cannot roll back is thrown away.
-    client.release(broken);
-  }
 }
 
 /** A short name per text, so that each connection parses and plans it once. */

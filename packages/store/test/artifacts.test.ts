@@ -1,0 +1,95 @@
+/** The files of calls in PostgreSQL, where every node finds them. */
+import { openPostgresStore, type PostgresStore } from "@backplane/store";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import {
+  type ArtifactSubject,
+  artifactContract,
+  freshBytes,
+  readAll,
+} from "../../../test/support/artifact-contract.ts";
+import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
+
+let server: TestPostgres;
+let direct: pg.Client;
+let nodes: PostgresStore[];
+let subject: ArtifactSubject;
+
+beforeAll(async () => {
+  server = await startPostgres();
+  nodes = [await openPostgresStore({ url: server.url }), await openPostgresStore({ url: server.url })];
+  direct = new pg.Client({ connectionString: server.url });
+  await direct.connect();
+  const ask = async (text: string, values: unknown[]) => void (await direct.query(text, values));
+  subject = {
+    files: nodes[0]!.artifacts,
+    age: (sha256, ms) => ask("update artifacts set kept_at = kept_at - $2 where sha256 = $1", [sha256, ms]),
+    change: (sha256) =>
+      ask("update artifact_pieces set content = set_byte(content, 0, 255) where sha256 = $1 and piece = 1", [
+        sha256,
+      ]),
+  };
+});
+afterAll(async () => {
+  await direct?.end();
+  for (const node of nodes ?? []) await node.close();
+  await server?.stop();
+});
+
+artifactContract(() => subject);
+
+const rows = async (table: string, sha256: string) =>
+  (await direct.query(`select 1 from ${table} where sha256 = $1`, [sha256])).rowCount;
+
+test("what one node kept another serves and sweeps, to the last piece", async () => {
+  const { bytes, sha256 } = freshBytes();
+  const [one, two] = nodes.map(({ artifacts }) => artifacts);
+  await one!.keep(sha256, bytes);
+  const kept = await two!.open(sha256);
+  expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+  await subject.age(sha256, 10_000_000);
+  const swept = await Promise.all([one!.sweep(9_000_000), two!.sweep(9_000_000)]);
+  expect(swept[0]! + swept[1]!).toBe(1);
+  expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
+});
+
+test("a file of which a piece is missing, or one too many, is not given", async () => {
+  const [short, long] = [freshBytes(), freshBytes()];
+  for (const { bytes, sha256 } of [short, long]) await subject.files.keep(sha256, bytes);
+  await direct.query("delete from artifact_pieces where sha256 = $1 and piece = 2", [short.sha256]);
+  await direct.query("update artifacts set bytes = bytes - 1 where sha256 = $1", [long.sha256]);
+  for (const { sha256 } of [short, long]) expect(await subject.files.open(sha256)).toBeNull();
+});
+
+test("one that changes or goes while it is read ends in an error, not in other bytes", async () => {
+  const harm: ((sha256: string) => unknown)[] = [
+    subject.change,
+    (sha256) => direct.query("delete from artifacts where sha256 = $1", [sha256]),
+  ];
+  for (const hurt of harm) {
+    const { bytes, sha256 } = freshBytes();
+    await subject.files.keep(sha256, bytes);
+    const { content } = (await subject.files.open(sha256))!;
+    const reader = content[Symbol.asyncIterator]();
+    expect((await reader.next()).done).toBe(false);
+    await hurt(sha256);
+    const rest = (async () => {
+      while ((await reader.next()).done !== true);
+    })();
+    await expect(rest).rejects.toMatchObject({ code: "artifact.not_found" });
+  }
+});
+
+test("a file that does not come in whole leaves nothing, and the database's end is said", async () => {
+  const { bytes, sha256 } = freshBytes();
+  await direct.query("alter table artifact_pieces add constraint full_disk check (piece < 2) not valid");
+  try {
+    await expect(subject.files.keep(sha256, bytes)).rejects.toThrow();
+    expect([await rows("artifacts", sha256), await rows("artifact_pieces", sha256)]).toEqual([0, 0]);
+  } finally {
+    await direct.query("alter table artifact_pieces drop constraint full_disk");
+  }
+  const gone = await openPostgresStore({ url: server.url });
+  await gone.close();
+  await expect(gone.artifacts.open(sha256)).rejects.toMatchObject({ code: "store.unavailable" });
+});

@@ -1,0 +1,81 @@
+/** One table of cases for every place that keeps the files of calls. */
+import { hash } from "node:crypto";
+import type { ArtifactFiles } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+
+export interface ArtifactSubject {
+  files: ArtifactFiles;
+  /** Behind its back: as if it had last been kept so long ago. */
+  age: (sha256: string, ms: number) => Promise<void> | void;
+  /** Behind its back: other bytes under the same hash, as many as before. */
+  change: (sha256: string) => Promise<void> | void;
+}
+
+const HOUR = 3_600_000;
+let made = 0;
+
+/** Bytes that no other case has, over several pieces. */
+export function freshBytes(length = 600_000): { bytes: Buffer; sha256: string } {
+  const bytes = Buffer.alloc(length, `artifact ${process.pid} ${made++} `);
+  return { bytes, sha256: hash("sha256", bytes, "hex") };
+}
+
+export async function readAll(content: AsyncIterable<Uint8Array>): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of content) pieces.push(piece);
+  return Buffer.concat(pieces);
+}
+
+export function artifactContract(subject: () => ArtifactSubject): void {
+  test("what was kept comes back whole, however often it was kept and at once", async () => {
+    const { files } = subject();
+    for (const length of [1, 256 * 1024, 256 * 1024 + 1, 600_000]) {
+      const { bytes, sha256 } = freshBytes(length);
+      await Promise.all(Array.from({ length: 5 }, () => files.keep(sha256, bytes)));
+      await files.keep(sha256, bytes);
+      const kept = await files.open(sha256);
+      expect(kept?.bytes).toBe(length);
+      expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+    }
+    const nothing = hash("sha256", "", "hex");
+    await files.keep(nothing, Buffer.alloc(0));
+    const kept = await files.open(nothing);
+    expect([kept?.bytes, await readAll(kept!.content)]).toEqual([0, Buffer.alloc(0)]);
+  });
+
+  test("no piece of it is large", async () => {
+    const { bytes, sha256 } = freshBytes(3_000_000);
+    await subject().files.keep(sha256, bytes);
+    const kept = await subject().files.open(sha256);
+    for await (const piece of kept!.content) expect(piece.length).toBeLessThanOrEqual(256 * 1024);
+  });
+
+  test("what is not there, was changed or is no hash is not given", async () => {
+    const { files, change } = subject();
+    const { bytes, sha256 } = freshBytes();
+    await files.keep(sha256, bytes);
+    await change(sha256);
+    for (const name of [sha256, "0".repeat(64), "../tmp", ""]) expect(await files.open(name)).toBeNull();
+    for (const name of ["../x", "", sha256.toUpperCase()])
+      await expect(files.keep(name, bytes)).rejects.toMatchObject({ code: "internal" });
+  });
+
+  test("a sweep takes what was last kept too long ago, and nothing else", async () => {
+    const { files, age } = subject();
+    const old = Array.from({ length: 25 }, () => freshBytes(300));
+    const [again, young] = [freshBytes(), freshBytes()];
+    for (const { bytes, sha256 } of [...old, again, young]) await files.keep(sha256, bytes);
+    for (const { sha256 } of [...old, again]) await age(sha256, 2 * HOUR);
+    // Handed over once more: it is young again.
+    await files.keep(again.sha256, again.bytes);
+    expect(await files.sweep(HOUR)).toBe(old.length);
+    for (const { sha256 } of old) expect(await files.open(sha256)).toBeNull();
+    for (const { bytes, sha256 } of [again, young]) {
+      const kept = await files.open(sha256);
+      expect((await readAll(kept!.content)).equals(bytes)).toBe(true);
+    }
+    // And what was swept can be kept again.
+    await files.keep(old[0]!.sha256, old[0]!.bytes);
+    expect((await files.open(old[0]!.sha256))?.bytes).toBe(300);
+  });
+}
