@@ -6,7 +6,7 @@ import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@b
 import type { DescribeOrder } from "@backplane/kernel/ports";
 import type { Deadlines } from "./deadlines.ts";
 import type { Dialect, Session } from "./dialects/dialect.ts";
-import type { Pool } from "./pool.ts";
+import type { Pool } from "./pool/pool.ts";
 import { createRedactor, type Redactor } from "./redact.ts";
 
 export interface AskDeps {

@@ -31,7 +31,7 @@ import {
   type ModuleHost,
   type ModuleHostOptions,
 } from "./module-host/create-module-host.ts";
-import { Pool } from "./pool.ts";
+import { Pool } from "./pool/pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
 import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
 import { EarlyCalls } from "./sandbox/early-calls.ts";

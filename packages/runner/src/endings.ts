@@ -3,7 +3,7 @@ import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { RunOrder } from "@backplane/kernel/ports";
 import type { Answer } from "./accept-result.ts";
 import { ended, lastWords } from "./diagnose.ts";
-import type { Worker } from "./pool.ts";
+import type { Worker } from "./pool/worker.ts";
 import { limitMet } from "./sandbox/cause-of-death.ts";
 
 export type Interruption = "deadline" | "user" | "shutdown";

@@ -14,6 +14,7 @@ export class Scratch {
   readonly #root: string;
   readonly #log: Logger;
   readonly #swept: Promise<void>;
+  #processes = 0;
 
   constructor(root: string, log: Logger) {
     this.#root = root;
@@ -27,6 +28,11 @@ export class Scratch {
     const folder = join(this.#root, name);
     await mkdir(folder, { mode: 0o700 });
     return folder;
+  }
+
+  /** For as long as the process lives. */
+  makeForProcess(): Promise<string> {
+    return this.make(`proc_${++this.#processes}`);
   }
 
   /** Never throws: a folder that resists is left to the next sweep. */

@@ -3,7 +3,7 @@
  * share a process share its stderr, so secrets of the others are taken out as well.
  */
 import type { InvocationContext } from "@backplane/contract";
-import type { Worker } from "./pool.ts";
+import type { Worker } from "./pool/worker.ts";
 import { createRedactor, DELEGATION_TOKEN, REDACTED, secretsOf } from "./redact.ts";
 
 export function stderrTail(worker: Worker, from: number, context: InvocationContext): string | null {

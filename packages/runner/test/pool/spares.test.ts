@@ -1,11 +1,11 @@
 /** Processes ahead of their call: who gets them, how many there are, and when they go. */
 import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { privateBytes } from "../src/process-memory.ts";
-import { FIXTURES, type OrderChange, side, vai } from "./order.ts";
-import { processesWith, type Rig, until } from "./rig.ts";
-import { confinedRig } from "./sandbox/confined-rig.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { privateBytes } from "../../src/process-memory.ts";
+import { FIXTURES, type OrderChange, side, vai } from "../order.ts";
+import { processesWith, type Rig, until } from "../rig.ts";
+import { confinedRig } from "../sandbox/confined-rig.ts";
 
 const isolated = { class: "isolated", pool_key: "a" } as const;
 const prewarming = (limits: object = {}) =>

@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
-import { logTo } from "../../../test/support/log-to.ts";
-import { CallRefusals } from "../src/call-refusals.ts";
-import type { Refusal } from "../src/egress/refusals.ts";
-import type { Tenant } from "../src/pool.ts";
-import { WorkerRefusals } from "../src/worker-refusals.ts";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { CallRefusals } from "../../src/call-refusals.ts";
+import type { Refusal } from "../../src/egress/refusals.ts";
+import type { Tenant } from "../../src/pool/worker.ts";
+import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
+import { tenant } from "./standing-worker.ts";
 
 const SUBJECT = { pool_key: "p", binding_id: "bind_1", package_id: "acme/x", digest: "d" };
 const asked = (host: string, detail?: string): Refusal => ({
@@ -13,12 +14,6 @@ const asked = (host: string, detail?: string): Refusal => ({
   ...(detail === undefined ? {} : { detail }),
   at: 0,
 });
-
-function tenant(id: string): Tenant & { heard: string[] } {
-  const heard: string[] = [];
-  const refused = ({ host }: Refusal, shared: boolean) => void heard.push(`${host} ${shared}`);
-  return { id, violations: 0, place: 0, refused, heard };
-}
 
 test("what is refused between calls is surely the next one's only where nobody was served before", () => {
   const calls: Tenant[] = [];

@@ -5,11 +5,11 @@
  * the room always gets it.
  */
 import type { Clock, Logger } from "@backplane/kernel/ports";
-import type { Deadline, Deadlines } from "./deadlines.ts";
-import type { Dialect, ProcessOrder } from "./dialects/dialect.ts";
-import type { Worker } from "./pool.ts";
-import { privateBytes } from "./process-memory.ts";
-import type { RunnerLimits } from "./settings.ts";
+import type { Deadline, Deadlines } from "../deadlines.ts";
+import type { Dialect, ProcessOrder } from "../dialects/dialect.ts";
+import type { Worker } from "./worker.ts";
+import { privateBytes } from "../process-memory.ts";
+import type { RunnerLimits } from "../settings.ts";
 
 export interface SpareDeps {
   clock: Clock;

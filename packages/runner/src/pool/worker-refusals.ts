@@ -6,9 +6,9 @@
  */
 import type { Logger } from "@backplane/kernel/ports";
 import type { LaunchSubject } from "./breaker.ts";
-import type { Refusal } from "./egress/refusals.ts";
-import type { Tenant } from "./pool.ts";
-import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "./redact.ts";
+import type { Refusal } from "../egress/refusals.ts";
+import type { Tenant } from "./worker.ts";
+import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../redact.ts";
 
 /** Kept for a call that is yet to come. */
 const ROOM = 64;

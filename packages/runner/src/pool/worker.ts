@@ -1,0 +1,100 @@
+/**
+ * One process of the pool, with the calls on it. A worker is unused when nobody is on it and nobody waits for it to
+ * become ready; a pooled one that is ready and unused is idle, and only such a one is ever in the way.
+ */
+import type { Counterpart } from "../counterpart.ts";
+import type { Deadline } from "../deadlines.ts";
+import type { Refusal } from "../egress/refusals.ts";
+import type { LaunchSubject } from "./breaker.ts";
+import type { WorkerRefusals } from "./worker-refusals.ts";
+
+/** What a call must offer to be told of broken rules. */
+export interface Tenant {
+  /** The id of its request. */
+  readonly id: string;
+  violations: number;
+  refused(refusal: Refusal, shared: boolean): void;
+  /** Where it stands among the calls of its worker; the worker's own. */
+  place: number;
+}
+
+/** What a worker is made of; the rest it begins with. */
+export interface WorkerParts {
+  process: Counterpart;
+  subject: LaunchSubject;
+  key: string;
+  pooled: boolean;
+  calls: Tenant[];
+  recent_secrets: string[];
+  refusals: WorkerRefusals;
+  idle_since: number;
+}
+
+export class Worker {
+  readonly process: Counterpart;
+  readonly subject: LaunchSubject;
+  /** What its process is found by: the pool key, and the secrets that it was born with. */
+  readonly key: string;
+  readonly pooled: boolean;
+  /** Calls in flight, in no order. */
+  readonly calls: Tenant[];
+  /** Calls that wait for the process to become ready. */
+  waiting = 0;
+  idle_since: number;
+  idle_check: Deadline | null = null;
+  /** Secrets that this process was given lately: any of its calls may find them on the shared stderr. */
+  readonly recent_secrets: string[];
+  /** Connections that it was refused, on their way to its calls. */
+  readonly refusals: WorkerRefusals;
+  /** Gives its place in the line for a slot up; null: it stands in none. */
+  leave_line: (() => void) | null = null;
+  /** After its process is gone and what it had is given back. */
+  over: Promise<void>;
+  /** Of one that was launched ahead of its call: its bytes are compared once more, for it may yet read some. */
+  verified: Promise<unknown> | null = null;
+
+  constructor(parts: WorkerParts) {
+    this.process = parts.process;
+    this.subject = parts.subject;
+    this.key = parts.key;
+    this.pooled = parts.pooled;
+    this.calls = parts.calls;
+    this.idle_since = parts.idle_since;
+    this.recent_secrets = parts.recent_secrets;
+    this.refusals = parts.refusals;
+    this.over = parts.process.gone;
+  }
+
+  get unused(): boolean {
+    return this.calls.length === 0 && this.waiting === 0;
+  }
+
+  get idle(): boolean {
+    return this.pooled && this.process.state === "ready" && this.unused;
+  }
+
+  enter(call: Tenant): void {
+    const { calls } = this;
+    call.place = calls.length;
+    calls.push(call);
+    this.process.confined?.way_out?.renew();
+    this.refusals.joined(call);
+  }
+
+  /** The last takes the place of who goes: no call is looked for. True: nobody is left. */
+  exit(call: Tenant): boolean {
+    const { calls } = this;
+    if (calls[call.place] !== call) return false;
+    const last = calls.pop()!;
+    if (last !== call) {
+      calls[call.place] = last;
+      last.place = call.place;
+    }
+    return calls.length === 0;
+  }
+
+  /** A rule was broken; without an id every call in flight is told. */
+  violated(request_id: string | undefined): void {
+    for (const call of this.calls) if (request_id === undefined || call.id === request_id) call.violations++;
+  }
+}
