@@ -157,7 +157,7 @@ const MUTANTS: Mutant[] = [
   },
   {
     defence: "secrets by environment only into a sandbox",
-    file: `${RUNNER}/create-runner.ts`,
+    file: `${RUNNER}/refuse-order.ts`,
     from: "order.grant.secret_env !== undefined && sandbox === null",
     to: "order.grant.secret_env !== undefined && false",
     tests: ["packages/runner/test/secret-environment.test.ts"],
@@ -174,14 +174,14 @@ const MUTANTS: Mutant[] = [
     file: `${RUNNER}/run-invocation.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",
-    tests: ["packages/runner/test/spares.test.ts"],
+    tests: ["packages/runner/test/pool/spares.test.ts"],
   },
   {
     defence: "spares go with their binding",
-    file: `${RUNNER}/pool.ts`,
+    file: `${RUNNER}/pool/pool.ts`,
     from: "this.#spares.retire(binding_id, keep_pool_key);",
     to: "",
-    tests: ["packages/runner/test/spares.test.ts"],
+    tests: ["packages/runner/test/pool/spares.test.ts"],
   },
   {
     defence: "hosted: no plain process instead of a sandbox",

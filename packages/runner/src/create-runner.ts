@@ -1,84 +1,35 @@
-/** Puts the room together and keeps the list of running calls. */
+/** Puts the room together, and sends each order to whoever runs it. */
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type {
-  ArtifactFiles,
-  Clock,
-  DescribeOrder,
-  Logger,
-  PackageFiles,
-  RunOrder,
-  RunOutcome,
-  Runner,
-  RunnerHealth,
-  RunnerNotice,
-} from "@backplane/kernel/ports";
-import { IdTable } from "@backplane/contract";
+import type { DescribeOrder, RunOutcome, Runner, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports";
 import { Deadlines } from "./deadlines.ts";
 import type { Place } from "./diagnose.ts";
 import { askProcess } from "./ask-process.ts";
-import type { Dialect, HostPrograms, Session } from "./dialects/dialect.ts";
+import type { Session } from "./dialects/dialect.ts";
 import { createDialects } from "./dialects/dialects.ts";
 import { failure } from "./endings.ts";
 import { InlineInstruments } from "./instruments/inline-instruments.ts";
-import type { InlineGuard, InstrumentServices } from "./instruments/inline-seat.ts";
-import { isInline, untrusted } from "./instruments/trust.ts";
-import type { Surroundings } from "./find-elsewhere.ts";
-import { createEgress, type EgressOptions } from "./egress/create-egress.ts";
+import type { InlineGuard } from "./instruments/inline-seat.ts";
+import { isInline } from "./instruments/trust.ts";
+import { createEgress } from "./egress/create-egress.ts";
 import {
   createModuleHost,
   type ModuleHost,
   type ModuleHostOptions,
 } from "./module-host/create-module-host.ts";
+import { refuseOrder } from "./refuse-order.ts";
 import { Pool } from "./pool/pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
-import { type Confinement, createConfinement } from "./sandbox/confinement.ts";
+import type { RunnerOptions } from "./runner-options.ts";
+import { RunningCalls } from "./running-calls.ts";
+import { shutDown } from "./shut-down.ts";
+import { createConfinement } from "./sandbox/confinement.ts";
 import { EarlyCalls } from "./sandbox/early-calls.ts";
-import type { SandboxLimits } from "./sandbox/limits.ts";
 import { Scratch } from "./scratch.ts";
-import {
-  DEFAULT_LIMITS,
-  DEFAULT_TIMEOUTS,
-  type Interpreters,
-  PLUGIN_PATH,
-  type RunnerLimits,
-  type RunnerTimeouts,
-} from "./settings.ts";
+import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH } from "./settings.ts";
 import { SettleQueue } from "./settle-queue.ts";
 import { Watchdog } from "./watchdog.ts";
-
-export interface RunnerOptions {
-  files: PackageFiles;
-  /** Where files go that answers refer to; absent, such answers are refused. */
-  artifacts?: ArtifactFiles;
-  clock: Clock;
-  /** A folder of the runner's own; leftovers of an earlier run in it are removed. */
-  scratch_root: string;
-  host: { name: string; version: string };
-  timeouts?: Partial<RunnerTimeouts>;
-  limits?: Partial<RunnerLimits>;
-  interpreters?: Interpreters;
-  /** Where a missing interpreter is looked for, only to say that it is there. */
-  surroundings?: Surroundings;
-  /** Absent: the operator wants none. Isolated exports are refused then, and workers run as plain processes. */
-  sandbox?: {
-    /** A folder of the sandbox's own; default below `scratch_root`. */
-    cache_dir?: string;
-    limits?: Partial<SandboxLimits>;
-  };
-  /** The way out: of the sandbox, for exports that are granted one, and where the gateway dials for a binding. */
-  egress?: Omit<EgressOptions, "clock">;
-  /** Where the host programs are that some dialects start; what is left out does not run. */
-  programs?: HostPrograms;
-  /** A folder of the runner's own for data of plugins that outlives their processes. */
-  data_root?: string;
-  /** The models for instrument plugins in this process; left out, they have none. */
-  services?: InstrumentServices;
-  /** Around the code of plugins in this process; left out, they connect to what they like. */
-  guard?: InlineGuard;
-  log: Logger;
-}
 
 const UNGUARDED: InlineGuard = { enter: (_who, work) => work(), leave: (work) => work() };
 
@@ -152,35 +103,9 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     guard: options.guard ?? UNGUARDED,
     log,
   });
-  const running = new IdTable<Call>();
+  const running = new RunningCalls();
   const early = new EarlyCalls<RunOutcome>(clock);
   let closing: Promise<void> | null = null;
-  let idle: () => void = () => {};
-
-  const shutDown = async (grace_ms: number) => {
-    const hard = deadlines.set(grace_ms, () => {
-      for (const call of running.values()) call.giveUp();
-      pool.killAll();
-    });
-    for (const call of running.values()) call.interrupt("shutdown");
-    const unseated = inline.close();
-    if (running.size > 0) {
-      await new Promise<void>((resolve) => {
-        idle = resolve;
-      });
-    }
-    pool.stopAll(Math.min(grace_ms, timeouts.shutdown_grace_ms));
-    // A process that the kernel itself cannot end, or bytes that never finish being verified, must not hold us.
-    let patience = hard;
-    const outOfPatience = new Promise<void>((resolve) => {
-      patience = deadlines.set(grace_ms + 1_000, resolve);
-    });
-    await Promise.race([Promise.all([pool.allGone(), unseated]), outOfPatience]);
-    deadlines.clear(hard);
-    deadlines.clear(patience);
-    await confinement.close();
-    await watchdog.close();
-  };
 
   async function ask<T>(
     order: DescribeOrder,
@@ -190,7 +115,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     if (closing !== null) throw new BackplaneError("gateway_stopping");
     const { protocol } = order.package.runtime;
     const dialect = dialectFor(protocol);
-    const refusal = refuse(order, null, dialect, confinement);
+    const refusal = refuseOrder(order, null, dialect, confinement);
     if (refusal !== null || dialect === null) throw refusal!;
     return await askProcess({ pool, deadlines }, dialect, order, question);
   }
@@ -205,7 +130,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
       if (isInline(order)) return inline.run(order);
       const dialect = dialectFor(order.package.runtime.protocol);
-      const refusal = refuse(order, dialect?.refuses(order) ?? null, dialect, confinement);
+      const refusal = refuseOrder(order, dialect?.refuses(order) ?? null, dialect, confinement);
       if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
       if (running.has(order.invocation_id)) {
         return Promise.resolve(
@@ -214,8 +139,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       }
       return new Promise((resolve) => {
         const call = new Call(deps, dialect, order, listener, (outcome) => {
-          running.delete(order.invocation_id);
-          if (running.size === 0) idle();
+          running.over(order.invocation_id);
           resolve(outcome);
         });
         running.add(order.invocation_id, call);
@@ -224,10 +148,10 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     },
 
     cancel(invocation_id, reason) {
-      const call = running.get(invocation_id);
-      call?.interrupt(reason);
       return (
-        call !== undefined || inline.cancel(invocation_id, reason) || early.cancel(invocation_id, reason)
+        running.cancel(invocation_id, reason) ||
+        inline.cancel(invocation_id, reason) ||
+        early.cancel(invocation_id, reason)
       );
     },
 
@@ -270,43 +194,11 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     }),
 
     close(grace_ms) {
-      closing ??= shutDown(grace_ms);
+      closing ??= shutDown({ running, inline, pool, deadlines, confinement, watchdog, timeouts }, grace_ms);
       return closing;
     },
   };
   return runner;
-}
-
-function refuse(
-  order: Pick<RunOrder, "binding_id" | "package" | "class" | "grant">,
-  unfit: string | null,
-  dialect: Dialect | null,
-  confinement: Confinement,
-): BackplaneError | null {
-  const { protocol } = order.package.runtime;
-  const distrust = untrusted(order);
-  if (distrust !== null) return distrust;
-  if (order.class === "inline") {
-    return new BackplaneError(
-      "class.unsupported",
-      `A ${protocol} plugin is a process; it cannot run inline.`,
-    );
-  }
-  if (dialect?.remote !== true) {
-    const { refusal, sandbox } = confinement.of(order);
-    if (refusal !== null) return refusal;
-    if (order.grant.secret_env !== undefined && sandbox === null) {
-      return new BackplaneError(
-        "sandbox.unavailable",
-        "Its secrets go by environment, which everybody on this machine who runs as the same user could read outside the sandbox.",
-        { fix: "Switch the sandbox on, or take policy.secret_env from the binding." },
-      );
-    }
-  }
-  if (dialect === null) {
-    return new BackplaneError("launch_failed", `This build of Backplane cannot speak ${protocol} yet.`);
-  }
-  return unfit === null ? null : new BackplaneError("launch_failed", unfit);
 }
 
 function mute({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {

@@ -1,4 +1,5 @@
-export { createRunner, type ProcessRunner, type RunnerOptions } from "./create-runner.ts";
+export { createRunner, type ProcessRunner } from "./create-runner.ts";
+export type { RunnerOptions } from "./runner-options.ts";
 export { type AllowList, allowList } from "./egress/allow-list.ts";
 export type { EgressLimits } from "./egress/limits.ts";
 export type { InstrumentServices, ServiceUser } from "./instruments/inline-seat.ts";

@@ -15,14 +15,14 @@ import {
 } from "@backplane/contract";
 import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
 import type { Answer } from "./accept-result.ts";
-import { collect } from "./artifacts/collect.ts";
 import { largeInput } from "./artifacts/put-input.ts";
 import { CallRefusals } from "./call-refusals.ts";
 import { type CallScratch, inSandbox, onHost } from "./call-scratch.ts";
 import type { Deadline, Deadlines } from "./deadlines.ts";
 import type { Dialect, Exchange } from "./dialects/dialect.ts";
 import type { Refusal } from "./egress/refusals.ts";
-import { crashed, failure, type Interruption, interrupted, withLimit } from "./endings.ts";
+import { endSlowly } from "./end-slowly.ts";
+import { failure, type Interruption, interrupted } from "./endings.ts";
 import type { Pool } from "./pool/pool.ts";
 import type { Worker } from "./pool/worker.ts";
 import { type Redactor, redactorAmong, redactorFor, secretsOf } from "./redact.ts";
@@ -50,8 +50,6 @@ const CANCEL_REASONS: Record<Interruption, string> = {
   user: "cancelled_by_user",
   shutdown: "host_shutdown",
 };
-
-const ARTIFACTS_MS = 30_000;
 
 export class Call implements Exchange {
   readonly id: string;
@@ -240,59 +238,17 @@ export class Call implements Exchange {
     }
   }
 
-  /** For ends that must wait: for a process of our own to be gone, for its exit code, for scratch. */
   async #finishSlowly(first: Answer, wasSent: boolean): Promise<void> {
-    let answer = wasSent ? await this.#collect(first) : first;
-    const worker = this.#worker;
-    if (worker !== null) {
-      const oneCall = this.#dialect.lifetime === "call";
-      if (oneCall && wasSent) answer = await this.#tearDown(worker, answer);
-      // A server elsewhere may lose one call and live on.
-      if (answer.error?.code === "crashed" && wasSent && worker.process.pid !== undefined) {
-        await worker.process.gone;
-        answer = crashed(worker, answer);
-      }
-      // One that was given up before it was born never will be; nothing to wait for.
-      if (oneCall && worker.process.pid !== undefined) await worker.process.gone;
-      answer = withLimit(worker, answer);
-    }
-    await this.#scratch?.clear();
+    const { answer, violations } = await endSlowly(first, {
+      worker: this.#worker,
+      wasSent,
+      oneCall: this.#dialect.lifetime === "call",
+      scratch: this.#scratch,
+      redactor: this.#redactor,
+      deps: this.#deps,
+    });
+    this.violations += violations;
     this.#settle(answer, wasSent);
-  }
-
-  /** Before anything else: a process that ended waits for the first question only. */
-  async #collect(answer: Answer): Promise<Answer> {
-    const { result } = answer;
-    if (result === null || artifactsIn(result).length === 0) return answer;
-    const { limits, artifacts, deadlines } = this.#deps;
-    const { process } = this.#worker!;
-    const late = deadlines.set(ARTIFACTS_MS, () => process.kill("its files could not be read in time"));
-    try {
-      const read = this.#scratch?.read ?? null;
-      const how = { read, keep: artifacts, max_bytes: limits.artifact_bytes, redactor: this.#redactor };
-      return { ...answer, result: await collect(result, how) };
-    } catch (error) {
-      this.violations++;
-      return answer.error === null ? failure(toBackplaneError(error)) : { ...answer, result: null };
-    } finally {
-      deadlines.clear(late);
-    }
-  }
-
-  /** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
-  async #tearDown(worker: Worker, answer: Answer): Promise<Answer> {
-    const { process } = worker;
-    const { deadlines, timeouts } = this.#deps;
-    const spoke = answer.status === "succeeded" || answer.error?.code === "plugin_failed";
-    if (!spoke && answer.error?.code !== "crashed") process.kill(answer.error?.message ?? "its call is over");
-    process.session!.shutdown();
-    const late = deadlines.set(timeouts.teardown_ms, () => process.kill("it did not end after its answer"));
-    await process.gone;
-    deadlines.clear(late);
-    if (!spoke) return answer;
-    if (process.killReason !== null || process.exit?.code !== 0) this.violations++;
-    const verdict = process.session!.verdict();
-    return verdict === null ? answer : failure(verdict);
   }
 
   #settle(answer: Answer, wasSent: boolean): void {
