@@ -9,7 +9,8 @@ export { InstrumentPlugin, type InstrumentPluginOptions } from "./peers/instrume
 export { RpcError, RpcPeer, type RpcPeerOptions } from "./peers/rpc-peer.ts";
 export { type ServedInstruments, serveInstruments } from "./peers/serve-instruments.ts";
 export { SideHost, type SideHostOptions } from "./peers/side-host.ts";
-export { VaiHost, type VaiHostOptions, type VaiReplySink, type VaiViolation } from "./peers/vai-host.ts";
+export type { VaiViolation } from "./peers/strangers.ts";
+export { VaiHost, type VaiHostOptions, type VaiReplySink } from "./peers/vai-host.ts";
 export { type VaiCall, VaiPlugin, type VaiPluginOptions, type VaiReply } from "./peers/vai-plugin.ts";
 export { memoryTransportPair } from "./transports/memory.ts";
 export { stdioTransport } from "./transports/stdio.ts";

@@ -1,5 +1,5 @@
 /**
- * Every plugin with its state.
+ * Brings plugins in, anew and out again; one change of a plugin at a time.
  *
  *   unloaded ─► loaded ─► unloading ─► failed      so many failures in a row (plug.failures)
  *                 │           └──────► unloaded    stop, remove;  disabled   the operator's word
@@ -11,7 +11,8 @@ import type { Instance, Mode } from "./instance.ts";
 import { chairOf, type Life } from "./life.ts";
 import { orderByRequires } from "./order.ts";
 import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
-import { PluginRecord } from "./record.ts";
+import type { PluginRecord } from "./record.ts";
+import { PluginRecords } from "./records.ts";
 import type { Seats } from "./seats.ts";
 import { readSettings } from "./settings.ts";
 import { Supervisor } from "./supervisor.ts";
@@ -30,12 +31,13 @@ export interface RegistryParts {
 export class Registry {
   readonly #parts: RegistryParts;
   readonly #supervisor: Supervisor;
-  readonly #records = new Map<string, PluginRecord>();
+  readonly #records: PluginRecords;
   readonly #retiring = new Map<Instance, Promise<void>>();
   #stopped = false;
 
   constructor(parts: RegistryParts) {
     this.#parts = parts;
+    this.#records = new PluginRecords(parts.deps);
     this.#supervisor = new Supervisor({
       ...parts,
       revive: (record) => this.#revive(record),
@@ -44,13 +46,11 @@ export class Registry {
   }
 
   list(): PluginRecord[] {
-    return [...this.#records.values()];
+    return this.#records.list();
   }
 
   get(name: string): PluginRecord {
-    const record = this.#records.get(name);
-    if (record === undefined) throw new BackplaneError("plugin.not_found", `there is no plugin ${name}`);
-    return record;
+    return this.#records.get(name);
   }
 
   /** Brings all modules up side by side, then loads them one after the other, requirements first. */
@@ -79,20 +79,8 @@ export class Registry {
   }
 
   /** Looks again at what is installed. Answers the records that are new. */
-  async discover(): Promise<PluginRecord[]> {
-    const { loader, log } = this.#parts.deps;
-    const { entries, problems } = await loader.discover();
-    for (const problem of problems) log.warn(problem, "a package says that it is a plugin and is none");
-    const added: PluginRecord[] = [];
-    for (const entry of entries) {
-      const known = this.#records.get(entry.name);
-      if (known === undefined) {
-        const record = new PluginRecord(entry);
-        this.#records.set(entry.name, record);
-        added.push(record);
-      } else if (known.instance === null) known.entry = entry;
-    }
-    return added;
+  discover(): Promise<PluginRecord[]> {
+    return this.#records.discover();
   }
 
   /** Does nothing for one that is loaded, and only notes it for one that is disabled. Never throws. */
@@ -119,11 +107,11 @@ export class Registry {
   }
 
   forget(record: PluginRecord): void {
-    this.#records.delete(record.name);
+    this.#records.forget(record);
   }
 
   outcome(instance: Instance, failure: unknown): void {
-    this.#supervisor.outcome(this.#records.get(instance.name), instance, failure);
+    this.#supervisor.outcome(this.#records.find(instance.name), instance, failure);
   }
 
   async stop(): Promise<void> {
@@ -182,11 +170,7 @@ export class Registry {
     if (how === "first")
       this.#parts.announcer.tell("plugin.loaded", { name: record.name, version, category });
     else this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version });
-    for (const other of this.#records.values()) {
-      if (other.blocked_by !== record.name) continue;
-      other.blocked_by = null;
-      void this.load(other);
-    }
+    for (const freed of this.#records.unblock(record.name)) void this.load(freed);
   }
 
   async #reload(record: PluginRecord): Promise<void> {
@@ -199,7 +183,7 @@ export class Registry {
     }
     try {
       record.settings = await this.#settings(record);
-      const entry = (await this.#entryOf(record.name)) ?? record.entry;
+      const entry = (await this.#records.installed(record.name)) ?? record.entry;
       const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
       if (!seats.fits(chairOf(next))) {
         // Another category or other prefixes cannot share the seats, so the old one goes first.
@@ -274,24 +258,18 @@ export class Registry {
   }
 
   async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
-    for (const name of instance.plugin.requires ?? []) {
-      const needed = this.#records.get(name);
-      if (needed?.status === "loaded") continue;
-      await this.#parts.life.discard(instance);
-      record.blocked_by = name;
-      const why = needed === undefined ? "not installed" : needed.status;
-      throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
-        fix: `Install or repair ${name}.`,
-      });
-    }
+    const missing = this.#records.missing(instance);
+    if (missing === null) return;
+    const { name, why } = missing;
+    await this.#parts.life.discard(instance);
+    record.blocked_by = name;
+    throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
+      fix: `Install or repair ${name}.`,
+    });
   }
 
   #modeFor(record: PluginRecord, entry: PluginEntry = record.entry): Mode {
     return entry.origin === "bundled" || record.settings.trusted ? "inline" : "hosted";
-  }
-
-  async #entryOf(name: string): Promise<PluginEntry | undefined> {
-    return (await this.#parts.deps.loader.discover()).entries.find((entry) => entry.name === name);
   }
 
   #settings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {

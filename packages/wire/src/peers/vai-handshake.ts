@@ -1,4 +1,4 @@
-/** Why a plugin's first frame is refused: vai.hello, vai.hello.identity, vai.hello.version. */
+/** Why a plugin's first frame is refused, or never came: vai.hello, vai.hello.identity, vai.hello.version. */
 import { BackplaneError, type JsonObject, type VaiPluginHello } from "@backplane/contract";
 import { checkPluginHello, VAI_PROTOCOL } from "./check-vai.ts";
 
@@ -47,5 +47,19 @@ export function asHandshakeFailure(error: BackplaneError): BackplaneError {
     ...(error.details === undefined ? {} : { details: error.details }),
     fix: "Print logs to stderr; stdout carries only frames.",
     cause: error,
+  });
+}
+
+/** `stray_output` is what it printed instead of frames. */
+export function noHello(waited_ms: number, stray_output: string): BackplaneError {
+  return new BackplaneError("handshake_failed", `The plugin did not say hello within ${waited_ms} ms.`, {
+    details: { waited_ms, ...(stray_output === "" ? {} : { stray_output }) },
+  });
+}
+
+export function closedOutput(cause: Error | null, stray_output: string): BackplaneError {
+  return new BackplaneError("crashed", "The plugin closed its output.", {
+    ...(stray_output === "" ? {} : { details: { stray_output } }),
+    ...(cause === null ? {} : { cause }),
   });
 }

@@ -18,13 +18,8 @@ import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
-import { SettledIds } from "./settled-ids.ts";
-import { asHandshakeFailure, refuseHello } from "./vai-handshake.ts";
-
-export interface VaiViolation {
-  kind: "second_reply" | "unknown_id" | "late_reply" | "unexpected_frame" | "event_after_reply";
-  request_id?: string;
-}
+import { Strangers, type VaiViolation } from "./strangers.ts";
+import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
 
 export interface VaiHostOptions {
   transport: Transport;
@@ -69,7 +64,7 @@ export class VaiHost {
   readonly #connection: Connection<JsonObject>;
   readonly #maxQueued: number;
   readonly #pending = new IdTable<Pending>();
-  readonly #settled = new SettledIds();
+  readonly #strangers: Strangers;
   #state: "new" | "greeting" | "ready" | "over" = "new";
   #greeting: Greeting | undefined;
   #early: JsonObject | undefined;
@@ -78,6 +73,7 @@ export class VaiHost {
 
   constructor(options: VaiHostOptions) {
     this.#options = options;
+    this.#strangers = new Strangers((violation) => options.onViolation(violation));
     this.#maxQueued = options.max_queued_bytes ?? MAX_QUEUED_BYTES;
     this.#connection = new Connection<JsonObject>({
       transport: options.transport,
@@ -101,7 +97,7 @@ export class VaiHost {
     this.#state = "greeting";
     const wait_ms = this.#options.hello_ms ?? VAI_TIMEOUTS.hello_ms;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.#fail(this.#helloTimeout(wait_ms)), wait_ms);
+      const timer = setTimeout(() => this.#fail(noHello(wait_ms, this.#connection.strayOutput())), wait_ms);
       this.#greeting = { resolve, reject, timer };
       this.#connection.send({
         protocol: VAI_PROTOCOL,
@@ -211,7 +207,7 @@ export class VaiHost {
   #receiveResponse(frame: JsonObject): void {
     const pending = isNonEmpty(frame.id) ? this.#take(frame.id, "replied") : undefined;
     if (pending === undefined) {
-      this.#countStranger(frame.id, "second_reply");
+      this.#strangers.came(frame.id, "second_reply");
       return;
     }
     let problem = checkResponse(frame);
@@ -230,7 +226,7 @@ export class VaiHost {
   #receiveEvent(frame: JsonObject): void {
     const id = frame.request_id;
     const pending = isNonEmpty(id) ? this.#pending.get(id) : undefined;
-    if (pending === undefined) this.#countStranger(id, "event_after_reply");
+    if (pending === undefined) this.#strangers.came(id, "event_after_reply");
     else if (checkEvent(frame) !== undefined) {
       this.#options.onViolation({ kind: "unexpected_frame", request_id: id as string });
     } else {
@@ -242,30 +238,10 @@ export class VaiHost {
     }
   }
 
-  #countStranger(id: unknown, afterReply: "second_reply" | "event_after_reply"): void {
-    if (!isNonEmpty(id)) {
-      this.#options.onViolation({ kind: "unexpected_frame" });
-      return;
-    }
-    const ending = this.#settled.get(id);
-    if (ending === undefined) this.#options.onViolation({ kind: "unknown_id" });
-    else {
-      const late = ending === "abandoned" && afterReply === "second_reply";
-      this.#options.onViolation({ kind: late ? "late_reply" : afterReply, request_id: id });
-    }
-  }
-
   #take(id: string, ending: "replied" | "abandoned"): Pending | undefined {
     const pending = this.#pending.delete(id);
-    if (pending !== undefined) this.#settled.add(id, ending);
+    if (pending !== undefined) this.#strangers.settled(id, ending);
     return pending;
-  }
-
-  #helloTimeout(wait_ms: number): BackplaneError {
-    const stray_output = this.#connection.strayOutput();
-    return new BackplaneError("handshake_failed", `The plugin did not say hello within ${wait_ms} ms.`, {
-      details: { waited_ms: wait_ms, ...(stray_output === "" ? {} : { stray_output }) },
-    });
   }
 
   #decodeError(error: BackplaneError): BackplaneError {
@@ -275,11 +251,7 @@ export class VaiHost {
   }
 
   #closedError(cause: Error | null): BackplaneError {
-    const stray_output = this.#connection.strayOutput();
-    return new BackplaneError("crashed", "The plugin closed its output.", {
-      ...(stray_output === "" ? {} : { details: { stray_output } }),
-      ...(cause === null ? {} : { cause }),
-    });
+    return closedOutput(cause, this.#connection.strayOutput());
   }
 
   #fail(error: BackplaneError): void {
