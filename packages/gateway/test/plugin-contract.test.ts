@@ -1,61 +1,19 @@
 /** One suite for kernel plugins, run inline, hosted in the sandbox and hosted without: whoever holds a loaded plugin cannot tell which it is. */
-import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
 import {
   type AdapterAnswer,
   BackplaneError,
   type BusEvent,
-  codeOf,
   type JsonObject,
-  type KernelPlugin,
   PLUGIN_METHODS,
   type PluginContext,
   type ToolReturn,
 } from "@backplane/contract";
 import type { LoadedPlugin } from "@backplane/kernel/ports";
-import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
-import { afterAll, describe, expect, test } from "vitest";
-import { logTo } from "../../../test/support/log-to.ts";
-import { confinedLoader } from "../../../test/support/confined-loader.ts";
-import { systemClock } from "../src/clock.ts";
-import { createPluginLoader } from "../src/plugin-loader.ts";
+import { describe, expect, test } from "vitest";
+import { entryOf, FIXTURES, loadInto, NO_REACH, rejection, WAYS } from "./plugin-loaders.ts";
 
-const FIXTURES = join(import.meta.dirname, "fixtures/plugins");
-const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
-const names = ["shop", "door", "teller", "grump", "sleeper"];
-const options = {
-  home,
-  clock: systemClock(),
-  log: logTo(),
-  bundled_roots: names.map((name) => join(FIXTURES, name)),
-  timeouts: { on_load_ms: 1_500, stop_ms: 500 },
-};
-const plain = createPluginLoader(options);
-const confined = confinedLoader(options);
-const { entries } = await plain.discover();
-const NO_REACH = { allowed_domains: [] };
-
-afterAll(async () => {
-  await plain.close();
-  await confined.close();
-  rmSync(home, { recursive: true });
-});
-
-const entryOf = (name: string) => entries.find((entry) => entry.name === name)!;
-const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
-  testKernelPlugin(plugin, { state_dir: home, ...options });
-const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
-  await work.then(
-    () => expect.unreachable("it should have thrown"),
-    (error) => error as Error,
-  );
-
-describe.each([
-  ["inline", "inline", plain],
-  ["hosted", "hosted", confined],
-  ["hosted, the sandbox switched off", "hosted", plain],
-] as const)("%s", (_how, mode, loader) => {
+describe.each(WAYS)("%s", (_how, mode, loader) => {
   const using = async (name: string, work: (loaded: LoadedPlugin) => Promise<void>) => {
     const loaded = await loader.load(entryOf(name), mode, NO_REACH);
     try {
@@ -277,113 +235,4 @@ describe.each([
       expect(await run.health()).toEqual({ status: "ok", summary: "no checks registered" });
       expect(await Promise.race([hanging, Promise.resolve("open")])).toBe("open");
     }));
-
-  test.each([
-    ["a syntax error", "export const plugin = {", /could not be loaded: (?!undefined)/],
-    ["a throw at import", "throw new Error('no import today');", /could not be loaded: no import today$/],
-    ["no plugin", "export const other = 1;", "The module of odd exports no `plugin`."],
-    [
-      "another name",
-      pluginText({ name: "even" }),
-      /not valid: it calls itself "even"; package.json says odd/,
-    ],
-    ["another category", pluginText({ category: "skill" }), /its category is skill; package.json says tool/],
-    [
-      "no such category",
-      pluginText({ category: "gadget" }),
-      /its category "gadget" is none of adapter, tool/,
-    ],
-    ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is no function/],
-  ])("a module with %s is refused, in the same words", async (_what, text, message) => {
-    const dir = openFolder();
-    const module = join(dir, "odd.mjs");
-    writeFileSync(module, text);
-    const odd = { ...entryOf("shop"), name: "odd", dir, module };
-    const error = await rejection(loader.load(odd, mode, NO_REACH));
-    expect(codeOf(error)).toBe("plugin.invalid");
-    if (typeof message === "string") expect(error.message).toBe(message);
-    else expect(error.message).toMatch(message);
-    if (text.startsWith("throw")) expect(error.stack).toContain(`${module}`);
-  });
-
-  test("a changed file is read anew", async () => {
-    const dir = openFolder();
-    const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
-    const versions: string[] = [];
-    for (const version of ["1.0.0", "1.0.1"]) {
-      writeFileSync(entry.module, pluginText({ version }));
-      const loaded = await loader.load(entry, mode, NO_REACH);
-      versions.push(loaded.plugin.version);
-      await loaded.close();
-    }
-    expect(versions).toEqual(["1.0.0", "1.0.1"]);
-  });
 });
-
-/** Only a process can be ended: inline, a hang is for ever, which is why it takes the operator's trust. */
-describe.each([
-  ["in the sandbox", confined],
-  ["as a plain process", plain],
-] as const)("hosted alone, %s", (_how, loader) => {
-  test("an onLoad that hangs is killed, and the error says so", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
-    expect(codeOf(error)).toBe("launch_failed");
-    expect(error.message).toBe(
-      "sleeper did not finish onLoad within 1500 ms, so its process was killed. Its last words on stderr: about to sleep",
-    );
-    await loaded.close();
-  });
-
-  test.each([
-    ["crash", /^The process of sleeper ended with exit code 1\. .*fell out of bed/, "plugin.mjs"],
-    ["exit", /^The process of sleeper ended with exit code 7\./, "about to sleep"],
-  ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    const run = await loadInto(loaded.plugin);
-    const told: Error[] = [];
-    const exited = new Promise<void>((resolve) => {
-      loaded.onExit((error) => {
-        told.push(error);
-        resolve();
-      });
-    });
-    const failure = await rejection(run.event("x.sleeper.a", { [how]: true }));
-    await exited;
-    await loaded.close();
-    expect(told.map((error) => error.message)).toEqual([failure.message]);
-    expect(failure.message).toMatch(message);
-    expect(failure.stack).toContain(trace);
-    expect(codeOf(failure)).toBe("crashed");
-    // Nothing is left to unload.
-    await loaded.plugin.onUnload?.(run.ctx);
-  });
-
-  test("one that spins is ended all the same", async () => {
-    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
-    // The folder that the kernel names is the one that the process writes to, whatever it is called in there.
-    const state_dir = loader.stateDir("sleeper");
-    rmSync(join(state_dir, "spins"), { force: true });
-    const run = await loadInto(loaded.plugin, { state_dir });
-    const spinning = rejection(run.event("x.sleeper.a", { spin: true }));
-    await expect.poll(() => existsSync(join(state_dir, "spins"))).toBe(true);
-    await loaded.close();
-    await loaded.close();
-    expect((await spinning).message).toMatch(
-      /^The process of sleeper was ended because the plugin is unloaded/,
-    );
-  });
-});
-
-/** In a sandbox the plugin is another user, so its folder must be open to others. */
-function openFolder(): string {
-  const dir = mkdtempSync(join(home, "odd-"));
-  chmodSync(dir, 0o755);
-  return dir;
-}
-
-function pluginText(fields: Record<string, unknown>): string {
-  const values = { name: "odd", version: "1.0.0", category: "tool", ...fields };
-  const subscriptions = "subscriptions" in fields ? "" : "subscriptions: () => [],";
-  return `export const plugin = { ...${JSON.stringify(values)}, ${subscriptions} };`;
-}

@@ -1,0 +1,49 @@
+/** Modules that are no plugin, and modules that change: the same words, however they are run. */
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { entryOf, NO_REACH, openFolder, pluginText, rejection, WAYS } from "./plugin-loaders.ts";
+
+describe.each(WAYS)("%s", (_how, mode, loader) => {
+  test.each([
+    ["a syntax error", "export const plugin = {", /could not be loaded: (?!undefined)/],
+    ["a throw at import", "throw new Error('no import today');", /could not be loaded: no import today$/],
+    ["no plugin", "export const other = 1;", "The module of odd exports no `plugin`."],
+    [
+      "another name",
+      pluginText({ name: "even" }),
+      /not valid: it calls itself "even"; package.json says odd/,
+    ],
+    ["another category", pluginText({ category: "skill" }), /its category is skill; package.json says tool/],
+    [
+      "no such category",
+      pluginText({ category: "gadget" }),
+      /its category "gadget" is none of adapter, tool/,
+    ],
+    ["no subscriptions", pluginText({ subscriptions: 1 }), /subscriptions is no function/],
+  ])("a module with %s is refused, in the same words", async (_what, text, message) => {
+    const dir = openFolder();
+    const module = join(dir, "odd.mjs");
+    writeFileSync(module, text);
+    const odd = { ...entryOf("shop"), name: "odd", dir, module };
+    const error = await rejection(loader.load(odd, mode, NO_REACH));
+    expect(codeOf(error)).toBe("plugin.invalid");
+    if (typeof message === "string") expect(error.message).toBe(message);
+    else expect(error.message).toMatch(message);
+    if (text.startsWith("throw")) expect(error.stack).toContain(`${module}`);
+  });
+
+  test("a changed file is read anew", async () => {
+    const dir = openFolder();
+    const entry = { ...entryOf("shop"), name: "odd", dir, module: join(dir, "odd.mjs") };
+    const versions: string[] = [];
+    for (const version of ["1.0.0", "1.0.1"]) {
+      writeFileSync(entry.module, pluginText({ version }));
+      const loaded = await loader.load(entry, mode, NO_REACH);
+      versions.push(loaded.plugin.version);
+      await loaded.close();
+    }
+    expect(versions).toEqual(["1.0.0", "1.0.1"]);
+  });
+});

@@ -1,0 +1,61 @@
+/** Plugins that hang, spin, crash or leave. */
+import { existsSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { confined, entryOf, loadInto, NO_REACH, plain, rejection } from "./plugin-loaders.ts";
+
+/** Only a process can be ended: inline, a hang is for ever, which is why it takes the operator's trust. */
+describe.each([
+  ["in the sandbox", confined],
+  ["as a plain process", plain],
+] as const)("hosted alone, %s", (_how, loader) => {
+  test("an onLoad that hangs is killed, and the error says so", async () => {
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    const error = await rejection(loadInto(loaded.plugin, { config: { where: "load" } }));
+    expect(codeOf(error)).toBe("launch_failed");
+    expect(error.message).toBe(
+      "sleeper did not finish onLoad within 1500 ms, so its process was killed. Its last words on stderr: about to sleep",
+    );
+    await loaded.close();
+  });
+
+  test.each([
+    ["crash", /^The process of sleeper ended with exit code 1\. .*fell out of bed/, "plugin.mjs"],
+    ["exit", /^The process of sleeper ended with exit code 7\./, "about to sleep"],
+  ])("a process that ends by itself (%s) is told once, with its last words", async (how, message, trace) => {
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    const run = await loadInto(loaded.plugin);
+    const told: Error[] = [];
+    const exited = new Promise<void>((resolve) => {
+      loaded.onExit((error) => {
+        told.push(error);
+        resolve();
+      });
+    });
+    const failure = await rejection(run.event("x.sleeper.a", { [how]: true }));
+    await exited;
+    await loaded.close();
+    expect(told.map((error) => error.message)).toEqual([failure.message]);
+    expect(failure.message).toMatch(message);
+    expect(failure.stack).toContain(trace);
+    expect(codeOf(failure)).toBe("crashed");
+    // Nothing is left to unload.
+    await loaded.plugin.onUnload?.(run.ctx);
+  });
+
+  test("one that spins is ended all the same", async () => {
+    const loaded = await loader.load(entryOf("sleeper"), "hosted", NO_REACH);
+    // The folder that the kernel names is the one that the process writes to, whatever it is called in there.
+    const state_dir = loader.stateDir("sleeper");
+    rmSync(join(state_dir, "spins"), { force: true });
+    const run = await loadInto(loaded.plugin, { state_dir });
+    const spinning = rejection(run.event("x.sleeper.a", { spin: true }));
+    await expect.poll(() => existsSync(join(state_dir, "spins"))).toBe(true);
+    await loaded.close();
+    await loaded.close();
+    expect((await spinning).message).toMatch(
+      /^The process of sleeper was ended because the plugin is unloaded/,
+    );
+  });
+});

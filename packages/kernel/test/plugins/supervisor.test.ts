@@ -1,0 +1,205 @@
+/** Plugins that fail or die while they serve: how often they may, and what becomes of them. */
+import { BackplaneError, type BusEvent } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openPlugins, plugin, settle, until } from "./open-plugins.ts";
+
+verifies(
+  "plug.failures",
+  "failures in a row unload a plugin once; a success resets; the kernel goes on",
+  async () => {
+    const unloading = Promise.withResolvers<void>();
+    let unloads = 0;
+    let statusAtUnload = "";
+    let mode: "throw" | "reject" | "fine" | "hold" = "throw";
+    const held: PromiseWithResolvers<void>[] = [];
+    const heard: BusEvent[] = [];
+    const house = await openPlugins((loader) => {
+      loader.add(() =>
+        plugin("shaky", "skill", {
+          subscriptions: () => ["user.message.received"],
+          onEvent: () => {
+            if (mode === "throw") throw new Error("shaky failed");
+            if (mode === "hold") {
+              const one = Promise.withResolvers<void>();
+              held.push(one);
+              return one.promise;
+            }
+            if (mode === "reject") return Promise.reject(new Error("shaky failed later"));
+          },
+          onUnload: async () => {
+            unloads++;
+            statusAtUnload = house.status("shaky");
+            await unloading.promise;
+          },
+        }),
+      );
+      loader.add(() =>
+        plugin("steady", "skill", {
+          subscriptions: () => ["user.message.received", "plugin.*"],
+          onEvent: (event) => void heard.push(event),
+        }),
+      );
+      loader.add(() =>
+        plugin("stillborn", "skill", {
+          onLoad: () => {
+            throw new Error("cannot open my file");
+          },
+        }),
+      );
+    });
+    const stillborn = house.system.snapshot().find(({ name }) => name === "stillborn");
+    expect(stillborn).toMatchObject({ status: "failed", error: "cannot open my file" });
+    expect(stillborn?.trace).toContain("supervisor.test.ts");
+    await settle(house.bus);
+    expect(house.told()).toEqual(["plugin.loaded shaky", "plugin.loaded steady", "plugin.error stillborn"]);
+    house.seen.length = 0;
+
+    const say = async () => {
+      await house.publish("user.message.received", { text: "hi" });
+      await settle(house.bus);
+    };
+    await say();
+    await say();
+    mode = "fine";
+    await say();
+    mode = "reject";
+    await say();
+    await say();
+    expect(house.status("shaky")).toBe("loaded");
+    expect(house.told()).toEqual(Array(4).fill("plugin.error shaky"));
+
+    // Three sessions fail at the same time: the third failure in a row and its rivals.
+    mode = "hold";
+    for (const session of ["a", "b", "c", "d"])
+      await house.publish("user.message.received", { text: "hi" }, session);
+    await until(() => held.length === 4);
+    for (const one of held) one.reject(new Error("shaky failed later"));
+    await settle(house.bus);
+    expect(house.status("shaky")).toBe("unloading");
+    await house.publish("user.message.received", { text: "nobody home" });
+    await settle(house.bus);
+    unloading.resolve();
+    await until(() => house.status("shaky") === "failed");
+    await settle(house.bus);
+    expect({ unloads, statusAtUnload }).toEqual({ unloads: 1, statusAtUnload: "unloading" });
+    expect(house.told().filter((one) => one.startsWith("plugin.removed"))).toEqual(["plugin.removed shaky"]);
+    expect(house.system.snapshot()[0]).toMatchObject({ status: "failed", error: "shaky failed later" });
+    expect(heard.some(({ kind }) => kind === "plugin.removed")).toBe(true);
+    expect(house.status("steady")).toBe("loaded");
+
+    await house.system.stop("bye");
+    expect(house.status("steady")).toBe("unloaded");
+    expect(house.status("shaky")).toBe("failed");
+    expect(unloads).toBe(1);
+  },
+);
+
+test("the threshold can be set; a handler past its deadline counts as a failure, once", async () => {
+  const stuck: PromiseWithResolvers<void>[] = [];
+  const house = await openPlugins(
+    (loader) =>
+      loader.add(() =>
+        plugin("slow", "skill", {
+          subscriptions: () => ["user.message.received"],
+          onEvent: () => {
+            const one = Promise.withResolvers<void>();
+            stuck.push(one);
+            return one.promise;
+          },
+        }),
+      ),
+    { failures: 2, limits: { handler_ms: 20, sweep_ms: 5 } },
+  );
+  await house.publish("user.message.received", { text: "1" });
+  await until(() => house.system.snapshot()[0]!.failures === 1);
+  // Its late end neither counts again nor resets.
+  stuck[0]!.reject(new Error("late"));
+  await settle(house.bus);
+  expect(house.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });
+  await house.publish("user.message.received", { text: "2" });
+  await until(() => house.status("slow") === "failed");
+  expect(house.system.snapshot()[0]?.error).toBe("handling user.message.received took too long");
+});
+
+test("a hosted plugin whose process ends is started again with back-off, up to the threshold", async () => {
+  let lives = 0;
+  const heard: string[] = [];
+  const house = await openPlugins(
+    (loader) =>
+      loader.add(
+        () =>
+          plugin("mortal", "skill", {
+            onLoad: () => void lives++,
+            subscriptions: () => ["user.message.received"],
+            onEvent: (event) => void heard.push(String(event.payload.text)),
+          }),
+        { origin: "installed" },
+      ),
+    { timeouts: { restart_ms: 25 } },
+  );
+  expect(house.loader.log).toEqual(["load mortal hosted"]);
+  house.loader.kill("mortal");
+  await until(() => house.status("mortal") === "failed");
+  expect(house.system.snapshot()[0]).toMatchObject({
+    failures: 1,
+    error: "exit code 7; it is being started again",
+  });
+  await until(() => house.status("mortal") === "loaded");
+  expect(lives).toBe(2);
+  // It works again, which resets the count.
+  await house.publish("user.message.received", { text: "still there?" });
+  await settle(house.bus);
+  expect(heard).toEqual(["still there?"]);
+  expect(house.system.snapshot()[0]?.failures).toBe(0);
+
+  for (const life of [3, 4]) {
+    house.loader.kill("mortal");
+    await until(() => lives === life && house.status("mortal") === "loaded");
+  }
+  house.loader.kill("mortal", "exit code 9");
+  await until(() => house.status("mortal") === "failed");
+  await settle(house.bus);
+  expect(house.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
+  expect(lives).toBe(4);
+  expect(house.told()).toEqual([
+    "plugin.loaded mortal",
+    "plugin.error mortal",
+    "plugin.reloaded mortal",
+    "plugin.error mortal",
+    "plugin.reloaded mortal",
+    "plugin.error mortal",
+    "plugin.reloaded mortal",
+    "plugin.error mortal",
+    "plugin.removed mortal",
+  ]);
+});
+
+test("a crash of a process with many calls under way is one failure", async () => {
+  const stuck: PromiseWithResolvers<void>[] = [];
+  const house = await openPlugins(
+    (loader) =>
+      loader.add(
+        () =>
+          plugin("busy", "skill", {
+            subscriptions: () => ["user.message.received"],
+            onEvent: () => {
+              const one = Promise.withResolvers<void>();
+              stuck.push(one);
+              return one.promise;
+            },
+          }),
+        { origin: "installed" },
+      ),
+    { timeouts: { restart_ms: 1 } },
+  );
+  for (const session of ["a", "b", "c", "d"])
+    await house.publish("user.message.received", { text: "x" }, session);
+  await until(() => stuck.length === 4);
+  for (const one of stuck) one.reject(new BackplaneError("crashed", "the process ended"));
+  await settle(house.bus);
+  expect(house.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
+  house.loader.kill("busy");
+  await until(() => house.system.snapshot()[0]!.failures === 1 && house.status("busy") === "loaded");
+  expect(house.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([]);
+});

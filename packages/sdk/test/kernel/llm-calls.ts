@@ -1,0 +1,41 @@
+/** A provider plugin around a generator of the test's own, on a bus. */
+import type { GenerateRequest, LlmPart, LlmProvider, ProviderInstance } from "@backplane/contract";
+import { type LlmProviderOptions, llmProviderPlugin } from "../../src/kernel/index.ts";
+import { instanceOf, LlmBus } from "./llm-bus.ts";
+
+type Generate = (request: GenerateRequest, instance: ProviderInstance) => AsyncIterable<LlmPart>;
+
+export function busOf(generate: Generate, options: Partial<LlmProviderOptions> & Partial<LlmProvider> = {}) {
+  const { onRetryableError, ...rest } = options;
+  const built: string[] = [];
+  const plugin = llmProviderPlugin({
+    name: "llm-test",
+    version: "1.0.0",
+    configSchema: { type: "object" },
+    create(instance) {
+      built.push(instance.id);
+      return {
+        generate: (request) => generate(request, instance),
+        ...(onRetryableError ? { onRetryableError } : {}),
+      };
+    },
+    ...rest,
+  });
+  const bus = new LlmBus(plugin, [instanceOf("llm-test")]);
+  return { bus, plugin, built };
+}
+
+export async function* parts(...list: LlmPart[]): AsyncGenerator<LlmPart, void, undefined> {
+  yield* list;
+}
+
+/** Says one thing and then nothing until it is stopped. */
+export async function* stuck(request: GenerateRequest): AsyncGenerator<LlmPart, void, undefined> {
+  yield { type: "content", text: "so far" };
+  await new Promise<void>((resolve) => request.signal.addEventListener("abort", () => resolve()));
+}
+
+export async function* failing(error: unknown): AsyncGenerator<LlmPart, void, undefined> {
+  yield* [];
+  throw error;
+}

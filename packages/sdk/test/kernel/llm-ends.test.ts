@@ -1,0 +1,151 @@
+/** Calls that are ended before their answer is complete, and a bus that is slower than the model. */
+import type { GenerateRequest } from "@backplane/contract";
+import { expect, test, vi } from "vitest";
+import { instanceOf } from "./llm-bus.ts";
+import { busOf, stuck } from "./llm-calls.ts";
+
+test("an interrupt ends the session's calls without an answer, and no other session's", async () => {
+  const signals: GenerateRequest["signal"][] = [];
+  const { bus, plugin } = busOf((request) => {
+    signals.push(request.signal);
+    return stuck(request);
+  });
+  const [first, second] = [bus.ask(), bus.ask()];
+  const other = bus.ask({}, { session_id: "s2" });
+  const foreign = bus.ask({}, { org_id: "org_b" });
+  await foreign.handled;
+  await bus.until(() => bus.emitted.length === 3);
+  await bus.send("user.interrupt", {}).handled;
+  await Promise.all([first.handled, second.handled]);
+  expect(signals.map(({ aborted }) => aborted)).toEqual([true, true, false]);
+  expect(bus.emitted.every(({ kind }) => kind === "llm.call.delta")).toBe(true);
+  await plugin.onUnload?.(bus.context());
+  await other.handled;
+});
+
+test("an interrupt right after the request stops it before it starts", async () => {
+  let started = false;
+  const { bus } = busOf((request) => {
+    started = request.signal.aborted === false;
+    return stuck(request);
+  });
+  const call = bus.ask();
+  await bus.send("user.interrupt", {}).handled;
+  await call.handled;
+  expect(bus.emitted).toEqual([]);
+  expect(started).toBe(false);
+});
+
+test("what still waits for a slow bus is not said after the interrupt", async () => {
+  const gate = Promise.withResolvers<void>();
+  const { bus } = busOf(async function* (request) {
+    for (let n = 0; n < 3; n++) {
+      yield { type: "content", text: `${n}` };
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    yield* stuck(request);
+  });
+  const sending = Promise.withResolvers<void>();
+  bus.slow = () => {
+    sending.resolve();
+    return gate.promise;
+  };
+  const call = bus.ask();
+  await sending.promise;
+  for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
+  await bus.send("user.interrupt", {}).handled;
+  gate.resolve();
+  await call.handled;
+  expect(bus.deltas()).toEqual([{ content: "0" }]);
+});
+
+test("unloading says of every call that it was cut off", async () => {
+  const { bus, plugin } = busOf(stuck);
+  const call = bus.ask();
+  await bus.until(() => bus.emitted.length === 1);
+  await plugin.onUnload?.(bus.context());
+  await plugin.onUnload?.(bus.context());
+  await call.handled;
+  expect(bus.of(call.id).at(-1)).toMatchObject({ kind: "llm.call.error", payload: { kind: "connection" } });
+});
+
+test("a model that falls silent times out after the instance's timeout_s", async () => {
+  const { bus } = busOf(stuck);
+  bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 0.02 })];
+  const { payload } = await bus.end();
+  expect(payload).toMatchObject({ kind: "timeout", retryable: true });
+});
+
+test("a slow answer is not cut off while its pieces keep coming", async () => {
+  const { bus } = busOf(async function* () {
+    for (let piece = 0; piece < 5; piece++) {
+      yield { type: "content", text: "." };
+      await new Promise((resolve) => setTimeout(resolve, 600));
+    }
+  });
+  bus.instances.org_a = [instanceOf("llm-test", { timeout_s: 1 })];
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const call = bus.ask();
+    await vi.advanceTimersByTimeAsync(4_000);
+    await call.handled;
+    expect(bus.of(call.id).at(-1)?.payload.text).toBe(".....");
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("an answer that drips for ever ends when the loop no longer waits for it", async () => {
+  const { bus } = busOf(async function* (request) {
+    while (!request.signal.aborted) {
+      yield { type: "content", text: "." };
+      await new Promise((resolve) => setTimeout(resolve, 50_000));
+    }
+  });
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
+  try {
+    const call = bus.ask();
+    await vi.advanceTimersByTimeAsync(610_000);
+    await call.handled;
+    expect(bus.of(call.id).at(-1)).toMatchObject({ kind: "llm.call.error", payload: { kind: "timeout" } });
+    expect(vi.getTimerCount()).toBeLessThan(2);
+  } finally {
+    vi.useRealTimers();
+  }
+});
+
+test("a slow bus gets fewer and larger deltas, with nothing lost or out of order", async () => {
+  const words = Array.from({ length: 500 }, (_, at) => `w${at} `);
+  const { bus } = busOf(async function* () {
+    for (const text of words) yield { type: "content", text };
+    yield { type: "thinking", text: "a" };
+    yield { type: "thinking", text: "b" };
+    yield { type: "tool_call", index: 0, id: "c", name: "t", args: "{" };
+    yield { type: "tool_call", index: 0, args: "}" };
+  });
+  bus.slow = () => new Promise((resolve) => setImmediate(resolve));
+  const end = await bus.end();
+  const deltas = bus.deltas();
+  expect(deltas.length).toBeLessThan(50);
+  expect(deltas.map(({ content = "" }) => content).join("")).toBe(words.join(""));
+  expect(deltas.slice(-2)).toEqual([
+    { thinking: "ab" },
+    { tool_call_partial: { index: 0, id: "c", name: "t", args: "{}" } },
+  ]);
+  expect(end.payload.text).toBe(words.join(""));
+});
+
+test("a stuck bus holds the stream instead of filling memory", async () => {
+  const gate = Promise.withResolvers<void>();
+  let made = 0;
+  const { bus } = busOf(async function* () {
+    for (; made < 100; made++) yield { type: "content", text: "x".repeat(16 * 1024) };
+  });
+  bus.slow = () => gate.promise;
+  const call = bus.ask();
+  for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+  expect(made).toBeLessThan(30);
+  gate.resolve();
+  await call.handled;
+  expect(String(bus.of(call.id).at(-1)?.payload.text)).toHaveLength(100 * 16 * 1024);
+});

@@ -1,0 +1,107 @@
+/** Whose call it is, and what a write to an instance changes. */
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { instanceOf } from "./llm-bus.ts";
+import { busOf, parts } from "./llm-calls.ts";
+
+test("a request for another plugin's instance, or for none, is not answered", async () => {
+  const { bus, built } = busOf(() => parts({ type: "content", text: "mine" }));
+  bus.instances.org_a!.push(instanceOf("llm-other", {}, "theirs"));
+  await bus.ask({ provider: "theirs" }).handled;
+  await bus.ask({ provider: "nobody" }).handled;
+  expect(bus.emitted).toEqual([]);
+  expect(built).toEqual([]);
+});
+
+verifies("llm.instances", "a write reloads only the instance that it changed, in its own org", async () => {
+  const { bus, built } = busOf((_, { id, config }) =>
+    parts({ type: "content", text: `${id} ${config.model as string}` }),
+  );
+  const write = (id: string, model: string) => instanceOf("llm-test", { model }, id);
+  bus.instances.org_a = [write("one", "v1"), write("two", "v1")];
+  bus.instances.org_b = [write("one", "b1")];
+  const say = async (provider: string, org_id = "org_a") =>
+    (await bus.end({ provider, model: "" }, { org_id })).payload.text;
+  expect([await say("one"), await say("two"), await say("one", "org_b"), await say("one")]).toEqual([
+    "one v1",
+    "two v1",
+    "one b1",
+    "one v1",
+  ]);
+  expect(built).toEqual(["one", "two", "one"]);
+
+  bus.instances.org_a = [write("one", "v2"), { ...write("two", "v1"), label: "renamed" }];
+  for (const key of ["providers.one.model", "providers.two.label", "plugin.llm_test.x", "provider"]) {
+    const hint = key.slice(0, key.lastIndexOf(".") + 1);
+    await bus.send("config.updated", { key, prefix_match_hint: hint }, { session_id: "kernel" }).handled;
+  }
+  expect([await say("one"), await say("two"), await say("one", "org_b")]).toEqual([
+    "one v2",
+    "two v1",
+    "one b1",
+  ]);
+  expect(built).toEqual(["one", "two", "one", "one"]);
+
+  bus.instances.org_a = [write("one", "v2")];
+  await bus.send("config.updated", { key: "providers.two.plugin", prefix_match_hint: "providers.two." })
+    .handled;
+  await bus.ask({ provider: "two" }).handled;
+  expect(built).toHaveLength(4);
+});
+
+test("a write that is not announced yet counts already", async () => {
+  const { bus } = busOf((_, { config }) => parts({ type: "content", text: config.model as string }));
+  for (const model of ["v1", "v2"]) {
+    bus.instances.org_a = [instanceOf("llm-test", { model })];
+    expect((await bus.end()).payload.text).toBe(model);
+  }
+});
+
+verifies(
+  "llm.instances",
+  "a running call keeps what it began with while its instance is reloaded",
+  async () => {
+    const gate = Promise.withResolvers<void>();
+    const { bus, built } = busOf(async function* (_, { config }) {
+      yield { type: "content", text: `${config.model as string} ` };
+      if (config.model === "v1") await gate.promise;
+      yield { type: "content", text: "done" };
+    });
+    bus.instances.org_a = [instanceOf("llm-test", { model: "v1" })];
+    const old = bus.ask();
+    await bus.until(() => bus.emitted.length > 0);
+    bus.instances.org_a = [instanceOf("llm-test", { model: "v2" })];
+    await bus.send("config.updated", { key: "providers.main.model", prefix_match_hint: "providers.main." })
+      .handled;
+    expect((await bus.end()).payload.text).toBe("v2 done");
+    gate.resolve();
+    await old.handled;
+    expect(bus.of(old.id).at(-1)?.payload.text).toBe("v1 done");
+    expect(built).toHaveLength(2);
+  },
+);
+
+test("the plugin's own name is an instance where none has it", async () => {
+  const { bus } = busOf((_, { id }) => parts({ type: "content", text: `I am ${id}` }));
+  bus.instances.org_a = [];
+  expect((await bus.end({ provider: "llm-test" })).payload.text).toBe("I am llm-test");
+  bus.instances.org_a = [instanceOf("llm-other", {}, "llm-test")];
+  await bus.ask({ provider: "llm-test" }).handled;
+  expect(bus.emitted.filter(({ kind }) => kind === "llm.call.response")).toHaveLength(1);
+});
+
+test("health is the worst of the instances, told without a call", async () => {
+  const { bus, plugin } = busOf(() => parts(), {
+    healthCheck: ({ config }) =>
+      config.api_key === undefined ? { status: "degraded", message: "no api_key" } : { status: "ok" },
+  });
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({
+    status: "degraded",
+    summary: "main: no api_key",
+  });
+  bus.instances.org_a = [instanceOf("llm-test", { api_key: "k" })];
+  expect(await plugin.healthCheck?.(bus.context())).toMatchObject({
+    status: "ok",
+    summary: "1 instance ready",
+  });
+});

@@ -1,0 +1,27 @@
+/** The least manifest, broken in one place, and how it was refused. */
+import { expect } from "vitest";
+import { readManifest } from "../src/index.ts";
+import { MANIFEST } from "./plugin-folder.ts";
+
+export const MINIMAL = MANIFEST.replace(/input_schema = .*/, 'effect_class = "read_only"');
+
+export interface Refusal {
+  code: string;
+  message: string;
+  details: { file: string; issues: { path: string; line: number; message: string }[] };
+}
+
+export function refusal(toml: string, file?: string): Refusal {
+  try {
+    readManifest(toml, file);
+  } catch (error) {
+    return error as Refusal;
+  }
+  throw new Error("the manifest was accepted");
+}
+
+/** The minimal manifest with one piece replaced. */
+export function broken(piece: string, by: string): string {
+  expect(MINIMAL).toContain(piece);
+  return MINIMAL.replace(piece, by);
+}

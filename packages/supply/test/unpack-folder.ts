@@ -1,0 +1,41 @@
+/** A folder per test to unpack into. */
+import { mkdirSync, mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeEach, expect } from "vitest";
+import { UNPACK_LIMITS, unpackArchive } from "../src/index.ts";
+import { inPieces } from "./tar-bytes.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-unpack-"));
+let count = 0;
+/** Where the test that runs unpacks to; empty before it does. */
+export let folder = "";
+
+export function nextFolder(): void {
+  folder = join(base, String(count++));
+  mkdirSync(folder);
+}
+
+beforeEach(nextFolder);
+
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+export const unpack = (bytes: Uint8Array, limits = UNPACK_LIMITS, pieces?: number) =>
+  unpackArchive(inPieces(bytes, pieces), join(folder, "tree"), limits);
+
+/** Refused as unsafe, with nothing left behind; by which rule. */
+export async function refusalOf(
+  bytes: Uint8Array,
+  limits = UNPACK_LIMITS,
+): Promise<{ rule: string; message: string }> {
+  const error = await unpack(bytes, limits).then(
+    () => null,
+    (reason: { code: string; message: string; details: { rule: string } }) => reason,
+  );
+  expect(error?.code).toBe("package.unsafe");
+  expect(readdirSync(folder), "nothing is left").toEqual([]);
+  return { rule: error?.details.rule ?? "", message: error?.message ?? "" };
+}
+
+/** Limits that a test reaches quickly. */
+export const small = { ...UNPACK_LIMITS, unpacked_bytes: 64 * 1024, file_bytes: 16 * 1024, entries: 50 };

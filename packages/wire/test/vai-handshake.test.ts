@@ -1,0 +1,84 @@
+/** Who may be spoken to: the first frames of both sides. */
+import { OPS } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { BODY, HELLO, codeOf, nothing, ready, response, scene, turns } from "./vai-scene.ts";
+
+describe("hello", () => {
+  verifies("vai.hello", "the host greets first and sends no request before a valid hello", async () => {
+    const { host, received, say } = scene();
+    expect(await codeOf(host.request("req_0", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    const hello = host.hello();
+    await turns();
+    expect(received).toEqual([
+      { protocol: "vai.rpc.v1", type: "hello", role: "host", host: { name: "backplane", version: "0.1.0" } },
+    ]);
+    expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe("handshake_failed");
+    await say(HELLO);
+    expect(await hello).toEqual(HELLO);
+    expect(received).toHaveLength(1);
+  });
+
+  test("a plugin may greet before it was greeted", async () => {
+    const { host, say } = scene();
+    await say(HELLO);
+    expect(await host.hello()).toEqual(HELLO);
+  });
+
+  const other = (change: object): object => ({ ...HELLO, ...change });
+  const bad: [string, object, string][] = [
+    [
+      "another package",
+      other({ plugin: { package_id: "acme/other", version: "0.1.0" } }),
+      "handshake_failed",
+    ],
+    [
+      "another version",
+      other({ plugin: { package_id: "acme/devkit", version: "0.1.1" } }),
+      "handshake_failed",
+    ],
+  ];
+  for (const [name, frame, code] of bad) {
+    verifies("vai.hello.identity", `${name} is refused, and nothing is sent to it`, async () => {
+      const { host, received, failures, say } = scene();
+      const hello = codeOf(host.hello());
+      await say(frame);
+      expect(await hello).toBe(code);
+      expect(failures[0]).toMatchObject({ code, details: { reason: "identity" } });
+      expect(await codeOf(host.request("req_1", OPS.tool, BODY, nothing))).toBe(code);
+      await turns();
+      expect(received.map((each) => each.type)).toEqual(["hello"]);
+    });
+  }
+
+  const versions: [string, object, string][] = [
+    ["another protocol", other({ protocol: "vai.rpc.v2" }), "protocol_version_mismatch"],
+    ["no protocol", other({ protocol: undefined }), "handshake_failed"],
+    ["wrong role", other({ role: "host" }), "handshake_failed"],
+    ["wrong type", other({ type: "event" }), "handshake_failed"],
+    ["a response first", response("req_1"), "handshake_failed"],
+    ["no plugin", other({ plugin: undefined }), "handshake_failed"],
+    [
+      "a version that is a number",
+      other({ plugin: { package_id: "acme/devkit", version: 1 } }),
+      "handshake_failed",
+    ],
+  ];
+  for (const [name, frame, code] of versions) {
+    verifies("vai.hello.version", `${name} gives ${code}`, async () => {
+      const { host, failures, say } = scene();
+      const hello = codeOf(host.hello());
+      await say(frame);
+      expect(await hello).toBe(code);
+      expect(failures.map((error) => error.code)).toEqual([code]);
+    });
+  }
+
+  verifies("vai.hello.version", "a second hello ends the connection and every pending call", async () => {
+    const { host, failures, say } = await ready();
+    const pending = codeOf(host.request("req_1", OPS.tool, BODY, nothing));
+    await say(HELLO);
+    expect(await pending).toBe("handshake_failed");
+    expect(failures.map((error) => error.code)).toEqual(["handshake_failed"]);
+  });
+});

@@ -1,0 +1,87 @@
+/** The host over the in-memory pair, with a plugin side that is written frame by frame. */
+import type { BackplaneError, JsonObject } from "@backplane/contract";
+import {
+  ContentLengthDecoder,
+  encodeContentLength,
+  frameLimits,
+  memoryTransportPair,
+  type Transport,
+  VaiHost,
+  type VaiHostOptions,
+  type VaiViolation,
+} from "../src/index.ts";
+
+export const HELLO = {
+  protocol: "vai.rpc.v1",
+  type: "hello",
+  role: "plugin",
+  plugin: { package_id: "acme/devkit", version: "0.1.0" },
+};
+
+export const BODY = { export_id: "jira_search", context: { invocation_id: "inv_1" }, input: { query: "x" } };
+
+export const nothing = () => undefined;
+
+interface Scene {
+  host: VaiHost;
+  plugin: Transport;
+  received: JsonObject[];
+  violations: VaiViolation[];
+  failures: BackplaneError[];
+  say: (...frames: object[]) => Promise<void>;
+}
+
+export function scene(options: Partial<VaiHostOptions> = {}): Scene {
+  const [ours, plugin] = memoryTransportPair();
+  const received: JsonObject[] = [];
+  const violations: VaiViolation[] = [];
+  const failures: BackplaneError[] = [];
+  const decoder = new ContentLengthDecoder(frameLimits(), (frame) => received.push(frame), nothing);
+  plugin.onData((chunk) => decoder.push(chunk));
+  const host = new VaiHost({
+    transport: ours,
+    identity: { package_id: "acme/devkit", version: "0.1.0" },
+    host: { name: "backplane", version: "0.1.0" },
+    onViolation: (violation) => violations.push(violation),
+    onFailure: (error) => failures.push(error),
+    ...options,
+  });
+  const say = async (...frames: object[]): Promise<void> => {
+    plugin.write(frames.map((frame) => encodeContentLength(frame)).join(""));
+    await turns();
+  };
+  return { host, plugin, received, violations, failures, say };
+}
+
+export async function turns(): Promise<void> {
+  for (let i = 0; i < 3; i++) await new Promise(setImmediate);
+}
+
+export async function ready(options: Partial<VaiHostOptions> = {}): Promise<Scene> {
+  const started = scene(options);
+  const hello = started.host.hello();
+  await started.say(HELLO);
+  await hello;
+  started.received.length = 0;
+  return started;
+}
+
+export const codeOf = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => "resolved",
+    (error: { code: unknown }) => error.code,
+  );
+
+export const response = (id: string, rest: object = { ok: true, body: { status: "succeeded" } }) => ({
+  protocol: "vai.rpc.v1",
+  type: "response",
+  id,
+  ...rest,
+});
+
+export const event = (request_id: string, inner: object = { type: "progress" }) => ({
+  protocol: "vai.rpc.v1",
+  type: "event",
+  request_id,
+  event: inner,
+});
