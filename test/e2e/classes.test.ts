@@ -1,84 +1,23 @@
 /** Which class each dialect has by itself, on a gateway as it comes and on one that has no sandbox (sandbox.class). */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import type { InstrumentPluginView, Invocation, PluginRow } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import {
+  folderOf,
+  instrument,
+  kernelPlugin,
+  MCP,
+  rpcProgram,
+  SIDE,
+  TOOL_FILE,
+} from "../support/looking-plugins.ts";
+import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
-
-/** In every program: which process it is, what the kernel says of it, and whether it sees the gateway's home. */
-const LOOK = `
-  import { randomUUID } from "node:crypto";
-  import { existsSync, readFileSync } from "node:fs";
-  import { networkInterfaces } from "node:os";
-  const born = randomUUID();
-  const look = (home) => ({
-    born,
-    seccomp: /^Seccomp:\\s*(\\d)/m.exec(readFileSync("/proc/self/status", "utf8"))[1],
-    sees_home: existsSync(home + "/admin.token"),
-    networks: Object.keys(networkInterfaces()).filter((name) => name !== "lo").length,
-  });
-`;
-
-const SIDE = `${LOOK}
-  import { createInterface } from "node:readline";
-  const say = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
-  for await (const line of createInterface({ input: process.stdin })) {
-    const { type, request_id, ...rest } = JSON.parse(line);
-    if (request_id === undefined) {
-      say({ type: "handshake", manifest: { plugin_id: "acme/side", plugin_version: "1.0.0", protocol_version: "rterm.plugin.v1", exposed_tools: ["side"] } });
-      continue;
-    }
-    const { home } = rest.input ?? rest.arguments ?? rest.params ?? {};
-    say({ type: "response", request_id, status: "ok", output: look(home) });
-    process.exit(0);
-  }
-`;
-
-const MCP = `${LOOK}
-  import { createInterface } from "node:readline";
-  const answers = {
-    initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "mcp", version: "1.0.0" } }),
-    "tools/list": () => ({ tools: [{ name: "mcp", inputSchema: { type: "object" }, annotations: { readOnlyHint: true } }] }),
-    "tools/call": ({ arguments: { home } }) => ({ content: [{ type: "text", text: JSON.stringify(look(home)) }] }),
-    ping: () => ({}),
-  };
-  for await (const line of createInterface({ input: process.stdin })) {
-    const { id, method, params } = JSON.parse(line);
-    if (id === undefined) continue;
-    const answer = answers[method];
-    const error = { code: -32601, message: "no such method" };
-    process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...(answer ? { result: answer(params ?? {}) } : { error }) }) + "\\n");
-  }
-`;
-
-const INSTRUMENT = (name: string) => `${LOOK}
-  import net from "node:net";
-  const dial = (port) => new Promise((done) => {
-    const socket = net.connect(port, "127.0.0.1", () => { socket.destroy(); done("connected"); });
-    socket.once("error", (error) => done(error.code));
-  });
-  export class Provider {
-    initialize() {}
-    instruments = [{
-      name: "${name}",
-      riskLevel: "ReadOnly",
-      metadata: { name: "${name}", category: "Shell", description: "Looks." },
-      async invoke({ home, port }) {
-        const dialled = port === undefined ? null : await dial(port);
-        return { status: "Success", data: { ...look(home), dialled }, stdout: "", stderr: "" };
-      },
-    }];
-  }
-`;
-
-const TOOL_FILE = `${LOOK}
-  export default { defaultRiskLevel: "low", execute: ({ home }) => ({ content: JSON.stringify(look(home)) }) };
-`;
 
 interface Looked {
   born: string;
@@ -115,69 +54,6 @@ afterAll(async () => {
   rmSync(base, { recursive: true, force: true });
 });
 
-function folderOf(name: string, files: Record<string, string>): string {
-  const folder = mkdtempSync(join(base, `${name}-`));
-  const path = join(folder, name);
-  for (const [file, text] of Object.entries(files)) {
-    mkdirSync(dirname(join(path, file)), { recursive: true });
-    writeFileSync(join(path, file), text);
-  }
-  return path;
-}
-
-function rpcProgram(package_id: string): string {
-  const imports = LOOK.replaceAll(/import (.*) from ("[^"]+");/g, "const $1 = await import($2);");
-  return vaiProgram(
-    package_id,
-    `await (async () => {${imports}
-      return (call) => {
-        const text = JSON.stringify(look(call.body.input.home));
-        return { status: "succeeded", result: { content: [{ type: "text", text }] } };
-      };
-    })()`,
-  );
-}
-
-function instrument(id: string, isolationMode: string): string {
-  const about = { id, name: id, version: "1.0.0", author: "us", description: "For a test." };
-  const manifest = { ...about, providerClass: "./provider.mjs#Provider", isolationMode };
-  return folderOf(id, {
-    "META-INF/hefty-plugin.json": JSON.stringify(manifest),
-    "provider.mjs": INSTRUMENT(id),
-  });
-}
-
-/** A kernel plugin that asks for the gateway's own process, in every word that it could think of. */
-function kernelPlugin(): string {
-  const wish = { category: "tool", module: "./plugin.mjs", trusted: true, mode: "inline", class: "inline" };
-  return folderOf("wisher", {
-    "package.json": JSON.stringify({
-      name: "wisher",
-      version: "1.0.0",
-      type: "module",
-      trusted: true,
-      "yaya.plugins.v1": { wisher: wish },
-    }),
-    "plugin.mjs": `${LOOK}
-      import net from "node:net";
-      const dial = (port) => new Promise((done) => {
-        const socket = net.connect(port, "127.0.0.1", () => { socket.destroy(); done("connected"); });
-        socket.once("error", (error) => done(error.code));
-      });
-      export const plugin = {
-        name: "wisher", version: "1.0.0", category: "tool", trusted: true, subscriptions: () => [],
-        onLoad: (ctx) => ctx.registerTool({
-          name: "wisher", description: "Looks.", parameters: { type: "object" }, effect_class: "read_only",
-          async run({ home, port, url }, call) {
-            const dialled = port === undefined ? null : await dial(port);
-            const fetched = url === undefined ? null : await ctx.service("net.fetch", { url }, call.as).then(({ body }) => body, ({ code }) => code);
-            return { ok: true, brief: "looked", display: { kind: "json", data: { ...look(home), dialled, fetched } } };
-          },
-        }),
-      };`,
-  });
-}
-
 /** As an operator would, without a word about classes. */
 async function installAll(): Promise<void> {
   const tolerant = await gateway.cli("policy", "set", "tolerance.conversation", "full");
@@ -200,17 +76,21 @@ async function installAll(): Promise<void> {
     exports: [{ id: "rpc" }, { id: "wish", extra: 'execution_class = "worker"' }],
   });
   await installAndBind(gateway, rpc, ["rpc", "wish"], {});
-  const mcp = folderOf("mcp", {
+  const mcp = folderOf(base, "mcp", {
     "mcp.mjs": MCP,
     "vai-plugin.toml":
       'api_version = "vai.plugin.v1"\npackage_id = "acme/mcp"\nversion = "1.0.0"\nname = "mcp"\n' +
       '[runtime]\nprotocol = "mcp.stdio"\nentrypoint = ["node", "./mcp.mjs"]\n',
   });
   await installAndBind(gateway, mcp, ["*"], {});
-  const tools = await gateway.cli("plugin", "install", folderOf("files", { "tools/toolfile.js": TOOL_FILE }));
+  const tools = await gateway.cli(
+    "plugin",
+    "install",
+    folderOf(base, "files", { "tools/toolfile.js": TOOL_FILE }),
+  );
   expect(tools.code, tools.stderr).toBe(0);
-  await gateway.http("POST", "/v1/instrument-plugins", { path: instrument("external", "External") });
-  await gateway.cli("plugin", "install", kernelPlugin(), "--yes");
+  await gateway.http("POST", "/v1/instrument-plugins", { path: instrument(base, "external", "External") });
+  await gateway.cli("plugin", "install", kernelPlugin(base), "--yes");
 }
 
 async function call(export_id: string, input: object = {}): Promise<Invocation> {
@@ -288,7 +168,7 @@ verifies(
     expect((await look("wisher", reach)).dialled).toBe("policy.denied");
 
     // In-process instruments: not trusted they are refused, trusted they are guarded in the same way.
-    const path = instrument("inproc", "InProcess");
+    const path = instrument(base, "inproc", "InProcess");
     const install = (more: object) =>
       gateway.http<InstrumentPluginView>("POST", "/v1/instrument-plugins", { path, ...more });
     expect((await install({})).body).toMatchObject({

@@ -1,0 +1,178 @@
+/** Instrument plugins that lie in the plugins folder, and those that an admin brings by tools. */
+import { cpSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import type { Approval, Invocation } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
+import { zip } from "../../packages/supply/test/zip-bytes.ts";
+import { verifies } from "../support/verifies.ts";
+import {
+  base,
+  client,
+  gateway,
+  invoke,
+  list,
+  plugin,
+  restart,
+  unload,
+  until,
+} from "../support/instrument-gateway.ts";
+
+/** A provider that writes down what happens to it. */
+function diary(id: string): string {
+  return `
+    import { appendFileSync } from "node:fs";
+    import { join } from "node:path";
+    const name = ${JSON.stringify(id.replaceAll("-", "_"))};
+    export class Provider {
+      initialize({ dataDir }) {
+        this.note = (line) => appendFileSync(join(dataDir, "life"), line + "\\n");
+        this.note("initialize");
+      }
+      instruments = [{ name, riskLevel: "ReadOnly", metadata: { name, category: "Shell", description: "x" }, invoke() {} }];
+      shutdown() {
+        this.note("shutdown");
+      }
+    }`;
+}
+
+verifies(
+  "instr.lifecycle",
+  "discovered in the plugins folder, loaded in order, skipped without a dependency, shut down; every step is told",
+  async () => {
+    const { home } = gateway;
+    await gateway.stop();
+    for (const [id, dependencies, more] of [
+      ["a-child", ["z-parent"], {}],
+      ["b-orphan", ["nobody"], {}],
+      ["c-too-new", [], { minHeftyVersion: "99.0.0" }],
+      ["d-elsewhere", [], { platforms: ["Windows"] }],
+      ["z-parent", [], {}],
+    ] as const) {
+      const folder = plugin(id, { isolationMode: "External", dependencies, ...more }, diary(id));
+      const files = ["META-INF/hefty-plugin.json", "provider.mjs"];
+      const bytes = zip(files.map((name) => ({ name, body: readFileSync(join(folder, name)) })));
+      writeFileSync(join(home, "plugins", `${id}.zip`), bytes);
+    }
+    await restart();
+    const states = async () =>
+      Object.fromEntries(
+        (await list()).map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
+      );
+    await until(async () => (await states())["a-child"] === "running");
+    expect(await states()).toMatchObject({
+      "a-child": "running",
+      "b-orphan": "b-orphan is skipped: it depends on nobody, which is not installed and bound here.",
+      "z-parent": "running",
+    });
+    const log = gateway.log();
+    expect(log).toContain("needs Hefty 99.0.0, and this host is compatible with 0.22.0");
+    for (const words of [
+      /"plugin":"z-parent".*an instrument plugin was discovered/,
+      /"plugin":"a-child".*an instrument plugin is registered/,
+      /"plugin":"a-child".*lists no sideEffects.*an instrument plugin looks wrong/,
+      /d-elsewhere\.zip.*package\.platform/,
+    ]) {
+      expect(
+        log.split("\n").some((line) => words.test(line)),
+        String(words),
+      ).toBe(true);
+    }
+    const parent = (await list()).find(({ plugin_id }) => plugin_id === "z-parent")!;
+    expect(parent.warnings).toEqual([expect.stringContaining("lists no sideEffects")]);
+    await unload("z-parent");
+    expect((await states())["a-child"]).toContain(
+      "it depends on z-parent, which is not installed and bound here",
+    );
+    const life = join(home, "data", parent.binding_id, "proj_default/life");
+    await until(() => readFileSync(life, "utf8") === "initialize\nshutdown\n");
+    for (const id of ["a-child", "b-orphan"]) await unload(id);
+    for (const name of readdirSync(join(home, "plugins"))) {
+      if (name.endsWith(".zip")) rmSync(join(home, "plugins", name));
+    }
+  },
+  120_000,
+);
+
+const jdk = missingJdk();
+
+test("a jar that lies in the plugins folder is discovered at the start, and Java answers from the sandbox", async ({
+  skip,
+}) => {
+  if (jdk !== null) {
+    console.error(`SKIPPED, not shown: instruments in Java: ${jdk}`);
+    skip(jdk);
+  }
+  const { home } = gateway;
+  await gateway.stop();
+  cpSync(buildJar(base), join(home, "plugins", "text.jar"));
+  writeFileSync(join(home, "plugins", "broken.jar"), "PK\x03\x04 nothing");
+  await restart();
+  await until(async () => (await list()).some(({ state }) => state === "running"));
+  expect(await list()).toMatchObject([{ plugin_id: "java-text", state: "running", class: "isolated" }]);
+  expect(gateway.log()).toContain("broken.jar");
+  expect(await invoke("word_count", { text: "a b a" })).toMatchObject({
+    status: "succeeded",
+    tool_result: { structured_output: { words: 3, counts: { a: 2, b: 1 } } },
+  });
+  const notes = await Promise.all(["one", "two", "three"].map((text) => invoke("note_append", { text })));
+  expect(notes.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded"]);
+  expect(existsSync(join(home, "data"))).toBe(true);
+}, 180_000);
+
+verifies(
+  "instr.admin",
+  "an admin's agent lists, installs and unloads; each is approved; nobody else may",
+  async () => {
+    const source = `export const Provider = { initialize() {}, instruments: [{ name: "late_comer", riskLevel: "ReadOnly",
+    metadata: { name: "late_comer", category: "Application", description: "Came late." },
+    invoke: () => ({ status: "Success", data: "here" }) }] };`;
+    const path = plugin("late", { isolationMode: "External" }, source);
+    const say = async (text: string) => {
+      const { body: run } = await gateway.http<{ id: string; status: string }>("POST", "/v1/runs", {
+        session_id: "admin-talk",
+        input: { text },
+      });
+      let asked: Approval | undefined;
+      for (;;) {
+        const now = await client.runs.get(run.id);
+        if (now.status !== "running") break;
+        const { items } = await client.approvals.list({ status: "pending" });
+        if (items[0] !== undefined && asked === undefined) {
+          asked = items[0];
+          await client.approvals.answer(asked.id, { response: "approve" });
+        }
+        await new Promise((done) => setTimeout(done, 50));
+      }
+      return asked;
+    };
+    expect(await say(`/tool plugin_install ${JSON.stringify({ path })}`)).toMatchObject({ risk: "high" });
+    expect((await list()).find(({ plugin_id }) => plugin_id === "late")).toMatchObject({ state: "running" });
+    expect(await invoke("late_comer", {})).toMatchObject({ status: "succeeded" });
+    expect(await say("/tool plugins_list {}")).toMatchObject({ risk: "high" });
+    const calls = await gateway.http<{ items: Invocation[] }>(
+      "GET",
+      "/v1/invocations?export_id=plugins_list",
+    );
+    expect(JSON.stringify(calls.body.items[0]?.result)).toContain("late_comer");
+    expect(await say('/tool plugin_unload {"plugin_id":"late"}')).toMatchObject({ risk: "high" });
+    expect((await list()).some(({ plugin_id }) => plugin_id === "late")).toBe(false);
+    expect(
+      (await gateway.http("POST", "/v1/invocations", { export_id: "late_comer", input: {} })).status,
+    ).toBe(404);
+
+    const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
+      name: "a user",
+      role: "user",
+      scopes: ["invocations:write", "packages:write", "bindings:write"],
+    });
+    const asUser = { authorization: `Bearer ${key.body.token}` };
+    for (const [method, at, body] of [
+      ["GET", "/v1/instrument-plugins", undefined],
+      ["POST", "/v1/instrument-plugins", { path }],
+      ["DELETE", "/v1/instrument-plugins/java-text", undefined],
+    ] as const) {
+      expect((await gateway.http(method, at, body, asUser)).status).toBe(403);
+    }
+  },
+);

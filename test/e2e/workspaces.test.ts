@@ -1,0 +1,156 @@
+/** Folders that the operator trusts or links: edits wait to be reviewed, or are loaded as they are saved. */
+import { spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect } from "vitest";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+import { type Listed, call, cli, folder, gateway, restart, says, textOf } from "../support/tool-folders.ts";
+
+interface Folder {
+  id: string;
+  path: string;
+  state: string;
+  changes: { path: string; change: string }[];
+  errors: Record<string, string>;
+  digest: string;
+}
+
+const folders = async () => (await gateway.http<{ items: Folder[] }>("GET", "/v1/workspaces")).body.items;
+
+verifies(
+  "tools.workspace-trust",
+  "tools of a workspace load once it is trusted, and edits wait and are shown",
+  async () => {
+    const path = folder("place", { "tools/place.ts": says("as reviewed"), "other.txt": "not looked at" });
+    expect((await call("place")).error?.code).toBe("export.not_found");
+    const shown = await cli("workspace", "show", path);
+    expect(shown.stdout).toContain("1 files, not trusted");
+    expect(shown.stdout).toContain("as reviewed");
+    // Nobody can be asked here, and it is the host's disk: a key does not get to it, whatever its role.
+    expect((await gateway.cli("workspace", "trust", path)).code).toBe(2);
+    const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
+      name: "all",
+      role: "owner",
+      scopes: ["admin"],
+    });
+    const by = { authorization: `Bearer ${key.body.token}` };
+    expect((await gateway.http("POST", "/v1/workspaces", { path }, by)).status).toBe(403);
+    expect((await gateway.http("GET", "/v1/workspaces", undefined, by)).status).toBe(403);
+    await cli("workspace", "trust", path, "--yes");
+    expect(await textOf("place")).toBe("as reviewed");
+
+    writeFileSync(join(path, "tools/place.ts"), says("edited"));
+    writeFileSync(join(path, "tools/more.ts"), says("more"));
+    await new Promise((resolve) => setTimeout(resolve, 1_000));
+    expect(await textOf("place")).toBe("as reviewed");
+    expect((await call("more")).error?.code).toBe("export.not_found");
+    const [waiting] = (await folders()).filter((each) => each.path === path);
+    expect(waiting).toMatchObject({
+      state: "changed",
+      changes: [
+        { path: "tools/more.ts", change: "added" },
+        { path: "tools/place.ts", change: "changed" },
+      ],
+    });
+    const again = await cli("workspace", "show", path);
+    expect(again.stdout).toContain("trusted, and changed since");
+    expect(again.stdout).toContain("edited");
+    // Not what was reviewed: nothing is trusted.
+    const stale = await gateway.http("POST", "/v1/workspaces", { path, digest: waiting!.digest });
+    expect([stale.status, (stale.body as { error: { code: string } }).error.code]).toEqual([
+      409,
+      "workspace.changed",
+    ]);
+    expect(await textOf("place")).toBe("as reviewed");
+
+    await cli("workspace", "trust", path, "--yes");
+    expect([await textOf("place"), await textOf("more")]).toEqual(["edited", "more"]);
+
+    await cli("workspace", "untrust", path, "--yes");
+    expect((await call("place")).error?.code).toBe("export.not_found");
+    expect(await folders()).toEqual([]);
+  },
+);
+
+/** By the list of tools, and not by a call, which takes its own time. */
+async function until(name: string, wanted: string): Promise<number> {
+  return await eventually(
+    async () => {
+      const { body } = await gateway.http<Listed>("GET", "/v1/plugin-tools");
+      return body.items.find((item) => item.export_id === name)?.description === wanted;
+    },
+    20_000,
+    `${name} is ${wanted}`,
+  );
+}
+
+const USUAL_START_MS = 50;
+
+function startOfNode(): number {
+  const times = Array.from({ length: 3 }, () => {
+    const from = performance.now();
+    spawnSync(process.execPath, ["-e", "0"]);
+    return performance.now() - from;
+  });
+  return times.sort((a, b) => a - b)[1]!;
+}
+
+const described = (words: string) =>
+  `export default { description: "${words}", defaultRiskLevel: "low", execute: () => ({ content: "${words}" }) };\n`;
+
+verifies(
+  "tools.hot",
+  "a save is loaded under 1 s, and a broken one keeps the last good version",
+  async () => {
+    const path = folder("live", { "tools/live.ts": described("first"), "tools/beside.ts": says("beside") });
+    await cli("workspace", "trust", path, "--watch", "--yes");
+    expect(await textOf("live")).toBe("first");
+    const took: number[] = [];
+    for (let save = 0; save < 5; save++) {
+      writeFileSync(join(path, "tools/live.ts"), described(`save ${save}`));
+      const ms = await until("live", `save ${save}`);
+      took.push(ms / Math.max(1, startOfNode() / USUAL_START_MS));
+    }
+    // On a machine that starts Node in its usual time; what other tests take of it is measured and allowed for.
+    expect(Math.min(...took)).toBeLessThan(1_000);
+
+    writeFileSync(join(path, "tools/live.ts"), "export default { description: ");
+    const told = async () =>
+      (await folders())[0]?.errors["tools/live.ts"]?.includes("tools/live.ts") ?? false;
+    await eventually(told, 20_000, "the error is shown");
+    expect(await textOf("live")).toBe("save 4");
+    // Others go on meanwhile.
+    writeFileSync(join(path, "tools/beside.ts"), described("beside two"));
+    await until("beside", "beside two");
+    expect([await textOf("live"), await textOf("beside")]).toEqual(["save 4", "beside two"]);
+
+    writeFileSync(join(path, "tools/live.ts"), described("mended"));
+    await until("live", "mended");
+    const mended = async () => Object.keys((await folders())[0]?.errors ?? {}).length === 0;
+    await eventually(mended, 20_000, "the error is gone");
+    expect(await textOf("live")).toBe("mended");
+  },
+);
+
+verifies(
+  "tools.hot",
+  "an editable install follows its folder, over a restart of the gateway too",
+  async () => {
+    const path = folder("editable", {
+      "package.json": JSON.stringify({ name: "edited-plugin", version: "2.0.0" }),
+      "tools/edited.ts": described("one"),
+      "words.ts": "export const word: string = 'old';",
+    });
+    const { stdout } = await cli("plugin", "install", path, "--editable");
+    expect(stdout).toMatch(/Linked .* as local\/edited-plugin@2\.0\.0-d/);
+    expect(await textOf("edited")).toBe("one");
+    writeFileSync(join(path, "tools/edited.ts"), described("two"));
+    await until("edited", "two");
+    await gateway.stop();
+    writeFileSync(join(path, "tools/edited.ts"), described("three"));
+    await restart();
+    await until("edited", "three");
+    expect(await textOf("edited")).toBe("three");
+  },
+);

@@ -1,0 +1,77 @@
+/** A gateway with instrument plugins, and folders with plugins of a test's own. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { InstrumentPluginView, Invocation } from "@backplane/contract";
+import { type Client, createClient } from "@backplane/client";
+import { afterAll, beforeAll } from "vitest";
+import { startTestGateway, type TestGateway } from "./gateway.ts";
+
+export const base = mkdtempSync(join(tmpdir(), "backplane-instruments-"));
+
+export let gateway: TestGateway;
+
+export let client: Client;
+
+beforeAll(async () => {
+  await start();
+});
+
+afterAll(async () => {
+  await gateway.dispose();
+  rmSync(base, { recursive: true, force: true });
+});
+
+async function start(home?: string): Promise<void> {
+  gateway = await startTestGateway(home === undefined ? {} : { home });
+  client = createClient({ url: gateway.url, token: gateway.token });
+}
+
+/** With the same home; whoever calls it has stopped the gateway, and may have changed something meanwhile. */
+export async function restart(): Promise<void> {
+  await start(gateway.home);
+}
+
+export const install = (path: string, more: object = {}) =>
+  gateway.http<InstrumentPluginView>("POST", "/v1/instrument-plugins", { path, ...more });
+
+export const list = async () =>
+  (await gateway.http<{ items: InstrumentPluginView[] }>("GET", "/v1/instrument-plugins")).body.items;
+
+export const unload = (id: string) => gateway.http("DELETE", `/v1/instrument-plugins/${id}`);
+
+export async function invoke(export_id: string, input: object, more: object = {}): Promise<Invocation> {
+  const { body } = await gateway.http<Invocation>("POST", "/v1/invocations?wait=30", {
+    export_id,
+    input,
+    ...more,
+  });
+  return body;
+}
+
+/** A folder with a plugin of its own. */
+export function plugin(id: string, changes: object, provider: string): string {
+  const folder = join(base, id);
+  mkdirSync(join(folder, "META-INF"), { recursive: true });
+  const manifest = {
+    id,
+    name: id,
+    version: "1.0.0",
+    author: "us",
+    description: "For a test.",
+    providerClass: "./provider.mjs#Provider",
+    ...changes,
+  };
+  writeFileSync(join(folder, "META-INF/hefty-plugin.json"), JSON.stringify(manifest));
+  writeFileSync(join(folder, "provider.mjs"), provider);
+  return folder;
+}
+
+export async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  const end = Date.now() + 60_000;
+  while (!(await holds())) {
+    if (Date.now() > end)
+      throw new Error(`still not so after a minute: ${holds.toString()}\n${gateway.log()}`);
+    await new Promise((done) => setTimeout(done, 100));
+  }
+}

@@ -1,0 +1,138 @@
+/** One plugin in each dialect that looks around where it runs and says what it finds. */
+import { mkdirSync, mkdtempSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { vaiProgram } from "./plugin-folder.ts";
+
+/** In every program: which process it is, what the kernel says of it, and whether it sees the gateway's home. */
+const LOOK = `
+  import { randomUUID } from "node:crypto";
+  import { existsSync, readFileSync } from "node:fs";
+  import { networkInterfaces } from "node:os";
+  const born = randomUUID();
+  const look = (home) => ({
+    born,
+    seccomp: /^Seccomp:\\s*(\\d)/m.exec(readFileSync("/proc/self/status", "utf8"))[1],
+    sees_home: existsSync(home + "/admin.token"),
+    networks: Object.keys(networkInterfaces()).filter((name) => name !== "lo").length,
+  });
+`;
+
+/** A side process. */
+export const SIDE = `${LOOK}
+  import { createInterface } from "node:readline";
+  const say = (value) => process.stdout.write(JSON.stringify(value) + "\\n");
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { type, request_id, ...rest } = JSON.parse(line);
+    if (request_id === undefined) {
+      say({ type: "handshake", manifest: { plugin_id: "acme/side", plugin_version: "1.0.0", protocol_version: "rterm.plugin.v1", exposed_tools: ["side"] } });
+      continue;
+    }
+    const { home } = rest.input ?? rest.arguments ?? rest.params ?? {};
+    say({ type: "response", request_id, status: "ok", output: look(home) });
+    process.exit(0);
+  }
+`;
+
+/** An MCP server on stdio. */
+export const MCP = `${LOOK}
+  import { createInterface } from "node:readline";
+  const answers = {
+    initialize: ({ protocolVersion }) => ({ protocolVersion, capabilities: { tools: {} }, serverInfo: { name: "mcp", version: "1.0.0" } }),
+    "tools/list": () => ({ tools: [{ name: "mcp", inputSchema: { type: "object" }, annotations: { readOnlyHint: true } }] }),
+    "tools/call": ({ arguments: { home } }) => ({ content: [{ type: "text", text: JSON.stringify(look(home)) }] }),
+    ping: () => ({}),
+  };
+  for await (const line of createInterface({ input: process.stdin })) {
+    const { id, method, params } = JSON.parse(line);
+    if (id === undefined) continue;
+    const answer = answers[method];
+    const error = { code: -32601, message: "no such method" };
+    process.stdout.write(JSON.stringify({ jsonrpc: "2.0", id, ...(answer ? { result: answer(params ?? {}) } : { error }) }) + "\\n");
+  }
+`;
+
+const DIAL = `
+  import net from "node:net";
+  const dial = (port) => new Promise((done) => {
+    const socket = net.connect(port, "127.0.0.1", () => { socket.destroy(); done("connected"); });
+    socket.once("error", (error) => done(error.code));
+  });
+`;
+
+const INSTRUMENT = (name: string) => `${LOOK}${DIAL}
+  export class Provider {
+    initialize() {}
+    instruments = [{
+      name: "${name}",
+      riskLevel: "ReadOnly",
+      metadata: { name: "${name}", category: "Shell", description: "Looks." },
+      async invoke({ home, port }) {
+        const dialled = port === undefined ? null : await dial(port);
+        return { status: "Success", data: { ...look(home), dialled }, stdout: "", stderr: "" };
+      },
+    }];
+  }
+`;
+
+export const TOOL_FILE = `${LOOK}
+  export default { defaultRiskLevel: "low", execute: ({ home }) => ({ content: JSON.stringify(look(home)) }) };
+`;
+
+/** A folder of this name with these files, in a new one below `base`. */
+export function folderOf(base: string, name: string, files: Record<string, string>): string {
+  const folder = mkdtempSync(join(base, `${name}-`));
+  const path = join(folder, name);
+  for (const [file, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(path, file)), { recursive: true });
+    writeFileSync(join(path, file), text);
+  }
+  return path;
+}
+
+export function rpcProgram(package_id: string): string {
+  const imports = LOOK.replaceAll(/import (.*) from ("[^"]+");/g, "const $1 = await import($2);");
+  return vaiProgram(
+    package_id,
+    `await (async () => {${imports}
+      return (call) => {
+        const text = JSON.stringify(look(call.body.input.home));
+        return { status: "succeeded", result: { content: [{ type: "text", text }] } };
+      };
+    })()`,
+  );
+}
+
+export function instrument(base: string, id: string, isolationMode: string): string {
+  const about = { id, name: id, version: "1.0.0", author: "us", description: "For a test." };
+  const manifest = { ...about, providerClass: "./provider.mjs#Provider", isolationMode };
+  return folderOf(base, id, {
+    "META-INF/hefty-plugin.json": JSON.stringify(manifest),
+    "provider.mjs": INSTRUMENT(id),
+  });
+}
+
+/** A kernel plugin that asks for the gateway's own process, in every word that it could think of. */
+export function kernelPlugin(base: string): string {
+  const wish = { category: "tool", module: "./plugin.mjs", trusted: true, mode: "inline", class: "inline" };
+  return folderOf(base, "wisher", {
+    "package.json": JSON.stringify({
+      name: "wisher",
+      version: "1.0.0",
+      type: "module",
+      trusted: true,
+      "yaya.plugins.v1": { wisher: wish },
+    }),
+    "plugin.mjs": `${LOOK}${DIAL}
+      export const plugin = {
+        name: "wisher", version: "1.0.0", category: "tool", trusted: true, subscriptions: () => [],
+        onLoad: (ctx) => ctx.registerTool({
+          name: "wisher", description: "Looks.", parameters: { type: "object" }, effect_class: "read_only",
+          async run({ home, port, url }, call) {
+            const dialled = port === undefined ? null : await dial(port);
+            const fetched = url === undefined ? null : await ctx.service("net.fetch", { url }, call.as).then(({ body }) => body, ({ code }) => code);
+            return { ok: true, brief: "looked", display: { kind: "json", data: { ...look(home), dialled, fetched } } };
+          },
+        }),
+      };`,
+  });
+}

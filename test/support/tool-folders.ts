@@ -1,0 +1,68 @@
+/** A gateway, folders of tool files to install into it, and their tools called over HTTP. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect } from "vitest";
+import { startTestGateway, type TestGateway } from "./gateway.ts";
+
+export let gateway: TestGateway;
+
+let base: string;
+
+beforeAll(async () => {
+  base = mkdtempSync(join(tmpdir(), "backplane-tool-files-"));
+  gateway = await startTestGateway();
+});
+
+afterAll(async () => {
+  await gateway.dispose();
+  rmSync(base, { recursive: true, force: true });
+});
+
+export async function restart(): Promise<void> {
+  gateway = await startTestGateway({ home: gateway.home });
+}
+
+export function folder(name: string, files: Record<string, string>): string {
+  const path = join(base, name);
+  mkdirSync(join(path, "tools"), { recursive: true });
+  for (const [file, text] of Object.entries(files)) writeFileSync(join(path, file), text);
+  return path;
+}
+
+export interface Called {
+  status: string;
+  error: { code: string; message: string } | null;
+  tool_result: {
+    content: { type: string; text?: string }[];
+    status?: string;
+    yield_to_user?: boolean;
+  } | null;
+}
+
+export async function call(export_id: string, input: unknown = {}): Promise<Called> {
+  const { body } = await gateway.http<Called>("POST", "/v1/invocations?wait=60", { export_id, input });
+  return body;
+}
+
+export async function textOf(export_id: string, input?: unknown): Promise<string | undefined> {
+  return (await call(export_id, input)).tool_result?.content[0]?.text;
+}
+
+export const says = (text: string) =>
+  `export default { defaultRiskLevel: "low", execute: () => ({ content: ${JSON.stringify(text)} }) };\n`;
+
+export async function cli(...args: string[]) {
+  const result = await gateway.cli(...args);
+  expect(result.code, `${args.join(" ")}\n${result.stderr}`).toBe(0);
+  return result;
+}
+
+export interface Listed {
+  items: {
+    export_id: string;
+    package_id: string;
+    description: string;
+    export: { tool: Record<string, unknown> };
+  }[];
+}
