@@ -1,11 +1,13 @@
 // The chat page: joins the parts. It holds nothing of its own that the gateway does not have, so a reload loses nothing.
 import { call, createRemedies } from "./api.js";
 import { createApprovals } from "./approvals.js";
+import { createComposer } from "./composer.js";
 import { createConnection } from "./connection.js";
-import { byId, el } from "./dom.js";
+import { byId } from "./dom.js";
+import { createNotices } from "./notices.js";
 import { createSidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
-import { createView, errorCard } from "./view.js";
+import { createView } from "./view.js";
 import { setUpProviders, setUpTheme } from "./settings.js";
 
 const CHIP = {
@@ -14,19 +16,13 @@ const CHIP = {
   reconnecting: "Reconnecting",
   "signed-out": "Signed out",
 };
-const EXAMPLES = [
-  ["Hear an echo", "Hello there"],
-  [
-    "Watch a slow answer stream",
-    "/slow 150\n/say **Streaming** works: this text arrives piece by piece, and you can stop it with `Esc`.",
-  ],
-  ["Ask for approval, then run a sub-agent", '/tool agent {"goal": "Say hello from a sub-agent"}'],
-  ["See a tool call fail", '/tool no_such_tool {"why": "to see the card"}'],
-];
-
 const scroll = byId("scroll");
-const message = byId("message");
 const remedyOf = createRemedies();
+const { complain, hush, speak } = createNotices({ alert: byId("alert"), spoken: byId("spoken") }, remedyOf);
+const composer = createComposer(
+  { form: byId("composer"), message: byId("message"), examples: byId("examples") },
+  { send, last: () => transcript.lastUserText() },
+);
 let session_id = null;
 let state = "connecting";
 let transcript = null;
@@ -40,9 +36,9 @@ const view = createView(byId("log"), { fork, undo, remedyOf, drawn });
 const approvals = createApprovals(byId("approvals"), {
   send: (op) => connection.send(op),
   speak,
-  mayFocus: () => message.value === "",
+  mayFocus: composer.isEmpty,
   changed(had_focus) {
-    if (had_focus) message.focus();
+    if (had_focus) composer.focus();
     follow();
   },
 });
@@ -127,7 +123,7 @@ function open(id) {
   document.title = `${id ?? "Chat"} · Backplane`;
   drawState();
   hideSessions();
-  message.focus();
+  composer.focus();
 }
 
 const fromAddress = () => {
@@ -166,24 +162,22 @@ function drawState() {
   if (was && !running) speak("Answer complete");
 }
 
-function submit() {
-  const text = message.value.trim();
-  if (text === "" || state !== "live") return;
+/** False: it was not sent, and stays where it is. */
+function send(text) {
+  if (state !== "live") return false;
   hush();
   if (session_id === null) location.hash = encodeURIComponent(newId());
   if (fromAddress() !== session_id) open(fromAddress());
   stuck = true;
   const ref = connection.act({ op: "message", text });
-  if (ref === null) return;
+  if (ref === null) return false;
   unsent = { ref, text, after: transcript.last };
-  message.value = "";
-  fit();
+  return true;
 }
 
 function takeBack() {
-  if (message.value === "") message.value = unsent.text;
+  composer.giveBack(unsent.text);
   unsent = null;
-  fit();
   speak("Your message was not sent");
 }
 
@@ -225,25 +219,10 @@ function newId() {
   return `chat-${stamp}-${random.toString(36).padStart(5, "0").slice(-5)}`;
 }
 
-function complain(error) {
-  const box = byId("alert");
-  const close = el("button", { type: "button", class: "quiet", onclick: hush }, "Dismiss");
-  box.replaceChildren(errorCard(error, { remedyOf }), close);
-  box.hidden = false;
-}
-
 /** Where the list lies over the conversation. */
 function hideSessions() {
   byId("shell").removeAttribute("data-sessions");
   byId("show-sessions").setAttribute("aria-expanded", "false");
-}
-
-function hush() {
-  byId("alert").hidden = true;
-}
-
-function speak(text) {
-  byId("spoken").textContent = text;
 }
 
 /** A turn's end shows together with its last words, which are drawn with the next frame. */
@@ -265,26 +244,6 @@ scroll.addEventListener("scroll", () => {
   stuck = scroll.scrollHeight - scroll.scrollTop - scroll.clientHeight < 60;
 });
 
-function fit() {
-  message.style.height = "auto";
-  message.style.height = `${Math.min(message.scrollHeight + 2, innerHeight * 0.4)}px`;
-}
-
-byId("composer").addEventListener("submit", (event) => {
-  event.preventDefault();
-  submit();
-});
-message.addEventListener("input", fit);
-message.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && !event.shiftKey && !event.isComposing) {
-    event.preventDefault();
-    submit();
-  } else if (event.key === "ArrowUp" && message.value === "") {
-    message.value = transcript.lastUserText();
-    fit();
-    event.preventDefault();
-  }
-});
 addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
   if (byId("shell").hasAttribute("data-sessions")) byId("show-sessions").click();
@@ -294,7 +253,7 @@ byId("stop").addEventListener("click", interrupt);
 byId("new-session").addEventListener("click", () => {
   if (location.hash === "") open(null);
   else location.hash = "";
-  message.focus();
+  composer.focus();
 });
 byId("session-list").addEventListener("click", hideSessions);
 byId("show-sessions").addEventListener("click", () => {
@@ -304,26 +263,5 @@ byId("show-sessions").addEventListener("click", () => {
 byId("sign-out").addEventListener("click", () => {
   void call("POST", "/v1/logout").then(() => location.reload(), complain);
 });
-byId("examples").append(
-  ...EXAMPLES.map(([label, text]) =>
-    el(
-      "li",
-      {},
-      el(
-        "button",
-        {
-          type: "button",
-          onclick() {
-            message.value = text;
-            fit();
-            message.focus();
-          },
-        },
-        el("strong", {}, label),
-        el("code", {}, text),
-      ),
-    ),
-  ),
-);
 addEventListener("hashchange", () => open(fromAddress()));
 open(fromAddress());
