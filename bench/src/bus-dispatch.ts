@@ -6,6 +6,8 @@ import { randomFillSync } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createIdSource } from "@backplane/contract";
 import { createBus } from "@backplane/kernel";
+import { logTo } from "../../test/support/log-to.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
@@ -41,18 +43,10 @@ export async function busDispatch(): Promise<Row[]> {
 
 /** Each session has one publisher that goes on as the bus takes its events; done when all were handled. */
 function ourBus(sessions: string[]): Round {
-  const now = () => Date.now();
   const bus = createBus({
-    clock: {
-      now,
-      monotonic: () => performance.now(),
-      after: (ms, run) => {
-        const timer = setTimeout(run, ms);
-        return { stop: () => clearTimeout(timer) };
-      },
-    },
-    ids: createIdSource(now, (bytes) => randomFillSync(bytes)),
-    log: { debug: ignore, info: ignore, warn: ignore, error: ignore },
+    clock,
+    ids: createIdSource(clock.now, (bytes) => randomFillSync(bytes)),
+    log: logTo(),
     pause: setImmediate,
   });
   const scope = { org_id: "org_local", project_id: "proj_default" };

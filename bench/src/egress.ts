@@ -5,6 +5,7 @@ import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createEgress } from "../../packages/runner/src/egress/create-egress.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 
@@ -12,15 +13,6 @@ const FILE = fileURLToPath(new URL("./children/egress-peer.mjs", import.meta.url
 const WORLD = "127.88.0.1";
 const BYTES = 512 * 1024 * 1024;
 const REPETITIONS = 7;
-
-const clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  after(ms: number, run: () => void) {
-    const timer = setTimeout(run, ms);
-    return { stop: () => clearTimeout(timer) };
-  },
-};
 
 export async function egressThroughput(): Promise<Row[]> {
   const egress = createEgress({

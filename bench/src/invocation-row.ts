@@ -1,4 +1,5 @@
 import type { InvocationRow } from "@backplane/kernel/ports";
+import { noGrant } from "../../test/support/no-grant.ts";
 
 /** A row as the door writes it, with 1 kB of input. */
 export function invocationRow(n: number): InvocationRow {
@@ -24,17 +25,7 @@ export function invocationRow(n: number): InvocationRow {
     trace_id: `tr_${n}`,
     execution_id: `toolx_${n}`,
     retry_count: 0,
-    grant: {
-      class: "worker",
-      network: "none",
-      allowed_domains: [],
-      filesystem: "none",
-      mounts: [],
-      gateway_api_scopes: [],
-      secret_slots: [],
-      capabilities: [],
-      tools: null,
-    },
+    grant: noGrant({ class: "worker" }),
     input: { text: "x".repeat(1000) },
     result: null,
     tool_result: null,

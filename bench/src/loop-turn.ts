@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { createIdSource, type KernelPlugin } from "@backplane/contract";
-import { createKernel, hostPolicy, type Kernel, type PluginLoader } from "@backplane/kernel";
+import { createKernel, hostPolicy, type Kernel } from "@backplane/kernel";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { plugin as react } from "@backplane/plugin-strategy-react";
@@ -18,6 +18,9 @@ import { generateText, jsonSchema, stepCountIs, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
+import { inlineLoader } from "../../test/support/inline-loader.ts";
+import { logTo } from "../../test/support/log-to.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 
 const SESSIONS = 100;
 const TURNS = 3_000;
@@ -113,21 +116,16 @@ async function openOurs(
     },
     importer: null as never,
     vault: createSecretVault([{ id: "k", key: new Uint8Array(32) }]),
-    clock: {
-      now: Date.now,
-      monotonic: () => performance.now(),
-      after(ms, run) {
-        const timer = setTimeout(run, ms);
-        return { stop: () => clearTimeout(timer) };
-      },
-    },
+    clock,
     ids,
     node_id: ids.next("node"),
     random,
     host: hostPolicy({}),
     gateway: { base_url: () => "" },
-    log: { debug() {}, info() {}, warn() {}, error: (fields, message) => console.error(message, fields) },
-    plugins: loaderOf([model, react, adder]),
+    log: logTo((level, message, fields) => {
+      if (level === "error") console.error(message, fields);
+    }),
+    plugins: inlineLoader([model, react, adder], tmpdir),
     pause: setImmediate,
   });
   await kernel.start();
@@ -194,29 +192,6 @@ const adder: KernelPlugin = {
     });
   },
 };
-
-function loaderOf(plugins: KernelPlugin[]): PluginLoader {
-  const by = new Map(plugins.map((plugin) => [plugin.name, plugin]));
-  return {
-    discover: async () => ({
-      entries: plugins.map(({ name, version, category }) => ({
-        name,
-        version,
-        category,
-        origin: "bundled" as const,
-        source: name,
-        dir: "",
-        module: "",
-      })),
-      problems: [],
-    }),
-    load: async ({ name }) => ({ plugin: by.get(name)!, close: async () => {}, onExit() {} }),
-    inspect: async () => [],
-    install: async () => [],
-    remove: async () => {},
-    stateDir: () => tmpdir(),
-  };
-}
 
 /** What a careful person would write: message, call, result and answer each on disk before the next step. */
 function openByHand(file: string): { turn: (lane: string) => void; close(): void } {

@@ -4,19 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { logTo } from "../../test/support/log-to.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { buildEchoPackage } from "./echo-package.ts";
 import { callRows } from "./wire-warm-call.ts";
 
-const clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  after(ms: number, run: () => void) {
-    const timer = setTimeout(run, ms);
-    return { stop: () => clearTimeout(timer) };
-  },
-};
-const log = { debug() {}, info() {}, warn() {}, error() {} };
+const log = logTo();
 
 /** A pooled process of an SDK plugin, called through the runner as the kernel does it. */
 const throughTheRunner: EchoPeer = {

@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxManager } from "@anthropic-ai/sandbox-runtime";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+import { logTo } from "../../test/support/log-to.ts";
 import { benchContext } from "./echo-peer.ts";
 import { percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -15,7 +16,7 @@ import { type Row, row } from "./row.ts";
 const RUNS = 25;
 const WARM_UP = 3;
 const NEEDED = ["rg", "socat"];
-const log = { debug() {}, info() {}, warn() {}, error() {} };
+const log = logTo();
 
 export async function sandboxNode(): Promise<Row[]> {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));

@@ -9,6 +9,8 @@ import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+import { logTo } from "../../test/support/log-to.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { buildEchoPackage } from "./echo-package.ts";
 import { benchContext } from "./echo-peer.ts";
 import { median, percentile } from "./measure.ts";
@@ -19,15 +21,7 @@ const STARTS = 120;
 const AT_ONCE = 4;
 const ROUNDS = 5;
 
-const clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  after(ms: number, run: () => void) {
-    const timer = setTimeout(run, ms);
-    return { stop: () => clearTimeout(timer) };
-  },
-};
-const log = { debug() {}, info() {}, warn() {}, error() {} };
+const log = logTo();
 
 type Echo = Awaited<ReturnType<typeof echoPackage>>;
 

@@ -15,6 +15,8 @@ import { createIdSource, type Entry } from "@backplane/contract";
 import { createBus, createFanout, createSessions, type Kernel, type TapeFeed } from "@backplane/kernel";
 import { openSqliteStore } from "@backplane/store";
 import { WebSocketServer } from "ws";
+import { logTo } from "../../test/support/log-to.ts";
+import { systemClock as clock } from "../../test/support/system-clock.ts";
 
 export const TOKEN = "the-token-of-the-bench";
 const KEY = {
@@ -33,16 +35,8 @@ export interface WatchServer {
 export async function startWatched(): Promise<WatchServer> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-bench-watch-"));
   const store = await openSqliteStore({ file: join(folder, "store.db") });
-  const clock = {
-    now: () => Date.now(),
-    monotonic: () => performance.now(),
-    after: (ms: number, run: () => void) => {
-      const timer = setTimeout(run, ms);
-      return { stop: () => clearTimeout(timer) };
-    },
-  };
   const ids = createIdSource(Date.now, (bytes) => randomFillSync(bytes));
-  const log = { debug: ignore, info: ignore, warn: ignore, error: ignore };
+  const log = logTo();
   const bus = createBus({ clock, ids, log, pause: setImmediate });
   const sessions = createSessions({ store, clock, ids });
   let listener: Parameters<TapeFeed["onWritten"]>[0] = ignore;

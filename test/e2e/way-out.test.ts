@@ -3,12 +3,11 @@ import { mkdtempSync, readFileSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { Invocation } from "@backplane/contract";
-import { buildSync } from "esbuild";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
+import { bundled, installAndBind, writePluginFolder } from "../support/plugin-folder.ts";
 import { verifies } from "../support/verifies.ts";
 
 let gateway: TestGateway;
@@ -93,18 +92,6 @@ function python(package_id: string, body: string): string {
   const own = `from backplane_sdk import Plugin\nplugin = Plugin("${package_id}", "1.0.0")\n${body}\nplugin.serve()\n`;
   // One file: the SDK as a module of its own, without a second file to keep.
   return `import sys, types\nsdk = types.ModuleType("backplane_sdk")\nsys.modules["backplane_sdk"] = sdk\nexec(compile(${JSON.stringify(sdk)}, "backplane_sdk.py", "exec"), sdk.__dict__)\n${own}`;
-}
-
-function bundled(contents: string): string {
-  const { outputFiles } = buildSync({
-    stdin: { contents, resolveDir: resolve("."), sourcefile: "plugin.mjs" },
-    bundle: true,
-    write: false,
-    platform: "node",
-    format: "esm",
-    conditions: ["backplane-source"],
-  });
-  return outputFiles[0]!.text;
 }
 
 async function call(export_id: string, input: object): Promise<Invocation> {

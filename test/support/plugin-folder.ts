@@ -76,6 +76,11 @@ new VaiPlugin({
 }).start();
 void appendFileSync;
 `;
+  return bundled(contents);
+}
+
+/** A program in one file, with what it imports of this repository. */
+export function bundled(contents: string): string {
   const { outputFiles } = buildSync({
     stdin: { contents, resolveDir: resolve("."), sourcefile: "plugin.mjs" },
     bundle: true,

@@ -1,9 +1,9 @@
 import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { bundled } from "./bundled.ts";
 import { startApi, type TestAnswer, type TestApi } from "./start-api.ts";
+import { ADMIN } from "./callers.ts";
 
 const seen: AdapterRequest[] = [];
 const weather: KernelPlugin = {
@@ -40,14 +40,6 @@ const weather: KernelPlugin = {
     await ctx.service("config.list", {}, request.as).catch(() => undefined);
     return { status: 201, body: { city: request.params.city! }, headers: { "x-weather": "sun" } };
   },
-};
-
-const OWNER: Caller = {
-  actor: "admin",
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "owner",
-  scopes: ["admin"],
-  admin: true,
 };
 
 let t: TestApi;
@@ -126,7 +118,7 @@ verifies(
     const metrics = await t.call("GET", "/metrics");
     expect(metrics.text).toContain('route="weather_post_x_weather_cities_by_city",status="201"} 1');
 
-    await t.kernel.plugins.setEnabled(OWNER, "web", false);
+    await t.kernel.plugins.setEnabled(ADMIN, "web", false);
     expect(shown(await t.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
     expect(shown(await t.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
       404,
@@ -136,7 +128,7 @@ verifies(
     expect((await t.call("GET", "/v1/sessions")).status).toBe(200);
     expect((await t.call("GET", "/x/weather/page")).status).toBe(200);
 
-    await t.kernel.plugins.setEnabled(OWNER, "web", true);
+    await t.kernel.plugins.setEnabled(ADMIN, "web", true);
     expect((await t.call("GET", "/api/config")).status).toBe(200);
     expect(Object.keys(await paths())).toEqual(Object.keys(all));
   },

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "./sample-package.ts";
 import { startApi, type TestApi } from "./start-api.ts";
+import { ADMIN } from "./callers.ts";
 
 let t: TestApi;
 beforeAll(async () => {
@@ -61,20 +62,12 @@ test("wait that is over first answers 202 with the record as it is", async () =>
   await t.runner.started(t.runner.orders.length + 1);
   // The line is held by a timer that is armed once the row is on disk.
   const order = t.runner.orders.at(-1)!;
-  await t.kernel.invocations.get({ ...ADMIN_SCOPE }, order.invocation_id);
+  await t.kernel.invocations.get({ ...ADMIN }, order.invocation_id);
   t.clock.advance(20_000);
   const answer = await held;
   expect([answer.status, answer.json.status]).toEqual([202, "running"]);
   t.runner.release(order.invocation_id);
 });
-
-const ADMIN_SCOPE = {
-  actor: "admin",
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "owner" as const,
-  scopes: ["admin"] as const,
-  admin: true,
-};
 
 verifies(
   "api.invocations",

@@ -1,18 +1,10 @@
 import type { KernelPlugin } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { bundled } from "./bundled.ts";
 import { readStream } from "./read-stream.ts";
 import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "./start-api.ts";
-
-const OWNER: Caller = {
-  actor: "admin",
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "owner",
-  scopes: ["admin"],
-  admin: true,
-};
+import { ADMIN } from "./callers.ts";
 
 const shop: KernelPlugin = {
   name: "shop",
@@ -42,7 +34,7 @@ const run = (session_id: string, text: string, query = "?wait=true") =>
   t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
 /** Enough to be worth a summary, in a window that is small enough to ask for one. */
 const talkLong = async (session_id: string) => {
-  await t.kernel.config.set(OWNER, { "providers.llm-echo.context_window": 10_000 });
+  await t.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
   for (const n of [1, 2, 3]) await run(session_id, `${"many words ".repeat(400)}${n}`);
 };
 const stream = (path: string, init: RequestInit = {}) =>

@@ -35,6 +35,7 @@ while read():
 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 print(json.dumps({"code": code, "screen": out.decode(errors="replace")}))
 `;
+import { printed } from "./support/printed.ts";
 
 let gateway: TestGateway;
 beforeAll(async () => {
@@ -53,17 +54,10 @@ async function terminal(id: string, steps: [string, string][]): Promise<Shown> {
     env: { PATH: process.env.PATH, BACKPLANE_HOME: gateway.home, TERM: "xterm" },
     stdio: ["ignore", "pipe", "pipe"],
   });
-  let out = "";
-  let err = "";
-  child.stdout.on("data", (chunk: Buffer) => {
-    out += chunk.toString();
-  });
-  child.stderr.on("data", (chunk: Buffer) => {
-    err += chunk.toString();
-  });
-  await new Promise((resolve) => child.once("close", resolve));
-  if (out === "") throw new Error(err);
-  return JSON.parse(out) as Shown;
+  const { closed, out, err } = printed(child);
+  await closed;
+  if (out() === "") throw new Error(err());
+  return JSON.parse(out()) as Shown;
 }
 
 describe.runIf(existsSync(PYTHON))("in a pseudo-terminal", () => {

@@ -1,6 +1,5 @@
 /** `up` and `down` as real processes: readiness, signals, the background. */
 import { type ChildProcess, spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,6 +9,7 @@ import { EXIT, run } from "../src/index.ts";
 import { isAlive } from "../src/locate.ts";
 import { captureIo } from "./support/capture-io.ts";
 import { said } from "./support/said.ts";
+import { printed } from "./support/printed.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 
@@ -34,16 +34,7 @@ function up(...flags: string[]) {
     },
   );
   started.push(child);
-  let out = "";
-  let err = "";
-  child.stdout.on("data", (chunk: Buffer) => {
-    out += chunk.toString();
-  });
-  child.stderr.on("data", (chunk: Buffer) => {
-    err += chunk.toString();
-  });
-  const closed = once(child, "close").then(([code]) => code as number);
-  return { child, closed, out: () => out, err: () => err };
+  return { child, ...printed(child) };
 }
 
 async function backplane(...argv: string[]) {

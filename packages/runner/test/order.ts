@@ -1,19 +1,10 @@
-/** Orders for the fixture programs, and the real clock. Knows nothing of the test runner. */
+/** Orders for the fixture programs. Knows nothing of the test runner. */
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
-import type { Clock, RunOrder } from "@backplane/kernel/ports";
+import type { RunOrder } from "@backplane/kernel/ports";
 import { noGrant } from "../../../test/support/no-grant.ts";
 
 export const FIXTURES = fileURLToPath(new URL("./fixtures", import.meta.url));
-
-export const systemClock: Clock = {
-  now: () => Date.now(),
-  monotonic: () => performance.now(),
-  after(ms, run) {
-    const timer = setTimeout(run, ms);
-    return { stop: () => clearTimeout(timer) };
-  },
-};
 
 export type OrderChange = Partial<Omit<RunOrder, "package" | "grant" | "context">> & {
   entrypoint?: string[];

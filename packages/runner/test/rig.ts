@@ -7,9 +7,10 @@ import type { JsonObject } from "@backplane/contract";
 import type { Runner, RunOutcome } from "@backplane/kernel/ports";
 import { expect, onTestFinished } from "vitest";
 import { createRunner, type RunnerOptions } from "../src/index.ts";
-import { FIXTURES, type OrderChange, orderOf, systemClock } from "./order.ts";
+import { FIXTURES, type OrderChange, orderOf } from "./order.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 import { isAlive, processesWith } from "../../../test/support/processes.ts";
+import { systemClock } from "../../../test/support/system-clock.ts";
 
 export { isAlive, processesWith };
 

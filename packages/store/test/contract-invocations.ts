@@ -3,6 +3,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { freshOrg } from "./subject.ts";
 import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
+import { allPages } from "./all-pages.ts";
 
 export function invocationCases(store: () => Store): void {
   test("an opened row comes back whole, and only inside its scope", async () => {
@@ -170,17 +171,8 @@ export function invocationCases(store: () => Store): void {
       where: typeof scope | { org_id: string; project_id: null },
       filter: Parameters<Store["invocations"]["list"]>[1],
     ) => {
-      const found: number[] = [];
-      let after: string | undefined;
-      do {
-        const page = await store().invocations.list(where, filter, {
-          limit: 2,
-          ...(after === undefined ? {} : { after }),
-        });
-        found.push(...page.items.map((item) => rows.findIndex((row) => row.id === item.id)));
-        after = page.next ?? undefined;
-      } while (after !== undefined);
-      return found;
+      const items = await allPages((page) => store().invocations.list(where, filter, page));
+      return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
     expect(await listed(scope, {})).toEqual([10, 9, 8, 6, 5, 4, 2, 1, 0]);
     expect(await listed(other, {})).toEqual([11, 7, 3]);

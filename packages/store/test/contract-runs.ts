@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { brief, freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
+import { allPages } from "./all-pages.ts";
 
 export function runCases(store: () => Store): void {
   const talk = async (over: Partial<SessionKey> = {}) => {
@@ -108,17 +109,8 @@ export function runCases(store: () => Store): void {
       if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
     }
     const listed = async (where: typeof scope, filter: Parameters<Store["runs"]["list"]>[1]) => {
-      const found: number[] = [];
-      let after: string | undefined;
-      do {
-        const page = await store().runs.list(where, filter, {
-          limit: 2,
-          ...(after === undefined ? {} : { after }),
-        });
-        found.push(...page.items.map((item) => rows.findIndex((row) => row.id === item.id)));
-        after = page.next ?? undefined;
-      } while (after !== undefined);
-      return found;
+      const items = await allPages((page) => store().runs.list(where, filter, page));
+      return items.map((item) => rows.findIndex((row) => row.id === item.id));
     };
     expect(await listed(scope, {})).toEqual([4, 3, 1, 0]);
     expect(await listed({ ...scope, project_id: null }, {})).toEqual([4, 3, 2, 1, 0]);

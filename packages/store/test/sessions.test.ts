@@ -1,12 +1,8 @@
 /** What only a file of our own can show of tapes: death, cost, and an upgrade. */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { DatabaseSync } from "node:sqlite";
-import { fileURLToPath } from "node:url";
 import type { Store } from "@backplane/kernel/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -15,6 +11,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/index.ts";
 import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
 import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
+import { acknowledgedBeforeKill } from "./killed-writer.ts";
 
 let dir: string;
 let file: string;
@@ -26,23 +23,7 @@ afterEach(() => rmSync(dir, { recursive: true }));
 
 for (const threaded of [true, false]) {
   verifies("tape.durable", `acknowledged entries survive kill -9 (threaded: ${threaded})`, async () => {
-    const program = fileURLToPath(new URL("./fixtures/tape-writer.ts", import.meta.url));
-    const child = spawn(
-      process.execPath,
-      ["--conditions=backplane-source", program, file, String(threaded)],
-      {
-        stdio: ["ignore", "pipe", "inherit"],
-      },
-    );
-    const acknowledged: string[] = [];
-    const lines = createInterface({ input: child.stdout });
-    const closed = once(lines, "close");
-    lines.on("line", (line) => {
-      if (acknowledged.push(line) === 2_000) child.kill("SIGKILL");
-    });
-    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
-    await closed;
-    expect(signal).toBe("SIGKILL");
+    const acknowledged = await acknowledgedBeforeKill("tape-writer", file, String(threaded));
     const store = await openSqliteStore({ file, threaded: false });
     const there = new Set<string>();
     for (const { head_chain_id } of (await store.sessions.list(LOCAL, {}, { limit: 9 })).items) {

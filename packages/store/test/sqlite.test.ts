@@ -12,6 +12,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/index.ts";
 import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
 import { logTo } from "../../../test/support/log-to.ts";
+import { acknowledgedBeforeKill } from "./killed-writer.ts";
 
 let dir: string;
 let file: string;
@@ -54,22 +55,7 @@ describe.each([true, false])("threaded: %s", (threaded) => {
   });
 
   test("every acknowledged row survives kill -9 of a process that writes with many hands", async () => {
-    const child = spawn(
-      process.execPath,
-      ["--conditions=backplane-source", fixture("writer"), file, String(threaded)],
-      {
-        stdio: ["ignore", "pipe", "inherit"],
-      },
-    );
-    const acknowledged: string[] = [];
-    const lines = createInterface({ input: child.stdout });
-    const closed = once(lines, "close");
-    lines.on("line", (line) => {
-      if (acknowledged.push(line) === 2_000) child.kill("SIGKILL");
-    });
-    const [, signal] = (await once(child, "exit")) as [number | null, string | null];
-    await closed;
-    expect(signal).toBe("SIGKILL");
+    const acknowledged = await acknowledgedBeforeKill("writer", file, String(threaded));
     const database = new DatabaseSync(file);
     const there = database.prepare("select id from invocations where id = ?");
     const lost = acknowledged.filter((id) => id.length === 30 && there.get(id) === undefined);

@@ -1,18 +1,15 @@
 /** Ending calls from the client's side, and many sessions at once. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
-import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
+import { PACKAGE_ID } from "../sample-package.ts";
+import { ADMIN_TOKEN, type TestApi } from "../start-api.ts";
 import { call, connect, send } from "./mcp-client.ts";
+import { ADMIN } from "../callers.ts";
+import { startBoundApi } from "./bound-api.ts";
 
 let t: TestApi;
 let base = "";
 beforeAll(async () => {
-  t = await startApi();
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const folder = writeSamplePackage(t.home);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" };
-  await t.call("POST", "/v1/plugin-bindings", { body });
+  ({ t, base } = await startBoundApi(["echo"]));
 });
 afterAll(() => t.close());
 
@@ -22,14 +19,6 @@ const cancelled = (requestId: string | number) => ({
   params: { requestId, reason: "enough" },
 });
 const ended = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
-const ADMIN = {
-  actor: "admin",
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "owner",
-  scopes: ["admin"],
-  admin: true,
-} as const;
-
 /** Starts a call that waits; resolves when it runs. */
 async function waiting(start: () => Promise<unknown>): Promise<string> {
   const before = t.runner.orders.length;

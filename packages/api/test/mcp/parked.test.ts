@@ -1,16 +1,9 @@
-import type { Caller } from "@backplane/kernel";
 import { expect, test } from "vitest";
 import { Parked } from "../../src/mcp/parked.ts";
 import { Questions } from "../../src/mcp/questions.ts";
 import type { Work } from "../../src/mcp/work.ts";
+import { userCalled as caller } from "../callers.ts";
 
-const caller = (actor: string): Caller => ({
-  actor,
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "user",
-  scopes: [],
-  admin: false,
-});
 const request = (params: object) => ({
   kind: "request" as const,
   id: 1,

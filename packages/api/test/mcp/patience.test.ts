@@ -1,23 +1,17 @@
 /** Long waits, by a clock that the test moves: headers are sent, a waiting client is told again, lists are looked at again. */
 import type { JsonObject } from "@backplane/contract";
-import type { Caller, CatalogTool } from "@backplane/kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createListWatch } from "../../src/mcp/list-watch.ts";
-import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
-import { startApi, type TestApi } from "../start-api.ts";
+import type { TestApi } from "../start-api.ts";
 import { call, connect } from "./mcp-client.ts";
+import { userCalled } from "../callers.ts";
+import { catalogTool } from "./catalog-tool.ts";
+import { startBoundApi } from "./bound-api.ts";
 
 let t: TestApi;
 let base = "";
 beforeAll(async () => {
-  t = await startApi();
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const folder = writeSamplePackage(t.home);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-  for (const export_id of ["echo", "ask"])
-    await t.call("POST", "/v1/plugin-bindings", {
-      body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
-    });
+  ({ t, base } = await startBoundApi(["echo", "ask"]));
 });
 afterAll(() => t.close());
 
@@ -65,27 +59,8 @@ test("who waits for a person is told again and again, with rising progress", asy
 });
 
 test("a change that nobody told of is found by looking again, and told once per reader", async () => {
-  const caller: Caller = {
-    actor: "a",
-    scope: { org_id: "org_local", project_id: null },
-    role: "user",
-    scopes: [],
-    admin: false,
-  };
-  const tool = (name: string): CatalogTool => ({
-    name,
-    title: null,
-    description: "",
-    input_schema: {},
-    output_schema: null,
-    effect_class: "unknown",
-    requires_approval: false,
-    risk: "unknown",
-    origin: "plugin",
-    package_id: "acme/devkit",
-    binding_id: null,
-  });
-  let tools = [tool("one")];
+  const caller = { ...userCalled("a"), scope: { org_id: "org_local", project_id: null } };
+  let tools = [catalogTool("one")];
   const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
   const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);
   const heard = [0, 0];
@@ -96,10 +71,10 @@ test("a change that nobody told of is found by looking again, and told once per 
     t.clock.advance(11_000);
     await new Promise(setImmediate);
   };
-  tools = [tool("one")];
+  tools = [catalogTool("one")];
   await look();
   expect(heard).toEqual([0, 0]);
-  tools = [tool("one"), tool("two")];
+  tools = [catalogTool("one"), catalogTool("two")];
   await look();
   expect(heard).toEqual([1, 1]);
   leave();

@@ -2,9 +2,9 @@
 import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { bundled } from "../bundled.ts";
-import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
-import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
+import { ADMIN_TOKEN, type TestApi } from "../start-api.ts";
 import { call, connect, type McpClient, META, read, request, send } from "./mcp-client.ts";
+import { bindSample, startBoundApi } from "./bound-api.ts";
 
 const teller: KernelPlugin = {
   name: "teller",
@@ -31,20 +31,13 @@ let t: TestApi;
 let base = "";
 let asking = "";
 beforeAll(async () => {
-  t = await startApi({ plugins: await bundled(teller) });
+  ({ t, base } = await startBoundApi(["echo", "notify"], [], { plugins: await bundled(teller) }));
   await t.call("PATCH", "/v1/policy", { body: { tolerance: { conversation: "medium" } } });
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const folder = writeSamplePackage(t.home);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-  for (const export_id of ["echo", "notify"]) await bind(export_id);
   asking = await bind("ask");
 });
 afterAll(() => t.close());
 
-async function bind(export_id: string, headers: Record<string, string> = {}): Promise<string> {
-  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id };
-  return (await t.call("POST", "/v1/plugin-bindings", { body, headers })).json.binding_id as string;
-}
+const bind = (export_id: string, headers: Record<string, string> = {}) => bindSample(t, export_id, headers);
 
 const setStatus = (status: string) => t.call("PATCH", `/v1/plugin-bindings/${asking}`, { body: { status } });
 const settledRow = async (id: string) => (await t.call("GET", `/v1/invocations/${id}`)).json;

@@ -1,32 +1,14 @@
-import type { Caller, CatalogTool } from "@backplane/kernel";
+import type { Caller } from "@backplane/kernel";
 import { expect, test } from "vitest";
 import { createToolPages } from "../../src/mcp/list-tools.ts";
 import type { NamedTool } from "../../src/mcp/tool-names.ts";
 import { McpSessions, openCall, SESSION_LIMITS } from "../../src/mcp/sessions.ts";
-
-const caller = (actor: string): Caller => ({
-  actor,
-  scope: { org_id: "org_local", project_id: "proj_default" },
-  role: "user",
-  scopes: [],
-  admin: false,
-});
+import { userCalled as caller } from "../callers.ts";
+import { catalogTool } from "./catalog-tool.ts";
 
 const OPENED = { version: "2025-11-25", capabilities: {}, server: null };
 
-const TOOL: CatalogTool = {
-  name: "",
-  title: null,
-  description: "",
-  input_schema: {},
-  output_schema: null,
-  effect_class: "unknown",
-  requires_approval: false,
-  risk: "unknown",
-  origin: "plugin",
-  package_id: "acme/devkit",
-  binding_id: null,
-};
+const TOOL = catalogTool("");
 
 let now = 0;
 const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };

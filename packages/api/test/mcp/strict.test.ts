@@ -1,18 +1,13 @@
 /** What `/mcp` refuses: bodies that are no JSON-RPC, headers that disagree, sessions and tools that are another's. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { PACKAGE_ID, writeSamplePackage } from "../sample-package.ts";
-import { ADMIN_TOKEN, startApi, type TestApi } from "../start-api.ts";
+import { ADMIN_TOKEN, type TestApi } from "../start-api.ts";
 import { call, connect, META, request, send } from "./mcp-client.ts";
+import { startBoundApi } from "./bound-api.ts";
 
 let t: TestApi;
 let base = "";
 beforeAll(async () => {
-  t = await startApi();
-  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
-  const folder = writeSamplePackage(t.home, "1.0.0", "", ["tools:invoke"]);
-  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
-  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" };
-  await t.call("POST", "/v1/plugin-bindings", { body });
+  ({ t, base } = await startBoundApi(["echo"], ["tools:invoke"]));
 });
 afterAll(() => t.close());
 

@@ -145,19 +145,12 @@ describe("bindings and packages", () => {
   });
 
   test("installing again changes nothing; a package in use is not removed", async () => {
-    const again = await gateway.json<{ bindings: Binding[] }>([
-      "plugin",
-      "install",
-      PLUGIN,
-      "--bind",
-      "--class",
-      "worker",
-    ]);
-    expect(again.bindings.map((binding) => binding.binding_id).sort()).toEqual(
-      Object.values(bindings)
+    const again = await installKit(gateway);
+    const ids = (bound: Record<string, Binding>) =>
+      Object.values(bound)
         .map((binding) => binding.binding_id)
-        .sort(),
-    );
+        .sort();
+    expect(ids(again)).toEqual(ids(bindings));
     expect((await gateway.backplane(["plugin", "info", "acme/cli-kit"])).out).toContain("secretive");
     const removed = await gateway.backplane(["plugin", "remove", "acme/cli-kit@0.1.0", "--yes"]);
     expect(removed.err).toContain("error[package.bound]");

@@ -17,10 +17,11 @@ import { onTestFinished } from "vitest";
 import { logTo } from "../../../../test/support/log-to.ts";
 import type { HostPolicy } from "../../src/deps.ts";
 import { createKernel, hostPolicy, type Kernel, type KernelDeps } from "../../src/index.ts";
-import type { Caller, PluginLoader, Store } from "../../src/ports/index.ts";
+import type { Caller, Store } from "../../src/ports/index.ts";
 import { TestClock } from "./clock.ts";
 import { TestImporter } from "./manifests.ts";
 import { ScriptedRunner } from "./scripted-runner.ts";
+import { inlineLoader } from "../../../../test/support/inline-loader.ts";
 
 export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
@@ -79,7 +80,7 @@ export async function furnish(store: Store, file: string, options: HouseOptions 
     gateway: { base_url: () => "http://127.0.0.1:7420" },
     log: logTo((level, message, fields) => logged.push({ level, fields, message })),
     ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
-    ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins) }),
+    ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins, temporary) }),
   };
   const kernel = createKernel(deps);
   if (options.start !== false) await kernel.start();
@@ -116,30 +117,6 @@ export async function furnish(store: Store, file: string, options: HouseOptions 
       clock.halt();
       await store.close();
     },
-  };
-}
-
-/** Plain objects as bundled plugins. */
-function inlineLoader(plugins: readonly KernelPlugin[]): PluginLoader {
-  const by = new Map(plugins.map((plugin) => [plugin.name, plugin]));
-  return {
-    discover: async () => ({
-      entries: plugins.map(({ name, version, category }) => ({
-        name,
-        version,
-        category,
-        origin: "bundled" as const,
-        source: name,
-        dir: "",
-        module: "",
-      })),
-      problems: [],
-    }),
-    load: async ({ name }) => ({ plugin: by.get(name)!, close: async () => {}, onExit: () => {} }),
-    inspect: async () => [],
-    install: async () => [],
-    remove: async () => {},
-    stateDir: () => temporary(),
   };
 }
 

@@ -10,7 +10,7 @@ import { createEgress, type EgressSession } from "../../src/egress/create-egress
 import type { EgressLimits } from "../../src/egress/limits.ts";
 import type { Refusal } from "../../src/egress/refusals.ts";
 import type { EgressListener } from "../../src/egress/way-in.ts";
-import { systemClock } from "../order.ts";
+import { systemClock } from "../../../../test/support/system-clock.ts";
 import { listen } from "./loopback.ts";
 
 export const PUBLIC = "127.88.0.1";

@@ -4,7 +4,7 @@ import type { HostRequest } from "@backplane/kernel/ports";
 import { expect, onTestFinished, test } from "vitest";
 import { publicOnly } from "../../src/egress/address.ts";
 import { createEgress } from "../../src/egress/create-egress.ts";
-import { systemClock } from "../order.ts";
+import { systemClock } from "../../../../test/support/system-clock.ts";
 import { PUBLIC } from "./egress-rig.ts";
 
 async function server(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {

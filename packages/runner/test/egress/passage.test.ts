@@ -5,7 +5,7 @@ import { allowList } from "../../src/egress/allow-list.ts";
 import { Border } from "../../src/egress/border.ts";
 import { DEFAULT_EGRESS_LIMITS } from "../../src/egress/limits.ts";
 import { RefusalRecord } from "../../src/egress/refusals.ts";
-import { systemClock } from "../order.ts";
+import { systemClock } from "../../../../test/support/system-clock.ts";
 import { openRig, Talk } from "./egress-rig.ts";
 import { listen } from "./loopback.ts";
 

@@ -4,25 +4,14 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { DESCRIBE_TOOLS, type Grant, type JsonObject, type ToolFilesDescription } from "@backplane/contract";
+import { DESCRIBE_TOOLS, type JsonObject, type ToolFilesDescription } from "@backplane/contract";
 import { stdioTransport, VaiHost } from "@backplane/wire";
 import { onTestFinished } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
+import { noGrant } from "../../../../test/support/no-grant.ts";
 
 const PROGRAM = fileURLToPath(new URL("../../dist/tool-host.mjs", import.meta.url));
 const IDENTITY = { package_id: "acme/notes", version: "0.1.0" };
-
-const GRANT: Grant = {
-  class: "isolated",
-  network: "none",
-  allowed_domains: [],
-  filesystem: "none",
-  mounts: [],
-  gateway_api_scopes: [],
-  secret_slots: [],
-  capabilities: [],
-  tools: null,
-};
 
 export interface ToolHost {
   folder: string;
@@ -87,6 +76,6 @@ function contextOf(invocation_id: string): JsonObject {
     gateway: { base_url: "http://127.0.0.1:1", scopes: [] },
     config: {},
     secrets: {},
-    grant: GRANT as unknown as JsonObject,
+    grant: noGrant() as unknown as JsonObject,
   };
 }

@@ -1,0 +1,15 @@
+import type { CatalogTool } from "@backplane/kernel";
+
+export const catalogTool = (name: string): CatalogTool => ({
+  name,
+  title: null,
+  description: "",
+  input_schema: {},
+  output_schema: null,
+  effect_class: "unknown",
+  requires_approval: false,
+  risk: "unknown",
+  origin: "plugin",
+  package_id: "acme/devkit",
+  binding_id: null,
+});

@@ -1,0 +1,16 @@
+/** What a process prints, as it prints it, and its exit code. */
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+
+export function printed(child: ChildProcess) {
+  let out = "";
+  let err = "";
+  child.stdout!.on("data", (chunk: Buffer) => {
+    out += chunk.toString();
+  });
+  child.stderr!.on("data", (chunk: Buffer) => {
+    err += chunk.toString();
+  });
+  const closed = once(child, "close").then(([code]) => code as number);
+  return { closed, out: () => out, err: () => err };
+}

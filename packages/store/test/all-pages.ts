@@ -1,0 +1,12 @@
+import type { Page, PageOf } from "@backplane/kernel/ports";
+
+/** Everything that a list gives, two at a time. */
+export async function allPages<T>(list: (page: Page) => Promise<PageOf<T>>): Promise<T[]> {
+  const found: T[] = [];
+  for (let after: string | null | undefined; after !== null; ) {
+    const page: PageOf<T> = await list({ limit: 2, ...(after === undefined ? {} : { after }) });
+    found.push(...page.items);
+    after = page.next;
+  }
+  return found;
+}
