@@ -48,7 +48,7 @@ export class Retention {
 
   async sweep(): Promise<void> {
     const { store, clock, node_id, log } = this.#deps;
-    // Each home has bytes of its own.
+    // Each home has bytes of its own; those that gateways share go with whoever is first.
     const blobs = await this.#blobs();
     let removed = 0;
     if ((await store.leases.acquire(LEASE, node_id, clock.now(), LEASE_MS)) !== null) {
