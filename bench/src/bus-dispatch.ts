@@ -45,7 +45,10 @@ export async function busDispatch(): Promise<Row[]> {
 function ourBus(sessions: string[]): Round {
   const bus = createBus({
     clock,
-    ids: createIdSource(clock.now, (bytes) => randomFillSync(bytes)),
+    ids: createIdSource(
+      () => clock.now(),
+      (bytes) => randomFillSync(bytes),
+    ),
     log: logTo(),
     pause: setImmediate,
   });

@@ -1,7 +1,7 @@
 /** Who asks, as the edge would have made it out. */
 import type { Caller } from "@backplane/kernel";
 
-export const SCOPE = { org_id: "org_local", project_id: "proj_default" };
+const SCOPE = { org_id: "org_local", project_id: "proj_default" };
 export const ADMIN: Caller = { actor: "admin", scope: SCOPE, role: "owner", scopes: ["admin"], admin: true };
 export const userCalled = (actor: string): Caller => ({
   actor,

@@ -12,7 +12,7 @@ import { createPluginLoader } from "../src/plugin-loader.ts";
 
 /** Where the plugins of these suites lie. */
 export const FIXTURES = join(import.meta.dirname, "fixtures/plugins");
-export const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
+const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
 const names = ["shop", "door", "teller", "grump", "sleeper"];
 const options = {
   home,

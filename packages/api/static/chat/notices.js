@@ -6,15 +6,13 @@ export function createNotices({ alert, spoken }, remedyOf) {
   const hush = () => {
     alert.hidden = true;
   };
-  return {
-    hush,
-    complain(error) {
-      const close = el("button", { type: "button", class: "quiet", onclick: hush }, "Dismiss");
-      alert.replaceChildren(errorCard(error, { remedyOf }), close);
-      alert.hidden = false;
-    },
-    speak(text) {
-      spoken.textContent = text;
-    },
+  const complain = (error) => {
+    const close = el("button", { type: "button", class: "quiet", onclick: hush }, "Dismiss");
+    alert.replaceChildren(errorCard(error, { remedyOf }), close);
+    alert.hidden = false;
   };
+  const speak = (text) => {
+    spoken.textContent = text;
+  };
+  return { hush, complain, speak };
 }
