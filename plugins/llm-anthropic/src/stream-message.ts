@@ -1,9 +1,8 @@
 /** One Messages request, its stream as parts. */
 import type { Anthropic } from "@anthropic-ai/sdk";
 import {
-  abortable,
   brokenStream,
-  untorn,
+  vendorStream,
   type GenerateRequest,
   type JsonObject,
   type LlmPart,
@@ -24,13 +23,8 @@ export async function* streamMessage(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const { signal, release } = abortable(request.signal);
-  try {
-    const stream = await client.messages.create(bodyOf(config, request), { signal });
-    yield* partsOf(untorn(stream));
-  } finally {
-    release();
-  }
+  const body = bodyOf(config, request);
+  yield* partsOf(vendorStream(request.signal, (signal) => client.messages.create(body, { signal })));
 }
 
 function bodyOf(config: AnthropicConfig, request: GenerateRequest): Anthropic.MessageCreateParamsStreaming {

@@ -1,8 +1,7 @@
 /** Chat completions: one request, its stream as parts. Compatible servers leave out what they like, save the end. */
 import {
-  abortable,
   brokenStream,
-  untorn,
+  vendorStream,
   type GenerateRequest,
   type JsonObject,
   type LlmPart,
@@ -37,19 +36,14 @@ export async function* streamChat(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const { signal, release } = abortable(request.signal);
-  try {
-    const body = bodyOf(config, request);
-    const open = (it: typeof body) => client.chat.completions.create(it, { signal });
-    const stream = await open(body).catch((error: unknown) => {
+  const body = bodyOf(config, request);
+  const open = (signal: AbortSignal) =>
+    client.chat.completions.create(body, { signal }).catch((error: unknown) => {
       if (!refusesUsage(error)) throw error;
       const { stream_options: _, ...plain } = body;
-      return open(plain);
+      return client.chat.completions.create(plain, { signal });
     });
-    yield* partsOf(untorn(stream));
-  } finally {
-    release();
-  }
+  yield* partsOf(vendorStream(request.signal, open));
 }
 
 function bodyOf(config: OpenAiConfig, request: GenerateRequest): OpenAI.ChatCompletionCreateParamsStreaming {

@@ -1,8 +1,7 @@
 /** The responses API: one request, its stream as parts. Nothing is stored at the vendor; the tape is the memory. */
 import {
-  abortable,
   brokenStream,
-  untorn,
+  vendorStream,
   contentPieces,
   type GenerateRequest,
   LlmCallError,
@@ -25,13 +24,8 @@ export async function* streamResponse(
   request: GenerateRequest,
 ): AsyncGenerator<LlmPart, void, undefined> {
   const client = await connect();
-  const { signal, release } = abortable(request.signal);
-  try {
-    const stream = await client.responses.create(bodyOf(config, request), { signal });
-    yield* partsOf(untorn(stream));
-  } finally {
-    release();
-  }
+  const body = bodyOf(config, request);
+  yield* partsOf(vendorStream(request.signal, (signal) => client.responses.create(body, { signal })));
 }
 
 function bodyOf(

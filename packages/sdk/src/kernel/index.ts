@@ -49,7 +49,7 @@ export { type KernelToolDefinition, kernelTool, openaiFunction } from "./kernel-
 export { type ContentPiece, contentPieces, textOf } from "./llm-content.ts";
 export { brokenStream, classifyFailure, LlmCallError } from "./llm-failure.ts";
 export { type InstanceHealth, type LlmProviderOptions, llmProviderPlugin } from "./llm-provider.ts";
-export { abortable, untorn } from "./llm-stream.ts";
+export { vendorStream } from "./llm-stream.ts";
 export {
   configNumber,
   configText,

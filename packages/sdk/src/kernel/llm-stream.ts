@@ -2,17 +2,24 @@
 import type { StopSignal } from "@backplane/contract";
 import { brokenStream } from "./llm-failure.ts";
 
-/** The kernel's stop signal as the platform's own. `release` ends the link. */
-export function abortable(stop: StopSignal): { signal: AbortSignal; release: () => void } {
+/** Opens a vendor's stream and passes it on; the kernel's stop ends it, also while it is being opened. */
+export async function* vendorStream<T>(
+  stop: StopSignal,
+  open: (signal: AbortSignal) => PromiseLike<AsyncIterable<T>>,
+): AsyncGenerator<T, void, undefined> {
   const controller = new AbortController();
   const abort = () => controller.abort();
   if (stop.aborted) abort();
   else stop.addEventListener("abort", abort, { once: true });
-  return { signal: controller.signal, release: () => stop.removeEventListener("abort", abort) };
+  try {
+    yield* untorn(await open(controller.signal));
+  } finally {
+    stop.removeEventListener("abort", abort);
+  }
 }
 
 /** Half a line of JSON is what is left of a stream that was cut. */
-export async function* untorn<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
+async function* untorn<T>(stream: AsyncIterable<T>): AsyncGenerator<T, void, undefined> {
   try {
     yield* stream;
   } catch (error) {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { classifyFailure, LlmCallError, untorn } from "../../src/kernel/index.ts";
+import { classifyFailure, LlmCallError } from "../../src/kernel/index.ts";
 import { redact } from "../../src/kernel/llm-failure.ts";
 
 const coded = (code: string) => Object.assign(new Error("socket"), { code });
@@ -45,17 +45,4 @@ test("secrets are hidden at any depth, the longer one first, and in addresses", 
   expect(redact("k abcd-long/1 t abcd p pass word u pass%20word n 12 at https://u:p@host", config)).toBe(
     "k **** t **** p **** u **** n 12 at https://****@host",
   );
-});
-
-test("half a line of JSON is a torn stream", async () => {
-  async function* torn(): AsyncGenerator<number> {
-    yield 1;
-    JSON.parse('{"ty');
-  }
-  const seen: number[] = [];
-  const read = async () => {
-    for await (const one of untorn(torn())) seen.push(one);
-  };
-  await expect(read()).rejects.toMatchObject({ failure: { kind: "connection" } });
-  expect(seen).toEqual([1]);
 });

@@ -1,0 +1,87 @@
+import { expect, test } from "vitest";
+import { vendorStream } from "../../src/kernel/index.ts";
+
+/** A signal that counts who listens. */
+function stopSignal(aborted = false) {
+  const controller = new AbortController();
+  if (aborted) controller.abort();
+  let listeners = 0;
+  const { signal } = controller;
+  return {
+    stop: () => controller.abort(),
+    listeners: () => listeners,
+    signal: {
+      get aborted() {
+        return signal.aborted;
+      },
+      addEventListener: (kind: "abort", listener: () => void) => {
+        listeners++;
+        signal.addEventListener(kind, listener);
+      },
+      removeEventListener: (kind: "abort", listener: () => void) => {
+        listeners--;
+        signal.removeEventListener(kind, listener);
+      },
+    },
+  };
+}
+
+async function* numbers(end: () => void = () => {}): AsyncGenerator<number> {
+  yield 1;
+  yield 2;
+  end();
+}
+
+async function read(stream: AsyncIterable<number>): Promise<number[]> {
+  const seen: number[] = [];
+  for await (const one of stream) seen.push(one);
+  return seen;
+}
+
+test("half a line of JSON is a torn stream; what is wrong before the stream stays what it is", async () => {
+  const torn = () => void JSON.parse('{"ty');
+  const stop = stopSignal();
+  const opened = read(vendorStream(stop.signal, async () => numbers(torn)));
+  await expect(opened).rejects.toMatchObject({ failure: { kind: "connection" } });
+  const refused = read(
+    vendorStream(stop.signal, async () => {
+      torn();
+      return numbers();
+    }),
+  );
+  await expect(refused).rejects.toBeInstanceOf(SyntaxError);
+  expect(stop.listeners()).toBe(0);
+});
+
+test("the stop reaches the vendor while it opens, and nobody listens any more afterwards", async () => {
+  const stop = stopSignal();
+  const opening = read(
+    vendorStream(
+      stop.signal,
+      (signal) =>
+        new Promise((_, reject) => {
+          signal.addEventListener("abort", () => reject(new Error("aborted")));
+        }),
+    ),
+  );
+  expect(stop.listeners()).toBe(1);
+  stop.stop();
+  await expect(opening).rejects.toThrow("aborted");
+  expect(stop.listeners()).toBe(0);
+  const late = stopSignal(true);
+  await read(
+    vendorStream(late.signal, async (signal) => {
+      expect(signal.aborted).toBe(true);
+      return numbers();
+    }),
+  );
+});
+
+test("who stops reading lets go of the signal too", async () => {
+  const stop = stopSignal();
+  for await (const one of vendorStream(stop.signal, async () => numbers())) {
+    expect([one, stop.listeners()]).toEqual([1, 1]);
+    break;
+  }
+  expect(stop.listeners()).toBe(0);
+});
