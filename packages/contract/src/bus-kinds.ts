@@ -12,7 +12,7 @@ export const BRIDGE_PREFIX = "_bridge:";
 /** Parent and child of a sub-agent's session id; how often it occurs is the depth. */
 export const AGENT_SEPARATOR = "::agent::";
 /** Extension prefixes that only bundled plugins may register. */
-export const BUNDLED_PREFIXES = ["mcp", "agent"] as const;
+export const BUNDLED_PREFIXES = ["mcp", "agent", "loop"] as const;
 
 export const BUS_LIMITS = {
   /** Events that wait in one session; beyond it `publish` waits. */

@@ -93,7 +93,8 @@ const ConfigSchema = z.strictObject({
       side_launch_ms: millis(SIDE_TIMEOUTS.launch_ms),
       side_handshake_ms: millis(SIDE_TIMEOUTS.handshake_ms),
       side_teardown_ms: millis(SIDE_TIMEOUTS.teardown_ms),
-      stop_grace_ms: millis(10_000),
+      /** How long calls may take to end when the gateway stops; then they are recorded as ended. */
+      stop_grace_ms: millis(1_500),
     })
     .prefault({}),
   /** Days that what is over is kept; 0 keeps it for ever. */
@@ -111,6 +112,8 @@ const ConfigSchema = z.strictObject({
     .strictObject({
       /** The strategy of sessions that choose none; default react. */
       strategy: z.string().min(1).max(64).optional(),
+      /** false: a turn that a crash cut off ends as failed instead of going on at the next start. */
+      resume_turns: z.boolean().default(true),
     })
     .prefault({}),
   log: z

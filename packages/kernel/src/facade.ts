@@ -211,7 +211,7 @@ export interface Kernel {
   health(): Promise<KernelHealth>;
   /** Boot: recovers orphans, re-arms approvals, starts the dispatcher and the job workers. */
   start(): Promise<void>;
-  /** No new work; what runs may end until `grace_ms`, then is cancelled and recorded. */
+  /** No new work; what runs is told to end, and recorded as ended after `grace_ms` whether it did or not. */
   stop(grace_ms: number): Promise<void>;
 }
 

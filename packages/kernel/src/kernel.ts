@@ -75,7 +75,7 @@ export function createKernel(given: KernelDeps): Kernel {
   const skills = createSkills(deps);
   for (const [name, service] of skillServices(skills)) base.services.set(name, service);
   const agent: Agent = createAgent(base, door, { approvals, skills: (scope) => skills.list(scope) });
-  const lifecycle = createLifecycle(door);
+  const lifecycle = createLifecycle(door, () => agent.loop.recover());
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const offers = createOffers(agent.catalog, base.plugins.tools, policies);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
@@ -162,6 +162,9 @@ export function createKernel(given: KernelDeps): Kernel {
     async start() {
       await lifecycle.start();
       await agent.start();
+      // Now that the tools of plugins are there: calls, and then the turns that wait for them.
+      await lifecycle.takeUp();
+      agent.goOn();
       await keeper.start(definitions);
       await workspaces.start();
       // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
@@ -170,9 +173,8 @@ export function createKernel(given: KernelDeps): Kernel {
     async stop(grace_ms) {
       door.around.stopping = true;
       keeper.stop();
-      await workspaces.stop();
-      await agent.endTurns();
-      await lifecycle.stop(grace_ms);
+      // Turns end first of all, and wait for the ends of their calls, which the door brings about.
+      await Promise.all([workspaces.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
       await agent.stop();
     },
   };

@@ -1,4 +1,5 @@
-/** Start: take the node's lease, recover, re-arm, begin to work. Stop: take nothing new, let end, then end. */
+/** Start: take the node's lease, recover, re-arm, begin to work. Stop: take nothing new,
+ * tell what runs to end, and after a short grace record it as ended whether it did or not. */
 import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { Heartbeat } from "./heartbeat.ts";
@@ -13,11 +14,18 @@ import { settle } from "./invoke/settle.ts";
 import { Dispatcher } from "./outbox/dispatcher.ts";
 import { Retention } from "./retention/retention.ts";
 
-/** After the grace, how long the runner may take to bring back what it cancelled. */
+/** How long the store may take to record what is left. */
 const LAST_CALL_MS = 10_000;
 const SWEEP_EVERY = 360;
 
-export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "stop"> {
+export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
+  /** `turns` resolves when no turn asks for anything any more. */
+  stop(grace_ms: number, turns: Promise<void>): Promise<void>;
+  /** What earlier gateways left: their calls run again or end, their questions are asked on. */
+  takeUp(): Promise<void>;
+}
+
+export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>): Lifecycle {
   const { deps, live, pending, gates, around } = door;
   const { store, clock, node_id, host, runner, log } = deps;
   const deliverer = new Deliverer(deps, (request) => invoke(door, request));
@@ -25,6 +33,8 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
   const retention = new Retention(deps);
   const node = `node/${node_id}`;
   let beats = 0;
+  let taken_up = false;
+  const idle = () => around.stopping || !taken_up;
   const keepNode = () => store.leases.acquire(node, node_id, clock.now(), host.recovery.node_ttl_ms);
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
@@ -33,8 +43,10 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
     { name: "dispatcher lease", run: () => dispatcher.lead() },
     { name: "deliveries", run: () => deliverer.extend() },
     { name: "cancels", run: () => readCancels(door) },
-    { name: "orphans", run: async () => (around.stopping ? 0 : await recoverOrphans(door)) },
-    { name: "approvals", run: async () => (around.stopping ? 0 : await rearmApprovals(door)) },
+    { name: "orphans", run: async () => (idle() ? 0 : await recoverOrphans(door)) },
+    { name: "approvals", run: async () => (idle() ? 0 : await rearmApprovals(door)) },
+    // After the calls, so that each finds what is taken up of it.
+    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns()) },
     {
       name: "retention",
       run: async () => {
@@ -47,28 +59,32 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
   async function start(): Promise<void> {
     await keepNode();
     started = true;
-    const orphans = await recoverOrphans(door);
-    const approvals = await rearmApprovals(door);
-    if (orphans + approvals > 0) log.info({ orphans, approvals }, "took up what an earlier gateway left");
     await dispatcher.start();
     deliverer.start();
     heartbeat.start();
   }
 
-  async function stop(grace_ms: number): Promise<void> {
+  async function takeUp(): Promise<void> {
+    const orphans = await recoverOrphans(door);
+    const approvals = await rearmApprovals(door);
+    if (orphans + approvals > 0) log.info({ orphans, approvals }, "took up what an earlier gateway left");
+    taken_up = true;
+  }
+
+  async function stop(grace_ms: number, turns: Promise<void>): Promise<void> {
     around.stopping = true;
     const swept = retention.stop();
     // No new deliveries from here on; the leases of what runs are kept until the end.
     await dispatcher.stop();
     const deliveries = deliverer.stop();
     await pending.stop();
-    await within(deps, live.idle(), grace_ms);
     for (const call of live.all()) stopCall(door, call, "shutdown");
-    await within(deps, live.idle(), LAST_CALL_MS);
+    await within(deps, live.idle(), grace_ms);
     // A runner that brings nothing back does not keep a row open.
     const late = live.all().map((call) => settle(door, call, cancelledBy("shutdown")));
     await within(deps, Promise.all(late), LAST_CALL_MS);
     await within(deps, deliveries, LAST_CALL_MS);
+    await turns;
     await heartbeat.stop();
     await swept;
     if (started) await store.leases.release(node, node_id);
@@ -76,6 +92,7 @@ export function createLifecycle(door: Door): Pick<Kernel, "health" | "start" | "
 
   return {
     start,
+    takeUp,
     stop,
     health: async () => ({
       store: await storeHealth(deps),

@@ -60,6 +60,8 @@ export function accessCases(subject: () => Subject): void {
     expect(await store().keys.byHash(hash)).toBeNull();
     await store().keys.create(key, hash, {});
     expect(await store().keys.byHash(hash)).toEqual(key);
+    expect(await store().keys.get(scope.org_id, key.id)).toEqual(key);
+    expect(await store().keys.get(freshOrg().org_id, key.id)).toBeNull();
     const orgKey = sampleKey({ ...scope, project_id: null });
     await store().keys.create(orgKey, ids.next("request"), {});
     expect((await store().keys.list(scope, { limit: 5 })).items).toEqual([key]);

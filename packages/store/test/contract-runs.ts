@@ -148,6 +148,28 @@ export function runCases(store: () => Store): void {
     expect(first).toMatchObject({ status: "running", input: { text: "hello" } });
   });
 
+  test("a run is resumed by the node that has it, with the entry that tells of it, and by nobody else", async () => {
+    const { key, scope, head } = await talk();
+    const run = { ...sampleRun(key), resumed: 1 };
+    await store().runs.start(sampleRun(key, { id: run.id }), tape(key, "hello"), {});
+    expect(await store().runs.resume({ ...run, node_id: "node_b" }, tape(key, "not mine"))).toBeNull();
+    expect((await store().runs.get(scope, run.id))?.resumed).toBeUndefined();
+    expect(await store().runs.resume(run, tape(key, "resumed"))).toEqual({
+      chain_id: head,
+      first_id: 3,
+      last_id: 3,
+    });
+    expect(await store().runs.get(scope, run.id)).toMatchObject({ status: "running", resumed: 1 });
+    const nowhere = { ...key, session_id: "missing" };
+    await expect(store().runs.resume({ ...run, resumed: 2 }, tape(nowhere, "x"))).rejects.toMatchObject({
+      code: "session.not_found",
+    });
+    await store().runs.end(scope, run.id, sampleEnd(), tape(key, "done"), {});
+    expect(await store().runs.resume({ ...run, resumed: 2 }, tape(key, "late"))).toBeNull();
+    expect(await store().runs.get(scope, run.id)).toMatchObject({ status: "completed", resumed: 1 });
+    expect(await tapeOf(key)).toEqual(["2 hello", "3 resumed", "4 done"]);
+  });
+
   test("an invocation opens and settles together with its entries", async () => {
     const { key, scope, head } = await talk();
     const turn = { workspace: "/w", tool_call_id: "call_1", entry_meta: { step: 1 } };

@@ -195,6 +195,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
         "sqlite",
       ),
   ],
+  ["resume run", () => startWrite("resumeRun", { ...run, tape: { key, entries: [line] } }, "sqlite")],
   ["claim runs", () => startWrite("claimRuns", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
   ["run", () => readRun("o", "p", "r")],
   ["runs", () => listRuns(runs)],

@@ -12,7 +12,7 @@ import { wholeNumber } from "../parse-flags.ts";
 export function addDaemonCommands(program: Command, act: Act): void {
   program
     .command("down")
-    .description("Stop the gateway of this home; calls in flight may end.")
+    .description("Stop the gateway of this home; calls in flight are told to end.")
     .option("--timeout <seconds>", "how long to wait until it is gone", wholeNumber("--timeout", 1, 600), 60)
     .option("--force", "stop the recorded process even when it does not answer")
     .action(act(down));

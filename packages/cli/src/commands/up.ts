@@ -64,7 +64,7 @@ async function foreground(
     if (signals > 1 && signal === "SIGINT") return io.exit(EXIT.interrupted);
     if (signals === 1) {
       context.out.note(
-        `Stopping; calls in flight may end.${signal === "SIGINT" ? " Ctrl-C again ends at once." : ""}`,
+        `Stopping; calls in flight are told to end.${signal === "SIGINT" ? " Ctrl-C again ends at once." : ""}`,
       );
     }
     stopping.resolve(signal);

@@ -30,6 +30,8 @@ export const RunSchema = z.object({
   }),
   /** Model calls. */
   iterations: z.int(),
+  /** How often another gateway went on with it after the one before had died. */
+  resumed: z.int().optional(),
   requested_by: z.string(),
   started_at: TimestampSchema,
   ended_at: TimestampSchema.nullable(),

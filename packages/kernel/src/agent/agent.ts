@@ -22,6 +22,7 @@ import { subagentServices } from "../subagents/subagents.ts";
 import { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "../catalog/catalog.ts";
 import { toolSearch } from "../catalog/tool-search.ts";
 import { startDispatcher } from "../tools/dispatch.ts";
+import { adoptCalls } from "../tools/end-with-turn.ts";
 import type { AgentBase } from "./agent-base.ts";
 import { boundCompactor } from "./bound-compactor.ts";
 import { createAgentChains } from "./chains.ts";
@@ -39,6 +40,8 @@ export interface Agent {
   loop: Loop;
   catalog: ToolCatalog;
   start(): Promise<void>;
+  /** After what earlier gateways left at the door was taken up: their turns go on, too. */
+  goOn(): void;
   /** Ends the turns, so that nothing asks for tools any more. */
   endTurns(): Promise<void>;
   stop(): Promise<void>;
@@ -93,6 +96,9 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     clock,
     log,
     node_id: deps.node_id,
+    own_port: base.bus.kernel("loop", ["loop"]),
+    resume_turns: deps.host.recovery.resume_turns,
+    adoptCalls: (turn) => adoptCalls(door, turn),
     memories: () => plugins.memories(),
     skills: parts.skills,
     strategyOf: (strategy) => strategyPlugin(strategy),
@@ -153,6 +159,9 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     async start() {
       await loop.recover();
       await plugins.start();
+    },
+    goOn() {
+      loop.goOn();
       port.tryPublish("kernel.ready", { version: deps.version ?? "0.0.0" }, everyone);
     },
     endTurns: () => loop.stop(),

@@ -11,6 +11,7 @@ const WRITTEN: ReadonlySet<string> = new Set([
   "tool.call.request",
   "tool.call.result",
   "tool.error",
+  "x.loop.turn.resumed",
 ]);
 const NEVER: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 

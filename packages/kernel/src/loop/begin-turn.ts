@@ -87,7 +87,7 @@ export async function beginTurn(
 }
 
 /** Only who writes a message is sure to be there; a sub-agent is given its parent's. */
-const CONTEXT_OF = {
+export const CONTEXT_OF = {
   message: "conversation",
   api: "background",
   subagent: "background",

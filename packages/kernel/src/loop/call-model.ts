@@ -193,7 +193,10 @@ function retryMs(seconds: number | undefined): number {
   return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
 }
 
-function answerOf(step: string, { payload }: BusEvent<"llm.call.response">): ModelAnswer {
+export function answerOf(
+  step: string,
+  { payload }: Pick<BusEvent<"llm.call.response">, "payload">,
+): ModelAnswer {
   const seen = new Set<string>();
   const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
     // Results are matched by id, and some models repeat theirs or give none.

@@ -15,14 +15,15 @@ import {
 } from "@backplane/contract";
 import type { Accepted, UserMessage } from "../facade-agent.ts";
 import { callerOf } from "../keys/authenticate.ts";
-import type { Caller, Logger, Scope, SessionKey, Store } from "../ports/index.ts";
+import type { Caller, Logger, RunRow, Scope, SessionKey } from "../ports/index.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { TapeItem } from "../sessions/persister.ts";
 import { sessionName } from "../sessions/session-name.ts";
-import { beginTurn, type BeginDeps, type TurnRequest } from "./begin-turn.ts";
+import { beginTurn, type TurnRequest } from "./begin-turn.ts";
 import { mayJoin } from "./may-join.ts";
-import { finishTurn, recordAnswer, runFacts } from "./run-record.ts";
+import { catchUp, endOrphan, keyOf, type ResumeDeps, resumeTurn } from "./resume.ts";
+import { finishTurn, recordAnswer } from "./run-record.ts";
 import { type StepDeps, takeSteps, type TurnEnd } from "./steps.ts";
 import type { StopReason, Turn } from "./turn.ts";
 
@@ -30,9 +31,8 @@ export interface Begun extends Accepted {
   turn: Turn;
 }
 
-export interface LoopDeps extends StepDeps, BeginDeps {
+export interface LoopDeps extends StepDeps, ResumeDeps {
   live: LiveSessions;
-  store: Pick<Store, "runs" | "invocations">;
   log: Logger;
 }
 
@@ -50,6 +50,8 @@ export class Loop {
   readonly #deps: LoopDeps;
   readonly #places = new IdTable<Place>();
   readonly #seen = new Set<string>();
+  /** Turns of earlier gateways wait for it. */
+  readonly #ready = Promise.withResolvers<void>();
   #stopping = false;
 
   constructor(deps: LoopDeps) {
@@ -166,28 +168,71 @@ export class Loop {
   /** Ends every turn; what they were doing is on the record. */
   async stop(): Promise<void> {
     this.#stopping = true;
+    this.#ready.resolve();
     const turns = this.#places.values().map(({ turn }) => turn.catch(() => null));
     const all = (await Promise.all(turns)).filter((turn) => turn !== null);
     for (const turn of all) turn.stop("shutdown");
     await Promise.all(all.map((turn) => turn.settled));
   }
 
-  /** Turns of a gateway that died: they end as what they are. */
+  /** Everything is there that turns need. */
+  goOn(): void {
+    this.#ready.resolve();
+  }
+
+  /** Turns of gateways that died: each has its session at once, and goes on, or ends, when the loop is ready. */
   async recover(limit = 1_000): Promise<number> {
     const { store, node_id, clock, log } = this.#deps;
-    for (let ended = 0; ; ) {
+    for (let taken = 0; ; ) {
+      if (this.#stopping) return taken;
       const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
-      for (const run of orphans) {
-        const error = { code: "loop.failed", message: "the gateway stopped in the middle of this turn" };
-        const { usage, iterations, output } = run;
-        const end = { usage, iterations, output, status: "failed" as const, error, ended_at: this.#now() };
-        const facts = runFacts(this.#deps, "run.failed", { ...run, ...end });
-        await store.runs.end(run, run.id, end, null, facts);
-      }
-      ended += orphans.length;
+      for (const run of orphans) this.#takeUp(run);
+      taken += orphans.length;
       if (orphans.length === limit) continue;
-      if (ended > 0) log.info({ runs: ended }, "ended the turns of an earlier gateway");
-      return ended;
+      if (taken > 0) log.info({ runs: taken }, "took up the turns of an earlier gateway");
+      return taken;
+    }
+  }
+
+  #takeUp(run: RunRow): void {
+    const key = keyOf(run);
+    const name = sessionName(key);
+    if (this.#places.has(name)) {
+      const busy = new BackplaneError("session.busy", "another turn of its session has begun since");
+      void this.#endOrphan(run, busy);
+      return;
+    }
+    let leave = () => {};
+    const place: Place = { turn: Promise.resolve(null), leave: () => leave(), running: null };
+    const begin = async (): Promise<Turn | null> => {
+      await this.#ready.promise;
+      // Whoever starts next finds it as it is.
+      if (this.#stopping) return null;
+      leave = this.#deps.live.enter(key);
+      return await resumeTurn(this.#deps, run);
+    };
+    place.turn = begin()
+      .catch(async (error: unknown) => {
+        await this.#endOrphan(run, toBackplaneError(error));
+        return null;
+      })
+      .then((turn) => {
+        place.running = turn;
+        if (turn !== null) void this.#carry(name, place, turn);
+        else {
+          this.#places.delete(name);
+          leave();
+        }
+        return turn;
+      });
+    this.#places.add(name, place);
+  }
+
+  async #endOrphan(run: RunRow, failure: BackplaneError): Promise<void> {
+    try {
+      await endOrphan(this.#deps, run, failure);
+    } catch (error) {
+      this.#deps.log.error({ err: error, run_id: run.id }, "a turn of an earlier gateway could not be ended");
     }
   }
 
@@ -248,7 +293,8 @@ export class Loop {
     let end: TurnEnd | null = null;
     let failure: BackplaneError | null = null;
     try {
-      end = await takeSteps(this.#deps, turn);
+      const from = turn.run.resumed === undefined ? null : await catchUp(this.#deps, turn);
+      end = await takeSteps(this.#deps, turn, from);
       // Who spoke after the model was last asked is answered in the same turn.
       while (turn.steered && turn.stopped === null) {
         await recordAnswer(this.#deps, turn, end);
@@ -259,7 +305,7 @@ export class Loop {
         log.error({ err: error }, "a turn broke inside");
       failure = toBackplaneError(error);
     }
-    turn.closing = true;
+    await turn.close();
     const run = await finishTurn(this.#deps, turn, end, failure);
     if (end?.write != null && turn.stopped === null && this.#deps.memories().length > 0) {
       port.tryPublish("memory.write", { entry: end.write as unknown as JsonObject }, turn.to);
@@ -275,10 +321,6 @@ export class Loop {
     this.#deps.log.warn({ err: error, session_id: key.session_id }, what);
     const to = { session_id: key.session_id, scope: key.scope };
     this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
-  }
-
-  #now(): string {
-    return new Date(this.#deps.clock.now()).toISOString();
   }
 }
 

@@ -18,6 +18,7 @@ import type { ModelAnswer, ModelCalls } from "./call-model.ts";
 import { decide } from "./decide.ts";
 import type { Scope, SessionKey } from "../ports/index.ts";
 import type { History } from "./history.ts";
+import type { Progress } from "./progress.ts";
 import type { Turn } from "./turn.ts";
 
 export interface StepDeps {
@@ -50,7 +51,8 @@ export interface TurnEnd {
   write: MemoryEntry | null;
 }
 
-export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
+/** `from`: where an earlier gateway left it. */
+export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
   const state: AgentLoopState = {
     session_id: turn.key.session_id,
     run_id: turn.run.id,
@@ -65,7 +67,12 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
     tools: turn.offered(),
     skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await deps.skills(turn.key.scope) : [],
   };
-  let answer: ModelAnswer | null = null;
+  let answer = from?.answer ?? null;
+  if (answer !== null) {
+    state.iteration = turn.iterations;
+    state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
+    state.phase = "llm";
+  }
   for (;;) {
     turn.history = await deps.history(turn.key);
     state.history = turn.history.size;
@@ -83,7 +90,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn): Promise<TurnEnd> {
         state.phase = "llm";
         break;
       case "tool": {
-        const { results, yielded } = await act(deps, turn, answer!);
+        const { results, yielded } = await act(deps, turn, answer!, from?.results);
         // No strategy is asked: the tool has given the turn back to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
         state.tool_results = results;
@@ -188,6 +195,8 @@ async function think(
   return answer;
 }
 
+const NO_RESULTS: Progress["results"] = new Map();
+
 interface Acted {
   results: AgentLoopState["tool_results"];
   /** The words of the results that end the turn; null when none does. */
@@ -195,7 +204,12 @@ interface Acted {
 }
 
 /** All calls of one step at once, results in call order (loop.parallel-tools). */
-async function act({ port }: StepDeps, turn: Turn, answer: ModelAnswer): Promise<Acted> {
+async function act(
+  { port }: StepDeps,
+  turn: Turn,
+  answer: ModelAnswer,
+  before: Progress["results"] = NO_RESULTS,
+): Promise<Acted> {
   const calls = answer.tool_calls.slice(0, LOOP_LIMITS.tools_per_step);
   if (calls.length < answer.tool_calls.length) {
     throw new BackplaneError(
@@ -203,15 +217,20 @@ async function act({ port }: StepDeps, turn: Turn, answer: ModelAnswer): Promise
       `the model asked for ${answer.tool_calls.length} tools in one step`,
     );
   }
-  const replies = await Promise.all(calls.map((call) => callTool(port, turn, answer.step, call)));
+  turn.step = answer.step;
+  const replies = await Promise.all(
+    calls.map((call) => (before.has(call.id) ? null : callTool(port, turn, answer.step, call))),
+  );
   turn.partial = "";
-  const results = replies.map(({ kind, payload }, n) => {
+  const results = replies.map((reply, n) => {
     const { id, name } = calls[n]!;
+    if (reply === null) return { id, name, ...before.get(id)! };
+    const { kind, payload } = reply;
     if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
     const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
     return { id, name, ok, brief: briefIn(envelope) };
   });
-  const yields = results.filter((_, n) => replies[n]!.payload.yield_to_user === true);
+  const yields = results.filter((_, n) => replies[n]?.payload.yield_to_user === true);
   return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
 

@@ -39,7 +39,10 @@ export class Turn {
   joined = 0;
   /** The last step is taken: who speaks now speaks to the next turn. */
   closing = false;
+  /** The model's answer whose calls are made now; a request of another step comes too late. */
+  step: string | null = null;
   readonly #joining = new Set<Promise<unknown>>();
+  readonly #calls = new Set<Promise<unknown>>();
   stopped: StopReason | null = null;
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
@@ -73,6 +76,29 @@ export class Turn {
     if (this.stopped !== null) return;
     this.stopped = reason;
     this.#stop.abort();
+  }
+
+  /** Whether a call may still begin. */
+  takes(step: unknown): boolean {
+    return !this.closing && step === this.step;
+  }
+
+  /** Work for a call that is to be over before the turn is. */
+  async waitFor<T>(work: Promise<T>): Promise<T> {
+    this.#calls.add(work);
+    try {
+      return await work;
+    } finally {
+      this.#calls.delete(work);
+    }
+  }
+
+  /** No call begins any more, those that run are stopped; resolves when their ends are on the tape. */
+  async close(): Promise<void> {
+    this.closing = true;
+    if (this.#calls.size === 0) return;
+    this.#stop.abort();
+    while (this.#calls.size > 0) await Promise.allSettled(this.#calls);
   }
 
   allows(tool: string): boolean {

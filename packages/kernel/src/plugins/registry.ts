@@ -28,6 +28,8 @@ export interface RegistryParts {
   announcer: Announcer;
 }
 
+const STOP_DRAIN_MS = 200;
+
 export class Registry {
   readonly #parts: RegistryParts;
   readonly #supervisor: Supervisor;
@@ -223,7 +225,8 @@ export class Registry {
     if (instance !== null) {
       record.status = "unloading";
       life.takeOff(instance);
-      await life.retire(instance, timeouts.drain_ms);
+      // At a stop its calls are over on the record, and have been told to end: who still runs does not listen.
+      await life.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
       record.instance = null;
     }
     seats.release(record.name);

@@ -58,6 +58,7 @@ export interface KeyStore {
   create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
   /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
   byHash(token_hash: string): Promise<ApiKey | null>;
+  get(org_id: string, id: string): Promise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
   revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
 }

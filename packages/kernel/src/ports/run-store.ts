@@ -28,6 +28,11 @@ export interface RunStore {
    * of the last of the entries. Without entries it answers an empty range: `last_id` before `first_id`.
    */
   end(scope: Scope, id: string, end: RunEnd, tape: TapeWrite | null, facts: Facts): Promise<Appended | null>;
+  /**
+   * Writes how often it was resumed, and the entries that tell of it, in one transaction; null when it has ended or is
+   * no longer `run.node_id`'s, and then nothing is written.
+   */
+  resume(run: RunRow, tape: TapeWrite): Promise<Appended | null>;
   get(scope: Scope, id: string): Promise<Run | null>;
   /** Newest first. */
   list(

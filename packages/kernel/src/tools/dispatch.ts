@@ -5,13 +5,13 @@
  */
 import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
-import { stopCall } from "../invoke/cancel.ts";
 import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { Scope } from "../ports/index.ts";
 import { type OfferedTool, SEARCH_TOOL } from "../catalog/catalog.ts";
-import { refusalKind, toolError } from "./outcome.ts";
+import { endWithTurn } from "./end-with-turn.ts";
+import { refusalKind, toolError, type ToolOutcome } from "./outcome.ts";
 import type { TurnCall } from "./turn-tape.ts";
 
 type CallRequest = BusEvent<"tool.call.request">;
@@ -29,23 +29,29 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     const { name, args } = event.payload;
     const call: TurnCall = { key: turn.key, request: event, brief: null };
     const ids = { id: event.payload.id, request_id: event.id };
+    const refuse = (outcome: ToolOutcome) => turn.waitFor(door.turns.refuse(call, outcome));
     const tool = turn.tools.get(name);
     if (tool === undefined) {
-      await door.turns.refuse(call, toolError(ids, "not_found", `there is no tool ${name}`));
-      return;
+      return await refuse(toolError(ids, "not_found", `there is no tool ${name}`));
     }
     if (!turn.allows(name)) {
       turn.forbidden.push(name);
-      await door.turns.refuse(call, toolError(ids, "rejected", `this agent may not use ${name}`));
-      return;
+      return await refuse(toolError(ids, "rejected", `this agent may not use ${name}`));
     }
     if (tool.deferred && !turn.found.has(name)) {
       const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
-      await door.turns.refuse(call, toolError(ids, "not_found", brief));
-      return;
+      return await refuse(toolError(ids, "not_found", brief));
     }
     port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
     call.brief = await briefOf(tool, event);
+    // Nothing is on the tape yet: a turn that ended meanwhile never asked.
+    if (turn.closing) return;
+    await turn.waitFor(enter(call, turn, tool));
+  }
+
+  /** Through the door, to the end. Never rejects for what the door refuses: that is an outcome. */
+  async function enter(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
+    const { args, id } = call.request.payload;
     try {
       const { chain_id, id: run_id } = turn.run;
       const { session_id } = turn.key;
@@ -58,26 +64,15 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
       const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
       const ticket = await invoke(door, { caller: turn.caller, body, turn: call, context: turn.context });
-      stopWith(turn, ticket.id);
-      await ticket.settled;
+      const live = door.live.get(ticket.id);
+      if (live !== undefined) await endWithTurn(door, turn, live);
     } catch (error) {
       const { code, message, details } = toBackplaneError(error);
       // The door has written and told what it recorded as refused.
       if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
+      const ids = { id, request_id: call.request.id };
       await door.turns.refuse(call, toolError(ids, refusalKind(code) ?? "rejected", message));
     }
-  }
-
-  /** A turn that ends takes its calls along. */
-  function stopWith(turn: Turn, invocation_id: string): void {
-    const live = door.live.get(invocation_id);
-    if (live === undefined) return;
-    const stop = () => {
-      if (turn.stopped !== "shutdown") stopCall(door, live, "user");
-    };
-    if (turn.signal.aborted) stop();
-    else turn.signal.addEventListener("abort", stop, { once: true });
-    live.onSettled(() => turn.signal.removeEventListener("abort", stop));
   }
 
   async function briefOf(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
@@ -93,7 +88,7 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
 
   return port.subscribe("tool.call.request", (event) => {
     const turn = turnAt(event, event.session_id);
-    if (turn === undefined) {
+    if (turn === undefined || !turn.takes(event.payload.step)) {
       log.warn({ session_id: event.session_id }, "a tool call outside of a turn was dropped");
       return;
     }

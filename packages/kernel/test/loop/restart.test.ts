@@ -52,20 +52,42 @@ verifies(
     const second = await openTalk({ ...long, file: first.file });
     const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
     expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
-    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
-      status: "failed",
-      error: { code: "loop.failed" },
-    });
+    // The turn waits for the answer as it did before.
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "running" });
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
     await until(async () => (await second.tape()).some(({ kind }) => kind === "tool_result"));
     expect(ran).toEqual(["prod"]);
     const result = (await second.tape()).find(({ kind }) => kind === "tool_result");
     expect(result?.payload).toMatchObject({ ok: true, envelope: { brief: "deployed" } });
-    // The conversation goes on from the result, though the turn that asked is gone.
     await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
     expect((await second.tape()).at(-1)?.payload.content).toContain("deployed");
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "completed", resumed: 1 });
   },
 );
+
+test("after an orderly stop the conversation goes on from the result, though the turn that asked is gone", async () => {
+  ran.length = 0;
+  const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+  const first = await openTalk(long);
+  const { run_id } = await first.kernel.sessions.message(
+    user,
+    { session_id: "s1" },
+    { text: '/tool deploy {"to": "prod"}' },
+  );
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.kernel.stop(1_000);
+  await first.crash();
+  const second = await openTalk({ ...long, file: first.file });
+  expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "gateway_stopping" },
+  });
+  const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+  await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+  await until(async () => (await second.tape()).at(-1)?.payload.content !== "" && ran.length > 0);
+  await until(async () => String((await second.tape()).at(-1)?.payload.content).includes("deployed"));
+  expect(ran).toEqual(["prod"]);
+});
 
 verifies(
   "approval.durable",

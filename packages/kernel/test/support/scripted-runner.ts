@@ -49,6 +49,8 @@ export class ScriptedRunner implements Runner {
   sandbox = { enabled: true, available: true, reason: "" };
   script: Script = () => ok();
   runs: (protocol: string) => boolean = () => true;
+  /** False: a script that is cancelled answers by itself, or never. */
+  obeys = true;
   readonly questions: DescribeOrder[] = [];
   /** What a described binding answers. */
   description: () => Description | Promise<Description> = () => ({
@@ -74,7 +76,7 @@ export class ScriptedRunner implements Runner {
         event: (event) => listener.event(event),
         ...(listener.ask === undefined ? {} : { ask: listener.ask }),
       });
-      const outcome = await Promise.race([work, stopped]);
+      const outcome = this.obeys ? await Promise.race([work, stopped]) : await work;
       return this.#halted ? await new Promise<never>(() => {}) : outcome;
     } finally {
       this.#cancels.delete(order.invocation_id);

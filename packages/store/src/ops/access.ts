@@ -87,6 +87,10 @@ export function* readKey(token_hash: string): Op<Row | undefined> {
   return (yield sql("select body, revoked_at from api_keys where token_hash = $1", [token_hash]))[0];
 }
 
+export function* readKeyById(org_id: string, id: string): Op<Row | undefined> {
+  return (yield sql("select body, revoked_at from api_keys where id = $1 and org_id = $2", [id, org_id]))[0];
+}
+
 export function* listKeys(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `select id, body, revoked_at from api_keys where org_id = $1 and ($2 = '' or project_id = $2) and id < $3

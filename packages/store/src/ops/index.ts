@@ -25,7 +25,7 @@ import { insertPackage, removePackage } from "./packages.ts";
 import { putPolicy } from "./policies.ts";
 import { appendEntries } from "./entries.ts";
 import { replaceSealed } from "./sealed.ts";
-import { claimRuns, endRun, startRun } from "./runs.ts";
+import { claimRuns, endRun, resumeRun, startRun } from "./runs.ts";
 import {
   compactSession,
   createSession,
@@ -77,6 +77,7 @@ const WRITES = {
   patchSession,
   startRun,
   endRun,
+  resumeRun,
   claimRuns,
   enqueueJobs,
   claimJobs,

@@ -79,6 +79,22 @@ export function* endRun(p: EndRun, dialect: Dialect): Op<AppendedRows | null> {
   return written ?? { chain_id: running.chain_id as string, first_id: 1, last_id: 0 };
 }
 
+export interface ResumeRun {
+  id: string;
+  node_id: string;
+  body: string;
+  tape: TapeRows;
+}
+
+/** Only for the node that has claimed it: another may have taken it over since. */
+export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | null> {
+  const hit = yield sql(
+    "update runs set body = $2 where id = $1 and node_id = $3 and status = 'running' returning id",
+    [p.id, p.body, p.node_id],
+  );
+  return hit.length === 0 ? null : yield* writeTape(p.tape, dialect);
+}
+
 /** As for invocations: a node without its lease is gone, and in a SQLite home every other node is. */
 export function* claimRuns(
   p: { node_id: string; now: number | null; limit: number },

@@ -15,6 +15,7 @@ import {
   readChain,
   readChainHead,
   readKey,
+  readKeyById,
   readSecret,
 } from "../ops/access.ts";
 import { bindingsUsing } from "../ops/bindings.ts";
@@ -109,6 +110,10 @@ export function createKeyStore(backend: Backend): KeyStore {
         const row = yield* readKey(token_hash);
         return row === undefined ? null : decodeKey(row);
       }),
+    async get(org_id, id) {
+      const row = await backend.read(() => readKeyById(org_id, id));
+      return row === undefined ? null : decodeKey(row);
+    },
     async list(scope, page) {
       const rows = await backend.read(() =>
         listKeys([scope.org_id, projectColumn(scope.project_id), beforeOf(page), page.limit + 1]),

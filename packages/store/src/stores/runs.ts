@@ -11,7 +11,15 @@ import { encodeTape, scopeColumns } from "./session-row.ts";
 
 type Fixed = Pick<
   Run,
-  "parent_run_id" | "trigger" | "strategy" | "input" | "requested_by" | "started_at" | "usage" | "iterations"
+  | "parent_run_id"
+  | "trigger"
+  | "strategy"
+  | "input"
+  | "requested_by"
+  | "started_at"
+  | "usage"
+  | "iterations"
+  | "resumed"
 >;
 type Outcome = Omit<RunEnd, "status">;
 
@@ -41,6 +49,10 @@ export function createRunStore(backend: Backend): RunStore {
       });
       if (ended !== null && facts.events !== undefined) backend.appended();
       return ended;
+    },
+    async resume(run, tape) {
+      const { id, node_id, body } = encodeRun(run);
+      return await backend.write("resumeRun", { id, node_id, body, tape: encodeTape(tape) });
     },
     async get(scope, id) {
       const row = await backend.read(() => readRun(scope.org_id, projectColumn(scope.project_id), id));
@@ -77,6 +89,7 @@ function encodeRun(run: RunRow): RunColumns {
     started_at,
     usage,
     iterations,
+    ...(run.resumed === undefined ? {} : { resumed: run.resumed }),
   };
   return {
     id: run.id,

@@ -1,0 +1,97 @@
+import type { Entry, JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { progressOf } from "../../src/loop/progress.ts";
+
+const BEGUN = "2026-11-15T10:00:00.000Z";
+
+/** Entries in the order given; `old` ones are from before the turn. */
+function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string][]): Entry[] {
+  return lines.map(([kind, payload, step], n) => ({
+    id: n + 1,
+    kind,
+    payload,
+    meta: step === undefined ? {} : { step },
+    date: payload.old === true ? "2026-11-15T09:00:00.000Z" : "2026-11-15T10:00:01.000Z",
+  }));
+}
+
+const said = (role: string) => ["message", { role, content: "x" }] as const;
+const called = (id: string, step: string) => ["tool_call", { id, name: "t", args: {} }, step] as const;
+const result = (id: string) =>
+  ["tool_result", { tool_call_id: id, ok: true, envelope: { brief: id } }] as const;
+const asked = ["event", { name: "llm.call.request", data: {} }] as const;
+const answered = (request_id: string, ...ids: string[]) =>
+  [
+    "event",
+    {
+      name: "llm.call.response",
+      data: {
+        request_id,
+        text: request_id,
+        usage: { input_other: 1, output: 2 },
+        tool_calls: ids.map((id) => ({ id, name: "t", args: {} })),
+      },
+    },
+  ] as const;
+
+const of = (...lines: (readonly [Entry["kind"], JsonObject, string?])[]) =>
+  progressOf(tape(...(lines as [Entry["kind"], JsonObject, string?][])), BEGUN);
+
+test("a turn that had asked nothing begins anew", () => {
+  expect(of(said("user"))).toMatchObject({ answer: null, open: [], usage: [] });
+  expect(of(said("user"), asked)).toMatchObject({ answer: null, steered: false });
+});
+
+test("the last answer counts with what became of its calls; those not made are missing, not open", () => {
+  const progress = of(
+    said("user"),
+    asked,
+    answered("q1", "a", "b", "c"),
+    called("a", "q1"),
+    called("b", "q1"),
+    result("a"),
+  );
+  expect(progress.answer).toMatchObject({ step: "q1", text: "q1" });
+  expect(progress.answer?.tool_calls.map(({ id }) => id)).toEqual(["a", "b", "c"]);
+  expect(progress.open).toEqual(["b"]);
+  expect([...progress.results.keys()]).toEqual(["a"]);
+  expect(progress.usage).toHaveLength(1);
+});
+
+test("a tool's refusal is an outcome", () => {
+  const refused = [
+    "event",
+    { name: "tool.error", data: { id: "a", kind: "rejected", brief: "no" } },
+  ] as const;
+  const { open, results } = of(said("user"), answered("q1", "a"), called("a", "q1"), refused);
+  expect({ open, result: results.get("a") }).toEqual({ open: [], result: { ok: false, brief: "no" } });
+});
+
+test("calls of an answer that was not kept are waited for, and then the model is asked", () => {
+  const progress = of(said("user"), answered("q1", "a"), called("a", "q1"), result("a"), called("b", "q2"));
+  expect(progress).toMatchObject({ answer: null, open: ["b"] });
+  expect(of(said("user"), called("a", "q0"), answered("q1", "b")).answer).toMatchObject({ step: "q1" });
+});
+
+test("an answer that became a message, or that is older than the turn, is not this turn's", () => {
+  expect(of(said("user"), answered("q1"), said("assistant"), said("user")).answer).toBeNull();
+  const [kind, payload] = answered("q1");
+  const progress = of([kind, { ...payload, old: true }], said("user"));
+  expect(progress).toMatchObject({ answer: null, usage: [] });
+  // An id that an earlier turn has used is open again.
+  const again = of(
+    said("user"),
+    called("a", "q0"),
+    result("a"),
+    said("assistant"),
+    said("user"),
+    called("a", "q1"),
+  );
+  expect(again.open).toEqual(["a"]);
+});
+
+test("who spoke after the model was asked is still to be answered", () => {
+  expect(of(said("user"), asked, answered("q1"), said("user")).steered).toBe(true);
+  expect(of(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
+  expect(of(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
+});

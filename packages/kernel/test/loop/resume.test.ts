@@ -1,0 +1,210 @@
+import type { Entry, KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { hostPolicy } from "../../src/index.ts";
+import { admin, until, user } from "../support/house.ts";
+import { addTool, openTalk, type Talk } from "./talk.ts";
+
+const s1 = { session_id: "s1" };
+
+/** Counts its calls; the first of them hangs for ever when it is told to. */
+function counted(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
+  return {
+    name,
+    description: "Counts.",
+    parameters: { type: "object", properties: { hang: { type: "boolean" } } },
+    ...(effect_class === undefined ? {} : { effect_class }),
+    run({ hang }) {
+      calls.push(name);
+      const first = calls.filter((one) => one === name).length === 1;
+      return hang === true && first ? new Promise(() => {}) : toolOk(`${name} ran`);
+    },
+  };
+}
+
+const says = (tape: readonly Entry[]) =>
+  tape.flatMap(({ kind, payload }) =>
+    kind === "message" && payload.role === "assistant" ? [payload.content] : [],
+  );
+
+/** What a model would be shown, in the order of the tape. */
+const orderOf = (tape: readonly Entry[]) =>
+  tape.flatMap(({ kind, payload }) =>
+    kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
+  );
+
+async function ended(talk: Talk, run_id: string) {
+  await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+  return await talk.kernel.runs.get(user, run_id);
+}
+
+test("a turn that a crash cut off in its tools goes on: what may run twice does, nothing is doubled", async () => {
+  const calls: string[] = [];
+  const tools = [
+    counted("look", "read_only", calls),
+    counted("pay", undefined, calls),
+    counted("quick", "read_only", calls),
+  ];
+  const first = await openTalk({ tools });
+  const text =
+    '/say working\n/tool look {"hang": true}\n/tool pay {"hang": true}\n/tool quick {}\n/then\n/say over';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
+  const asked_for = async () =>
+    (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+  await until(async () => (await asked_for()).length === 1);
+  await first.kernel.approvals.answer(admin, (await asked_for())[0]!.id, { response: "approve" });
+  await until(() => calls.length === 3);
+  await first.crash();
+
+  const second = await openTalk({ tools, file: first.file });
+  const run = await ended(second, run_id);
+  expect(run).toMatchObject({ status: "completed", resumed: 1, iterations: 2, output: { content: "over" } });
+  expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
+  const tape = await second.tape();
+  expect(says(tape)).toEqual(["over"]);
+  const made = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
+  expect(made.toSorted()).toEqual(["look", "pay", "quick"]);
+  const results = tape.filter(({ kind }) => kind === "tool_result");
+  expect(results.map(({ payload }) => payload.ok).toSorted()).toEqual([false, true, true]);
+  // The model is told that nobody knows what became of the payment.
+  const asked = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
+  expect(JSON.stringify(asked.payload.messages)).toContain("never run twice");
+  const resumed = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
+  expect(resumed.map(({ payload }) => payload.data)).toMatchObject([{ run_id, resumed: 1, from: "answer" }]);
+  // The tape was asked once for the tools: the model's answer is not asked for again.
+  expect(tape.filter(({ payload }) => payload.name === "llm.call.response")).toHaveLength(2);
+});
+
+test("a turn that a crash cut off in the model's answer asks the model again", async () => {
+  const first = await openTalk();
+  const { run_id } = await first.kernel.sessions.message(user, s1, {
+    text: "/slow 50\n/say one two three four five six",
+  });
+  await until(() => first.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+  expect(says(await second.tape())).toEqual(["one two three four five six"]);
+  // The session is free again.
+  expect(await second.say("and now?")).toMatchObject({ status: "completed" });
+});
+
+test("an answer that was given and not yet kept is kept, without asking again", async () => {
+  const first = await openTalk();
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
+  await ended(first, run_id);
+  const tape = await first.tape();
+  // As if the gateway had died between the model's last answer and the end of the turn.
+  const last = tape.findIndex(({ kind, payload }) => kind === "message" && payload.role === "assistant");
+  const cut = tape.slice(1, last).map(({ kind, payload, meta, date }) => ({ kind, payload, meta, date }));
+  const { node_id: _, ...row } = { ...(await first.kernel.runs.get(user, run_id)), node_id: "" };
+  const key = { scope: user.scope, workspace: "default", session_id: "cut" };
+  await first.kernel.sessions.create(user, { session_id: "cut" });
+  const run = { ...row, id: `${run_id.slice(0, -4)}zzzz`, session_id: "cut", status: "running" as const };
+  const open = { ...run, output: null, error: null, ended_at: null, iterations: 0, node_id: "node_dead" };
+  await first.store.runs.start(open, { key, entries: cut }, {});
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await ended(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
+  expect(second.events.filter(({ kind }) => kind === "llm.call.request")).toEqual([]);
+  expect(says(await second.tape("cut"))).toEqual(says(tape));
+});
+
+test("a message during the wait joins the turn; an interrupt ends it and its calls", async () => {
+  const calls: string[] = [];
+  const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
+  const first = await openTalk({ tools: [hanging] });
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.crash();
+  const second = await openTalk({ tools: [hanging], file: first.file });
+  const joined = await second.kernel.sessions.message(user, s1, { text: "/say hurry" });
+  expect(joined.run_id).toBe(run_id);
+  expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
+  expect(await ended(second, run_id)).toMatchObject({ status: "cancelled" });
+  const tape = await second.tape();
+  expect(orderOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
+});
+
+test("a turn that brought the gateway down twice is ended, and says why", async () => {
+  const calls: string[] = [];
+  const tools = [{ ...counted("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
+  const first = await openTalk({ tools });
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.crash();
+  const second = await openTalk({ tools, file: first.file });
+  await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
+  await second.crash();
+  const third = await openTalk({ tools, file: first.file });
+  expect(await ended(third, run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "loop.failed", message: expect.stringContaining("twice") },
+  });
+  const tape = await third.tape();
+  expect(orderOf(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
+  expect(await third.say("hello")).toMatchObject({ status: "completed" });
+});
+
+test("an operator can have cut off turns end; who may no longer ask is not answered", async () => {
+  const slow = "/slow 50\n/say one two three four five six";
+  const first = await openTalk();
+  const key = await first.kernel.keys.create(admin, {
+    name: "k",
+    role: "user",
+    scopes: ["sessions:write"],
+  } as never);
+  const caller = await first.kernel.keys.authenticate(key.token);
+  const mine = await first.kernel.sessions.message(user, s1, { text: slow });
+  const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
+  await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
+  await first.kernel.keys.revoke(admin, key.key.id);
+  await first.crash();
+  const second = await openTalk({
+    file: first.file,
+    host: { recovery: { ...hostPolicy().recovery, resume_turns: false } },
+  });
+  expect(await ended(second, mine.run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "loop.failed" },
+  });
+  expect(says(await second.tape())).toEqual([""]);
+  expect((await ended(second, keyed.run_id)).resumed).toBeUndefined();
+
+  const third = await openTalk();
+  const again = await third.kernel.keys.create(admin, {
+    name: "k",
+    role: "user",
+    scopes: ["sessions:write"],
+  } as never);
+  const them = await third.kernel.keys.authenticate(again.token);
+  const theirs = await third.kernel.sessions.message(them, s1, { text: slow });
+  await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await third.kernel.keys.revoke(admin, again.key.id);
+  await third.crash();
+  const fourth = await openTalk({ file: third.file });
+  expect(await ended(fourth, theirs.run_id)).toMatchObject({
+    status: "failed",
+    error: { message: expect.stringContaining("may no longer ask") },
+  });
+});
+
+verifies(
+  "inv.effect-class",
+  "a plugin's reading tool that a crash cut off runs again after the restart",
+  async () => {
+    const calls: string[] = [];
+    const tools = [addTool, counted("look", "read_only", calls)];
+    const first = await openTalk({ tools });
+    await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
+    await until(() => calls.length === 1);
+    await first.crash();
+    const second = await openTalk({ tools, file: first.file });
+    await until(() => calls.length === 2);
+    const result = async () => (await second.tape()).find(({ kind }) => kind === "tool_result");
+    await until(async () => (await result()) !== undefined);
+    expect((await result())?.payload).toMatchObject({ ok: true });
+  },
+);

@@ -1,0 +1,84 @@
+/**
+ * A gateway is killed in the middle of a turn, each time a little later. After the restart the answer arrives, once;
+ * no call is on the tape twice, and none that may not run twice has.
+ */
+import { resolve } from "node:path";
+import { expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { eventually } from "../support/processes.ts";
+
+const KILLS = 20;
+
+interface Entry {
+  kind: string;
+  payload: { role?: string; content?: string; name?: string; id?: string; tool_call_id?: string };
+}
+
+interface Run {
+  status: string;
+  resumed?: number;
+  output: { content: string } | null;
+  error: { message: string } | null;
+}
+
+test("after a kill in mid-turn the answer arrives, and nothing is doubled", async () => {
+  let gateway = await startTestGateway();
+  const { home } = gateway;
+  let resumed = 0;
+  try {
+    await bindHello(gateway);
+    for (let kill = 0; kill < KILLS; kill++) {
+      const session_id = `r${kill}`;
+      const answer = `answer ${kill} ${"and so on ".repeat(10)}`.trim();
+      const text = `/tool hello {"name": "a"}\n/tool hello {"name": "b"}\n/then\n/slow 20\n/say ${answer}`;
+      const { status, body } = await gateway.http<{ run_id: string }>(
+        "POST",
+        `/v1/sessions/${session_id}/messages`,
+        { text },
+      );
+      expect(status).toBe(202);
+      await new Promise((done) => setTimeout(done, kill * 20));
+      await gateway.kill9();
+      gateway = await startTestGateway({ home });
+      const run = await ended(gateway, body.run_id);
+      expect(run).toMatchObject({ status: "completed", error: null, output: { content: answer } });
+      resumed += run.resumed ?? 0;
+      const tape = await tapeOf(gateway, session_id);
+      const kinds = tape.flatMap(({ kind, payload }) =>
+        kind === "message" ? [payload.role] : kind.startsWith("tool_") ? [kind] : [],
+      );
+      const once = ["user", "tool_call", "tool_call", "tool_result", "tool_result", "assistant"];
+      expect(kinds.toSorted()).toEqual(once.toSorted());
+      expect(kinds.at(-1)).toBe("assistant");
+      const told = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
+      expect(told).toHaveLength(run.resumed ?? 0);
+    }
+    expect(resumed).toBeGreaterThan(KILLS / 4);
+  } finally {
+    await gateway.dispose();
+  }
+});
+
+async function ended(gateway: TestGateway, run_id: string): Promise<Run> {
+  let run: Run | undefined;
+  await eventually(
+    async () => {
+      run = (await gateway.http<Run>("GET", `/v1/runs/${run_id}`)).body;
+      return run.status !== "running";
+    },
+    60_000,
+    "the turn ended",
+  );
+  return run!;
+}
+
+async function tapeOf(gateway: TestGateway, session_id: string): Promise<Entry[]> {
+  const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
+  return (await gateway.http<{ items: Entry[] }>("GET", path)).body.items;
+}
+
+async function bindHello(gateway: TestGateway): Promise<void> {
+  const folder = resolve("examples/hello-tool");
+  const installed = await gateway.cli("plugin", "install", folder, "--bind", "--class", "worker", "--json");
+  if (installed.code !== 0) throw new Error(installed.stderr);
+}
