@@ -5,7 +5,7 @@
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
-import type { Caller, Kernel } from "@backplane/kernel";
+import type { Caller, Kernel, OnceKey } from "@backplane/kernel";
 import type { FastifyRequest } from "fastify";
 import type { Answer } from "./route.ts";
 
@@ -49,6 +49,26 @@ export async function createOnce(
     type: "application/json; charset=utf-8",
     headers: done.replayed ? REPLAYED : (headers ?? {}),
   };
+}
+
+/**
+ * A create that takes the key in its own transaction. `again` tells of what the key has made, as it is now: `before` is
+ * what the key was answered with.
+ */
+export async function beginOnce<T, B>(
+  kernel: Kernel,
+  caller: Caller,
+  request: FastifyRequest,
+  body: unknown,
+  status: number,
+  act: { begin: (once?: OnceKey) => Promise<T>; again: (before: B) => Promise<T> },
+): Promise<Answer> {
+  const key = idempotencyKey(request);
+  if (key === null) return { status, json: await act.begin() };
+  const digest = requestDigest(caller, request, body);
+  const { began, before } = await kernel.idempotency.open(caller, key, digest, act.begin);
+  if (before === null) return { status, json: began };
+  return { status, json: await act.again(JSON.parse(before) as B), headers: REPLAYED };
 }
 
 export const REPLAYED = { "idempotency-replayed": "true" };

@@ -21,7 +21,7 @@ import type {
   Run,
   Session,
 } from "@backplane/contract";
-import type { Caller, Page, PageOf, SessionKey } from "./ports/index.ts";
+import type { Caller, OnceKey, Page, PageOf, SessionKey } from "./ports/index.ts";
 
 /** Which session: its id, in this workspace of the caller's project. */
 export interface SessionRef {
@@ -50,21 +50,28 @@ export interface RunTicket {
   settled: Promise<Run>;
 }
 
+/** `once` is a key of `idempotency.open`: it is taken in the transaction that does the work. */
 export interface AgentSessions {
   create(
     caller: Caller,
     body: Partial<SessionRef> & { metadata?: JsonObject; strategy?: string },
+    once?: OnceKey,
   ): Promise<Session>;
   get(caller: Caller, ref: SessionRef): Promise<Session>;
   list(caller: Caller, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   /** Merged; null removes a key. */
   patch(caller: Caller, ref: SessionRef, metadata: JsonObject): Promise<Session>;
   /** A child session that shows the parent's entries up to `at`. */
-  fork(caller: Caller, ref: SessionRef, options: { child_id?: string; at?: number }): Promise<Session>;
+  fork(
+    caller: Caller,
+    ref: SessionRef,
+    options: { child_id?: string; at?: number },
+    once?: OnceKey,
+  ): Promise<Session>;
   reset(caller: Caller, ref: SessionRef): Promise<Session>;
   entries(caller: Caller, ref: SessionRef, after_id: number, limit: number): Promise<Entry[]>;
   /** Makes the session when it is not there. During a turn the message joins it at the next step. */
-  message(caller: Caller, ref: SessionRef, message: UserMessage): Promise<Accepted>;
+  message(caller: Caller, ref: SessionRef, message: UserMessage, once?: OnceKey): Promise<Accepted>;
   /** Ends the turn; false when none runs. */
   interrupt(caller: Caller, ref: SessionRef): Promise<boolean>;
   compact(caller: Caller, ref: SessionRef): Promise<Chain>;
@@ -73,12 +80,21 @@ export interface AgentSessions {
 
 export interface AgentChains {
   /** A second chain of the session: empty, or forked from another. */
-  create(caller: Caller, body: SessionRef & { from_chain_id?: string; at?: number }): Promise<Chain>;
+  create(
+    caller: Caller,
+    body: SessionRef & { from_chain_id?: string; at?: number },
+    once?: OnceKey,
+  ): Promise<Chain>;
   get(caller: Caller, id: string): Promise<Chain>;
   list(caller: Caller, ref: SessionRef, page: Page): Promise<PageOf<Chain>>;
-  fork(caller: Caller, id: string, options: { at?: number; child_id?: string }): Promise<Chain>;
+  fork(
+    caller: Caller,
+    id: string,
+    options: { at?: number; child_id?: string },
+    once?: OnceKey,
+  ): Promise<Chain>;
   blocks(caller: Caller, id: string, after_id: number, limit: number): Promise<Block[]>;
-  addBlocks(caller: Caller, id: string, blocks: Block[]): Promise<Block[]>;
+  addBlocks(caller: Caller, id: string, blocks: Block[], once?: OnceKey): Promise<Block[]>;
   verify(caller: Caller, id: string): Promise<{ chain_id: string; entry_id: number } | null>;
 }
 

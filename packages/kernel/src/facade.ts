@@ -54,7 +54,7 @@ import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
 import type { Servers } from "./facade-servers.ts";
 import type { Ask } from "./invoke/answer-ask.ts";
 import type { InstrumentsFacade } from "./instruments/instruments.ts";
-import type { Caller, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
+import type { Caller, OnceKey, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
 export interface Ticket {
@@ -207,6 +207,16 @@ export interface Kernel {
       digest: string,
       work: () => Promise<{ status: number; body: string }>,
     ): Promise<{ status: number; body: string; replayed: boolean }>;
+    /**
+     * For work that takes the key in its own transaction: whoever dies when, a repeat finds what was made, or nothing
+     * was. `before` is the JSON that the key was answered with.
+     */
+    open<T>(
+      caller: Caller,
+      key: string,
+      digest: string,
+      begin: (once: OnceKey) => Promise<T>,
+    ): Promise<{ began: T; before: null } | { began: null; before: string }>;
   };
   health(): Promise<KernelHealth>;
   /** Boot: recovers orphans, re-arms approvals, starts the dispatcher and the job workers. */

@@ -16,6 +16,7 @@ import { keepDefinitions } from "./definitions/keep-definitions.ts";
 import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { once } from "./idempotency/once.ts";
+import { openOnce } from "./idempotency/open-once.ts";
 import { ConcurrencyGates } from "./invoke/concurrency.ts";
 import type { Door } from "./invoke/door.ts";
 import { ExportPlans } from "./invoke/export-plan.ts";
@@ -157,7 +158,10 @@ export function createKernel(given: KernelDeps): Kernel {
     },
     config,
     events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
-    idempotency: { once: (caller, key, digest, work) => once(deps, caller, key, digest, work) },
+    idempotency: {
+      once: (caller, key, digest, work) => once(deps, caller, key, digest, work),
+      open: (caller, key, digest, begin) => openOnce(deps, caller, key, digest, begin),
+    },
     health: lifecycle.health,
     async start() {
       await lifecycle.start();

@@ -1,6 +1,7 @@
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
-import type { Store } from "@backplane/kernel/ports";
+import type { SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
+import { freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
 import { ids, sampleInvocation } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
@@ -8,7 +9,7 @@ export function onceCases(store: () => Store): void {
   test("a key is taken by the call that it opens, and racing requests open one call", async () => {
     const scope = freshOrg();
     const { invocations, idempotency } = store();
-    const once = { key: "k", digest: "d", now: 1_000, stale_ms: 500 };
+    const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
     expect(await idempotency.find(scope, "k", "d", 1_000, 500)).toEqual({ state: "new" });
     const rows = Array.from({ length: 8 }, () => sampleInvocation(scope));
     const opened = await Promise.allSettled(rows.map((row) => invocations.open(row, { once, facts: {} })));
@@ -37,13 +38,60 @@ export function onceCases(store: () => Store): void {
     expect(await idempotency.find(scope, "k", "d", 1_499, 500)).toEqual({ state: "in_progress" });
     const open = (now: number) =>
       invocations.open(sampleInvocation(scope), {
-        once: { key: "k", digest: "d", now, stale_ms: 500 },
+        once: { scope, key: "k", digest: "d", now, stale_ms: 500 },
         facts: {},
       });
     await expect(open(1_499)).rejects.toMatchObject({ code: "idempotency.in_progress" });
     await open(1_500);
     await idempotency.finish(scope, "k", 200, "late", 1_600);
     expect(await idempotency.find(scope, "k", "d", 1_600, 500)).toMatchObject({ status: 202 });
+  });
+
+  test("a session, a chain and entries take the key that they are made under, and a taken key leaves nothing", async () => {
+    const key = freshKey();
+    const { scope } = key;
+    const { sessions, idempotency } = store();
+    const onceOf = (name: string) => ({ scope, key: name, digest: "d", now: 1_000, stale_ms: 500 });
+    const answerOf = async (name: string) => {
+      const found = await idempotency.find(scope, name, "d", 1_000, 500);
+      return found.state === "done" ? JSON.parse(found.body) : found.state;
+    };
+    const taken = { code: "idempotency.in_progress" };
+    const { head_chain_id } = await sessions.create(newSession(key), newChain(), [start], {}, onceOf("s"));
+    expect(await answerOf("s")).toEqual({ session_id: key.session_id, workspace: key.workspace });
+    const other = { ...key, session_id: "other" };
+    const create = (name: string) =>
+      sessions.create(newSession(other), newChain(), [start], {}, onceOf(name));
+    await expect(create("s")).rejects.toMatchObject(taken);
+    expect(await sessions.get(other)).toBeNull();
+    // What is refused for another reason takes no key.
+    const same = sessions.create(newSession(key), newChain(), [start], {}, onceOf("s2"));
+    await expect(same).rejects.toMatchObject({ code: "session.conflict" });
+    expect(await answerOf("s2")).toBe("new");
+
+    const entries = [message("one"), message("two")];
+    const append = (name: string) =>
+      sessions.append(key, entries, undefined, { ...onceOf(name), answer: { n: 1 } });
+    const { last_id } = await append("e");
+    expect(await answerOf("e")).toEqual({ n: 1, entry_id: last_id });
+    await expect(append("e")).rejects.toMatchObject(taken);
+    expect(await sessions.replay(key, last_id, 9)).toEqual([]);
+    expect(await sessions.append(key, [message("three")])).toMatchObject({ first_id: last_id + 1 });
+
+    const fork = (child: SessionKey | null) =>
+      sessions.fork(
+        { scope, chain_id: head_chain_id },
+        newChain(),
+        child === null ? null : newSession(child),
+        {},
+        onceOf("f"),
+      );
+    const { id } = await fork(null);
+    expect(await answerOf("f")).toEqual({ id });
+    await expect(fork(other)).rejects.toMatchObject(taken);
+    expect(await sessions.get(other)).toBeNull();
+    expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
+    expect(await sessions.verify(scope, head_chain_id)).toBeNull();
   });
 
   test("a call that runs again gets a new token, and the old one is gone", async () => {

@@ -226,7 +226,7 @@ export function runCases(store: () => Store): void {
   test("a key is taken by the run that it begins, and a taken key leaves nothing", async () => {
     const key = freshKey();
     await store().sessions.create(newSession(key), newChain(), [start], {});
-    const once = { key: "k", digest: "d", now: 1_000, stale_ms: 500 };
+    const once = { scope: key.scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
     const [first, second] = [sampleRun(key), sampleRun(key)];
     const { last_id } = await store().runs.start(first, tape(key, "hello"), {}, once);
     const found = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);

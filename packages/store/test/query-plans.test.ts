@@ -37,6 +37,7 @@ const none = { status: "", export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
 const line: EntryRow = ["message", "", "{}", "{}"];
 const runs = { ...key, before: "~", limit: 5, session_id: null, chain_id: null, workspace: null };
+const once = { ...key, key: "k", digest: "d", now: 1, stale_ms: 1, ttl_ms: 1, status: 202, body: "{}" };
 const run = { ...key, id: "r", status: "running", node_id: "n", body: "{}" };
 const page = { org_id: "o", workspace: null, before: "~", limit: 5 };
 const list = (filter: object, project_id = "p") =>
@@ -150,6 +151,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite("appendEntries", { key, chain_id: null, entries: [["message", "", "{}", "{}"]] }, "sqlite"),
   ],
+  ["append once", () => startWrite("appendOnce", { key, chain_id: null, entries: [line], once }, "sqlite")],
   [
     "fork",
     () =>
@@ -163,6 +165,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
           chain: { id: "d", created_at: "" },
           into: null,
           facts,
+          once,
         },
         "sqlite",
       ),
@@ -185,7 +188,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
-  ["start run", () => startWrite("startRun", { run, tape: { key, entries: [line] }, facts }, "sqlite")],
+  ["start run", () => startWrite("startRun", { run, tape: { key, entries: [line] }, facts, once }, "sqlite")],
   [
     "end run",
     () =>

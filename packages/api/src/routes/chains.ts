@@ -3,7 +3,7 @@ import type { Block } from "@backplane/contract";
 import { BlockSchema, ChainSchema, RunSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
+import { beginOnce } from "../idempotent.ts";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 import { EntryCursor, refOf, sent, SessionId, Workspace, WorkspaceQuery } from "./session-ref.ts";
@@ -59,10 +59,10 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 201: { description: "The chain.", schema: ChainSchema } },
       handler({ caller, query, body, request }) {
         const wanted = sent({ ...query, ...body });
-        return createOnce(kernel, caller, request, wanted, async () => ({
-          status: 201,
-          json: await chains.create(caller, wanted),
-        }));
+        return beginOnce(kernel, caller, request, wanted, 201, {
+          begin: (once) => chains.create(caller, wanted, once),
+          again: ({ id }: { id: string }) => chains.get(caller, id),
+        });
       },
     }),
     defineRoute({
@@ -104,10 +104,10 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The new chain.", schema: ChainSchema } },
       handler: ({ caller, params, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
-          status: 201,
-          json: await chains.fork(caller, params.id, sent(body ?? {})),
-        })),
+        beginOnce(kernel, caller, request, body, 201, {
+          begin: (once) => chains.fork(caller, params.id, sent(body ?? {}), once),
+          again: ({ id }: { id: string }) => chains.get(caller, id),
+        }),
     }),
     defineRoute({
       method: "GET",
@@ -142,10 +142,13 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
         },
       },
       handler: ({ caller, params, body, request }) =>
-        createOnce(kernel, caller, request, body, async () => ({
-          status: 201,
-          json: { items: await chains.addBlocks(caller, params.id, body.blocks) },
-        })),
+        beginOnce(kernel, caller, request, body, 201, {
+          begin: async (once) => ({ items: await chains.addBlocks(caller, params.id, body.blocks, once) }),
+          async again({ entry_id }: { entry_id: number }) {
+            const first = entry_id - body.blocks.length + 1;
+            return { items: body.blocks.map((block, n): Block => ({ ...block, entry_id: first + n })) };
+          },
+        }),
     }),
     defineRoute({
       method: "GET",

@@ -4,7 +4,7 @@ import type { Caller, SessionRef } from "@backplane/kernel";
 import { z } from "zod";
 import { watchSession } from "../agent/watch-session.ts";
 import type { SseItem } from "../event-streams.ts";
-import { createOnce } from "../idempotent.ts";
+import { beginOnce } from "../idempotent.ts";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 import { lastEventId } from "./invocations.ts";
@@ -41,6 +41,13 @@ const EventsQuery = WorkspaceQuery.extend({
 });
 const AcceptedSchema = z.object({ entry_id: z.int(), event_id: z.string(), run_id: z.string() });
 
+interface Said {
+  entry_id: number;
+  event_id: string;
+  run_id?: string;
+  id?: string;
+}
+
 export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
   const { sessions, fanout } = kernel;
   return [
@@ -57,10 +64,11 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The session.", schema: SessionSchema } },
       handler({ caller, query, body, request }) {
         const wanted = sent({ ...query, ...body });
-        return createOnce(kernel, caller, request, wanted, async () => ({
-          status: 201,
-          json: await sessions.create(caller, wanted),
-        }));
+        return beginOnce(kernel, caller, request, wanted, 201, {
+          begin: (once) => sessions.create(caller, wanted, once),
+          again: ({ session_id, workspace }: Required<SessionRef>) =>
+            sessions.get(caller, { session_id, workspace }),
+        });
       },
     }),
     defineRoute({
@@ -124,10 +132,13 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The child.", schema: SessionSchema } },
       handler({ caller, params, query, body, request }) {
         const ref = refOf(params.id, query);
-        return createOnce(kernel, caller, request, { ...query, body }, async () => ({
-          status: 201,
-          json: await sessions.fork(caller, ref, sent(body ?? {})),
-        }));
+        return beginOnce(kernel, caller, request, { ...query, body }, 201, {
+          begin: (once) => sessions.fork(caller, ref, sent(body ?? {}), once),
+          async again({ id }: { id: string }) {
+            const { session_id, workspace } = await kernel.chains.get(caller, id);
+            return await sessions.get(caller, { session_id, workspace });
+          },
+        });
       },
     }),
     defineRoute({
@@ -146,10 +157,15 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 202: { description: "On disk; the answer comes by event.", schema: AcceptedSchema } },
       handler({ caller, params, query, body, request }) {
         const ref = refOf(params.id, query);
-        return createOnce(kernel, caller, request, { ...query, body }, async () => ({
-          status: 202,
-          json: await sessions.message(caller, ref, sent(body)),
-        }));
+        return beginOnce(kernel, caller, request, { ...query, body }, 202, {
+          begin: (once) => sessions.message(caller, ref, sent(body), once),
+          // It began a run, or joined one.
+          again: async ({ entry_id, event_id, run_id, id }: Said) => ({
+            entry_id,
+            event_id,
+            run_id: run_id ?? id,
+          }),
+        });
       },
     }),
     defineRoute({

@@ -2,7 +2,7 @@
 import { type Block, BackplaneError, type Chain } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { AgentChains } from "../facade-agent.ts";
-import type { Caller, Clock, SessionKey } from "../ports/index.ts";
+import type { Caller, Clock, SessionKey, TapeWrite } from "../ports/index.ts";
 import { blockOf, entryOfBlock } from "../sessions/blocks.ts";
 import type { Persister } from "../sessions/persister.ts";
 import type { Sessions } from "../sessions/sessions.ts";
@@ -17,7 +17,7 @@ export interface AgentChainDeps {
 
 export function createAgentChains({ clock, persister, sessions }: AgentChainDeps): AgentChains {
   return {
-    async create(caller, { from_chain_id, at, ...ref }) {
+    async create(caller, { from_chain_id, at, ...ref }, once) {
       requireTalker(caller, "make chains");
       checkClientSessionId(ref.session_id);
       const key = sessionKey(caller, ref);
@@ -28,37 +28,34 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       if (source.session_id !== key.session_id || source.workspace !== key.workspace) {
         throw new BackplaneError("chain.not_found", `Session ${key.session_id} has no chain ${from}.`);
       }
-      return await sessions.fork(key.scope, from, at === undefined ? {} : { at });
+      return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once);
     },
     get: (caller, id) => sessions.chain(caller.scope, id),
     list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
-    async fork(caller, id, { at, child_id }) {
+    async fork(caller, id, { at, child_id }, once) {
       requireTalker(caller, "fork chains");
       if (child_id !== undefined) checkClientSessionId(child_id);
       await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
-      return await sessions.fork(caller.scope, id, {
-        ...(at === undefined ? {} : { at }),
-        ...(child_id === undefined ? {} : { child_id }),
-      });
+      const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
+      return await sessions.fork(caller.scope, id, wanted, once);
     },
     async blocks(caller, id, after_id, limit) {
       const entries = await sessions.entries(caller.scope, id, after_id, limit);
       return entries.flatMap((entry) => blockOf(entry) ?? []);
     },
-    async addBlocks(caller, id, blocks) {
+    async addBlocks(caller, id, blocks, once) {
       requireTalker(caller, "add blocks");
       const key = keyOf(await sessions.chain(caller.scope, id));
       checkClientSessionId(key.session_id);
       const date = new Date(clock.now()).toISOString();
       const entries = blocks.map((block) => entryOfBlock(block, date));
       const { head_chain_id } = await sessions.get(key);
+      const items = entries.map((entry) => ({ entry, event: null }));
+      const onHead = ({ entries: all }: TapeWrite) => sessions.append(key, all, undefined, once);
       const { first_id } =
         head_chain_id === id
-          ? await persister.append(
-              key,
-              entries.map((entry) => ({ entry, event: null })),
-            )
-          : await sessions.append(key, entries, id);
+          ? (await persister.ride(key, items, onHead))!
+          : await sessions.append(key, entries, id, once);
       return blocks.map((block, n): Block => ({ ...block, entry_id: first_id + n }));
     },
     verify: (caller: Caller, id) => sessions.verify(caller.scope, id),

@@ -38,7 +38,11 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
   };
 
   return {
-    async create(caller, { session_id = deps.ids.next("session"), workspace, metadata = {}, strategy }) {
+    async create(
+      caller,
+      { session_id = deps.ids.next("session"), workspace, metadata = {}, strategy },
+      once,
+    ) {
       const key = writable(
         caller,
         { session_id, ...(workspace === undefined ? {} : { workspace }) },
@@ -47,6 +51,7 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       const session = await sessions.create(
         key,
         strategy === undefined ? metadata : { ...metadata, strategy },
+        once,
       );
       tell(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });
       return session;
@@ -59,13 +64,14 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
       settings.forget(key);
       return session;
     },
-    async fork(caller, ref, { child_id = deps.ids.next("session"), at }) {
+    async fork(caller, ref, { child_id = deps.ids.next("session"), at }, once) {
       requireTalker(caller, "fork sessions");
       checkClientSessionId(child_id);
       const key = sessionKey(caller, ref);
       await persister.drain(key);
       const { head_chain_id } = await sessions.get(key);
-      await sessions.fork(key.scope, head_chain_id, { child_id, ...(at === undefined ? {} : { at }) });
+      const child = { child_id, ...(at === undefined ? {} : { at }) };
+      await sessions.fork(key.scope, head_chain_id, child, once);
       tell(key, "session.forked", { parent_id: key.session_id, child_id });
       return await sessions.get({ ...key, session_id: child_id });
     },
@@ -87,9 +93,15 @@ export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
     async entries(caller, ref, after_id, limit) {
       return await store.sessions.replay(sessionKey(caller, ref), after_id, limit);
     },
-    async message(caller, ref, message) {
+    async message(caller, ref, message, once) {
       const key = writable(caller, ref, "speak in sessions");
-      const { turn: _turn, ...accepted } = await loop.accept({ key, caller, message, trigger: "message" });
+      const { turn: _turn, ...accepted } = await loop.accept({
+        key,
+        caller,
+        message,
+        trigger: "message",
+        ...(once === undefined ? {} : { once }),
+      });
       return accepted;
     },
     async interrupt(caller, ref) {

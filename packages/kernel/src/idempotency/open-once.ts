@@ -20,7 +20,7 @@ export async function openOnce<T>(
   const before = await find(deps, caller, key, digest);
   if (before !== null) return { began: null, before };
   try {
-    const once = { key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
+    const once = { scope: caller.scope, key, digest, now: deps.clock.now(), stale_ms: STALE_MS };
     return { began: await begin(once), before: null };
   } catch (error) {
     if (codeOf(error) !== "idempotency.in_progress") throw error;

@@ -15,7 +15,16 @@ import {
 } from "@backplane/contract";
 import type { Accepted, UserMessage } from "../facade-agent.ts";
 import { callerOf } from "../keys/authenticate.ts";
-import type { Caller, Logger, RunRow, Scope, SessionKey } from "../ports/index.ts";
+import type {
+  Appended,
+  Caller,
+  Logger,
+  OnceKey,
+  RunRow,
+  Scope,
+  SessionKey,
+  TapeWrite,
+} from "../ports/index.ts";
 import { entryFor } from "../sessions/entry-for.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import type { TapeItem } from "../sessions/persister.ts";
@@ -256,7 +265,10 @@ export class Loop {
 
   async #begin(request: TurnRequest): Promise<Begun> {
     const said = this.#userItems(request);
-    const { turn, entry_id } = await beginTurn(this.#deps, request, said.items);
+    const { once } = request;
+    const keyed =
+      once === undefined ? request : { ...request, once: { ...once, answer: { event_id: said.event_id } } };
+    const { turn, entry_id } = await beginTurn(this.#deps, keyed, said.items);
     said.publish();
     return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
   }
@@ -264,9 +276,23 @@ export class Loop {
   async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
     if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
     const { items, event_id, publish } = this.#userItems(request);
-    const ids = await turn.join(this.#deps.persister.append(turn.key, items));
+    const ids = await turn.join(this.#write(turn, items, event_id, request.once));
     publish();
     return { entry_id: ids.last_id, event_id, run_id: turn.run.id, turn };
+  }
+
+  /** Under a key it is a write of its own, which takes the key along. */
+  async #write(
+    turn: Turn,
+    items: readonly TapeItem[],
+    event_id: string,
+    once: OnceKey | undefined,
+  ): Promise<Appended> {
+    const { persister, sessions } = this.#deps;
+    if (once === undefined) return await persister.append(turn.key, items);
+    const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
+    const write = ({ key, entries }: TapeWrite) => sessions.append(key, entries, undefined, keyed);
+    return (await persister.ride(turn.key, items, write))!;
   }
 
   #userItems({ key, message, event }: TurnRequest): {

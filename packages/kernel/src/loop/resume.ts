@@ -74,7 +74,7 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     news.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
     turn.iterations = progress.usage.length;
-    turn.steered = progress.steered;
+    turn.steers = progress.steered ? 1 : 0;
     return progress;
   }
 }

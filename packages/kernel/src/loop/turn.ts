@@ -33,8 +33,8 @@ export class Turn {
   partial = "";
   /** Calls outside the allow-list. */
   forbidden: string[] = [];
-  /** A user spoke since the model was last asked. */
-  steered = false;
+  /** How often users spoke since the model was last asked. */
+  steers = 0;
   /** Messages that joined it. */
   joined = 0;
   /** The last step is taken: who speaks now speaks to the next turn. */
@@ -127,10 +127,15 @@ export class Turn {
   /** Counts at once, so that the turn cannot end between the message and its entry. */
   async join<T>(writing: Promise<T>): Promise<T> {
     this.joined++;
-    this.steered = true;
+    this.steers++;
     this.#joining.add(writing);
     try {
       return await writing;
+    } catch (error) {
+      // It was not said after all, so nobody waits for an answer to it.
+      this.joined--;
+      this.steers = Math.max(0, this.steers - 1);
+      throw error;
     } finally {
       this.#joining.delete(writing);
     }
@@ -139,7 +144,11 @@ export class Turn {
   /** Until all that was said is on the tape, or failed to get there; what comes after counts as new. */
   async hear(): Promise<void> {
     while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
-    this.steered = false;
+    this.steers = 0;
+  }
+
+  get steered(): boolean {
+    return this.steers > 0;
   }
 
   end(run: Run): void {

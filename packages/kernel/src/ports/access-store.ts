@@ -1,5 +1,5 @@
 /** Secrets (ciphertext only), API keys, delegated tokens, idempotency keys, audit. */
-import type { ApiKey, AuditEntry, Secret } from "@backplane/contract";
+import type { ApiKey, AuditEntry, JsonObject, Secret } from "@backplane/contract";
 import type { Facts, NewAudit } from "./facts.ts";
 import type { NewDelegation } from "./invocation-store.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
@@ -75,10 +75,14 @@ export type IdempotencyState =
 
 /** A key that is claimed and answered by the very write that does the work. */
 export interface OnceKey {
+  /** Whose key it is; what it makes may lie in a project of this org. */
+  scope: Scope;
   key: string;
   digest: string;
   now: number;
   stale_ms: number;
+  /** What a repeat is to know beside the ids that the write itself makes. */
+  answer?: JsonObject;
 }
 
 export interface IdempotencyStore {

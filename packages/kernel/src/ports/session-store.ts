@@ -1,5 +1,11 @@
-/** Sessions, their chains and the entries on them. Nothing here rewrites or removes an entry. */
+/**
+ * Sessions, their chains and the entries on them. Nothing here rewrites or removes an entry. Where `once` is given, the
+ * key is taken in the same transaction; when it is taken already, `idempotency.in_progress` is thrown and nothing is
+ * written. Its answer is JSON: `{session_id, workspace}` of a new session, `{id}` of a new chain, `{entry_id}` of the
+ * last entry.
+ */
 import type { Chain, Entry, EntryKind, JsonObject, Session } from "@backplane/contract";
+import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
 
@@ -37,7 +43,13 @@ export interface Appended {
 
 export interface SessionStore {
   /** Throws `session.conflict` when the key is taken. */
-  create(session: NewSession, chain: NewChain, first: readonly NewEntry[], facts: Facts): Promise<Session>;
+  create(
+    session: NewSession,
+    chain: NewChain,
+    first: readonly NewEntry[],
+    facts: Facts,
+    once?: OnceKey,
+  ): Promise<Session>;
   /** Of exactly this scope. */
   get(key: SessionKey): Promise<Session | null>;
   /** Newest first; the whole org when the scope has no project. */
@@ -51,7 +63,7 @@ export interface SessionStore {
    * All of them or none, with the next ids of the session; resolves when they are on disk. On the head unless
    * a chain is named. Throws `session.not_found`, `chain.not_found`, `chain.archived`.
    */
-  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string): Promise<Appended>;
+  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
   /** What the chain shows after this id, inherited entries included, in order. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /**
@@ -70,6 +82,7 @@ export interface SessionStore {
     chain: NewChain,
     into: NewSession | null,
     facts: Facts,
+    once?: OnceKey,
   ): Promise<Chain>;
   /** Archives every chain of the session; the head is a new one. Null: `expected_head` is not the head. */
   reset(

@@ -116,6 +116,12 @@ export function createPersister(deps: PersisterDeps): Persister {
     for (const listener of listeners) listener(key, items);
   };
 
+  /** The other write did not happen; what would have gone along has its own turn next. */
+  const putBack = (lane: Lane, batch: readonly Waiting[]): void => {
+    lane.waiting.unshift(...batch);
+    for (const { done } of batch) if (done === null) lane.best_effort++;
+  };
+
   const writeBatch = async (lane: Lane, batch: Waiting[]): Promise<void> => {
     const { key } = lane;
     const rider = batch.at(-1)!.via === null ? null : batch.pop()!;
@@ -126,8 +132,7 @@ export function createPersister(deps: PersisterDeps): Persister {
       const ids =
         rider === null ? await deps.store.sessions.append(key, entries) : await rider.via!({ key, entries });
       if (ids === null) {
-        // The other write did not happen; what would have gone along has its own turn next.
-        lane.waiting.unshift(...batch);
+        putBack(lane, batch);
         rider?.done?.resolve(null);
         return;
       }
@@ -136,6 +141,12 @@ export function createPersister(deps: PersisterDeps): Persister {
       const own = rider?.items.length ?? 0;
       rider?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
     } catch (error) {
+      if (rider !== null && batch.length > 0) {
+        // Whatever the rider was refused for, the others have not asked for it.
+        putBack(lane, batch);
+        rider.done?.reject(error);
+        return;
+      }
       const lost = batch.filter(({ done }) => done === null).length;
       // Events on the session of something that keeps no tape are no loss.
       if (lost > 0 && codeOf(error) !== "session.not_found") report(lane, lost, error);

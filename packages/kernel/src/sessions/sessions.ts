@@ -21,6 +21,7 @@ import type {
   NewChain,
   NewEntry,
   NewEvent,
+  OnceKey,
   Page,
   PageOf,
   Scope,
@@ -69,18 +70,23 @@ class HydratedTape implements Hydrated {
 }
 
 export interface Sessions {
-  create(key: SessionKey, metadata?: JsonObject): Promise<Session>;
+  create(key: SessionKey, metadata?: JsonObject, once?: OnceKey): Promise<Session>;
   /** The session that is there, or a new one. */
   open(key: SessionKey): Promise<Session>;
   get(key: SessionKey): Promise<Session>;
   list(scope: Scope, filter: { workspace?: string }, page: Page): Promise<PageOf<Session>>;
   chain(scope: Scope, id: string): Promise<Chain>;
   chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
-  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string): Promise<Appended>;
+  append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<Hydrated>;
   /** A child session in the parent's workspace, or without `child_id` a second chain of the same session. */
-  fork(scope: Scope, chain_id: string, options?: { child_id?: string; at?: number }): Promise<Chain>;
+  fork(
+    scope: Scope,
+    chain_id: string,
+    options?: { child_id?: string; at?: number },
+    once?: OnceKey,
+  ): Promise<Chain>;
   reset(key: SessionKey): Promise<Chain>;
   compact(key: SessionKey, compaction: Compaction): Promise<Chain>;
   /** Back to the chain before the compaction; what was written since stays on the chain that is left. */
@@ -106,13 +112,13 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     event(type, key.scope, { kind: "session", id: key.session_id }, { workspace: key.workspace, chain_id });
 
   const service: Sessions = {
-    create(key, metadata = {}) {
+    create(key, metadata = {}, once) {
       const chain = newChain();
       const facts: Facts = {
         events: [sessionEvent("session.created", key, chain.id), chainEvent("chain.created", key, chain.id)],
       };
       const session = { key, name: tapeName(key.workspace, key.session_id), metadata };
-      return sessions.create(session, chain, [startAnchor(chain)], facts);
+      return sessions.create(session, chain, [startAnchor(chain)], facts, once);
     },
     async open(key) {
       const there = await sessions.get(key);
@@ -138,14 +144,14 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       return chain;
     },
     chains: (key, page) => sessions.chains(key, page),
-    append: (key, entries, chain_id) => sessions.append(key, entries, chain_id),
+    append: (key, entries, chain_id, once) => sessions.append(key, entries, chain_id, once),
     entries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
     async hydrate(key) {
       const session = await service.get(key);
       const entries = await sessions.sinceAnchor(key.scope, session.head_chain_id);
       return new HydratedTape(session, entries);
     },
-    async fork(scope, chain_id, { child_id, at } = {}) {
+    async fork(scope, chain_id, { child_id, at } = {}, once) {
       const source = await service.chain(scope, chain_id);
       const key = keyOf(source, child_id ?? source.session_id);
       const chain = newChain();
@@ -154,7 +160,8 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       const name = tapeName(key.workspace, key.session_id);
       const into = child_id === undefined ? null : { key, name, metadata: {} };
       if (into !== null) events.unshift(sessionEvent("session.created", key, chain.id));
-      return sessions.fork({ scope, chain_id, ...(at === undefined ? {} : { at }) }, chain, into, { events });
+      const from = { scope, chain_id, ...(at === undefined ? {} : { at }) };
+      return sessions.fork(from, chain, into, { events }, once);
     },
     async reset(key) {
       const { head_chain_id } = await service.get(key);

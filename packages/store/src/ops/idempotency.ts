@@ -84,6 +84,12 @@ export function* takeKey(p: TakeKey, dialect: Dialect): Op<void> {
   if (taken.length === 0) refuse("idempotency.in_progress", "Another request with this key was first.");
 }
 
+/** The same, where the answer holds what the work has just made. */
+export function* takeKeyFor(p: TakeKey, made: Record<string, string | number>, dialect: Dialect): Op<void> {
+  const body = JSON.stringify({ ...(JSON.parse(p.body) as object), ...made });
+  yield* takeKey({ ...p, body }, dialect);
+}
+
 export function* finishIdempotent(
   p: {
     org_id: string;

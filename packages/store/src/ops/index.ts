@@ -34,6 +34,7 @@ import {
   patchSession,
   resetSession,
 } from "./sessions.ts";
+import { appendOnce } from "./tape.ts";
 
 /** Each takes one plain value and the dialect. */
 const WRITES = {
@@ -70,6 +71,7 @@ const WRITES = {
   advanceCursor,
   createSession,
   appendEntries,
+  appendOnce,
   forkChain,
   resetSession,
   compactSession,

@@ -2,7 +2,7 @@
 import { type Dialect, locked, nowAt, type Op, type Row, type SqlValue, sql } from "../op.ts";
 import { type AppendedRows, appendEntries } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
-import { type TakeKey, takeKey } from "./idempotency.ts";
+import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 const RUN_COLUMNS =
@@ -29,8 +29,7 @@ export function* startRun(
   const { run } = p;
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
   if (p.once !== null) {
-    const body = JSON.stringify({ id: run.id, entry_id: written.last_id });
-    yield* takeKey({ ...p.once, body }, dialect);
+    yield* takeKeyFor(p.once, { id: run.id, entry_id: written.last_id }, dialect);
   }
   yield sql(INSERT_RUN, [
     run.id,

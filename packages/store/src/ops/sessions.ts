@@ -3,6 +3,7 @@ import { type Dialect, locked, type Op, refuse, type Row, sql } from "../op.ts";
 import { type EntryRow, KEY, type KeyColumns, keyValues, originHash } from "./entries.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 
 export const SESSION_COLUMNS =
   "org_id, project_id, workspace, id, name, parent_id, head_chain, root_chain, last_entry, metadata, created_at";
@@ -20,12 +21,13 @@ export interface ChainRow {
   created_at: string;
 }
 
-export function* createSession(p: {
-  session: SessionRow;
-  chain: ChainRow;
-  first: EntryRow[];
-  facts: FactRows;
-}): Op<Row> {
+export function* createSession(
+  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows; once: TakeKey | null },
+  dialect: Dialect,
+): Op<Row> {
+  const { session_id, workspace } = p.session.key;
+  // First, so that a repeat that races is told of the key rather than of the session.
+  if (p.once !== null) yield* takeKeyFor(p.once, { session_id, workspace }, dialect);
   yield* requireFreeKey(p.session.key);
   const session = yield* insertSession(p.session, null, p.chain, p.first.length);
   const start = { ...p.chain, origin: "start", parent_id: null, fork_entry: 0, inherited: "" };
@@ -34,15 +36,20 @@ export function* createSession(p: {
   return session;
 }
 
-export function* forkChain(p: {
-  org_id: string;
-  project_id: string;
-  chain_id: string;
-  at: number | null;
-  chain: ChainRow;
-  into: SessionRow | null;
-  facts: FactRows;
-}): Op<Row> {
+export function* forkChain(
+  p: {
+    org_id: string;
+    project_id: string;
+    chain_id: string;
+    at: number | null;
+    chain: ChainRow;
+    into: SessionRow | null;
+    facts: FactRows;
+    once: TakeKey | null;
+  },
+  dialect: Dialect,
+): Op<Row> {
+  if (p.once !== null) yield* takeKeyFor(p.once, { id: p.chain.id }, dialect);
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
   const shown = yield* lastShown(source, p.at ?? (source.last_entry as number));
   if (shown === null) {

@@ -1,12 +1,23 @@
-/** Entries that ride in another write's transaction, always on the session's head. */
+/** Entries with something else in one transaction: another write's, or the key that they were asked for under. */
 import type { Dialect, Op } from "../op.ts";
 import { type AppendedRows, appendEntries, type EntryRow, type KeyColumns } from "./entries.ts";
+import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 
 export interface TapeRows {
   key: KeyColumns;
   entries: EntryRow[];
 }
 
+export function* appendOnce(
+  p: TapeRows & { chain_id: string | null; once: TakeKey },
+  dialect: Dialect,
+): Op<AppendedRows> {
+  const written = yield* appendEntries(p, dialect);
+  yield* takeKeyFor(p.once, { entry_id: written.last_id }, dialect);
+  return written;
+}
+
+/** Always on the session's head. */
 export function* writeTape(tape: TapeRows | null, dialect: Dialect): Op<AppendedRows | null> {
   if (tape === null) return null;
   return yield* appendEntries({ key: tape.key, chain_id: null, entries: tape.entries }, dialect);

@@ -27,7 +27,7 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         approval: also.approval === undefined ? null : encodeApproval(also.approval),
         delegation: encodeDelegation(also.delegation),
         tape: also.tape === undefined ? null : encodeTape(also.tape),
-        once: also.once === undefined ? null : encodeOnce(backend, row, row.id, also.once),
+        once: encodeOnce(backend, also.once, row.id),
         facts: encodeFacts(also.facts),
       });
       // The hottest write of all: no promise more than it needs.

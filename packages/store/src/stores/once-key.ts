@@ -1,13 +1,16 @@
-/** An Idempotency-Key whose answer is the id of what it made, in the transaction that makes it. */
+/** An Idempotency-Key whose answer is the ids of what it made, in the transaction that makes it. */
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
-import type { OnceKey, Scope } from "@backplane/kernel/ports";
+import type { OnceKey } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import type { TakeKey } from "../ops/idempotency.ts";
 import { projectColumn } from "./scope.ts";
 
 const ACCEPTED = 202;
 
-export function encodeOnce(backend: Backend, scope: Scope, body: string, once: OnceKey): TakeKey {
+/** `body` left out: JSON that the operation adds to. */
+export function encodeOnce(backend: Backend, once: OnceKey | undefined, body?: string): TakeKey | null {
+  if (once === undefined) return null;
+  const { scope, answer = {} } = once;
   return {
     org_id: scope.org_id,
     project_id: projectColumn(scope.project_id),
@@ -17,6 +20,6 @@ export function encodeOnce(backend: Backend, scope: Scope, body: string, once: O
     stale_ms: once.stale_ms,
     ttl_ms: IDEMPOTENCY_TTL_MS,
     status: ACCEPTED,
-    body,
+    body: body ?? JSON.stringify(answer),
   };
 }

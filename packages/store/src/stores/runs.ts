@@ -32,7 +32,7 @@ export function createRunStore(backend: Backend): RunStore {
         run: encodeRun(run),
         tape: encodeTape(tape),
         facts: encodeFacts(facts),
-        once: once === undefined ? null : encodeOnce(backend, run, "", once),
+        once: encodeOnce(backend, once),
       });
       if (facts.events !== undefined) backend.appended();
       return written;

@@ -10,6 +10,7 @@ import {
 } from "../ops/session-reads.ts";
 import { readChainRow } from "../ops/sessions.ts";
 import { encodeFacts } from "./facts.ts";
+import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn } from "./scope.ts";
 import {
   decodeChain,
@@ -29,12 +30,13 @@ export function createSessionStore(backend: Backend): SessionStore {
     return value;
   };
   return {
-    async create(session, chain, first, facts) {
+    async create(session, chain, first, facts, once) {
       const row = await backend.write("createSession", {
         session: encodeSession(session),
         chain: encodeChain(chain),
         first: first.map(encodeEntry),
         facts: encodeFacts(facts),
+        once: encodeOnce(backend, once),
       });
       return told(decodeSession(row), facts);
     },
@@ -65,12 +67,12 @@ export function createSessionStore(backend: Backend): SessionStore {
       const rows = await backend.read(() => listChains(keyColumns(key), beforeOf(page), page.limit + 1));
       return pageOf(rows, page, (row) => row.id as string, decodeChain);
     },
-    append: (key, entries, chain_id) =>
-      backend.write("appendEntries", {
-        key: keyColumns(key),
-        chain_id: chain_id ?? null,
-        entries: entries.map(encodeEntry),
-      }),
+    append(key, entries, chain_id, once) {
+      const rows = { key: keyColumns(key), chain_id: chain_id ?? null, entries: entries.map(encodeEntry) };
+      const taken = encodeOnce(backend, once);
+      if (taken === null) return backend.write("appendEntries", rows);
+      return backend.write("appendOnce", { ...rows, once: taken });
+    },
     async entries(scope, chain_id, after_id, limit) {
       const rows = await backend.read(() =>
         readEntries(scope.org_id, projectColumn(scope.project_id), chain_id, after_id, limit),
@@ -87,7 +89,7 @@ export function createSessionStore(backend: Backend): SessionStore {
       );
       return rows.map(decodeEntry);
     },
-    async fork(from, chain, into, facts) {
+    async fork(from, chain, into, facts, once) {
       const row = await backend.write("forkChain", {
         ...scopeColumns(from.scope),
         chain_id: from.chain_id,
@@ -95,6 +97,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         chain: encodeChain(chain),
         into: into === null ? null : encodeSession(into),
         facts: encodeFacts(facts),
+        once: encodeOnce(backend, once),
       });
       return told(decodeChain(row), facts);
     },
