@@ -100,6 +100,6 @@ export const AGENT_CODES = {
   "provider.invalid": refusal(
     400,
     "The provider instance is not valid.",
-    "Use an id of 3 to 64 of a-z, 0-9 and -, and the name of a loaded llm-provider plugin.",
+    "Use an id of 3 to 64 of a-z, 0-9 and -, the name of a loaded llm-provider plugin, and fields that it knows.",
   ),
 } as const;

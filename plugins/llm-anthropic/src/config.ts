@@ -48,6 +48,7 @@ export const configSchema: JsonObject = {
     },
   },
   required: ["model"],
+  additionalProperties: false,
 };
 
 export function readConfig({ config }: ProviderInstance): AnthropicConfig {

@@ -14,6 +14,7 @@ export const plugin = llmProviderPlugin({
     properties: {
       model: { type: "string", title: "Model", description: "Any name; answers carry it.", default: "echo" },
     },
+    additionalProperties: false,
   },
   create() {
     const errors = new ScriptedErrors();

@@ -52,6 +52,7 @@ export const configSchema: JsonObject = {
     },
   },
   required: ["model"],
+  additionalProperties: false,
 };
 
 export function readConfig({ config }: ProviderInstance): OpenAiConfig {

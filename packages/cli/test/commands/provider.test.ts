@@ -34,6 +34,25 @@ test("add, set, use, test and remove an instance", async () => {
   expect((await gateway.backplane(["provider", "list"])).out).toMatch(/^ID +ACTIVE +PLUGIN/);
 });
 
+test("a field that the provider does not take is refused by name, and nothing is written", async () => {
+  for (const [set, named] of [
+    ["temperature=hot", "config.temperature"],
+    ["temperature=9", "config.temperature"],
+    ["api=telex", "config.api"],
+    ["modle=gpt-5", "config.modle"],
+    ["context_window=0", "config.context_window"],
+  ] as const) {
+    const added = await gateway.backplane(["provider", "add", "llm-openai", "--id", "wrong", "--set", set]);
+    expect(added.exit, set).toBe(EXIT.failed);
+    expect(added.err).toContain("error[provider.invalid]");
+    expect(added.err).toContain(named);
+    const changed = await gateway.backplane(["provider", "set", "llm-openai", set]);
+    expect(changed.err).toContain(named);
+  }
+  expect((await rows()).find(({ id }) => id === "wrong")).toBeUndefined();
+  expect((await rows()).find(({ id }) => id === "llm-openai")?.config).toEqual({});
+});
+
 test("an instance that cannot answer: exit 1, and why", async () => {
   const { exit, out } = await gateway.backplane(["provider", "test", "llm-openai", "--json"]);
   expect(exit).toBe(EXIT.failed);

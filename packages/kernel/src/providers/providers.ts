@@ -17,7 +17,8 @@ import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { LiveConfig } from "../config/live-config.ts";
 import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
 import type { AgentProviders } from "../facade-agent.ts";
-import type { Caller, Clock, Logger, Store } from "../ports/index.ts";
+import type { Caller, Clock, Logger, Schemas, Store } from "../ports/index.ts";
+import { checkConfig } from "./check-config.ts";
 import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
 const ID_LENGTH = 64;
@@ -30,6 +31,7 @@ export interface ProvidersDeps {
   clock: Clock;
   ids: IdSource;
   log: Logger;
+  schemas?: Schemas;
   probe: AgentProviders["test"];
   /** The org's first instances are there. */
   prepare(org_id: string): Promise<void>;
@@ -87,6 +89,17 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
   }
 
+  /** A plugin that is not loaded says nothing; its instance is checked when it is next changed. */
+  async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
+    let config_schema: JsonObject | null;
+    try {
+      ({ config_schema } = deps.plugin(name));
+    } catch {
+      return;
+    }
+    await checkConfig(deps.schemas, { name, config_schema }, fields, changed);
+  }
+
   return {
     async list(caller, { show }) {
       const { org_id } = caller.scope;
@@ -107,8 +120,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     },
     create: async (caller, body) =>
       await change(caller, async ({ instances }, org_id) => {
-        const { plugin, label, config: fields = {} } = body;
+        const { plugin, label, config: given = {} } = body;
         checkPlugin(plugin);
+        const fields = withoutNulls(given);
         const id = body.id ?? freshId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is no id for an instance`);
         if (instances.some((one) => one.id === id)) {
@@ -116,7 +130,9 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
             fix: "Change that one, or choose another id.",
           });
         }
-        const set: Record<string, Json> = { ...keysOf(id, fields), [`providers.${id}.plugin`]: plugin };
+        const keys = keysOf(id, fields);
+        await checkFields(plugin, fields, Object.keys(fields));
+        const set: Record<string, Json> = { ...keys, [`providers.${id}.plugin`]: plugin };
         set[`providers.${id}.label`] = label ?? id;
         const audit = auditOf(deps, caller, "provider.create", id, { plugin });
         // What an instance without a plugin may have left there is no part of the new one.
@@ -125,11 +141,17 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       }),
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
-        find(instances, id);
+        const instance = find(instances, id);
         const { label, config: fields = {} } = body;
         const kept = Object.entries(fields).filter(([field, value]) => !isMasked(field, value));
         const set = keysOf(id, Object.fromEntries(kept.filter(([, value]) => value !== null)));
         const gone = Object.keys(keysOf(id, Object.fromEntries(kept.filter(([, value]) => value === null))));
+        const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(kept) });
+        await checkFields(
+          instance.plugin,
+          changed_to,
+          kept.map(([field]) => field),
+        );
         if (label !== undefined) set[`providers.${id}.label`] = label;
         if (Object.keys(set).length + gone.length > 0) {
           const changed = [...Object.keys(set), ...gone].map((key) => key.slice(`providers.${id}.`.length));
@@ -181,6 +203,10 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
     keys[key] = value;
   }
   return keys;
+}
+
+function withoutNulls(fields: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
 }
 
 /** What a reader was shown instead of the secret, sent back unchanged. */
