@@ -52,6 +52,10 @@ verifies(
     const there = await t.call("GET", "/v1/status", { token: elsewhere.json.token });
     expect(there.json.caller).toMatchObject({ org_id: "org_b", project_id: null, role: "user" });
 
+    const all = await t.call("GET", "/v1/keys?project=*");
+    expect(all.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
+    expect((await t.call("GET", "/v1/keys")).text).not.toContain(key.id);
+    expect((await t.call("GET", "/v1/keys?project=nowhere")).status).toBe(400);
     const listed = await t.call("GET", "/v1/keys", { headers: { "backplane-project": "*" } });
     expect(listed.text).not.toContain(elsewhere.json.key.id);
     expect(listed.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
@@ -59,8 +63,8 @@ verifies(
     expect(onDisk(key.id)).toBe(true);
     expect(onDisk(token)).toBe(false);
 
-    const headers = { "backplane-project": "*" };
-    expect((await t.call("DELETE", `/v1/keys/${key.id}`, { headers })).status).toBe(204);
+    expect((await t.call("DELETE", `/v1/keys/${key.id}`)).status).toBe(404);
+    expect((await t.call("DELETE", `/v1/keys/${key.id}?project=*`)).status).toBe(204);
     const revoked = await t.call("GET", "/v1/secrets", { token });
     expect([revoked.status, revoked.json.error.code]).toEqual([401, "auth.invalid"]);
   },

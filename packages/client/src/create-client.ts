@@ -245,8 +245,10 @@ export function createClient(options: ClientOptions) {
     },
     keys: {
       create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),
-      list: (page: PageOptions = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
-      revoke: (id: string) => remove(`/v1/keys/${part(id)}`),
+      /** `project`: another one in reach, or `*` for all of them. */
+      list: (page: PageOptions & { project?: string } = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
+      revoke: (id: string, { project }: { project?: string } = {}) =>
+        remove(`/v1/keys/${part(id)}${project === undefined ? "" : `?project=${part(project)}`}`),
     },
     config: {
       /** Every key with its value or mask. */

@@ -164,8 +164,9 @@ export interface Kernel {
   keys: {
     /** `token` is shown this once. */
     create(caller: Caller, body: KeyCreate): Promise<{ key: ApiKey; token: string }>;
-    list(caller: Caller, page: Page): Promise<PageOf<ApiKey>>;
-    revoke(caller: Caller, id: string): Promise<void>;
+    /** Of the caller's project; `project` names another one in its reach, or `*` for all of them. */
+    list(caller: Caller, page: Page, filter?: { project?: string }): Promise<PageOf<ApiKey>>;
+    revoke(caller: Caller, id: string, filter?: { project?: string }): Promise<void>;
     /** `bpk_…` API keys and `vai_dlg_…` delegated tokens. Throws auth.invalid. Hot: cached where that is safe. */
     authenticate(token: string): Promise<Caller>;
   };

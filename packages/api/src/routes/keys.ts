@@ -1,10 +1,15 @@
 /** API keys. The token is in the first answer to its creation and nowhere else, kept answers included. */
-import { KeyCreateSchema, KeySchema } from "@backplane/contract/schema";
+import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
 import { createOnce } from "../idempotent.ts";
 import { type Answer, defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
+import { sent } from "./session-ref.ts";
 import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+
+const Project = z
+  .union([z.literal("*"), ProjectIdSchema])
+  .describe("Of this project, or * for every one that the caller reaches; default the caller's own.");
 
 const CreatedSchema = z.object({
   key: KeySchema,
@@ -39,12 +44,12 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       summary: "List API keys",
       tag: "Keys",
       auth: { scope: "keys:read" },
-      query: PageQuery,
+      query: PageQuery.extend({ project: Project.optional() }),
       responses: { 200: { description: "One page.", schema: listOf(KeySchema) } },
-      handler: async ({ caller, query }) => ({
-        status: 200,
-        json: await kernel.keys.list(caller, splitPage(query).page),
-      }),
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await kernel.keys.list(caller, page, sent(filter)) };
+      },
     }),
     defineRoute({
       method: "DELETE",
@@ -54,9 +59,10 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       tag: "Keys",
       auth: { scope: "keys:write" },
       params: IdParams,
+      query: z.strictObject({ project: Project.optional() }),
       responses: { 204: { description: "Revoked; it opens nothing from now on." } },
-      async handler({ caller, params }) {
-        await kernel.keys.revoke(caller, params.id);
+      async handler({ caller, params, query }) {
+        await kernel.keys.revoke(caller, params.id, sent(query));
         return { status: 204, empty: true };
       },
     }),

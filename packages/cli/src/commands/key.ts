@@ -26,8 +26,10 @@ export function addKeyCommands(program: Command, act: Act): void {
       "\nWith --project the key acts in that project only.\n\nExample:\n  backplane key create ci --scope exports:read,invocations:write --expires 90d\n",
     )
     .action(act(create));
-  pageFlags(key.command("list").description("List keys.")).action(act(list));
-  key.command("revoke <id>").description("End a key at once.").action(act(revoke));
+  pageFlags(key.command("list").description("List keys, of every project or with --project of one.")).action(
+    act(list),
+  );
+  key.command("revoke <id>").description("End a key at once, of whichever project.").action(act(revoke));
 }
 
 async function create(context: Context, options: CreateOptions, name: string): Promise<undefined> {
@@ -46,7 +48,8 @@ async function create(context: Context, options: CreateOptions, name: string): P
 }
 
 async function list(context: Context, options: PageOptions): Promise<undefined> {
-  const page = await context.client().keys.list(options);
+  const { project = "*" } = context.flags;
+  const page = await context.client().keys.list({ ...options, project });
   showPage(context, page, ["ID", "NAME", "ROLE", "SCOPES", "PROJECT", "EXPIRES", "REVOKED"], (item) => [
     item.id,
     item.name,
@@ -65,7 +68,8 @@ async function revoke(context: Context, _options: object, id: string): Promise<u
     context.flags,
     `Revoke the key ${id}? Programs that use it stop working at once.`,
   );
-  await context.client().keys.revoke(id);
+  const { project = "*" } = context.flags;
+  await context.client().keys.revoke(id, { project });
   context.out.data({ revoked: id }, () => `Revoked ${id}`);
   return undefined;
 }

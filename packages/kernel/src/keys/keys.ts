@@ -1,14 +1,18 @@
 /** API keys: shown once, stored hashed. A key can only make keys that are no wider than itself. */
 import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
-import { atLeast, auditOf, requireOperator } from "../caller.ts";
+import { atLeast, auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import { randomToken, tokenHash } from "../invoke/delegation.ts";
 import type { LiveCalls } from "../invoke/live.ts";
-import type { Caller, Page } from "../ports/index.ts";
+import type { Caller, Scope } from "../ports/index.ts";
 import { authenticate } from "./authenticate.ts";
 
 const KEY_PREFIX = "bpk_";
+
+interface KeyFilter {
+  project?: string;
+}
 
 export function createKeys(deps: KernelDeps, live: LiveCalls): Kernel["keys"] {
   const { store } = deps;
@@ -35,37 +39,56 @@ export function createKeys(deps: KernelDeps, live: LiveCalls): Kernel["keys"] {
     return { key, token };
   }
 
-  async function revoke(caller: Caller, id: string): Promise<void> {
+  async function revoke(caller: Caller, id: string, { project }: KeyFilter = {}): Promise<void> {
     requireOperator(caller, "revoke keys");
     if (!caller.admin && id !== caller.actor) {
-      const key = await find(caller, id);
-      if (key === null) throw new BackplaneError("key.not_found");
+      const key = await store.keys.get(caller.scope.org_id, id);
+      if (key === null || !covers(caller.scope, key)) throw new BackplaneError("key.not_found");
       refuseEscalation(caller, key, "revoke");
     }
     const at = new Date(deps.clock.now()).toISOString();
-    const audit = auditOf(deps, caller, "key.revoke", id);
-    if (!(await store.keys.revoke(caller.scope, id, at, { audit }))) {
+    const where = placeOf(caller, project);
+    const key = await store.keys.get(where.org_id, id);
+    const audit = auditOf(deps, caller, "key.revoke", id, {}, key === null ? where : scopeOf(key));
+    if (!(await store.keys.revoke(where, id, at, { audit }))) {
       throw new BackplaneError("key.not_found");
-    }
-  }
-
-  /** By reading the list: revoking is rare, and a scope has few keys. */
-  async function find(caller: Caller, id: string): Promise<ApiKey | null> {
-    let page: Page = { limit: 500 };
-    for (;;) {
-      const { items, next } = await store.keys.list(caller.scope, page);
-      const found = items.find((key) => key.id === id);
-      if (found !== undefined || next === null) return found ?? null;
-      page = { limit: 500, after: next };
     }
   }
 
   return {
     create,
-    list: (caller, page) => store.keys.list(caller.scope, page),
+    list: async (caller, page, { project } = {}) => await store.keys.list(placeOf(caller, project), page),
     revoke,
     authenticate: (token) => authenticate(deps, live, token),
   };
+}
+
+/** All that the caller may see of keys: who runs the host, every project of the org that it acts in. */
+function reachOf({ actor, scope }: Caller): Scope {
+  return actor === HOST_ADMIN ? { ...scope, project_id: null } : scope;
+}
+
+function covers(scope: Scope, { project_id }: ApiKey): boolean {
+  return scope.project_id === null || scope.project_id === project_id;
+}
+
+/** `*` is everything in reach; nothing said, the project that the caller acts in. */
+function placeOf(caller: Caller, project: string | undefined): Scope {
+  if (project === undefined) return caller.scope;
+  const reach = reachOf(caller);
+  if (project === "*" || project === reach.project_id) return reach;
+  if (reach.project_id === null) return { ...reach, project_id: project };
+  throw new BackplaneError(
+    "policy.denied",
+    `a key of ${reach.project_id} has nothing to do with the keys of ${project}`,
+    {
+      fix: "Use the admin token, or a key of the whole org.",
+    },
+  );
+}
+
+function scopeOf({ org_id, project_id }: ApiKey): Scope {
+  return { org_id, project_id };
 }
 
 /** The admin credential may name any org; everybody else stays where it is. */
@@ -75,7 +98,7 @@ function targetScope(caller: Caller, body: KeyCreate) {
     org_id: body.org_id ?? own.org_id,
     project_id: body.project_id === undefined ? own.project_id : body.project_id,
   };
-  if (caller.actor === "admin") return scope;
+  if (caller.actor === HOST_ADMIN) return scope;
   const inside =
     scope.org_id === own.org_id && (own.project_id === null || scope.project_id === own.project_id);
   if (!inside) {

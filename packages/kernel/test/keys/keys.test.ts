@@ -59,6 +59,43 @@ test("no key makes a wider one", async () => {
   });
 });
 
+test("the admin token lists and revokes keys of every project of the org, a key only those in its reach", async () => {
+  const house = await openHouse();
+  const { keys, audit } = house.kernel;
+  const base = { role: "user" as const, scopes: ["audit:read" as const] };
+  const here = await keys.create(admin, { ...base, name: "here" });
+  const there = await keys.create(admin, { ...base, name: "there", project_id: "proj_other" });
+  const whole = await keys.create(admin, { ...base, name: "whole", scopes: ["admin"], project_id: null });
+  const foreign = await keys.create(admin, { ...base, name: "foreign", org_id: "org_other" });
+  const names = async (caller: Caller, project?: string) =>
+    (await keys.list(caller, { limit: 9 }, project === undefined ? {} : { project })).items.map(
+      ({ name }) => name,
+    );
+  expect(await names(admin)).toEqual(["here"]);
+  expect(await names(admin, "*")).toEqual(["whole", "there", "here"]);
+  expect(await names(admin, "proj_other")).toEqual(["there"]);
+  const wide = await keys.authenticate(whole.token);
+  expect(await names(wide, "proj_other")).toEqual(["there"]);
+  expect(await names(user, "*")).toEqual(["here"]);
+  await expect(names(user, "proj_other")).rejects.toMatchObject({ code: "policy.denied" });
+
+  const stranger: Caller = { ...user, scopes: ["keys:write", "audit:read"] };
+  await expect(keys.revoke(stranger, there.key.id)).rejects.toMatchObject({ code: "key.not_found" });
+  for (const id of [there.key.id, foreign.key.id]) {
+    await expect(keys.revoke(admin, id)).rejects.toMatchObject({ code: "key.not_found" });
+  }
+  await expect(keys.revoke(admin, foreign.key.id, { project: "*" })).rejects.toMatchObject({
+    code: "key.not_found",
+  });
+  await keys.revoke(stranger, here.key.id);
+  await keys.revoke(admin, there.key.id, { project: "*" });
+  await expect(keys.authenticate(there.token)).rejects.toMatchObject({ code: "auth.invalid" });
+  // It is on the record of the project that it was a key of.
+  const other = { ...admin, scope: { org_id: "org_local", project_id: "proj_other" } };
+  const [entry] = (await audit.list(other, { action: "key.revoke" }, { limit: 1 })).items;
+  expect(entry).toMatchObject({ subject: there.key.id, actor: "admin" });
+});
+
 test("a delegated token acts for its running call alone, and dies with it", async () => {
   const house = await openHouse();
   const scopes = ["tools:invoke"];
