@@ -18,6 +18,7 @@ import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@ba
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "@backplane/runner";
 import { createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { makeFolders } from "./home.ts";
+import { importAgain } from "./import-again.ts";
 import { guardPlugin, inlinePlugin } from "./inline-plugin.ts";
 import { installNetworkGuard } from "./network-guard.ts";
 
@@ -58,6 +59,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     return dir;
   };
   let host: ModuleHost | null = null;
+  const imported = new Set<string>();
   const moduleHost = (): ModuleHost => {
     host ??= (options.moduleHost ?? createModuleHost)({
       node: process.execPath,
@@ -78,7 +80,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
     load: (entry, mode, reach) =>
-      mode === "inline" ? loadInline(entry, reach, options.log) : moduleHost().start(entry, reach),
+      mode === "inline" ? loadInline(entry, reach, imported, options.log) : moduleHost().start(entry, reach),
     stateDir,
     async close() {
       await host?.close();
@@ -86,22 +88,25 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
 }
 
-/** A new module each time: a changed file is read anew, and two loads share no state. */
-async function loadInline(entry: PluginEntry, reach: PluginReach, log: Logger): Promise<LoadedPlugin> {
+/** `before`: the modules that this process has imported already. */
+async function loadInline(
+  entry: PluginEntry,
+  reach: PluginReach,
+  before: Set<string>,
+  log: Logger,
+): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
   const who = inlinePlugin(entry, reach, log);
-  const imported = await guard.enter(who, () => importPlugin(entry));
+  const imported = await guard.enter(who, () => importPlugin(entry, before));
   const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };
 }
 
-async function importPlugin(entry: PluginEntry): Promise<KernelPlugin> {
-  const { module, name } = entry;
+async function importPlugin(entry: PluginEntry, before: Set<string>): Promise<KernelPlugin> {
+  const { name } = entry;
   let exports: { plugin?: unknown; default?: { plugin?: unknown } };
   try {
-    // Its real path, as a process of its own would see it: what it imports is looked for from there.
-    const url = pathToFileURL(realpathSync(module));
-    exports = (await import(/* @vite-ignore */ `${url.href}?v=${randomUUID()}`)) as typeof exports;
+    exports = (await importFresh(entry, before)) as typeof exports;
   } catch (error) {
     throw asLoadFailure(name, error);
   }
@@ -112,6 +117,16 @@ async function importPlugin(entry: PluginEntry): Promise<KernelPlugin> {
   const problem = kernelPluginProblem(plugin, entry);
   if (problem === null) return plugin as KernelPlugin;
   throw new BackplaneError("plugin.invalid", `The plugin ${name} is not valid: ${problem}.`);
+}
+
+/** A new module each time: changed files are read anew, and two loads share no state. */
+async function importFresh({ module, dir, origin }: PluginEntry, before: Set<string>): Promise<unknown> {
+  // Its real path, as a process of its own would see it: what it imports is looked for from there.
+  const file = realpathSync(module);
+  // The files of a bundled one do not change under a running gateway.
+  if (origin !== "bundled" && before.has(file)) return await importAgain(file, realpathSync(dir));
+  before.add(file);
+  return await import(/* @vite-ignore */ `${pathToFileURL(file).href}?v=${randomUUID()}`);
 }
 
 /** The author's error as one of ours: its words in the message, its trace as the stack. */

@@ -1,0 +1,46 @@
+/** A kernel plugin of several files on disk, for tests that change one of them and load it again. */
+import { mkdirSync, mkdtempSync, realpathSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+
+/** A plugin of several files with a library of its own; its health says `word`, how often it has counted and been loaded. */
+export function writeManyFiles(word: string): string {
+  const folder = realpathSync(mkdtempSync(join(tmpdir(), "backplane-again-")));
+  const files = {
+    "package.json": JSON.stringify({
+      name: "again",
+      version: "1.0.0",
+      type: "module",
+      dependencies: { library: "1.0.0" },
+    }),
+    "index.js": `
+      import { library } from "library";
+      import { counter } from "./src/counter.js";
+      import { words } from "./src/words.ts";
+      export const plugin = {
+        name: "again", version: "1.0.0", category: "skill", subscriptions: () => [],
+        healthCheck: async () => ({ status: "ok", summary: words() + " " + counter.next() + " " + library.loaded }),
+      };`,
+    "src/words.ts": `
+      import { counter } from "./counter.js";
+      import { word } from "./word.js";
+      export const words = (): string => { counter.next(); return word; };`,
+    "src/counter.js": `let n = 0; export const counter = { next: () => ++n };`,
+    "src/word.js": `export const word = ${JSON.stringify(word)};`,
+    "node_modules/library/package.json": JSON.stringify({
+      name: "library",
+      version: "1.0.0",
+      type: "module",
+      main: "main.js",
+    }),
+    "node_modules/library/main.js": `globalThis.libraryLoads = (globalThis.libraryLoads ?? 0) + 1;
+      export const library = { loaded: globalThis.libraryLoads };`,
+  };
+  for (const [name, text] of Object.entries(files)) writeIn(folder, name, text);
+  return folder;
+}
+
+export function writeIn(folder: string, name: string, text: string): void {
+  mkdirSync(dirname(join(folder, name)), { recursive: true });
+  writeFileSync(join(folder, name), text);
+}
