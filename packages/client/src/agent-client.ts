@@ -124,6 +124,8 @@ export function createAgentClient(http: Http) {
         yield* watchRun(id, how);
       },
       watch: watchRun,
+      list: (query: { session_id?: string } & SessionWhere & PageOptions = {}) =>
+        get<ListOf<Run>>("/v1/runs", { ...query }),
       get: (id: string) => get<Run>(`/v1/runs/${part(id)}`),
       /** Answers the ended run. */
       cancel: (id: string) => send<Run>("POST", `/v1/runs/${part(id)}:cancel`),

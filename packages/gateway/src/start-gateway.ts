@@ -145,7 +145,7 @@ async function compose(
       input_bytes: config.limits.frame_bytes,
       artifact_bytes: config.limits.artifact_bytes,
       retention: retentionOf(config),
-      recovery: { ...hostPolicy().recovery, resume_turns: config.agent.resume_turns },
+      resume_turns: config.agent.resume_turns,
     }),
     gateway: { base_url: () => address.url },
     log,

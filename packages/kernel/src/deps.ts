@@ -49,12 +49,9 @@ export interface HostPolicy {
   max_waiting: number;
   approval_timeout_ms: number;
   retry: { max_attempts: number; base_ms: number };
-  recovery: {
-    interval_ms: number;
-    node_ttl_ms: number;
-    /** Whether turns whose gateway died go on; otherwise they end as failed. */
-    resume_turns: boolean;
-  };
+  recovery: { interval_ms: number; node_ttl_ms: number };
+  /** Whether turns whose gateway died go on; otherwise they end as failed. */
+  resume_turns: boolean;
   deliveries: {
     concurrency: number;
     /** How many of them one hook binding may take, so that one that hangs delays no other. */

@@ -14,7 +14,7 @@ import { type Answer, defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 import { lastEventId } from "./invocations.ts";
 import { EntryCursor, SessionId, sent, UserMessageBody, Workspace, WorkspaceQuery } from "./session-ref.ts";
-import { IdParams, nameOf } from "./shapes.ts";
+import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
 
 const READ = { scope: "sessions:read", delegated: "runs:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "runs:write" } as const;
@@ -85,6 +85,23 @@ export function runRoutes(deps: RouteDeps): Route[] {
         const digest = requestDigest(caller, request, wanted);
         const { ticket, ...started } = await runs.startOnce(caller, wanted, key, digest);
         return answer(caller, started, ticket, query, request, reply, ticket === null ? REPLAYED : {});
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/runs",
+      operation_id: "listAllRuns",
+      summary: "List runs, newest first",
+      tag: "Runs",
+      auth: READ,
+      query: PageQuery.extend({
+        session_id: SessionId.optional(),
+        workspace: Workspace.optional().describe("Default: all of them."),
+      }),
+      responses: { 200: { description: "One page.", schema: listOf(RunSchema) } },
+      async handler({ caller, query }) {
+        const { page, filter } = splitPage(query);
+        return { status: 200, json: await runs.list(caller, sent(filter), page) };
       },
     }),
     defineRoute({

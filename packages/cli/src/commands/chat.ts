@@ -15,9 +15,13 @@ import { inWorkspace, type Where, whereOf } from "../workspace-flag.ts";
 
 interface ChatOptions extends Where {
   new?: boolean;
+  continue?: boolean;
   message?: string[];
   timeout?: number;
 }
+
+/** Runs of sub-agents may stand before it. */
+const LOOKED_AT = 100;
 
 const HELP = `
 At a terminal: Ctrl-C ends the running turn, twice within 2 s leaves; Ctrl-D leaves; /help lists the commands.
@@ -25,6 +29,7 @@ At a terminal: Ctrl-C ends the running turn, twice within 2 s leaves; Ctrl-D lea
 Examples:
   backplane session chat
   backplane session chat support-42 -m "What is open?" -m "And since when?"
+  backplane session chat --continue
   git diff | backplane session chat --new --quiet
 `;
 
@@ -32,6 +37,7 @@ export function addChatCommand(session: Command, act: Act): void {
   inWorkspace(session.command("chat [id]"))
     .description("Talk to the agent; without an ID in a new session.")
     .option("--new", "begin a new session, with this ID if one is given")
+    .option("-c, --continue", "go on in the session that was last talked to")
     .option("-m, --message <text>", "say this and print the answer; may be repeated", collect)
     .option(
       "--timeout <seconds>",
@@ -54,6 +60,7 @@ async function chat(context: Context, options: ChatOptions, id: string | undefin
 /** A session that is named and not there is begun: whoever names one means to talk there. */
 async function openSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
   const { sessions } = context.client();
+  if (options.continue === true) return await lastSession(context, options, id);
   if (id !== undefined && options.new !== true) {
     try {
       return await sessions.get(id, whereOf(options));
@@ -62,6 +69,24 @@ async function openSession(context: Context, options: ChatOptions, id: string | 
     }
   }
   return await sessions.create({ ...whereOf(options), ...(id === undefined ? {} : { session_id: id }) });
+}
+
+/** The one whose turn began last; what sub-agents do is no talk of a person's. */
+async function lastSession(context: Context, options: ChatOptions, id: string | undefined): Promise<Session> {
+  if (id !== undefined || options.new === true) {
+    throw new BackplaneError("cli.usage", "--continue finds the session by itself.", {
+      fix: "backplane session chat --continue, without an ID and without --new",
+    });
+  }
+  const { runs, sessions } = context.client();
+  const { items } = await runs.list({ ...whereOf(options), limit: LOOKED_AT });
+  const last = items.find(({ parent_run_id }) => parent_run_id === null);
+  if (last === undefined) {
+    throw new BackplaneError("session.not_found", "Nobody has talked here lately.", {
+      fix: "backplane session list, then backplane session chat ID",
+    });
+  }
+  return await sessions.get(last.session_id, { workspace: last.workspace });
 }
 
 async function pipedMessage({ io }: Context): Promise<string> {

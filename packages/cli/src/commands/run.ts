@@ -9,11 +9,14 @@ import { EXIT, exitCodeOf } from "../exit-codes.ts";
 import { momentText } from "../moment-text.ts";
 import type { Moment } from "../moments.ts";
 import { fields } from "../output.ts";
+import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { plainText } from "../plain-text.ts";
 import { readStdin } from "../read-input.ts";
 import { errorLines } from "../report-error.ts";
 import { isRefused } from "../turn-refused.ts";
 import { inWorkspace, type Where, whereOf } from "../workspace-flag.ts";
+
+const INPUT_LENGTH = 60;
 
 interface StartOptions extends Where {
   session: string;
@@ -40,6 +43,10 @@ export function addRunCommands(program: Command, act: Act): void {
     .option("--stream", "print the answer as it comes")
     .addHelpText("after", "\nExample:\n  backplane run start --session nightly --input 'Report' --wait\n")
     .action(act(start));
+  pageFlags(inWorkspace(run.command("list")))
+    .description("List runs, newest first.")
+    .option("--session <id>", "of this session")
+    .action(act(list));
   run.command("show <id>").description("Show a run.").action(act(show));
   run.command("cancel <id>").description("End a run; answers when it has ended.").action(act(cancel));
 }
@@ -129,6 +136,33 @@ async function exitOf(
   return refused ? EXIT.denied : EXIT.ok;
 }
 
+async function list(
+  context: Context,
+  options: PageOptions & Where & { session?: string },
+): Promise<undefined> {
+  const { session, limit, after } = options;
+  const page = await context.client().runs.list({
+    ...whereOf(options),
+    ...(session === undefined ? {} : { session_id: session }),
+    ...(limit === undefined ? {} : { limit }),
+    ...(after === undefined ? {} : { after }),
+  });
+  showPage(context, page, ["ID", "SESSION", "STATUS", "BEGUN BY", "STARTED", "INPUT"], (run: Run) => [
+    run.id,
+    run.session_id,
+    run.error === null ? run.status : `${run.status} (${run.error.code})`,
+    run.requested_by,
+    run.started_at,
+    shortened(run.input.text),
+  ]);
+  return undefined;
+}
+
+function shortened(text: string): string {
+  const line = plainText(text).split("\n", 1)[0]!;
+  return line.length <= INPUT_LENGTH ? line : `${line.slice(0, INPUT_LENGTH - 1)}…`;
+}
+
 async function show(context: Context, _options: object, id: string): Promise<undefined> {
   const run = await context.client().runs.get(id);
   context.out.data(run, () => describe(run));
@@ -153,6 +187,7 @@ function describe(run: Run): string {
     parent: parent_run_id ?? undefined,
     strategy,
     model_calls: iterations,
+    resumed: run.resumed === undefined ? undefined : `${run.resumed} time after a crash`,
     tokens: `${usage.input} in, ${usage.output} out`,
     started: run.started_at,
     ended: run.ended_at,

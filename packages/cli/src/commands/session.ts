@@ -1,11 +1,13 @@
 /** `session`: conversations, their tapes and what can be done with them. */
-import { BackplaneError, type Session } from "@backplane/contract";
+import { BackplaneError, type JsonObject, type Session } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
 import type { Context } from "../context.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { wholeNumber } from "../parse-flags.ts";
+import { plainText } from "../plain-text.ts";
+import { parseValue } from "../read-value.ts";
 import { inWorkspace, type Where, whereOf } from "../workspace-flag.ts";
 import { addChatCommand } from "./chat.ts";
 import { addTapeCommands } from "./tape.ts";
@@ -22,6 +24,13 @@ export function addSessionCommands(program: Command, act: Act): void {
     .option("--at <entry>", "the last entry it takes over", wholeNumber("--at", 0, Number.MAX_SAFE_INTEGER))
     .option("--id <child>", "how to call the child")
     .action(act(fork));
+  inWorkspace(session.command("set <id> <key=value...>"))
+    .description("Change what is noted of a session; key= alone removes it. title and strategy are known.")
+    .addHelpText(
+      "after",
+      "\nExample:\n  backplane session set support-42 title='Order 4711' strategy=react\n",
+    )
+    .action(act(set));
   inWorkspace(session.command("reset <id>"))
     .description("Archive the tape and begin a new one.")
     .action(act(reset));
@@ -34,8 +43,9 @@ export function addSessionCommands(program: Command, act: Act): void {
 
 async function list(context: Context, options: PageOptions & Where): Promise<undefined> {
   const page = await context.client().sessions.list(options);
-  showPage(context, page, ["ID", "WORKSPACE", "ENTRIES", "FROM", "CREATED"], (item: Session) => [
+  showPage(context, page, ["ID", "TITLE", "WORKSPACE", "ENTRIES", "FROM", "CREATED"], (item: Session) => [
     item.id,
+    typeof item.metadata.title === "string" ? plainText(item.metadata.title) : null,
     item.workspace,
     item.last_entry_id,
     item.parent_session_id,
@@ -59,6 +69,20 @@ async function fork(
   );
   context.out.data(child, () => child.id);
   context.out.note(`Go on there with: backplane session chat ${child.id}`);
+  return undefined;
+}
+
+async function set(context: Context, options: Where, id: string, pairs: string[]): Promise<undefined> {
+  const changes: JsonObject = {};
+  for (const pair of pairs) {
+    const [, key, text] = /^([^=\s]{1,128})=(.*)$/s.exec(pair) ?? [];
+    if (key === undefined || text === undefined) {
+      throw new BackplaneError("cli.usage", `${pair} is no key=value.`, { fix: "title='Order 4711'" });
+    }
+    changes[key] = text === "" ? null : parseValue(text);
+  }
+  const session = await context.client().sessions.patch(id, changes, whereOf(options));
+  context.out.data(session, () => `Changed ${id}`);
   return undefined;
 }
 

@@ -33,6 +33,20 @@ describe("for scripts", () => {
     expect(again.err).toContain("error[session.conflict]");
   });
 
+  test("--continue goes on where somebody last talked, in this workspace", async () => {
+    const say = (text: string, ...more: string[]) =>
+      gateway.backplane(["session", "chat", ...more, "-m", text]);
+    const nobody = await say("x", "--continue", "--workspace", "desert");
+    expect(nobody.err).toContain("error[session.not_found]");
+    await say("one", "older");
+    await say("two", "newer");
+    await say("three", "older");
+    expect(await say("four", "--continue")).toMatchObject({ out: "echo: four\n", err: "Session: older\n" });
+    await say("five", "newer", "--workspace", "elsewhere");
+    expect((await say("six", "-c", "--workspace", "elsewhere")).err).toBe("Session: newer\n");
+    expect((await say("x", "older", "--continue")).exit).toBe(EXIT.usage);
+  });
+
   test("--json is one document with the runs", async () => {
     const done = await gateway.json<{ session_id: string; runs: Run[] }>([
       "session",

@@ -46,6 +46,25 @@ test("without them it prints the run, which show and cancel find", async () => {
   expect((await gateway.backplane(["run", "cancel", run.id])).err).toContain("error[run.ended]");
 });
 
+test("list shows the newest runs, of a session if asked, a page at a time", async () => {
+  const [first, second] = [
+    await gateway.json<Run>(start("r-list", "one\ntwo", "--wait")),
+    await gateway.json<Run>(start("r-list", "/error other", "--wait")).catch(() => null),
+  ];
+  const list = (...more: string[]) =>
+    gateway.json<{ items: Run[]; next: string | null }>(["run", "list", "--session", "r-list", ...more]);
+  const { items } = await list();
+  expect(items.map(({ status }) => status)).toEqual(["failed", "completed"]);
+  expect(items[1]!.id).toBe(first.id);
+  expect(second).toBeNull();
+  const page = await list("--limit", "1");
+  expect((await list("--limit", "1", "--after", page.next!)).items).toEqual([items[1]]);
+  const { out } = await gateway.backplane(["run", "list", "--session", "r-list"]);
+  expect(out).toMatch(/^ID +SESSION +STATUS/);
+  expect(out).toMatch(/failed \(llm\.failed\)/);
+  expect(out).not.toContain("two");
+});
+
 test("a run that fails exits 1 with its record; Ctrl-C ends it with 130", async () => {
   const failed = await gateway.backplane(start("r3", "/error other", "--wait", "--json"));
   expect(failed.exit).toBe(EXIT.failed);

@@ -71,8 +71,22 @@ test("list shows the newest sessions of a workspace", async () => {
   expect(page.items.map((item) => item.id)).toEqual(["else"]);
   const one = await gateway.json<{ items: Session[]; next: string }>(["session", "list", "--limit", "1"]);
   expect(one.items).toHaveLength(1);
-  expect((await gateway.backplane(["session", "list"])).out).toMatch(/^ID +WORKSPACE +ENTRIES/);
+  expect((await gateway.backplane(["session", "list"])).out).toMatch(/^ID +TITLE +WORKSPACE +ENTRIES/);
   expect((await gateway.backplane(["session", "show", "else"])).exit).toBe(EXIT.failed);
+});
+
+test("set notes things of a session, a title among them, and takes them back", async () => {
+  await gateway.backplane(["session", "chat", "noted", "-m", "x"]);
+  const set = (...pairs: string[]) => gateway.backplane(["session", "set", "noted", ...pairs]);
+  expect((await set("title=Order 4711", "priority=2", "strategy=react")).exit).toBe(EXIT.ok);
+  expect((await gateway.backplane(["session", "list"])).out).toMatch(/noted +Order 4711 /);
+  expect((await set("priority=")).exit).toBe(EXIT.ok);
+  const { items } = await gateway.json<{ items: Session[] }>(["session", "list"]);
+  expect(items.find(({ id }) => id === "noted")?.metadata).toEqual({
+    title: "Order 4711",
+    strategy: "react",
+  });
+  expect((await set("nonsense")).exit).toBe(EXIT.usage);
 });
 
 describe("replay", () => {

@@ -97,7 +97,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     log,
     node_id: deps.node_id,
     own_port: base.bus.kernel("loop", ["loop"]),
-    resume_turns: deps.host.recovery.resume_turns,
+    resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
     memories: () => plugins.memories(),
     skills: parts.skills,

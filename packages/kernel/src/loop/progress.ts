@@ -1,11 +1,11 @@
 /** How far a turn had come, read from its tape alone: what the model answered last, and what became of its calls. */
-import {
-  type AgentLoopState,
-  type BusPayload,
-  type Entry,
-  type Json,
-  type JsonObject,
-  type TokenUsage,
+import type {
+  AgentLoopState,
+  BusPayload,
+  Entry,
+  Json,
+  JsonObject,
+  TokenUsage,
 } from "@backplane/contract";
 import { answerOf, type ModelAnswer } from "./call-model.ts";
 

@@ -10,7 +10,7 @@ function tape(...lines: [kind: Entry["kind"], payload: JsonObject, step?: string
     id: n + 1,
     kind,
     payload,
-    meta: step === undefined ? {} : { step },
+    meta: (step === undefined ? {} : { step }) as JsonObject,
     date: payload.old === true ? "2026-11-15T09:00:00.000Z" : "2026-11-15T10:00:01.000Z",
   }));
 }

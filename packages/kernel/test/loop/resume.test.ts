@@ -2,7 +2,6 @@ import type { Entry, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { hostPolicy } from "../../src/index.ts";
 import { admin, until, user } from "../support/house.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";
 
@@ -164,7 +163,7 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
   await first.crash();
   const second = await openTalk({
     file: first.file,
-    host: { recovery: { ...hostPolicy().recovery, resume_turns: false } },
+    host: { resume_turns: false },
   });
   expect(await ended(second, mine.run_id)).toMatchObject({
     status: "failed",
