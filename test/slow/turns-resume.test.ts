@@ -48,7 +48,7 @@ test("after a kill in mid-turn the answer arrives, and nothing is doubled", asyn
         kind === "message" ? [payload.role] : kind.startsWith("tool_") ? [kind] : [],
       );
       const once = ["user", "tool_call", "tool_call", "tool_result", "tool_result", "assistant"];
-      expect(kinds.toSorted()).toEqual(once.toSorted());
+      expect(kinds.map(String).toSorted()).toEqual(once.toSorted());
       expect(kinds.at(-1)).toBe("assistant");
       const told = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
       expect(told).toHaveLength(run.resumed ?? 0);

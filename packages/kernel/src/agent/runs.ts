@@ -67,7 +67,8 @@ export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRun
         start(caller, body, once),
       );
       if (began !== null) return { id: began.run.id, entry_id: began.entry_id, ticket: began };
-      return { ...(JSON.parse(before) as { id: string; entry_id: number }), ticket: null };
+      const { id, entry_id } = JSON.parse(before) as { id: string; entry_id: number };
+      return { id, entry_id, ticket: null };
     },
     get,
     list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),

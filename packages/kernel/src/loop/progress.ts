@@ -1,12 +1,5 @@
 /** How far a turn had come, read from its tape alone: what the model answered last, and what became of its calls. */
-import type {
-  AgentLoopState,
-  BusPayload,
-  Entry,
-  Json,
-  JsonObject,
-  TokenUsage,
-} from "@backplane/contract";
+import type { AgentLoopState, BusPayload, Entry, Json, JsonObject, TokenUsage } from "@backplane/contract";
 import { answerOf, type ModelAnswer } from "./call-model.ts";
 
 type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief">;
@@ -32,12 +25,12 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
   let steered = false;
   for (const { kind, payload, meta, date } of entries) {
     if (kind === "tool_call") {
-      calls.add(String(payload.id));
-      results.delete(String(payload.id));
+      calls.add(textOf(payload.id));
+      results.delete(textOf(payload.id));
       // Its answer was not kept. Its result is in the history, so the model is asked again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
-      results.set(String(payload.tool_call_id), resultOf(payload));
+      results.set(textOf(payload.tool_call_id), resultOf(payload));
     } else if (kind === "message") {
       steered = payload.role === "user";
       if (steered) continue;
@@ -45,11 +38,11 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
       calls.clear();
     } else if (kind === "event" && isObject(payload.data)) {
       const { name, data } = payload;
-      if (name === "tool.error") results.set(String(data.id), { ok: false, brief: String(data.brief) });
+      if (name === "tool.error") results.set(textOf(data.id), { ok: false, brief: textOf(data.brief) });
       else if (name === "llm.call.request") steered = false;
       if (name !== "llm.call.response" || date < started_at) continue;
       const response = data as unknown as BusPayload<"llm.call.response">;
-      answer = answerOf(String(data.request_id), { payload: response });
+      answer = answerOf(textOf(data.request_id), { payload: response });
       usage.push(answer.usage);
     }
   }
@@ -58,9 +51,13 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
 }
 
 function resultOf({ ok, envelope }: JsonObject): Result {
-  return { ok: ok === true, brief: isObject(envelope) ? String(envelope.brief ?? "") : "" };
+  return { ok: ok === true, brief: isObject(envelope) ? textOf(envelope.brief) : "" };
 }
 
 function isObject(value: Json | undefined): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
 }

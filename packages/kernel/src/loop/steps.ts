@@ -219,7 +219,9 @@ async function act(
   }
   turn.step = answer.step;
   const replies = await Promise.all(
-    calls.map((call) => (before.has(call.id) ? null : callTool(port, turn, answer.step, call))),
+    calls.map((call) =>
+      before.has(call.id) ? Promise.resolve(null) : callTool(port, turn, answer.step, call),
+    ),
   );
   turn.partial = "";
   const results = replies.map((reply, n) => {

@@ -61,8 +61,8 @@ const ACTS: Act[] = [
   },
 ];
 
-const ask = (talk: Talk, { begin }: Act, digest = "d") =>
-  talk.kernel.idempotency.open(user, "k", digest, (once) => begin(talk, once));
+const ask = (talk: Talk, act: Act, digest = "d") =>
+  talk.kernel.idempotency.open(user, "k", digest, (once) => act.begin(talk, once));
 
 for (const act of ACTS) {
   test(`${act.name} is made once, however many race, and found after a crash`, async () => {

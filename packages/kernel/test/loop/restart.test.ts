@@ -84,8 +84,8 @@ test("after an orderly stop the conversation goes on from the result, though the
   });
   const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
   await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
-  await until(async () => (await second.tape()).at(-1)?.payload.content !== "" && ran.length > 0);
-  await until(async () => String((await second.tape()).at(-1)?.payload.content).includes("deployed"));
+  const last = async () => (await second.tape()).at(-1)?.payload.content;
+  await until(async () => JSON.stringify((await last()) ?? "").includes("deployed"));
   expect(ran).toEqual(["prod"]);
 });
 

@@ -64,9 +64,10 @@ test("a turn that a crash cut off in its tools goes on: what may run twice does,
   const tape = await second.tape();
   expect(says(tape)).toEqual(["over"]);
   const made = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
-  expect(made.toSorted()).toEqual(["look", "pay", "quick"]);
+  expect(made.map((name) => name as string).toSorted()).toEqual(["look", "pay", "quick"]);
   const results = tape.filter(({ kind }) => kind === "tool_result");
-  expect(results.map(({ payload }) => payload.ok).toSorted()).toEqual([false, true, true]);
+  expect(results.filter(({ payload }) => payload.ok === true)).toHaveLength(2);
+  expect(results).toHaveLength(3);
   // The model is told that nobody knows what became of the payment.
   const asked = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
   expect(JSON.stringify(asked.payload.messages)).toContain("never run twice");
