@@ -93,7 +93,8 @@ export function runRoutes(deps: RouteDeps): Route[] {
       operation_id: "listAllRuns",
       summary: "List runs, newest first",
       tag: "Runs",
-      auth: READ,
+      // A plugin finds those of a chain that it knows.
+      auth: { scope: "sessions:read" },
       query: PageQuery.extend({
         session_id: SessionId.optional(),
         workspace: Workspace.optional().describe("Default: all of them."),
