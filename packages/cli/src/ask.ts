@@ -43,6 +43,12 @@ export async function readHidden(io: Io, prompt: string): Promise<string> {
   return readLine(io, false);
 }
 
+/** A line typed or pasted at a terminal. */
+export async function readVisible(io: Io, prompt: string): Promise<string> {
+  io.stderr.write(plainLine(prompt));
+  return readLine(io, true);
+}
+
 /** Raw mode, so that the terminal itself echoes nothing; what may be seen is echoed here. */
 function readLine(io: Io, echo: boolean): Promise<string> {
   const { stdin, stderr } = io;

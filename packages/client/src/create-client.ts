@@ -34,6 +34,9 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
+  SignIn,
+  SignInBegin,
+  SignInStarted,
   ValidationReport,
   WorkspaceFolder,
   WorkspaceReview,
@@ -148,6 +151,14 @@ export function createClient(options: ClientOptions) {
       definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${part(id)}/definitions`),
       /** Asks it again. */
       describe: (id: string) => post<Definitions>(`/v1/plugin-bindings/${part(id)}:describe`, undefined),
+      /** Whether the gateway is signed in to its server. */
+      signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${part(id)}/sign-in`),
+      /** Begins a sign-in; admin credential only, as the two below. */
+      login: (id: string, given: SignInBegin = {}) =>
+        post<SignInStarted>(`/v1/plugin-bindings/${part(id)}:login`, given),
+      /** The address that the browser was sent to. */
+      completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
+      logout: (id: string) => http.empty({ method: "POST", path: `/v1/plugin-bindings/${part(id)}:logout` }),
       /** Offers tools whose definition changed: one, or all of them. `revision`: the definitions that were looked at. */
       accept: (id: string, export_id = "*", revision?: number) =>
         post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, {

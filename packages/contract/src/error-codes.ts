@@ -391,6 +391,23 @@ export const ERROR_CODES = {
   ),
   "key.not_found": refusal(404, "There is no such key.", "List keys with `backplane key list`."),
 
+  // The gateway's own sign-in at a server of a binding.
+  "sign_in.needed": refusal(
+    409,
+    "The server asks for a sign-in.",
+    "Sign in with `backplane binding login ID`; where the server takes a fixed token, bind it: `backplane binding set ID --secret authorization=NAME`.",
+  ),
+  "sign_in.failed": refusal(
+    502,
+    "The sign-in at the server did not succeed.",
+    "The message says what the authorization server answered; begin again with `backplane binding login ID`.",
+  ),
+  "sign_in.expired": refusal(
+    400,
+    "This answer belongs to no sign-in that waits for one: it was used, replaced or began too long ago.",
+    "Begin again with `backplane binding login ID`.",
+  ),
+
   // The live configuration.
   "config.not_found": refusal(
     404,

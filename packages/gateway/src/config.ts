@@ -24,6 +24,11 @@ const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fall
 
 const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
 
+const PublicUrlSchema = z.string().refine((text) => {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  return url !== null && /^https?:$/.test(url.protocol) && text === url.origin;
+}, "write a scheme and a host without a path, such as https://gateway.example.com");
+
 const ConfigSchema = z.strictObject({
   listen: z
     .strictObject({
@@ -31,6 +36,8 @@ const ConfigSchema = z.strictObject({
       port: z.int().min(0).max(65_535).default(7420),
       /** Further names under which clients may reach the gateway. */
       hosts: z.array(z.string().min(1)).default([]),
+      /** Where browsers and authorization servers find it, such as https://gateway.example.com. */
+      public_url: PublicUrlSchema.optional(),
       tls_cert: z.string().optional(),
       tls_key: z.string().optional(),
       /** Listen beyond this machine without TLS, behind a proxy that does it. */

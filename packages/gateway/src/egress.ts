@@ -2,12 +2,12 @@
 import type { EgressLimits, RunnerOptions } from "@backplane/runner";
 import { z } from "zod";
 
-const PLACE = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]):(\d{1,5})$/;
+const PLACE = /^(?:[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]):(\d{1,5}|\*)$/;
 
 const PlaceSchema = z.string().refine((text) => {
-  const port = Number(PLACE.exec(text)?.[1] ?? 0);
-  return port >= 1 && port <= 65_535;
-}, "write a host and its port, such as ollama.lan:11434");
+  const port = PLACE.exec(text)?.[1] ?? "0";
+  return port === "*" || (Number(port) >= 1 && Number(port) <= 65_535);
+}, "write a host and its port, such as ollama.lan:11434, or * for every port of it");
 
 const count = (most: number) => z.int().min(1).max(most).optional();
 

@@ -30,7 +30,7 @@ export async function serve(
     kernel,
     started: () => started,
     auth: { admin_token_sha256: createHash("sha256").update(admin_token).digest("hex") },
-    listen: { hosts: [listen.host, ...listen.hosts], secure: tls !== undefined, tls },
+    listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
     limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
     version: VERSION,
     clock: tools.clock,
@@ -53,6 +53,10 @@ export async function serve(
     },
     close: () => api.close(),
   };
+}
+
+function publicHost({ public_url }: GatewayConfig["listen"]): string[] {
+  return public_url === undefined ? [] : [new URL(public_url).host];
 }
 
 export function readTls(listen: GatewayConfig["listen"]): { cert: string; key: string } | undefined {

@@ -147,7 +147,10 @@ async function compose(
       retention: retentionOf(config),
       resume_turns: config.agent.resume_turns,
     }),
-    gateway: { base_url: () => address.url },
+    gateway: {
+      base_url: () => address.url,
+      ...(config.listen.public_url === undefined ? {} : { public_url: config.listen.public_url }),
+    },
     log,
     plugins,
     version: VERSION,

@@ -92,7 +92,11 @@ export interface KernelDeps {
   node_id: string;
   random: (bytes: Uint8Array) => void;
   host: HostPolicy;
-  gateway: { base_url(): string };
+  gateway: {
+    base_url(): string;
+    /** Where browsers and authorization servers find it, without a slash at its end; absent: at `base_url`. */
+    public_url?: string;
+  };
   log: Logger;
   /** Where kernel plugins come from; left out, there are none. */
   plugins?: PluginLoader;

@@ -55,6 +55,7 @@ import type { Servers } from "./facade-servers.ts";
 import type { Ask } from "./invoke/answer-ask.ts";
 import type { InstrumentsFacade } from "./instruments/instruments.ts";
 import type { Caller, OnceKey, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
+import type { SignIns } from "./sign-ins/sign-ins.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
 export interface Ticket {
@@ -94,6 +95,8 @@ export interface Kernel {
   workspaces: WorkspacesFacade;
   /** What the tools of a described binding are. */
   definitions: DefinitionsFacade;
+  /** The gateway's sign-ins at servers at an address. */
+  signIns: SignIns;
   /** Instrument plugins at run time, for the admin. */
   instruments: InstrumentsFacade;
   /** The models, for instrument plugins in this process. */

@@ -34,6 +34,8 @@ import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
 import type { Description, Runner, Scope } from "./ports/index.ts";
 import { createSecrets } from "./secrets/secrets.ts";
+import { createSignIns } from "./sign-ins/sign-ins.ts";
+import { createTokens } from "./sign-ins/tokens.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
 import { createServers } from "./servers/servers.ts";
 import { adminServices } from "./services/admin-services.ts";
@@ -53,6 +55,7 @@ export function createKernel(given: KernelDeps): Kernel {
   const news = approvalNews(base.port, deps.log);
   const pending = new PendingApprovals(deps, news);
   const policies = new Policies(deps);
+  const tokens = createTokens(deps);
   const door: Door = {
     deps,
     bindings: base.bindings,
@@ -63,6 +66,7 @@ export function createKernel(given: KernelDeps): Kernel {
     gates,
     pending,
     grants: new SessionGrants(deps),
+    tokens,
     around: {
       stopping: false,
       sandbox: sandboxProbe(deps),
@@ -83,11 +87,12 @@ export function createKernel(given: KernelDeps): Kernel {
   const definitions = createDefinitions(
     deps,
     policies,
+    tokens,
     (org_id) => offers.changed(org_id),
     keeper.told,
     dependencyGate(deps),
   );
-  const servers = createServers(deps, policies);
+  const servers = createServers(deps, policies, tokens);
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();
@@ -127,6 +132,7 @@ export function createKernel(given: KernelDeps): Kernel {
     workspaces: workspaces.facade,
     instruments: instruments.facade,
     definitions: definitions.facade,
+    signIns: createSignIns(deps, definitions),
     cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },

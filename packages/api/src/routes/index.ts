@@ -21,6 +21,7 @@ import { policyRoutes } from "./policy.ts";
 import { runRoutes } from "./runs.ts";
 import { secretRoutes } from "./secrets.ts";
 import { sessionRoutes } from "./sessions.ts";
+import { signInRoutes } from "./sign-ins.ts";
 import { systemRoutes } from "./system.ts";
 import { workspaceRoutes } from "./workspaces.ts";
 
@@ -44,6 +45,7 @@ export function buildRoutes(deps: RouteDeps): Route[] {
     ...packageRoutes(deps),
     ...bindingRoutes(deps),
     ...definitionRoutes(deps),
+    ...signInRoutes(deps),
     ...exportRoutes(deps),
     ...invocationRoutes(deps),
     ...approvalRoutes(deps),

@@ -8,6 +8,7 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { findPackage } from "../find-package.ts";
 import { fields } from "../output.ts";
+import { addBindingLoginCommands } from "./binding-login.ts";
 import { addBindingToolCommands } from "./binding-tools.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { plainLine } from "../plain-text.ts";
@@ -46,6 +47,7 @@ export function addBindingCommands(program: Command, act: Act): void {
     .description("Refuse calls, keep the settings.")
     .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
   addBindingToolCommands(binding, act);
+  addBindingLoginCommands(binding, act);
   binding.command("validate <id>").description("Check it without calling anything.").action(act(validate));
   binding.command("remove <id>").description("Remove a binding.").action(act(remove));
 }

@@ -77,9 +77,9 @@ async function remove(context: Context, _options: object, name: string): Promise
 async function rotateKey(context: Context, options: { resealOnly?: boolean }): Promise<number> {
   const { out } = context;
   const done = await context.client().secrets.rotateKey({ new_key: options.resealOnly !== true });
-  const { key_id, secrets, config_values, unreadable, unused_keys } = done;
+  const { key_id, secrets, config_values, sign_ins, unreadable, unused_keys } = done;
   const lost = unreadable.map(({ kind, org_id, name }) => `${kind} ${org_id}/${name}`);
-  out.data(done, () => fields({ key_id, secrets, config_values, unreadable: lost, unused_keys }));
+  out.data(done, () => fields({ key_id, secrets, config_values, sign_ins, unreadable: lost, unused_keys }));
   if (unused_keys.length > 0)
     out.note(
       `Nothing is sealed with ${unused_keys.join(", ")} any more: back up secret.key, then drop these lines.`,

@@ -25,8 +25,9 @@ export const SecretKeyRotationSchema = z.object({
   key_id: z.string().describe("the key that seals now"),
   secrets: z.int().describe("how many secrets were sealed again"),
   config_values: z.int(),
+  sign_ins: z.int(),
   unreadable: z
-    .array(z.object({ kind: z.enum(["secret", "config"]), org_id: z.string(), name: z.string() }))
+    .array(z.object({ kind: z.enum(["secret", "config", "sign_in"]), org_id: z.string(), name: z.string() }))
     .describe("could not be opened, and stay as they are"),
   unused_keys: z.array(z.string()).describe("keys that seal nothing any more and can be dropped"),
 });

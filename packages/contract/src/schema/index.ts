@@ -15,5 +15,6 @@ export * from "./policy.ts";
 export * from "./run.ts";
 export * from "./scalars.ts";
 export * from "./session.ts";
+export * from "./sign-in.ts";
 export * from "./workspace.ts";
 export * from "./ws.ts";

@@ -244,7 +244,7 @@ export function createBindings(
 }
 
 /** What holds for the whole org is not one project's to change. */
-function requireOrgLevel(caller: Caller): void {
+export function requireOrgLevel(caller: Caller): void {
   if (caller.actor === "admin" || caller.scope.project_id === null) return;
   throw new BackplaneError("policy.denied", "only a caller of the whole org may bind for the whole org");
 }

@@ -10,7 +10,6 @@ import {
   type Definitions,
   ERROR_CODES,
   isDescribed,
-  type Package,
   toBackplaneError,
   type ToolExport,
 } from "@backplane/contract";
@@ -20,7 +19,8 @@ import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
 import { accepted, compare } from "./compare.ts";
-import { processOrder } from "./process-order.ts";
+import type { SignInTokens } from "../sign-ins/tokens.ts";
+import { askWithSecrets, processOrder } from "./process-order.ts";
 
 export interface DefinitionsFacade {
   /** Null: it was never asked. Throws binding.not_found. */
@@ -55,6 +55,7 @@ const VET_MS = 30_000;
 export function createDefinitions(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
+  tokens: SignInTokens,
   changed: Changed,
   told: Told,
   gate: (bound: BoundPackage) => Promise<void> = async () => {},
@@ -64,7 +65,7 @@ export function createDefinitions(
   const asking = new Map<string, Promise<Definitions>>();
 
   const preview = async ({ binding, package: pack }: BoundPackage): Promise<Description> =>
-    await vetted(deps, await question(deps, policies, binding, pack));
+    await vetted(deps, await question(deps, policies, tokens, { binding, package: pack }));
 
   async function ask(bound: BoundPackage, known?: Description): Promise<Definitions> {
     let description: Description;
@@ -280,13 +281,14 @@ async function schemaProblem(
 async function question(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
-  binding: Binding,
-  pack: Package,
+  tokens: SignInTokens,
+  bound: BoundPackage,
 ): Promise<Description> {
-  const { protocol } = pack.manifest.runtime;
-  if (deps.runner.describe === undefined) {
+  const { protocol } = bound.package.manifest.runtime;
+  const { describe } = deps.runner;
+  if (describe === undefined) {
     throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
-  const order = await processOrder(deps, policies, { binding, package: pack }, binding.scope);
-  return await deps.runner.describe({ ...order, timeout_ms: DESCRIBE_MS });
+  const order = await processOrder(deps, policies, bound, bound.binding.scope);
+  return await askWithSecrets(tokens, bound, order, (given) => describe({ ...given, timeout_ms: DESCRIBE_MS }));
 }

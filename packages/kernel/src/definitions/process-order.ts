@@ -3,18 +3,21 @@ import { wholeExport } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { intersect } from "../grant/intersect.ts";
-import { secretsOf } from "../invoke/context.ts";
 import { poolKey } from "../invoke/export-plan.ts";
 import { effectiveClass } from "../policy/class.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, DescribeOrder, Scope } from "../ports/index.ts";
+import type { SignInTokens } from "../sign-ins/tokens.ts";
 
+export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
+
+/** Without its secrets, which are read for each question. */
 export async function processOrder(
-  deps: Pick<KernelDeps, "store" | "vault" | "host">,
+  deps: Pick<KernelDeps, "host">,
   policies: Pick<Policies, "of">,
   bound: BoundPackage,
   scope: Scope,
-): Promise<Omit<DescribeOrder, "timeout_ms">> {
+): Promise<ProcessOrder> {
   const { binding, package: pack } = bound;
   const item = wholeExport(pack)!;
   const level = standingLevel(
@@ -38,8 +41,20 @@ export async function processOrder(
       org_id: scope.org_id,
       ...(scope.project_id === null ? {} : { project_id: scope.project_id }),
       config: binding.config,
-      secrets: await secretsOf(deps, binding, grant),
+      secrets: {},
       grant,
     },
   };
+}
+
+/** Asks with the binding's secrets, again where its sign-in has a newer token than the server was shown. */
+export async function askWithSecrets<T>(
+  tokens: SignInTokens,
+  bound: BoundPackage,
+  order: ProcessOrder,
+  ask: (order: ProcessOrder) => Promise<T>,
+): Promise<T> {
+  return await tokens.authorized(bound, order.grant, (secrets) =>
+    ask({ ...order, context: { ...order.context, secrets } }),
+  );
 }

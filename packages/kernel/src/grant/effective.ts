@@ -27,6 +27,17 @@ export function standingLevel(
   return { ...met, allowed_domains: met.allowed_domains ?? [] };
 }
 
+/** Where the gateway itself may go for a scope: what its host, org and project leave. */
+export function outwardDomains(scope: Scope, host: HostPolicy): readonly string[] {
+  const met = intersect(
+    { network: "egress", allowed_domains: ["*"] },
+    host.orgs?.get(scope.org_id) ?? {},
+    host.projects?.get(`${scope.org_id}/${scope.project_id}`) ?? {},
+    hostLevel(host),
+  );
+  return met.network === "egress" ? (met.allowed_domains ?? []) : [];
+}
+
 /** undefined when the caller narrows nothing, which is the usual call. */
 export function callerLevel(caller: Caller, narrow: InvokeBody["narrow"]): Level | undefined {
   const parent = caller.delegation?.grant;

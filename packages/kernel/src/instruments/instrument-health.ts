@@ -10,6 +10,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { processOrder } from "../definitions/process-order.ts";
+import { secretsOf } from "../invoke/context.ts";
 import type { KernelDeps } from "../deps.ts";
 import { createRedactor } from "../invoke/redact.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -58,11 +59,13 @@ async function askOne(
 ): Promise<Pick<InstrumentHealthReport, "status" | "message">> {
   try {
     const order = await processOrder(deps, policies, bound, scope);
+    const secrets = await secretsOf(deps, bound.binding, order.grant);
+    const context = { ...order.context, secrets };
     const answer = await deps.runner.request!(
-      { ...order, method: "healthCheck", params: { instrument }, timeout_ms },
+      { ...order, context, method: "healthCheck", params: { instrument }, timeout_ms },
       { notify: () => undefined, ask: async () => null },
     );
-    const redactor = createRedactor(Object.values(order.context.secrets));
+    const redactor = createRedactor(Object.values(secrets));
     return healthOf(redactor === null ? answer : redactor.json(answer));
   } catch (error) {
     const { code, message } = toBackplaneError(error);

@@ -6,6 +6,7 @@ import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rules.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { SessionKey } from "../ports/index.ts";
+import type { SignInTokens } from "../sign-ins/tokens.ts";
 import type { TurnTape } from "../tools/turn-tape.ts";
 import type { ConcurrencyGates } from "./concurrency.ts";
 import type { ExportPlans } from "./export-plan.ts";
@@ -22,6 +23,7 @@ export interface Door {
   gates: ConcurrencyGates;
   pending: PendingApprovals;
   grants: SessionGrants;
+  tokens: SignInTokens;
   around: Surroundings & { stopping: boolean };
   /** Whether somebody watches the session of a call, and so can be asked. */
   watched: (key: SessionKey) => boolean;

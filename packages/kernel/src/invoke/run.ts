@@ -2,19 +2,20 @@
  * Hands an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs
  * on the monotonic clock from here on; waiting for a slot counts, waiting for an approval does not.
  */
-import { type EgressRecord, INVOCATION_LIMITS, type Json } from "@backplane/contract";
+import { type EgressRecord, INVOCATION_LIMITS, type Json, type JsonObject } from "@backplane/contract";
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
 import { accept } from "./accept.ts";
 import { answerAsk } from "./answer-ask.ts";
-import { runOrder, secretsOf } from "./context.ts";
+import { runOrder } from "./context.ts";
 import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
 import { EventTape } from "./event-tape.ts";
 import type { LiveCall } from "./live.ts";
 import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "./redact.ts";
 import { backoff, mayRetry } from "./retry.ts";
+import { isRemote, MAX_RENEWALS } from "../sign-ins/tokens.ts";
 
 /** null: another node holds the row now and will end it. */
 export async function run(door: Door, call: Approved): Promise<Ending | null> {
@@ -49,18 +50,31 @@ async function attempts(
   const { row } = live;
   live.stage = "running";
   const before = row.retry_count;
+  let renewals = 0;
   for (let tried = 0; ; tried++) {
     const retries = before + tried;
-    const secrets =
-      call.grant.secret_slots.length === 0 ? {} : await secretsOf(deps, plan.bound.binding, call.grant);
+    const bare = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
+    const secrets = bare ? {} : await door.tokens.secretsOf(plan.bound, call.grant);
     const left = deadline - clock.monotonic();
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
     const redactor = createRedactor(confidential(secrets, call.token));
     const order = runOrder(door, call, call.attempt + tried, Math.ceil(left), secrets);
     const events = listenerOf(deps, live, redactor);
-    const outcome = await runner.run(order, events);
+    let outcome = await runner.run(order, events);
     events.flush?.();
+    if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
+      const told = await door.tokens.challenged(plan.bound, secrets, outcome.error);
+      // The server did not let it in, so nothing was tried yet.
+      if (told === null && renewals++ < MAX_RENEWALS) {
+        tried--;
+        continue;
+      }
+      if (told !== null) {
+        const { code, message, details = {} } = told;
+        outcome = { ...outcome, error: { code, message, details: details as JsonObject } };
+      }
+    }
     live.egress = withEarlier(live.egress, outcome.egress, redactor);
     const pause = backoff(host.retry.base_ms, tried + 1);
     const again =

@@ -25,7 +25,7 @@ export interface SecretStore {
 
 /** A sealed text where it lies. */
 export interface SealedRow {
-  kind: "secret" | "config";
+  kind: "secret" | "config" | "sign_in";
   org_id: string;
   name: string;
   ciphertext: string;

@@ -112,6 +112,16 @@ export interface RunnerHealth {
   sandbox: { enabled: boolean; available: boolean; reason: string };
 }
 
+/** In `details.challenge` of `sign_in.needed`: what a server at an address asks for (WWW-Authenticate). */
+export interface ServerChallenge {
+  status: 401 | 403;
+  /** Such as `invalid_token` or `insufficient_scope`. */
+  error: string | null;
+  scope: string | null;
+  /** Where the server's protected-resource metadata is. */
+  resource_metadata: string | null;
+}
+
 /** One request of code inside the gateway, to what the operator allows that code. */
 export interface HostRequest {
   url: string;
@@ -121,6 +131,8 @@ export interface HostRequest {
   encoding: "utf8" | "base64";
   timeout_ms: number;
   allowed_domains: readonly string[];
+  /** A larger answer is refused; without it the runner's own limit holds. */
+  answer_bytes?: number;
 }
 
 export interface HostAnswer {

@@ -16,6 +16,7 @@ import type { PolicyStore } from "./policy-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
 import type { RunStore } from "./run-store.ts";
 import type { SessionStore } from "./session-store.ts";
+import type { SignInStore } from "./sign-in-store.ts";
 
 /**
  * Everything that lasts. A resolved write is on disk. Every read is fresh: what another node committed is
@@ -25,6 +26,7 @@ export interface Store {
   packages: PackageStore;
   bindings: BindingStore;
   definitions: DefinitionStore;
+  sign_ins: SignInStore;
   invocations: InvocationStore;
   approvals: ApprovalStore;
   secrets: SecretStore;

@@ -7,9 +7,17 @@ import { BackplaneError, type SecretKeyRotation } from "@backplane/contract";
 import { auditOf } from "../caller.ts";
 import { sealName } from "../config/live-config.ts";
 import type { KernelDeps } from "../deps.ts";
+import { signInSeal } from "../sign-ins/sign-in-record.ts";
 import type { Caller, SealedRow } from "../ports/index.ts";
 
 const BATCH = 100;
+const KINDS: readonly SealedRow["kind"][] = ["secret", "config", "sign_in"];
+/** The name that a text was sealed for. */
+const SEALED_AS: Record<SealedRow["kind"], (name: string) => string> = {
+  secret: (name) => name,
+  config: sealName,
+  sign_in: signInSeal,
+};
 /** Who loses a race against a writer of another gateway looks again. */
 const PASSES = 3;
 
@@ -25,12 +33,12 @@ export async function rotateKey(
   if (new_key) vault.addKey();
   const { id: key_id } = vault.keys()[0]!;
   await store.audit.append(auditOf(deps, caller, "secret.rotate_key", key_id, { new_key }));
-  const resealed = { secret: 0, config: 0 };
+  const resealed = { secret: 0, config: 0, sign_in: 0 };
   let unreadable: SealedRow[] = [];
   for (let pass = 0; pass < PASSES; pass++) {
     unreadable = [];
     let lost = 0;
-    for (const kind of ["secret", "config"] as const) lost += await reseal(deps, kind, resealed, unreadable);
+    for (const kind of KINDS) lost += await reseal(deps, kind, resealed, unreadable);
     if (lost === 0) break;
   }
   const still = new Set(
@@ -44,6 +52,7 @@ export async function rotateKey(
     key_id,
     secrets: resealed.secret,
     config_values: resealed.config,
+    sign_ins: resealed.sign_in,
     unreadable: unreadable.map(({ kind, org_id, name }) => ({ kind, org_id, name })),
     unused_keys: vault
       .keys()
@@ -66,7 +75,7 @@ async function reseal(
     const rows = await store.sealed.list(kind, prefix, after, BATCH);
     const changes: { row: SealedRow; ciphertext: string }[] = [];
     for (const row of rows) {
-      const name = kind === "config" ? sealName(row.name) : row.name;
+      const name = SEALED_AS[kind](row.name);
       try {
         const value = vault.open(row.org_id, name, row.ciphertext);
         changes.push({ row, ciphertext: vault.seal(row.org_id, name, value) });

@@ -7,13 +7,14 @@ import { BackplaneError, createRedactor, type Json, type JsonObject, serverName 
 import { takesTraffic } from "../bindings/rollout.ts";
 import { isWhole } from "../bindings/whole-package.ts";
 import { auditOf } from "../caller.ts";
-import { processOrder } from "../definitions/process-order.ts";
+import { askWithSecrets, processOrder } from "../definitions/process-order.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { ServerInfo, Servers } from "../facade-servers.ts";
 import { unheard } from "../invoke/answer-ask.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
+import type { SignInTokens } from "../sign-ins/tokens.ts";
 
 const FRESH_MS = 1_000;
 const KEPT = 256;
@@ -33,7 +34,11 @@ interface Known {
   reading: Promise<readonly ServerInfo[]>;
 }
 
-export function createServers(deps: KernelDeps, policies: Pick<Policies, "of">): ServersRoom {
+export function createServers(
+  deps: KernelDeps,
+  policies: Pick<Policies, "of">,
+  tokens: SignInTokens,
+): ServersRoom {
   const { store, runner, clock } = deps;
   const known = new Map<string, Known>();
 
@@ -85,24 +90,27 @@ export function createServers(deps: KernelDeps, policies: Pick<Policies, "of">):
         const visible = (await list(caller)).some((one) => one.binding_id === binding_id);
         const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
         if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
-        if (runner.request === undefined)
+        const { request: askServer } = runner;
+        if (askServer === undefined)
           throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
         if (RECORDED.has(method)) {
           const what = { method, ...named(params) };
           await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
         }
         const order = await processOrder(deps, policies, bound, caller.scope);
-        const redactor = createRedactor(Object.values(order.context.secrets));
-        const clean = <T extends Json>(value: T): T =>
-          redactor === null ? value : (redactor.json(value) as T);
-        const answer = await runner.request(
-          { ...order, method, params, timeout_ms: REQUEST_MS },
-          {
-            notify: (about, told) => line.notify(about, clean(told)),
-            ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
-          },
-        );
-        return clean(answer);
+        return await askWithSecrets(tokens, bound, order, async (given) => {
+          const redactor = createRedactor(Object.values(given.context.secrets));
+          const clean = <T extends Json>(value: T): T =>
+            redactor === null ? value : (redactor.json(value) as T);
+          const answer = await askServer(
+            { ...given, method, params, timeout_ms: REQUEST_MS },
+            {
+              notify: (about, told) => line.notify(about, clean(told)),
+              ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
+            },
+          );
+          return clean(answer);
+        });
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
     },

@@ -106,17 +106,18 @@ function exchange(socket: Socket, url: URL, asked: Asked, request: HostRequest):
 
   async function readAnswer(answered: IncomingMessage): Promise<HostAnswer> {
     const chunks: Buffer[] = [];
+    const limit = Math.min(request.answer_bytes ?? ANSWER_BYTES, ANSWER_BYTES);
     let size = 0;
     try {
       for await (const chunk of answered as AsyncIterable<Buffer>) {
         size += chunk.length;
-        if (size > ANSWER_BYTES) break;
+        if (size > limit) break;
         chunks.push(chunk);
       }
     } catch (error) {
       throw unreachable(asked, (error as Error).message);
     }
-    if (size > ANSWER_BYTES) throw unreachable(asked, `its answer is larger than ${ANSWER_BYTES} bytes`);
+    if (size > limit) throw unreachable(asked, `its answer is larger than ${limit} bytes`);
     const bytes = Buffer.concat(chunks);
     const text = bytes.toString("utf8");
     const whole = Buffer.from(text).equals(bytes);

@@ -23,7 +23,7 @@ export type Verdict =
 
 export interface Policy {
   allowed: AllowList;
-  /** `host:port` that the operator opened although it is not public. */
+  /** `host:port` or `host:*` that the operator opened although it is not public. */
   operator_allows: ReadonlySet<string>;
   /** Where the gateway is, by the names a plugin may know it under; and whether this grant leads there. */
   gateway: { names: ReadonlySet<string>; reachable: boolean };
@@ -38,7 +38,7 @@ export async function decide(policy: Policy, asked: Asked): Promise<Verdict> {
   if (policy.gateway.names.has(place)) {
     return policy.gateway.reachable ? { kind: "gateway" } : { kind: "refused", reason: "gateway.no_scope" };
   }
-  const trusted = policy.operator_allows.has(place);
+  const trusted = isOpened(policy.operator_allows, place);
   if (kind === "address" && !trusted) return { kind: "refused", reason: "address.literal" };
   if (!policy.allowed.allows(asked)) return { kind: "refused", reason: "domain.not_allowed" };
   const addresses = await policy.resolve(asked.host, trusted).catch(() => []);
@@ -48,4 +48,8 @@ export async function decide(policy: Policy, asked: Asked): Promise<Verdict> {
     if (why !== null) return { kind: "refused", reason: "address.forbidden", detail: `${address} (${why})` };
   }
   return { kind: "target", target: { ...asked, addresses, open: policy.allowed.open(asked.port) } };
+}
+
+function isOpened(opened: ReadonlySet<string>, place: string): boolean {
+  return opened.has(place) || opened.has(`${place.slice(0, place.lastIndexOf(":"))}:*`);
 }

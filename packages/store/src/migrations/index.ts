@@ -7,6 +7,7 @@ import { definitions } from "./0006-definitions.ts";
 import { policy } from "./0007-policy.ts";
 import { spans } from "./0008-spans.ts";
 import { artifacts } from "./0009-artifacts.ts";
+import { signIns } from "./0010-sign-ins.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -20,6 +21,7 @@ export const MIGRATIONS: readonly Migration[] = [
   policy,
   spans,
   artifacts,
+  signIns,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

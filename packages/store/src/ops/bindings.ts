@@ -72,6 +72,8 @@ export function* removeBinding(p: {
   if (gone.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.id]);
   yield sql("delete from definitions where binding_id = $1", [p.id]);
+  yield sql("delete from sign_ins where binding_id = $1", [p.id]);
+  yield sql("delete from logins where binding_id = $1", [p.id]);
   yield* writeFacts(p.facts);
   return true;
 }

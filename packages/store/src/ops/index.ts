@@ -26,6 +26,7 @@ import { putPolicy } from "./policies.ts";
 import { appendEntries } from "./entries.ts";
 import { replaceSealed } from "./sealed.ts";
 import { claimRuns, endRun, resumeRun, startRun } from "./runs.ts";
+import { beginLogin, endLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 import {
   compactSession,
   createSession,
@@ -44,6 +45,11 @@ const WRITES = {
   updateBinding,
   removeBinding,
   putDefinitions,
+  putSignIn,
+  removeSignIn,
+  beginLogin,
+  takeLogin,
+  endLogin,
   openInvocation,
   startInvocation,
   retriedInvocation,

@@ -1,11 +1,12 @@
 /** Sealed texts of every org, wherever they lie, for sealing them again with another key. */
 import { type Op, type Row, type SqlValue, sql } from "../op.ts";
 
-export type SealedKind = "secret" | "config";
+export type SealedKind = "secret" | "config" | "sign_in";
 
 const TABLES = {
   secret: { table: "secrets", name: "name", text: "ciphertext", where: "" },
   config: { table: "config", name: "key", text: "value", where: "sealed = 1 and" },
+  sign_in: { table: "sign_ins", name: "binding_id", text: "ciphertext", where: "" },
 };
 
 /** Those whose text does not begin with `prefix`, by org and name, behind the place given. */

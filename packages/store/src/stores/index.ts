@@ -11,6 +11,7 @@ import { createPolicyStore } from "./policies.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
 import { createSealedStore } from "./sealed.ts";
+import { createSignInStore } from "./sign-ins.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 
@@ -19,6 +20,7 @@ export function createStore(backend: Backend): Store {
     packages: createPackageStore(backend),
     bindings: createBindingStore(backend),
     definitions: createDefinitionStore(backend),
+    sign_ins: createSignInStore(backend),
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
     secrets: createSecretStore(backend),

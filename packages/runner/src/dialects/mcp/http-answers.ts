@@ -1,7 +1,11 @@
 /** What an HTTP status that is no success comes to. */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
+import type { ServerChallenge } from "@backplane/kernel/ports";
 import type { RpcFailure } from "./conversation.ts";
 import { isObject, RPC } from "./revisions.ts";
+
+const CHALLENGE_CHARS = 8_192;
+const PARAM_CHARS = 2_048;
 
 /** A JSON-RPC error in the body; null where there is none. */
 export function describesError(text: Buffer): RpcFailure | null {
@@ -25,12 +29,34 @@ export function answerlessError(status: number): RpcFailure {
   return { code: RPC.method_not_found, message: `HTTP ${status}` };
 }
 
+/** 401, or 403 for want of scope: what the server asks for, for whoever signs in there. Null: another answer. */
+export function signInError(status: number, header: string | undefined): BackplaneError | null {
+  const challenge = readChallenge(header);
+  if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
+  const what = status === 401 ? "asks for a sign-in" : "asks for more scope";
+  return new BackplaneError("sign_in.needed", `The MCP server ${what} (HTTP ${status}).`, {
+    details: { challenge: { status, ...challenge } },
+  });
+}
+
+/** The first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
+function readChallenge(header = ""): Omit<ServerChallenge, "status"> {
+  const start = /(?:^|[\s,])Bearer(?=[\s,]|$)/i.exec(header.slice(0, CHALLENGE_CHARS));
+  const found = new Map<string, string>();
+  const param = /[\s,]*([A-Za-z0-9_.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/y;
+  param.lastIndex = start === null ? header.length : start.index + start[0].length;
+  for (let match = param.exec(header); match !== null; match = param.exec(header)) {
+    const name = match[1]!.toLowerCase();
+    if (!found.has(name)) found.set(name, match[2]?.replaceAll(/\\(.)/g, "$1") ?? match[3]!);
+  }
+  const text = (name: string) => found.get(name)?.slice(0, PARAM_CHARS) ?? null;
+  return { error: text("error"), scope: text("scope"), resource_metadata: text("resource_metadata") };
+}
+
 export function answerError(status: number, text: Buffer, location?: string): BackplaneError {
-  if (status === 401 || status === 403) {
-    const what = status === 401 ? "asks for a credential" : "refuses this credential";
-    return new BackplaneError("plugin_failed", `The MCP server ${what} (HTTP ${status}).`, {
+  if (status === 403) {
+    return new BackplaneError("plugin_failed", "The MCP server refuses this credential (HTTP 403).", {
       details: { http_status: status },
-      fix: "Bind a secret to its slot `authorization`: backplane binding set ID --secret authorization=NAME",
     });
   }
   if (status >= 300 && status < 400) {

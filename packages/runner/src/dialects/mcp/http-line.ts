@@ -8,7 +8,7 @@ import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@b
 import { parseJson } from "@backplane/wire";
 import type { GuardedRequests } from "../../egress/guarded-requests.ts";
 import type { RunnerLimits } from "../../settings.ts";
-import { answerError, answerlessError, describesError, isRefusedProbe } from "./http-answers.ts";
+import { answerError, answerlessError, describesError, isRefusedProbe, signInError } from "./http-answers.ts";
 import { messageHeaders } from "./http-headers.ts";
 import type { Line, LineEvents } from "./line.ts";
 import { type Agreement, isObject } from "./revisions.ts";
@@ -51,6 +51,7 @@ export class HttpLine implements Line {
   /** Nothing overtakes what tells the server that it may begin. */
   #before: Promise<void> = Promise.resolve();
   #closed = false;
+  #renewed: () => void = () => {};
 
   constructor(options: HttpLineOptions, events: LineEvents) {
     this.#options = options;
@@ -92,12 +93,15 @@ export class HttpLine implements Line {
   }
 
   refresh(secrets: Record<string, string>, config: JsonObject): void {
+    const before = this.#own.authorization;
     this.#own = this.#options.headers(secrets, config);
+    if (this.#own.authorization !== before) this.#renewed();
   }
 
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#renewed();
     for (const request of this.#requests.values()) request?.destroy();
     for (const request of this.#others) request.destroy();
     const last = this.#session === null ? Promise.resolve() : this.#farewell();
@@ -132,6 +136,8 @@ export class HttpLine implements Line {
       this.#requests.delete(id);
       return this.#events.expired(id);
     }
+    const asked = signInError(status, one(response.headers["www-authenticate"]) ?? undefined);
+    if (asked !== null) throw asked;
     // Errors of the protocol come with a status of HTTP, too.
     const error = describesError(text) ?? (isRefusedProbe(message, status) ? answerlessError(status) : null);
     if (error !== null) return this.#receive({ jsonrpc: "2.0", id, error: { ...error } }, id);
@@ -229,7 +235,12 @@ export class HttpLine implements Line {
         const response = await this.#get(stream, () => {});
         if (response.statusCode !== 200 || !isStream(response)) {
           response.destroy();
-          return;
+          if (response.statusCode !== 401) return;
+          // Nothing is worth saying until there is another credential.
+          await new Promise<void>((resolve) => {
+            this.#renewed = resolve;
+          });
+          continue;
         }
         await this.#follow(response, stream);
       } catch {

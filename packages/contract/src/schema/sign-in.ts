@@ -1,0 +1,75 @@
+/**
+ * The gateway's sign-in at a server of a binding (OAuth). Tokens and client secrets go in and never come out: what is
+ * shown is who signed in, where, for what, and whether it still holds.
+ */
+import { z } from "zod";
+import { TimestampSchema } from "./scalars.ts";
+
+/** What RFC 6749 allows in a scope: printable, without quotes and backslashes. */
+const ScopeTextSchema = z
+  .string()
+  .max(4_096)
+  .regex(/^[\x21\x23-\x5b\x5d-\x7e]+( [\x21\x23-\x5b\x5d-\x7e]+)*$/, "write scopes with one space between");
+
+export const SignInBeginSchema = z.strictObject({
+  client_id: z
+    .string()
+    .min(1)
+    .max(2_048)
+    .optional()
+    .describe("a client that was registered at the authorization server beforehand"),
+  client_secret: z.string().min(1).max(8_192).optional(),
+  private_key: z
+    .string()
+    .min(1)
+    .max(16_384)
+    .optional()
+    .describe("PKCS#8 in PEM, for private_key_jwt; needs client_id"),
+  grant: z
+    .enum(["authorization_code", "client_credentials"])
+    .default("authorization_code")
+    .describe("client_credentials: the gateway signs in as itself, and no person is asked"),
+  scope: ScopeTextSchema.optional().describe("instead of what the server asks for"),
+});
+
+export const SignInStartedSchema = z.object({
+  status: z.enum(["pending", "signed_in"]),
+  /** For a browser; null where nobody has to be asked. */
+  authorization_url: z.string().nullable(),
+  redirect_uri: z.string().nullable(),
+  expires_at: TimestampSchema.nullable(),
+});
+
+export const SignInCompleteSchema = z.strictObject({
+  redirect: z.string().min(1).max(16_384).describe("the whole address that the browser was sent to"),
+});
+
+export const SignInSchema = z.object({
+  binding_id: z.string(),
+  status: z.enum(["signed_out", "needed", "signed_in"]),
+  /** Why a sign-in is needed. */
+  reason: z.string().nullable(),
+  fix: z.string().nullable(),
+  issuer: z.string().nullable(),
+  resource: z.string().nullable(),
+  client_id: z.string().nullable(),
+  grant: z.enum(["authorization_code", "client_credentials"]).nullable(),
+  scope: z.string().nullable().describe("what was asked for"),
+  expires_at: TimestampSchema.nullable().describe("of the access token; it is renewed by itself where it can be"),
+  renewable: z.boolean(),
+  signed_in_by: z.string().nullable(),
+  signed_in_at: TimestampSchema.nullable(),
+  /** The newest attempt. */
+  login: z
+    .object({
+      status: z.enum(["pending", "taken", "done", "failed"]),
+      message: z.string().nullable(),
+      begun_by: z.string(),
+      expires_at: TimestampSchema,
+    })
+    .nullable(),
+});
+
+export type SignInBegin = z.input<typeof SignInBeginSchema>;
+export type SignInStarted = z.infer<typeof SignInStartedSchema>;
+export type SignIn = z.infer<typeof SignInSchema>;

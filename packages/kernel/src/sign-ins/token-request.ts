@@ -1,0 +1,118 @@
+/** The token endpoint: how the client proves itself there, what is asked for, and what an answer must hold. */
+import { BackplaneError, createRedactor, type JsonObject } from "@backplane/contract";
+import type { KernelDeps } from "../deps.ts";
+import { randomToken } from "../invoke/delegation.ts";
+import { clientAssertion } from "./client-assertion.ts";
+import { type OAuthFetch, short, signInFailed } from "./oauth-fetch.ts";
+import type { OAuthClient, TokenSource, Tokens } from "./sign-in-record.ts";
+
+type Parts = Pick<KernelDeps, "clock" | "random">;
+
+const ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer";
+/** Answers after which the same question is not worth asking again. */
+const FINAL: ReadonlySet<string> = new Set([
+  "invalid_grant",
+  "invalid_client",
+  "unauthorized_client",
+  "invalid_scope",
+  "unsupported_grant_type",
+]);
+const LONGEST_S = 10 * 365 * 86_400;
+
+/** `given`: the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the server's own word. */
+export async function requestTokens(
+  parts: Parts,
+  fetch: OAuthFetch,
+  source: TokenSource,
+  given: Record<string, string>,
+): Promise<Tokens> {
+  const form = new URLSearchParams({ ...given, resource: source.resource });
+  const headers = authenticate(parts, source, form);
+  const { status, json } = await fetch.postForm(source.token_endpoint, form, headers);
+  if (status !== 200 || json === null) throw refusedBy(source, given, status, json);
+  return readTokens(parts, json, given);
+}
+
+/** RFC 7009. That nobody answers there is no reason to stay signed in here. */
+export async function revoke(
+  parts: Parts,
+  fetch: OAuthFetch,
+  source: TokenSource,
+  token: string,
+): Promise<void> {
+  if (source.revocation_endpoint === null) return;
+  const form = new URLSearchParams({ token });
+  const headers = authenticate(parts, source, form);
+  await fetch.postForm(source.revocation_endpoint, form, headers);
+}
+
+export function isFinal(error: unknown): boolean {
+  const word = (error as BackplaneError).details?.oauth_error;
+  return typeof word === "string" && FINAL.has(word);
+}
+
+function authenticate(parts: Parts, source: TokenSource, form: URLSearchParams): Record<string, string> {
+  const { client, issuer } = source;
+  const method = authMethod(client, source.auth_methods);
+  if (method === "client_secret_basic") {
+    const pair = `${formEncoded(client.id)}:${formEncoded(client.secret ?? "")}`;
+    return { authorization: `Basic ${Buffer.from(pair).toString("base64")}` };
+  }
+  form.set("client_id", client.id);
+  if (method === "client_secret_post") form.set("client_secret", client.secret ?? "");
+  if (method === "private_key_jwt") {
+    const claims = { client_id: client.id, audience: issuer, now: parts.clock.now(), jti: randomToken(parts) };
+    form.set("client_assertion_type", ASSERTION);
+    form.set("client_assertion", clientAssertion(client.private_key!, claims));
+  }
+  return {};
+}
+
+function authMethod(client: OAuthClient, supported: readonly string[] | null): string {
+  if (client.private_key !== undefined) return "private_key_jwt";
+  if (client.secret === undefined) return "none";
+  const known = ["client_secret_basic", "client_secret_post", "none"];
+  if (client.auth_method !== undefined && known.includes(client.auth_method)) return client.auth_method;
+  // Without a word about it, it is basic (RFC 8414).
+  return known.find((one) => (supported ?? ["client_secret_basic"]).includes(one)) ?? "client_secret_basic";
+}
+
+function readTokens({ clock }: Parts, json: JsonObject, given: Record<string, string>): Tokens {
+  const { access_token, token_type, expires_in, refresh_token } = json;
+  if (typeof access_token !== "string" || !/^[\x21-\x7e]{1,16384}$/.test(access_token)) {
+    throw signInFailed("the authorization server's answer holds no usable access_token");
+  }
+  if (typeof token_type !== "string" || token_type.toLowerCase() !== "bearer") {
+    throw signInFailed(`the authorization server gives tokens of type ${short(token_type, 40)}, not Bearer`);
+  }
+  const seconds = typeof expires_in === "string" ? Number(expires_in) : expires_in;
+  const known = typeof seconds === "number" && seconds > 0;
+  return {
+    access_token,
+    // One that is not rotated stays good.
+    refresh_token: typeof refresh_token === "string" && refresh_token !== "" ? refresh_token : (given.refresh_token ?? null),
+    expires_at: known ? clock.now() + Math.min(seconds, LONGEST_S) * 1_000 : null,
+  };
+}
+
+function refusedBy(
+  { issuer, client }: TokenSource,
+  given: Record<string, string>,
+  status: number,
+  json: JsonObject | null,
+): BackplaneError {
+  const word = typeof json?.error === "string" ? short(json.error, 80) : null;
+  const said = typeof json?.error_description === "string" ? `: ${short(json.error_description)}` : "";
+  const message = `${short(issuer)} gave no token (HTTP ${status}${word === null ? "" : `, ${word}`})${said}`;
+  const known = [given.code, given.code_verifier, given.refresh_token, client.secret];
+  const clean = createRedactor(known.filter((one) => one !== undefined))?.text(message) ?? message;
+  return new BackplaneError("sign_in.failed", clean, {
+    details: { http_status: status, ...(word === null ? {} : { oauth_error: word }) },
+    retryable: status >= 500 || status === 429,
+  });
+}
+
+/** RFC 6749, 2.3.1: encoded like a form before it is base64. */
+function formEncoded(text: string): string {
+  return new URLSearchParams({ v: text }).toString().slice(2);
+}

@@ -1,0 +1,106 @@
+import { type Op, type Row, sql } from "../op.ts";
+import { type FactRows, writeFacts } from "./facts.ts";
+
+const LOGIN = "binding_id, org_id, state_hash, actor, expires_at, ciphertext";
+
+interface At {
+  org_id: string;
+  binding_id: string;
+}
+
+function* isBound({ org_id, binding_id }: At): Op<boolean> {
+  const found = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
+    binding_id,
+    org_id,
+  ]);
+  return found.length > 0;
+}
+
+/** The revision is the lock: of two who renew the same token, one writes. */
+export function* putSignIn(
+  p: At & { revision: number; renewing_until: number; ciphertext: string; facts: FactRows },
+): Op<boolean> {
+  if (!(yield* isBound(p))) return false;
+  const hit =
+    p.revision === 1
+      ? yield sql(
+          `insert into sign_ins (binding_id, org_id, revision, renewing_until, ciphertext) values ($1, $2, 1, $3, $4)
+            on conflict (binding_id) do nothing returning binding_id`,
+          [p.binding_id, p.org_id, p.renewing_until, p.ciphertext],
+        )
+      : yield sql(
+          `update sign_ins set revision = $3, renewing_until = $4, ciphertext = $5
+            where binding_id = $1 and org_id = $2 and revision = $6 returning binding_id`,
+          [p.binding_id, p.org_id, p.revision, p.renewing_until, p.ciphertext, p.revision - 1],
+        );
+  if (hit.length === 0) return false;
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+export function* removeSignIn(p: At & { facts: FactRows }): Op<boolean> {
+  const gone = yield sql("delete from sign_ins where binding_id = $1 and org_id = $2 returning binding_id", [
+    p.binding_id,
+    p.org_id,
+  ]);
+  yield sql("delete from logins where binding_id = $1 and org_id = $2", [p.binding_id, p.org_id]);
+  if (gone.length === 0) return false;
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+export function* beginLogin(
+  p: At & { state_hash: string; actor: string; expires_at: number; ciphertext: string; facts: FactRows },
+): Op<boolean> {
+  if (!(yield* isBound(p))) return false;
+  yield sql(
+    `insert into logins (${LOGIN}, status, message) values ($1, $2, $3, $4, $5, $6, 'pending', null)
+      on conflict (binding_id) do update set org_id = excluded.org_id, state_hash = excluded.state_hash,
+        actor = excluded.actor, expires_at = excluded.expires_at, ciphertext = excluded.ciphertext,
+        status = excluded.status, message = excluded.message`,
+    [p.binding_id, p.org_id, p.state_hash, p.actor, p.expires_at, p.ciphertext],
+  );
+  yield* writeFacts(p.facts);
+  return true;
+}
+
+export function* waitingLogin(state_hash: string, now: number): Op<Row | undefined> {
+  return (yield sql(
+    `select ${LOGIN} from logins where state_hash = $1 and status = 'pending' and expires_at > $2`,
+    [state_hash, now],
+  ))[0];
+}
+
+/** What it held is not needed a second time. */
+export function* takeLogin(p: { state_hash: string; now: number }): Op<Row | null> {
+  const found = yield* waitingLogin(p.state_hash, p.now);
+  if (found === undefined) return null;
+  const hit = yield sql(
+    `update logins set status = 'taken', ciphertext = '' where state_hash = $1 and status = 'pending'
+      returning binding_id`,
+    [p.state_hash],
+  );
+  return hit.length === 0 ? null : found;
+}
+
+export function* endLogin(p: { state_hash: string; status: string; message: string | null }): Op<void> {
+  yield sql("update logins set status = $2, message = $3 where state_hash = $1 and status = 'taken'", [
+    p.state_hash,
+    p.status,
+    p.message,
+  ]);
+}
+
+export function* readSignIn(org_id: string, binding_id: string): Op<Row | undefined> {
+  return (yield sql(
+    "select revision, renewing_until, ciphertext from sign_ins where binding_id = $1 and org_id = $2",
+    [binding_id, org_id],
+  ))[0];
+}
+
+export function* readLogin(org_id: string, binding_id: string): Op<Row | undefined> {
+  return (yield sql(
+    "select status, message, actor, expires_at from logins where binding_id = $1 and org_id = $2",
+    [binding_id, org_id],
+  ))[0];
+}

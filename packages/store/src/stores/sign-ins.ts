@@ -1,0 +1,55 @@
+import type { Login, LoginState, SignInStore } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+import type { Row } from "../op.ts";
+import { readLogin, readSignIn, waitingLogin } from "../ops/sign-ins.ts";
+import { encodeFacts } from "./facts.ts";
+
+export function createSignInStore(backend: Backend): SignInStore {
+  return {
+    get: (org_id, binding_id) =>
+      backend.readHot(`sign_in ${org_id} ${binding_id}`, function* () {
+        const row = yield* readSignIn(org_id, binding_id);
+        if (row === undefined) return null;
+        return {
+          revision: Number(row.revision),
+          renewing_until: Number(row.renewing_until),
+          ciphertext: row.ciphertext as string,
+        };
+      }),
+    put: (org_id, binding_id, row, facts) =>
+      backend.write("putSignIn", { org_id, binding_id, ...row, facts: encodeFacts(facts) }),
+    remove: (org_id, binding_id, facts) =>
+      backend.write("removeSignIn", { org_id, binding_id, facts: encodeFacts(facts) }),
+    begin: (login, facts) => backend.write("beginLogin", { ...login, facts: encodeFacts(facts) }),
+    async waiting(state_hash, now) {
+      const row = await backend.read(() => waitingLogin(state_hash, now));
+      return row === undefined ? null : decode(row);
+    },
+    async take(state_hash, now) {
+      const row = await backend.write("takeLogin", { state_hash, now });
+      return row === null ? null : decode(row);
+    },
+    end: (state_hash, status, message) => backend.write("endLogin", { state_hash, status, message }),
+    async login(org_id, binding_id) {
+      const row = await backend.read(() => readLogin(org_id, binding_id));
+      if (row === undefined) return null;
+      return {
+        status: row.status as LoginState["status"],
+        message: row.message as string | null,
+        actor: row.actor as string,
+        expires_at: Number(row.expires_at),
+      };
+    },
+  };
+}
+
+function decode(row: Row): Login {
+  return {
+    org_id: row.org_id as string,
+    binding_id: row.binding_id as string,
+    state_hash: row.state_hash as string,
+    actor: row.actor as string,
+    expires_at: Number(row.expires_at),
+    ciphertext: row.ciphertext as string,
+  };
+}
