@@ -1,8 +1,9 @@
 /**
- * Our MCP client for the public conformance suite: what a scenario asks for is done through a real runner, as for any
- * binding. The suite starts it with the address of its server:
+ * Our MCP client for the public conformance suite, which starts it with the address of its server. What a scenario asks
+ * for is done through a real runner, as for any binding; a scenario with a sign-in through a gateway that runs
+ * (mcp-conformance-gateway.ts):
  *
- *   npx @modelcontextprotocol/conformance client --suite core \
+ *   npx @modelcontextprotocol/conformance client --requirements 2026-07-28 \
  *     --command "node --conditions=backplane-source scripts/mcp-conformance-client.ts"
  */
 import { mkdtempSync, rmSync } from "node:fs";
@@ -13,6 +14,13 @@ import type { Clock, DescribeOrder, RunOrder } from "@backplane/kernel/ports";
 import { createRunner } from "@backplane/runner";
 
 const url = new URL(process.argv.at(-1)!);
+const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
+if (scenario.startsWith("auth/")) {
+  const { throughGateway } = await import("./mcp-conformance-gateway.ts");
+  await throughGateway(url, scenario);
+  process.exit(0);
+}
+
 const scratch_root = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
 const clock: Clock = {
   now: () => Date.now(),

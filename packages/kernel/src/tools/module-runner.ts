@@ -115,11 +115,13 @@ function questions({
   describe,
   request,
   onNotice,
-}: Runner): Pick<Runner, "describe" | "request" | "onNotice"> {
+  fetch,
+}: Runner): Pick<Runner, "describe" | "request" | "onNotice" | "fetch"> {
   return {
     ...(describe === undefined ? {} : { describe }),
     ...(request === undefined ? {} : { request }),
     ...(onNotice === undefined ? {} : { onNotice }),
+    ...(fetch === undefined ? {} : { fetch }),
   };
 }
 

@@ -1,0 +1,79 @@
+/**
+ * What the sign-in scenarios of the conformance suite ask for, done through a gateway that runs: the server of the scenario is
+ * installed and bound, a person's part (open the address, hand over where the browser ended) is played here, and every
+ * tool is called once. As for a person, a sign-in that was just made and is refused at once is not made again for ever.
+ */
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createClient } from "@backplane/client";
+import { BackplaneError, type SignInBegin } from "@backplane/contract";
+import { serverManifest } from "@backplane/supply";
+
+const MAX_LOGINS = 5;
+
+export async function throughGateway(url: URL, scenario: string): Promise<void> {
+  const client = createClient({ url: process.env.BACKPLANE_URL!, token: process.env.BACKPLANE_TOKEN! });
+  const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as Record<string, string>;
+  const bound = await bind();
+  let logins = 0;
+
+  // What may be done without a sign-in is done; the rest says that one is needed.
+  for (let done = false; !done; ) {
+    const { error, exports } = await client.bindings.describe(bound);
+    if (error !== null) {
+      if (error.code !== "sign_in.needed") throw new Error(`${error.code}: ${error.message}`);
+      await signIn();
+      continue;
+    }
+    done = true;
+    for (const { id } of exports) {
+      const ended = await client.invocations.invoke({ export_id: id, input: {} }, { wait: 30 });
+      console.log(id, ended.status, JSON.stringify(ended.error));
+      if (ended.error?.code === "sign_in.needed") {
+        await signIn();
+        done = false;
+      }
+    }
+  }
+
+  async function signIn(): Promise<void> {
+    if (++logins > MAX_LOGINS) throw new Error("it asks for a sign-in again and again");
+    const started = await client.bindings.login(bound, given(scenario, context));
+    console.log("login", started.status);
+    if (started.authorization_url === null) return;
+    const answer = await fetch(started.authorization_url, { redirect: "manual" });
+    await client.bindings.completeLogin(answer.headers.get("location")!);
+  }
+
+  async function bind(): Promise<string> {
+    const folder = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
+    try {
+      const package_id = `conformance/s${url.port}`;
+      const runtime = { protocol: "mcp.http" as const, url: url.href };
+      const manifest = serverManifest({ package_id, version: "0.0.0", name: "s", runtime, secret_slots: [] });
+      writeFileSync(join(folder, "vai-plugin.toml"), manifest);
+      const made = await client.packages.installFolder(folder);
+      const { binding_id } = await client.bindings.create({
+        package_id: made.package_id,
+        package_version: made.version,
+        export_id: "*",
+      });
+      return binding_id;
+    } catch (error) {
+      if (error instanceof BackplaneError) console.error(error.code, error.message, error.details);
+      throw error;
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }
+}
+
+function given(scenario: string, { client_id, client_secret, private_key_pem }: Record<string, string>): SignInBegin {
+  return {
+    ...(client_id === undefined ? {} : { client_id }),
+    ...(client_secret === undefined ? {} : { client_secret }),
+    ...(private_key_pem === undefined ? {} : { private_key: private_key_pem }),
+    ...(scenario.includes("client-credentials") ? { grant: "client_credentials" } : {}),
+  };
+}
