@@ -9,7 +9,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { JsonObject } from "@backplane/contract";
+import type { Json } from "@backplane/contract";
 import type { Clock, DescribeOrder, RunOrder } from "@backplane/kernel/ports";
 import { createRunner } from "@backplane/runner";
 
@@ -67,9 +67,18 @@ const order: DescribeOrder = {
   timeout_ms: 30_000,
 };
 
-const ARGUMENTS: Record<string, JsonObject> = { add_numbers: { a: 5, b: 3 } };
+const { exports, schemas } = await runner.describe!(order);
+const rich = exports.find(({ tool }) => tool.native_name === "json_schema_2020_12_tool")?.tool.input_schema;
+const ARGUMENTS: Record<string, Json> = {
+  add_numbers: { a: 5, b: 3 },
+  valid_tool: { region: "us-west1" },
+  ...(rich === undefined ? {} : { json_schema_echo: { schema: schemas[rich]! } }),
+};
+const context = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? "{}") as {
+  toolCalls?: { name: string; arguments: Json }[];
+};
+for (const call of context.toolCalls ?? []) ARGUMENTS[call.name] = call.arguments;
 
-const { exports } = await runner.describe!(order);
 for (const [index, { id, tool }] of exports.entries()) {
   const native_name = tool.native_name!;
   const invocation_id = `inv_${index}`;
@@ -80,6 +89,7 @@ for (const [index, { id, tool }] of exports.entries()) {
       attempt: 1,
       export_id: id,
       native_name,
+      ...(tool.param_headers === undefined ? {} : { param_headers: tool.param_headers }),
       op: "tool.invoke",
       body: { tool_execution_id: invocation_id, input: ARGUMENTS[native_name] ?? {} },
       context: {

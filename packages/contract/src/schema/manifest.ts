@@ -123,6 +123,11 @@ export const ToolExportSchema = z.strictObject({
     rules: z.array(JsonObjectSchema).max(64).optional(),
     /** Its name in its own dialect, where the export's id had to differ. */
     native_name: z.string().min(1).max(256).optional(),
+    /** Arguments that its server wants repeated as headers, by their place in the input. */
+    param_headers: z
+      .array(z.object({ header: z.string().max(64), path: z.array(z.string()).min(1).max(32) }))
+      .max(64)
+      .optional(),
     /** Listed, and every call answers this: the tool itself could not be loaded. */
     load_error: z.string().max(4000).optional(),
   }),

@@ -50,9 +50,13 @@ export function runOrder(
   };
 }
 
-function nativeName(item: PluginExport): { native_name?: string } {
-  if (item.kind !== "tool" || item.tool.native_name === undefined) return {};
-  return { native_name: item.tool.native_name };
+function nativeName(item: PluginExport): Pick<RunOrder, "native_name" | "param_headers"> {
+  if (item.kind !== "tool") return {};
+  const { native_name, param_headers } = item.tool;
+  return {
+    ...(native_name === undefined ? {} : { native_name }),
+    ...(param_headers === undefined ? {} : { param_headers }),
+  };
 }
 
 function contextOf(

@@ -20,6 +20,8 @@ export interface RunOrder {
   export_id: string;
   /** What the tool is called in its own dialect, where that differs. */
   native_name?: string;
+  /** Arguments that its server wants repeated as headers. */
+  param_headers?: ToolExport["tool"]["param_headers"];
   op: Op;
   /** The model's id of the call, where a turn made it. */
   tool_call_id?: string;

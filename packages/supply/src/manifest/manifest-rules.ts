@@ -93,7 +93,7 @@ function sideProcessTools(manifest: Manifest): Finding[] {
 function importersOwn(manifest: Manifest): Finding[] {
   return manifest.exports.flatMap((item, index) => {
     if (item.kind !== "tool") return [];
-    const noted = (["hints", "rules", "native_name", "load_error"] as const).filter(
+    const noted = (["hints", "rules", "native_name", "param_headers", "load_error"] as const).filter(
       (field) => item.tool[field] !== undefined,
     );
     return noted.map((field) => {

@@ -9,6 +9,8 @@ import { isObject, RPC } from "./revisions.ts";
 /** Who waits for an answer. Exactly one of the first three, once. */
 export interface Waiting {
   readonly method: string;
+  /** Sent beside its message, where the line has such. */
+  readonly headers?: Record<string, string>;
   answered(result: Json): void;
   refused(error: RpcFailure): void;
   lost(error: BackplaneError): void;
@@ -78,7 +80,7 @@ export class Conversation implements LineEvents {
     // Before it is sent: a line may know of its failure at once.
     this.#open.set(id, { waiting, message, renewed: false });
     try {
-      this.line.send(message);
+      this.line.send(message, waiting.headers);
     } catch (error) {
       this.lost(id, error as BackplaneError);
       return 0;
@@ -160,10 +162,10 @@ export class Conversation implements LineEvents {
     return this.#open.get(id)?.waiting ?? null;
   }
 
-  #resend(id: number, { message }: Open): void {
+  #resend(id: number, { message, waiting }: Open): void {
     if (!this.#open.has(id)) return;
     try {
-      this.line.send(message);
+      this.line.send(message, waiting.headers);
     } catch (error) {
       this.lost(id, error as BackplaneError);
     }

@@ -5,6 +5,7 @@
 import { hash } from "node:crypto";
 import { BackplaneError, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
 import type { Description } from "@backplane/kernel/ports";
+import { type ParamHeaders, readParamHeaders } from "./param-headers.ts";
 import { type Agreement, isObject } from "./revisions.ts";
 import { toolNames } from "./tool-name.ts";
 
@@ -22,10 +23,20 @@ export async function describeTools(
   package_id: string,
   agreement: Agreement,
   permissions: ToolExport["permissions"],
+  /** Whether arguments can go as headers, too. */
+  with_headers: boolean,
   ask: Ask,
 ): Promise<Description> {
   const warnings: string[] = [];
-  const tools = "tools" in agreement.capabilities ? await allTools(ask, warnings) : [];
+  const listed = "tools" in agreement.capabilities ? await allTools(ask, warnings) : [];
+  const headers = new Map<Tool, ParamHeaders>();
+  const tools = listed.filter((tool) => {
+    const read = with_headers ? readParamHeaders(tool.inputSchema) : [];
+    if (typeof read !== "string") headers.set(tool, read);
+    else if (warnings.length < MAX_WARNINGS)
+      warnings.push(`The tool ${JSON.stringify(tool.name.slice(0, 80))} is left out: ${read.slice(0, 300)}.`);
+    return typeof read !== "string";
+  });
   const ids = toolNames(
     package_id,
     tools.map((tool) => tool.name),
@@ -37,7 +48,9 @@ export async function describeTools(
     schemas[path] = schema;
     return path;
   };
-  const exports = tools.map((tool, index) => exportOf(tool, ids[index]!, permissions, keep));
+  const exports = tools.map((tool, index) =>
+    exportOf(tool, ids[index]!, permissions, headers.get(tool)!, keep),
+  );
   return { exports, schemas, warnings, info: infoOf(agreement) };
 }
 
@@ -99,6 +112,7 @@ function exportOf(
   tool: Tool,
   id: string,
   permissions: ToolExport["permissions"],
+  param_headers: ParamHeaders,
   keep: (schema: JsonObject) => string,
 ): ToolExport {
   const { name, title, description, inputSchema, outputSchema, annotations } = tool;
@@ -119,6 +133,7 @@ function exportOf(
       ...(isObject(outputSchema) ? { output_schema: keep(outputSchema) } : {}),
       ...(Object.keys(hints).length === 0 ? {} : { hints }),
       native_name: name,
+      ...(param_headers.length === 0 ? {} : { param_headers }),
     },
   };
 }

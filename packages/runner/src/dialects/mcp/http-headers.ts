@@ -30,7 +30,7 @@ export function messageHeaders(message: JsonObject): Record<string, string> {
 }
 
 /** A header carries printable ASCII without spaces at its ends; anything else travels as base64. */
-function encoded(value: string): string {
+export function encoded(value: string): string {
   const plain = /^[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?$/.test(value) && !value.startsWith("=?base64?");
   return plain ? value : `=?base64?${Buffer.from(value).toString("base64")}?=`;
 }

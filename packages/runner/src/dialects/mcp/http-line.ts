@@ -63,7 +63,7 @@ export class HttpLine implements Line {
     return true;
   }
 
-  send(message: JsonObject): void {
+  send(message: JsonObject, headers: Record<string, string> = {}): void {
     const body = JSON.stringify(message);
     const { message_bytes } = this.#options.limits;
     if (body.length > message_bytes) {
@@ -72,7 +72,7 @@ export class HttpLine implements Line {
     const { id, method } = message;
     if (typeof id === "number" && typeof method === "string") {
       this.#requests.set(id, null);
-      void this.#before.then(() => this.#post(message, body, id));
+      void this.#before.then(() => this.#post(message, body, id, headers));
     } else if (method === "notifications/initialized") {
       this.#before = this.#tell(message, body);
     } else void this.#before.then(() => this.#tell(message, body));
@@ -108,10 +108,15 @@ export class HttpLine implements Line {
     void last.finally(() => this.#options.requests.close());
   }
 
-  async #post(message: JsonObject, body: string, id: number): Promise<void> {
+  async #post(
+    message: JsonObject,
+    body: string,
+    id: number,
+    headers: Record<string, string>,
+  ): Promise<void> {
     if (!this.#requests.has(id) || this.#closed) return;
     try {
-      const response = await this.#exchange("POST", this.#headersFor(message), body, (request) => {
+      const response = await this.#exchange("POST", { ...headers, ...this.#headersFor(message) }, body, (request) => {
         if (!this.#requests.has(id)) request.destroy();
         else this.#requests.set(id, request);
       });

@@ -20,8 +20,8 @@ export interface LineEvents {
 export interface Line {
   /** Closing a request is how the stateless revision cancels it here. */
   readonly cancels_by_drop: boolean;
-  /** Throws a BackplaneError, such as `backpressure` or `frame_too_large`; then nothing was sent. */
-  send(message: JsonObject): void;
+  /** `headers`: beside the message, where the line has such. Throws a BackplaneError, such as `backpressure` or `frame_too_large`; then nothing was sent. */
+  send(message: JsonObject, headers?: Record<string, string>): void;
   /** No answer is wanted to this request any more. */
   drop(id: number): void;
   /** What both sides agreed on; null before it and while it is sought anew. */

@@ -8,9 +8,11 @@ import {
   type Agreement,
   ASKABLE,
   envelope,
+  isObject,
   NEGOTIATED,
   readDiscovery,
   readInitialized,
+  RPC,
   STATELESS,
 } from "./revisions.ts";
 
@@ -55,14 +57,25 @@ export async function negotiate(greeting: Greeting): Promise<Agreement> {
 }
 
 /** Null: it is of an older revision. */
-async function discover(greeting: Greeting, params: JsonObject): Promise<Agreement | null> {
+async function discover(
+  greeting: Greeting,
+  params: JsonObject,
+  again = false,
+): Promise<Agreement | null> {
   const reply = await greeting.request("server/discover", params, greeting.discover_ms);
   if (reply.kind === "lost") {
     if (reply.error.code === "crashed") greeting.spare();
     throw reply.error;
   }
   if (reply.kind === "late") greeting.spare();
+  if (reply.kind === "refused" && !again && takesOurs(reply.error)) return await discover(greeting, params, true);
   return reply.kind === "answered" ? readDiscovery(reply.result) : null;
+}
+
+/** It refuses the revision and names the very one that it was asked in: asked once more, it may have come to know it. */
+function takesOurs({ code, data }: RpcFailure): boolean {
+  const supported = code === RPC.unsupported_version && isObject(data) ? data.supported : undefined;
+  return Array.isArray(supported) && supported.includes(STATELESS);
 }
 
 function silent(waited_ms: number): BackplaneError {

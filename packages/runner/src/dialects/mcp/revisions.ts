@@ -20,6 +20,7 @@ export const RPC = {
   method_not_found: -32601,
   invalid_params: -32602,
   internal: -32603,
+  unsupported_version: -32022,
   /** Of a person or a host that says no to a question of the server. */
   rejected: -1,
 } as const;

@@ -14,6 +14,7 @@ import type { Line, LineEvents } from "./line.ts";
 import { negotiate, type Reply } from "./negotiate.ts";
 import { OtherRequest } from "./other-request.ts";
 import { type Agreement, ASKABLE, envelope, isObject } from "./revisions.ts";
+import { paramHeaders } from "./param-headers.ts";
 import { Subscription } from "./subscription.ts";
 import { again, asksFirst, type Caller, MAX_ROUNDS, ToolCall, tooManyRounds } from "./tool-call.ts";
 
@@ -93,7 +94,9 @@ export class McpSession implements Session, Caller {
     this.refresh(order.context);
     const { input } = order.body;
     const name = order.native_name ?? order.export_id;
-    const call = new ToolCall(this, exchange, { name, arguments: isObject(input) ? input : {} });
+    const given = isObject(input) ? input : {};
+    const headers = this.stateless ? paramHeaders(order.param_headers ?? [], given) : {};
+    const call = new ToolCall(this, exchange, { name, arguments: given }, headers);
     this.#calls.set(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
   }
@@ -115,7 +118,9 @@ export class McpSession implements Session, Caller {
   async describe(): Promise<Description> {
     const { package_id } = this.#link.package;
     const permissions = this.#link.order?.package.runtime.permissions ?? NOTHING;
-    return await describeTools(package_id, this.#agreement!, permissions, (method, params) =>
+    // A pipe has no headers to put anything into.
+    const headers = this.stateless && this.#talk.line.cancels_by_drop;
+    return await describeTools(package_id, this.#agreement!, permissions, headers, (method, params) =>
       this.#request(method, params, null, null),
     );
   }

@@ -26,6 +26,7 @@ export interface Caller {
 export class ToolCall implements Asker {
   readonly method = "tools/call";
   readonly exchange: Exchange;
+  readonly headers: Record<string, string>;
   readonly asker: AskCaller | null;
   readonly session_id: string | null;
   readonly #caller: Caller;
@@ -35,7 +36,13 @@ export class ToolCall implements Asker {
   withdrawn = false;
   #rounds = 0;
 
-  constructor(caller: Caller, exchange: Exchange, params: JsonObject) {
+  constructor(
+    caller: Caller,
+    exchange: Exchange,
+    params: JsonObject,
+    headers: Record<string, string>,
+  ) {
+    this.headers = headers;
     this.#caller = caller;
     this.exchange = exchange;
     this.#given = params;

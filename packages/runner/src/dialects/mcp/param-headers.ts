@@ -1,0 +1,63 @@
+/**
+ * Arguments that a server wants repeated as headers (`x-mcp-header`, 2026-07-28 over HTTP), so that what stands between us
+ * and it can route by them. Only plain values at places that the schema names outright; a tool that says it any other way
+ * is not usable.
+ */
+import type { Json, JsonObject, ToolExport } from "@backplane/contract";
+import { encoded } from "./http-headers.ts";
+import { isObject } from "./revisions.ts";
+
+export type ParamHeaders = NonNullable<ToolExport["tool"]["param_headers"]>;
+
+const MARK = "x-mcp-header";
+const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/;
+const PLAIN: ReadonlySet<Json | undefined> = new Set<Json | undefined>(["string", "integer", "boolean"]);
+const MAX = 64;
+
+/** A text says what is wrong with the schema. */
+export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
+  const found: ParamHeaders = [];
+  let marks = 0;
+  const count = (value: Json, isPlace: boolean): void => {
+    if (Array.isArray(value)) for (const one of value) count(one, true);
+    else if (isObject(value)) {
+      if (isPlace && MARK in value) marks++;
+      for (const [key, one] of Object.entries(value)) count(one, key !== "properties" || !isPlace);
+    }
+  };
+  const walk = (place: JsonObject, path: string[]): string | null => {
+    if (!isObject(place.properties)) return null;
+    for (const [key, value] of Object.entries(place.properties)) {
+      if (!isObject(value)) continue;
+      const at = [...path, key];
+      if (MARK in value) {
+        const header = value[MARK];
+        if (typeof header !== "string" || !NAME.test(header)) return `the ${MARK} of ${key} is no header's name`;
+        if (!PLAIN.has(value.type)) return `${key} has an ${MARK} and is no string, integer or boolean`;
+        if (found.some((one) => one.header.toLowerCase() === header.toLowerCase()))
+          return `two arguments have the ${MARK} ${header}`;
+        found.push({ header, path: at });
+      }
+      const problem = walk(value, at);
+      if (problem !== null) return problem;
+    }
+    return null;
+  };
+  const problem = walk(schema, []);
+  if (problem !== null) return problem;
+  count(schema, true);
+  // Inside lists and alternatives nobody can tell which value is meant.
+  if (marks !== found.length) return `an ${MARK} stands where no single argument is`;
+  return found.length > MAX ? `it has more than ${MAX} arguments with an ${MARK}` : found;
+}
+
+export function paramHeaders(wanted: ParamHeaders, input: JsonObject): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (const { header, path } of wanted) {
+    let value: Json | undefined = input;
+    for (const key of path) value = isObject(value) && Object.hasOwn(value, key) ? value[key] : undefined;
+    if (typeof value !== "string" && typeof value !== "number" && typeof value !== "boolean") continue;
+    headers[`mcp-param-${header.toLowerCase()}`] = value === "" ? "" : encoded(String(value));
+  }
+  return headers;
+}
