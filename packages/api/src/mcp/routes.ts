@@ -62,7 +62,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     names,
     resources: createResources(offered),
     prompts: createPrompts(offered),
-    subscriptions: createSubscriptions(kernel),
+    subscriptions: createSubscriptions(kernel, clock),
   };
   const methods = createMethods({ ...parts, pages: createToolPages(), levelChanged: createLevels(kernel) });
   const server = { name: "backplane", title: "Backplane", version: deps.version };
@@ -156,6 +156,7 @@ export function createMcpServer(deps: McpDeps): McpServer {
     routes,
     close() {
       lists.close();
+      parts.subscriptions.close();
       offered.close();
       parked.close();
     },

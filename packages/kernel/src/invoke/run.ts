@@ -64,7 +64,7 @@ async function attempts(
     let outcome = await runner.run(order, events);
     events.flush?.();
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
-      const told = await door.tokens.challenged(plan.bound, secrets, outcome.error);
+      const told = await door.tokens.challenged(plan.bound, outcome.error);
       // The server did not let it in, so nothing was tried yet.
       if (told === null && renewals++ < MAX_RENEWALS) {
         tried--;

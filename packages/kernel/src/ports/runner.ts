@@ -87,7 +87,10 @@ export interface RequestListener {
   ask(method: string, params: JsonObject, key?: string): Promise<Json>;
 }
 
-/** What a binding's process says by itself, such as that its list of tools has changed. */
+/**
+ * What a binding's process says by itself, such as that its list of tools has changed; and, as `backplane/server.gone`,
+ * that one which stays between calls has ended.
+ */
 export interface RunnerNotice {
   binding_id: string;
   /** Whose process it is: another project's calls of the same binding have one of their own. */
@@ -122,6 +125,8 @@ export interface ServerChallenge {
   scope: string | null;
   /** Where the server's protected-resource metadata is. */
   resource_metadata: string | null;
+  /** SHA-256 of the Authorization header that it was shown, in hex; null: none. A process may still hold an older one. */
+  shown: string | null;
 }
 
 /** One request of code inside the gateway, to what the operator allows that code. */

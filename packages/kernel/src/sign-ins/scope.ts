@@ -1,4 +1,7 @@
-/** What is asked for: a person's own words, else what the server asked for last, else all that its metadata names. */
+/**
+ * What is asked for: a person's own words, else what the server asked for last, else all that its metadata names. What an
+ * earlier sign-in asked for stays in, or each kind of call would take the other's away.
+ */
 import type { ServerChallenge } from "../ports/index.ts";
 import type { Discovered } from "./discover.ts";
 
@@ -11,8 +14,7 @@ export function chooseScope(
   before: string | null,
 ): string | null {
   if (given !== undefined) return given;
-  const asked = challenge?.scope ?? scopes?.join(" ") ?? "";
-  const wanted = isStepUp(challenge) ? union(before, asked) : asked;
+  const wanted = union(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
   if (wanted === "") return null;
   return server.scopes?.includes(OFFLINE) ? union(wanted, OFFLINE) : wanted;
 }

@@ -3,7 +3,8 @@
  * server refuses it, by one at a time however many calls wait, on every node: who renews holds the row until it is done.
  * A refresh token that was refused is not tried again; then a person has to sign in.
  */
-import { BackplaneError, type Grant, type JsonObject } from "@backplane/contract";
+import { hash } from "node:crypto";
+import { BackplaneError, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { secretsOf } from "../invoke/context.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
@@ -18,7 +19,6 @@ export interface SignInTokens {
   /** After `sign_in.needed`: null, there is another token and it is worth trying again; else what to tell. */
   challenged(
     bound: BoundPackage,
-    secrets: Readonly<Record<string, string>>,
     error: { details?: unknown },
   ): Promise<BackplaneError | null>;
   /** The same for a whole question, with new secrets where there are some. */
@@ -36,8 +36,8 @@ const AHEAD_MS = 30_000;
 /** Who renews has this long; then another may. */
 const RENEW_MS = 30_000;
 const PAUSE_MS = 200;
-/** After a new token, and after one with more scope. */
-export const MAX_RENEWALS = 2;
+/** For a conversation with an older token, after a new one, and after one with more scope. */
+export const MAX_RENEWALS = 3;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
@@ -108,7 +108,6 @@ export function createTokens(deps: Deps): SignInTokens {
 
   async function challenged(
     bound: BoundPackage,
-    secrets: Readonly<Record<string, string>>,
     error: { details?: unknown },
   ): Promise<BackplaneError | null> {
     const challenge = challengeOf(error.details);
@@ -119,8 +118,8 @@ export function createTokens(deps: Deps): SignInTokens {
     if (session === null) {
       return await needed(bound, challenge, `The MCP server of ${binding.package_id} asks for a sign-in`);
     }
-    const used = secrets[SLOT];
-    if (used !== session.access_token) return null;
+    // An older token was shown, or none: by a conversation that began before, and is refused for that.
+    if (challenge.shown !== shownAs(session.access_token)) return null;
     if (isStepUp(challenge)) return await stepUp(bound, challenge, session);
     if (await renew(bound, session.access_token, null)) return null;
     const found = await readSignIn(deps, org_id, binding_id);
@@ -157,7 +156,7 @@ export function createTokens(deps: Deps): SignInTokens {
     const place = placeOf(bound);
     for (let race = 0; race < 5; race++) {
       const found = await readSignIn(deps, place.org_id, place.binding_id);
-      const record = { ...(found?.record ?? NOTHING), challenge, needed: why };
+      const record = { ...(found?.record ?? NOTHING), challenge: { ...challenge, shown: null }, needed: why };
       if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
       if (await writeSignIn(deps, place, found, record)) break;
     }
@@ -183,7 +182,7 @@ export function createTokens(deps: Deps): SignInTokens {
           return await ask(secrets);
         } catch (error) {
           if ((error as BackplaneError).code !== "sign_in.needed") throw error;
-          const told = await challenged(bound, secrets, error as BackplaneError);
+          const told = await challenged(bound, error as BackplaneError);
           if (told !== null) throw told;
           if (round === MAX_RENEWALS) throw error;
         }
@@ -213,6 +212,11 @@ export function loginCommand({ binding }: BoundPackage): string {
   return `backplane binding login ${binding.binding_id}`;
 }
 
+/** As a runner tells which credential it showed. */
+function shownAs(token: string): string {
+  return hash("sha256", `Bearer ${token}`, "hex");
+}
+
 function grantOf({ grant, refresh_token, scope }: SignInSession): Record<string, string> {
   if (grant === "authorization_code") return { grant_type: "refresh_token", refresh_token: refresh_token! };
   return { grant_type: grant, ...(scope === null ? {} : { scope }) };
@@ -221,7 +225,7 @@ function grantOf({ grant, refresh_token, scope }: SignInSession): Record<string,
 function signInNeeded(bound: BoundPackage, why: string, challenge: ServerChallenge): BackplaneError {
   const fix = loginCommand(bound);
   return new BackplaneError("sign_in.needed", `${why}: ${fix}`, {
-    details: { binding_id: bound.binding.binding_id, challenge: { ...challenge } as JsonObject },
+    details: { binding_id: bound.binding.binding_id, http_status: challenge.status },
     fix,
   });
 }
@@ -242,6 +246,7 @@ function challengeOf(details: unknown): ServerChallenge {
     error: text(found.error),
     scope: text(found.scope),
     resource_metadata: text(found.resource_metadata),
+    shown: text(found.shown),
   };
 }
 

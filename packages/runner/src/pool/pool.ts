@@ -26,6 +26,9 @@ export interface PoolDeps extends ProcessDeps, PlanDeps {
   notice: (notice: RunnerNotice) => void;
 }
 
+/** A server that stays between calls ended, and with it what it remembered. */
+const SERVER_GONE = "backplane/server.gone";
+
 export class Pool {
   readonly #deps: PoolDeps;
   readonly #slots: Slots;
@@ -33,6 +36,7 @@ export class Pool {
   readonly #roster = new Roster();
   readonly #spares: Spares;
   readonly #keys = new BirthKeys();
+  #closing = false;
 
   constructor(deps: PoolDeps) {
     this.#deps = deps;
@@ -101,6 +105,7 @@ export class Pool {
   }
 
   stopAll(grace_ms: number): void {
+    this.#closing = true;
     this.#roster.dropAll();
     this.#spares.close();
     for (const worker of this.#roster.all) {
@@ -146,11 +151,13 @@ export class Pool {
       releaseSlot: () => this.#slots.release(),
       refused: (refusal) => refusals.add(refusal),
     });
+    const notice = this.#noticeOf(order, recent_secrets);
+    let begun = false;
     const process = this.#begin(dialect, {
       dialect,
       package: { package_id: pkg.package_id, version: pkg.version },
       order,
-      notice: this.#noticeOf(order, recent_secrets),
+      notice,
       violation: (_kind, request_id) => worker.violated(request_id),
       prepare: () => preparation.prepare(),
     });
@@ -167,6 +174,7 @@ export class Pool {
     this.#roster.add(worker, folder);
     process.ready.then(
       () => {
+        begun = true;
         this.#breaker.succeeded(subject);
         if (dialect.resident === true) this.#rest(worker);
         else this.#watchIdle(worker);
@@ -177,6 +185,7 @@ export class Pool {
       },
     );
     worker.over = process.gone.then(async () => {
+      if (begun && dialect.resident === true && !this.#closing) notice(SERVER_GONE, {});
       if (worker.idle_check !== null) this.#deps.deadlines.clear(worker.idle_check);
       this.#roster.remove(worker, folder);
       await preparation.giveBack();

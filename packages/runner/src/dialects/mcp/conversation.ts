@@ -147,6 +147,11 @@ export class Conversation implements LineEvents {
     );
   }
 
+  forgotten(): void {
+    // The next request meets what went wrong.
+    this.#events.expired().catch(() => {});
+  }
+
   violation(kind: string): void {
     this.#events.violation(kind);
   }

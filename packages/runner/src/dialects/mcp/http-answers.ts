@@ -1,4 +1,5 @@
 /** What an HTTP status that is no success comes to. */
+import { hash } from "node:crypto";
 import { BackplaneError, type JsonObject } from "@backplane/contract";
 import type { ServerChallenge } from "@backplane/kernel/ports";
 import type { RpcFailure } from "./conversation.ts";
@@ -30,17 +31,22 @@ export function answerlessError(status: number): RpcFailure {
 }
 
 /** 401, or 403 for want of scope: what the server asks for, for whoever signs in there. Null: another answer. */
-export function signInError(status: number, header: string | undefined): BackplaneError | null {
+export function signInError(
+  status: number,
+  header: string | undefined,
+  credential: string | undefined,
+): BackplaneError | null {
   const challenge = readChallenge(header);
   if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
+  const shown = credential === undefined ? null : hash("sha256", credential, "hex");
   const what = status === 401 ? "asks for a sign-in" : "asks for more scope";
   return new BackplaneError("sign_in.needed", `The MCP server ${what} (HTTP ${status}).`, {
-    details: { challenge: { status, ...challenge } },
+    details: { challenge: { status, ...challenge, shown } },
   });
 }
 
 /** The first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
-function readChallenge(header = ""): Omit<ServerChallenge, "status"> {
+function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
   const start = /(?:^|[\s,])Bearer(?=[\s,]|$)/i.exec(header.slice(0, CHALLENGE_CHARS));
   const found = new Map<string, string>();
   const param = /[\s,]*([A-Za-z0-9_.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/y;

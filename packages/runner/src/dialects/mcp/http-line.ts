@@ -116,18 +116,24 @@ export class HttpLine implements Line {
   ): Promise<void> {
     if (!this.#requests.has(id) || this.#closed) return;
     try {
-      const response = await this.#exchange("POST", { ...headers, ...this.#headersFor(message) }, body, (request) => {
+      const sent = { ...headers, ...this.#headersFor(message) };
+      const response = await this.#exchange("POST", sent, body, (request) => {
         if (!this.#requests.has(id)) request.destroy();
         else this.#requests.set(id, request);
       });
       if (message.method === "initialize") this.#session = one(response.headers["mcp-session-id"]);
-      await this.#read(response, message, id);
+      await this.#read(response, message, id, sent.authorization);
     } catch (error) {
       this.#lose(id, error);
     }
   }
 
-  async #read(response: IncomingMessage, message: JsonObject, id: number): Promise<void> {
+  async #read(
+    response: IncomingMessage,
+    message: JsonObject,
+    id: number,
+    credential: string | undefined,
+  ): Promise<void> {
     const status = response.statusCode ?? 0;
     if (status === 200 && isStream(response)) {
       const stream = freshStream(id);
@@ -141,7 +147,7 @@ export class HttpLine implements Line {
       this.#requests.delete(id);
       return this.#events.expired(id);
     }
-    const asked = signInError(status, one(response.headers["www-authenticate"]) ?? undefined);
+    const asked = signInError(status, one(response.headers["www-authenticate"]) ?? undefined, credential);
     if (asked !== null) throw asked;
     // Errors of the protocol come with a status of HTTP, too.
     const error = describesError(text) ?? (isRefusedProbe(message, status) ? answerlessError(status) : null);
@@ -235,11 +241,17 @@ export class HttpLine implements Line {
   /** What the server says by itself. One that offers no such stream is left in peace. */
   async #standing(stream: Stream): Promise<void> {
     const agreement = this.#agreement;
+    const session = this.#session;
+    let opened = false;
     while (!this.#closed && this.#agreement === agreement) {
       try {
         const response = await this.#get(stream, () => {});
         if (response.statusCode !== 200 || !isStream(response)) {
           response.destroy();
+          // It began anew, and what it had promised this session is gone with it.
+          if (response.statusCode === 404 && session !== null && session === this.#session && opened && !this.#closed) {
+            this.#events.forgotten();
+          }
           if (response.statusCode !== 401) return;
           // Nothing is worth saying until there is another credential.
           await new Promise<void>((resolve) => {
@@ -247,6 +259,7 @@ export class HttpLine implements Line {
           });
           continue;
         }
+        opened = true;
         await this.#follow(response, stream);
       } catch {
         // Tried again like one that ended.

@@ -12,6 +12,8 @@ export interface LineEvents {
   lost(id: number, error: BackplaneError): void;
   /** The server has forgotten the session that this request belonged to; it was not carried out. */
   expired(id: number): void;
+  /** The same, learned without a request. */
+  forgotten(): void;
   violation(kind: string): void;
   /** Nothing can be said on this line any more. */
   failure(error: BackplaneError): void;

@@ -38,6 +38,7 @@ const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
 const LONGEST_MS = 300_000;
 /** Between two tries of a call that only asked to come again. */
 const PAUSE_MS = 250;
+const MAX_SUBSCRIBED = 10_000;
 /** What a server says unasked, per second; more is a flood and counts as broken rules. */
 const NOTICES_PER_SECOND = 200;
 
@@ -47,6 +48,8 @@ export class McpSession implements Session, Caller {
   readonly #talk: Conversation;
   readonly #calls = new Map<string, ToolCall>();
   readonly #subscription: Subscription;
+  /** Resources that a server of a revision with sessions was subscribed to; a new session is told again. */
+  readonly #subscribed = new Set<string>();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
   /** Log messages from this level on are wanted. */
@@ -138,7 +141,9 @@ export class McpSession implements Session, Caller {
       if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
-    return await this.#request(method, params, listener, signal);
+    const answer = await this.#request(method, params, listener, signal);
+    if (typeof params.uri === "string") this.#remember(method, params.uri);
+    return answer;
   }
 
   shutdown(): void {
@@ -174,6 +179,11 @@ export class McpSession implements Session, Caller {
     return this.#withEnvelope({ ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#level } }, capabilities);
   }
 
+  #remember(method: string, uri: string): void {
+    if (method === "resources/unsubscribe") this.#subscribed.delete(uri);
+    if (method === "resources/subscribe" && this.#subscribed.size < MAX_SUBSCRIBED) this.#subscribed.add(uri);
+  }
+
   /** Each request says it in this revision. */
   #setLevel(level: Json | undefined): JsonObject {
     if (typeof level === "string") this.#level = level;
@@ -207,6 +217,11 @@ export class McpSession implements Session, Caller {
     this.#talk.line.agreed(agreement);
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#talk.notify("notifications/initialized");
+    if (agreement.stateless) return;
+    for (const uri of this.#subscribed) {
+      // One that is not there any more is not worth the session.
+      this.#request("resources/subscribe", { uri }, null, null).catch(() => this.#subscribed.delete(uri));
+    }
   }
 
   /** One for all requests that find the session gone. */

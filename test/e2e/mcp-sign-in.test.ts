@@ -1,0 +1,303 @@
+/**
+ * A remote MCP server that wants a sign-in, used as a person would: by the command line and over HTTP, with a real
+ * authorization server, across a restart, renewals, revoked tokens and answers that do not belong.
+ */
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
+import {
+  type AuthorizationServer,
+  type ProtectedServer,
+  startAuthorizationServer,
+  startProtectedServer,
+} from "../support/oauth-server.ts";
+import { eventually } from "../support/processes.ts";
+
+let as: AuthorizationServer;
+let server: ProtectedServer;
+let gateway: TestGateway;
+let home: string;
+let binding_id = "";
+
+const CALLBACK = "/oauth/callback";
+
+beforeAll(async () => {
+  as = await startAuthorizationServer();
+  server = await startProtectedServer(as);
+  home = join(mkdtempSync(join(tmpdir(), "backplane-sign-in-")), "home");
+  mkdirSync(home);
+  writeFileSync(
+    join(home, "backplane.toml"),
+    `[egress]\nallow_private = ["${as.place}", "${server.place}"]\n`,
+  );
+  gateway = await startTestGateway({ home });
+});
+
+afterAll(async () => {
+  await gateway?.dispose();
+  await server?.close();
+  await as?.close();
+});
+
+interface Called {
+  status: string;
+  result: { content: { text: string }[] } | null;
+  error: { code: string; message: string } | null;
+}
+
+async function call(): Promise<Called> {
+  const { body } = await gateway.http<Called>("POST", "/v1/invocations?wait=20", {
+    export_id: "mcp_notes_whoami",
+    input: {},
+  });
+  return body;
+}
+
+async function begin(given: object = {}): Promise<{ authorization_url: string; redirect_uri: string }> {
+  const { status, body } = await gateway.http<{ authorization_url: string; redirect_uri: string }>(
+    "POST",
+    `/v1/plugin-bindings/${binding_id}:login`,
+    given,
+  );
+  expect(status, JSON.stringify(body)).toBe(200);
+  return body;
+}
+
+const signIn = async () => (await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).body;
+
+async function signedIn(): Promise<void> {
+  const { authorization_url } = await begin();
+  const back = await as.visit(authorization_url);
+  const page = await fetch(back);
+  expect(page.status, await page.text()).toBe(200);
+}
+
+/** What a person would run, with a browser that is played here; answers what the command said. */
+function login(args: string[], play: (authorization_url: string, say: (text: string) => void) => void) {
+  const env = cleanEnvironment({ BACKPLANE_HOME: home });
+  const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], { env });
+  let stdout = "";
+  let stderr = "";
+  let played = false;
+  child.stdout.on("data", (chunk) => {
+    stdout += chunk;
+  });
+  child.stderr.on("data", (chunk) => {
+    stderr += chunk;
+    const url = / {2}(http:\S+)\n/.exec(stderr)?.[1];
+    if (url === undefined || played) return;
+    played = true;
+    play(url, (text) => child.stdin.end(text));
+  });
+  return new Promise<{ code: number | null; stdout: string; stderr: string }>((done) => {
+    child.once("close", (code) => done({ code, stdout, stderr }));
+  });
+}
+
+test("a server that wants a sign-in says so, with the command, wherever one looks", async () => {
+  const installed = await gateway.cli("plugin", "install", "--mcp", server.url, "notes", "--json");
+  expect(installed.code, installed.stderr).toBe(0);
+  binding_id = (JSON.parse(installed.stdout) as { bindings: { binding_id: string }[] }).bindings[0]!.binding_id;
+  expect(installed.stderr).toContain("sign_in.needed");
+  expect(installed.stderr).toContain(`backplane binding login ${binding_id}`);
+  const doctor = await gateway.cli("doctor");
+  expect(doctor.stdout).toContain(`fix: backplane binding login ${binding_id}`);
+  const tools = await gateway.cli("binding", "tools", binding_id);
+  expect(tools.stderr).toContain(`backplane binding login ${binding_id}`);
+  expect(await signIn()).toMatchObject({
+    status: "needed",
+    fix: `backplane binding login ${binding_id}`,
+    issuer: null,
+    login: null,
+  });
+});
+
+test("the command opens the way, the browser comes back to the gateway, and the tools are there", async () => {
+  const { code, stdout, stderr } = await login(["notes"], (url) => void as.visit(url).then((back) => fetch(back)));
+  expect(code, stderr).toBe(0);
+  expect(stdout).toContain("Signed in to mcp/notes");
+  expect(stderr).toContain("mcp_notes_whoami");
+  expect(as.registrations).toMatchObject([
+    {
+      redirect_uris: [`${gateway.url}${CALLBACK}`],
+      grant_types: ["authorization_code", "refresh_token"],
+      application_type: "native",
+    },
+  ]);
+  expect(as.token_requests[0]).toMatchObject({ resource: server.url });
+  expect(await signIn()).toMatchObject({
+    status: "signed_in",
+    issuer: as.issuer,
+    resource: server.url,
+    scope: "notes offline_access",
+    renewable: true,
+    signed_in_by: "admin",
+    login: { status: "done" },
+  });
+});
+
+test("a call carries the token, and no copy of it comes out", async () => {
+  const { status, result } = await call();
+  expect(status).toBe("succeeded");
+  expect(result?.content[0]?.text).toBe("client-1 Bearer [redacted]");
+});
+
+test("it lasts over a restart, and a token at its end is renewed once for all that wait", async () => {
+  await gateway.stop();
+  as.revokeAll();
+  as.slow_ms = 300;
+  gateway = await startTestGateway({ home });
+  const before = as.token_requests.length;
+  const calls = await Promise.all(Array.from({ length: 8 }, call));
+  expect(calls.map(({ status, error }) => error?.message ?? status)).toEqual(Array(8).fill("succeeded"));
+  as.slow_ms = 0;
+  const asked = as.token_requests.slice(before);
+  expect(asked.map(({ grant_type }) => grant_type)).toEqual(["refresh_token"]);
+  // The next one uses what the rotation gave, or it would be refused.
+  as.revokeAll();
+  expect((await call()).status).toBe("succeeded");
+});
+
+test("a sign-in that was revoked needs a person; the call says what to do", async () => {
+  as.revokeAll({ refresh: true });
+  const failed = await call();
+  expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
+  expect(failed.error!.message).toContain(`backplane binding login ${binding_id}`);
+  expect(await signIn()).toMatchObject({ status: "needed", renewable: false });
+  const asked = as.token_requests.length;
+  await call();
+  expect(as.token_requests.length, "a refused refresh token is not tried again").toBe(asked);
+});
+
+test("a machine without a browser: the address is pasted", async () => {
+  const { code, stderr, stdout } = await login(["notes", "--paste"], (url, say) => {
+    void as.visit(url).then((back) => say(`${back}\n`));
+  });
+  expect(code, stderr).toBe(0);
+  expect(stdout).toContain("Signed in to mcp/notes");
+  expect((await call()).status).toBe("succeeded");
+});
+
+test("an answer is good once, for who began, and only with the right state and issuer", async () => {
+  const { authorization_url } = await begin();
+  const back = await as.visit(authorization_url);
+  const complete = (redirect: string, token?: string) =>
+    gateway.http<{ code: string }>(
+      "POST",
+      "/v1/sign-ins:complete",
+      { redirect },
+      token === undefined ? {} : { authorization: `Bearer ${token}` },
+    );
+  const wrong = new URL(back);
+  wrong.searchParams.set("state", "x".repeat(43));
+  expect((await complete(wrong.href)).status).toBe(400);
+  expect((await fetch(wrong)).status).toBe(400);
+  const key = await gateway.http<{ token: string }>("POST", "/v1/keys", {
+    name: "other",
+    role: "admin",
+    scopes: ["admin"],
+  });
+  expect((await complete(back, key.body.token)).status, "another admin's").toBe(400);
+  expect((await complete(back)).status).toBe(200);
+  expect((await complete(back)).status, "a second time").toBe(400);
+  expect((await fetch(back)).status).toBe(400);
+
+  const other = await as.visit((await begin()).authorization_url);
+  const foreign = new URL(other);
+  foreign.searchParams.set("iss", "https://evil.example");
+  const asked = as.token_requests.length;
+  expect((await complete(foreign.href)).status).toBe(502);
+  expect(as.token_requests.length, "the code went nowhere").toBe(asked);
+  expect((await complete(other)).status, "what failed is over").toBe(400);
+  expect((await call()).status, "the sign-in before stands").toBe("succeeded");
+});
+
+test("a person who says no is heard by the command", async () => {
+  as.consent = "no";
+  const { code, stderr } = await login([binding_id, "--no-browser"], (url) => {
+    void as.visit(url).then((back) => fetch(back));
+  });
+  as.consent = "yes";
+  expect(code).not.toBe(0);
+  expect(stderr).toContain("access_denied");
+});
+
+test("a token for another place is refused by the server, and metadata of another place by the gateway", async () => {
+  as.wrong_resource = "https://elsewhere.example/mcp";
+  await signedIn();
+  const failed = await call();
+  expect(failed).toMatchObject({ status: "failed", error: { code: "sign_in.needed" } });
+  as.wrong_resource = null;
+  server.resource = "https://evil.example/mcp";
+  const { status, body } = await gateway.http<{ code: string; message: string }>(
+    "POST",
+    `/v1/plugin-bindings/${binding_id}:login`,
+    {},
+  );
+  server.resource = server.url;
+  expect(status).toBe(502);
+  expect(JSON.stringify(body)).toContain("another resource");
+  await signedIn();
+  expect((await call()).status).toBe("succeeded");
+});
+
+test("more scope is asked for when a call needs it, together with what there was; in vain only once", async () => {
+  server.call_scope = "write";
+  const failed = await call();
+  expect(failed.error).toMatchObject({ code: "sign_in.needed" });
+  const { authorization_url } = await begin();
+  expect(new URL(authorization_url).searchParams.get("scope")).toBe("notes offline_access write");
+  await fetch(await as.visit(authorization_url));
+  expect((await call()).status).toBe("succeeded");
+  server.call_scope = "notes";
+});
+
+test("a client that was registered beforehand signs in as itself, and its secret comes by stdin", async () => {
+  const env = cleanEnvironment({ BACKPLANE_HOME: home });
+  const args = ["binding", "login", "notes", "--client-id", "machine", "--client-secret", "--client-credentials"];
+  const ran = await new Promise<{ code: number | null; text: string }>((done) => {
+    const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), ...args], { env });
+    let text = "";
+    child.stdout.on("data", (chunk) => {
+      text += chunk;
+    });
+    child.stderr.on("data", (chunk) => {
+      text += chunk;
+    });
+    child.once("close", (code) => done({ code, text }));
+    child.stdin.end("machine-secret-0123456789\n");
+  });
+  expect(ran.code, ran.text).toBe(0);
+  expect(await signIn()).toMatchObject({ grant: "client_credentials", client_id: "machine", renewable: true });
+  as.revokeAll();
+  expect((await call()).result?.content[0]?.text, "a new token by itself").toBe("machine Bearer [redacted]");
+});
+
+test("signing out forgets it here and there", async () => {
+  await gateway.http("POST", `/v1/plugin-bindings/${binding_id}:logout`);
+  await signedIn();
+  const out = await gateway.cli("binding", "logout", "notes", "--yes");
+  expect(out.code, out.stderr).toBe(0);
+  await eventually(() => as.revoked.some((token) => token.startsWith("refresh-")));
+  expect(await signIn()).toMatchObject({ issuer: null, signed_in_at: null });
+  expect((await call()).error).toMatchObject({ code: "sign_in.needed" });
+});
+
+test("no token, code or secret lies readable in the home or the log, and the audit log names who did what", async () => {
+  const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>("GET", "/v1/audit?limit=200");
+  const actions = new Set(body.items.map(({ action }) => action));
+  for (const action of ["sign_in.begin", "sign_in.done", "sign_in.end"]) expect(actions).toContain(action);
+  const places = [JSON.stringify(body), gateway.log(), ...filesIn(home)];
+  expect(as.given_out.length).toBeGreaterThan(20);
+  const found = as.given_out.filter((secret) => places.some((text) => text.includes(secret)));
+  expect(found).toEqual([]);
+});
+
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => readFileSync(join(entry.parentPath, entry.name), "latin1"));
+}

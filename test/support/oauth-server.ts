@@ -1,0 +1,258 @@
+/**
+ * A real authorization server and a real MCP server behind it, on sockets of their own: codes with PKCE, refresh tokens that
+ * rotate, tokens bound to a resource, revocation. Tests turn its knobs; it checks what a careful server checks.
+ */
+import { createHash, randomBytes } from "node:crypto";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+type Form = Record<string, string>;
+
+interface Token {
+  client_id: string;
+  resource: string;
+  scope: string;
+  ends_at: number;
+}
+
+export interface AuthorizationServer {
+  issuer: string;
+  place: string;
+  /** The bodies of requests to the token endpoint. */
+  token_requests: Form[];
+  registrations: Record<string, unknown>[];
+  revoked: string[];
+  /** Every secret text that it ever gave out. */
+  given_out: string[];
+  /** Seconds. */
+  expires_in: number;
+  /** How long the token endpoint thinks. */
+  slow_ms: number;
+  /** What the person answers. */
+  consent: "yes" | "no";
+  /** Tokens are made for this resource, whatever was asked for. */
+  wrong_resource: string | null;
+  metadata: Record<string, unknown>;
+  holds(token: string, resource: string): Token | null;
+  /** All access tokens are void at once; with `refresh`, refresh tokens too. */
+  revokeAll(how?: { refresh?: boolean }): void;
+  /** A person with a browser: where it ends. */
+  visit(authorization_url: string): Promise<string>;
+  close(): Promise<void>;
+}
+
+export async function startAuthorizationServer(): Promise<AuthorizationServer> {
+  const codes = new Map<string, Form>();
+  const access = new Map<string, Token>();
+  const refresh = new Map<string, Token>();
+  const secrets = new Map<string, string>([["machine", "machine-secret-0123456789"]]);
+  const server = createServer((request, response) => void handle(request, response));
+  const place = await listen(server);
+  const issuer = `http://${place}`;
+  const mint = (kind: string) => {
+    const token = `${kind}-${randomBytes(24).toString("base64url")}`;
+    as.given_out.push(token);
+    return token;
+  };
+  const as: AuthorizationServer = {
+    issuer,
+    place,
+    token_requests: [],
+    registrations: [],
+    revoked: [],
+    given_out: ["machine-secret-0123456789"],
+    expires_in: 3_600,
+    slow_ms: 0,
+    consent: "yes",
+    wrong_resource: null,
+    metadata: {
+      issuer,
+      authorization_endpoint: `${issuer}/authorize?tenant=1`,
+      token_endpoint: `${issuer}/token`,
+      registration_endpoint: `${issuer}/register`,
+      revocation_endpoint: `${issuer}/revoke`,
+      code_challenge_methods_supported: ["S256"],
+      authorization_response_iss_parameter_supported: true,
+      token_endpoint_auth_methods_supported: ["none", "client_secret_basic"],
+      scopes_supported: ["notes", "offline_access"],
+    },
+    holds(token, resource) {
+      const found = access.get(token);
+      return found !== undefined && found.ends_at > Date.now() && found.resource === resource ? found : null;
+    },
+    revokeAll(how = {}) {
+      access.clear();
+      if (how.refresh === true) refresh.clear();
+    },
+    async visit(authorization_url) {
+      const answer = await fetch(authorization_url, { redirect: "manual" });
+      return answer.headers.get("location")!;
+    },
+    close: () => end(server),
+  };
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const url = new URL(request.url!, issuer);
+    const body = await read(request);
+    if (url.pathname === "/.well-known/oauth-authorization-server") return json(response, 200, as.metadata);
+    if (url.pathname === "/authorize") return authorize(url, response);
+    if (url.pathname === "/register") {
+      as.registrations.push(JSON.parse(body) as Record<string, unknown>);
+      return json(response, 201, { client_id: `client-${as.registrations.length}` });
+    }
+    if (url.pathname === "/revoke") {
+      const { token } = formOf(body);
+      as.revoked.push(token!);
+      refresh.delete(token!);
+      return json(response, 200, {});
+    }
+    if (url.pathname === "/token") {
+      if (as.slow_ms > 0) await new Promise((done) => setTimeout(done, as.slow_ms));
+      return token(request, formOf(body), response);
+    }
+    json(response, 404, {});
+  }
+
+  function authorize(url: URL, response: ServerResponse): void {
+    const asked = Object.fromEntries(url.searchParams);
+    const back = new URL(asked.redirect_uri!);
+    back.searchParams.set("state", asked.state!);
+    back.searchParams.set("iss", issuer);
+    if (as.consent === "no") back.searchParams.set("error", "access_denied");
+    else {
+      const code = mint("code");
+      codes.set(code, asked);
+      back.searchParams.set("code", code);
+    }
+    response.writeHead(302, { location: back.href }).end();
+  }
+
+  function token(request: IncomingMessage, form: Form, response: ServerResponse): void {
+    as.token_requests.push(form);
+    const no = (error: string) => json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
+    if (form.grant_type === "client_credentials") {
+      const basic = /^Basic (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
+      const [id = "", secret] = Buffer.from(basic, "base64").toString().split(":");
+      if (secrets.get(id) !== secret || secret === undefined) return no("invalid_client");
+      return grant(response, { client_id: id, resource: form.resource!, scope: form.scope ?? "", ends_at: 0 }, false);
+    }
+    if (form.grant_type === "refresh_token") {
+      const before = refresh.get(form.refresh_token!);
+      refresh.delete(form.refresh_token!);
+      if (before === undefined || before.client_id !== form.client_id) return no("invalid_grant");
+      return grant(response, before, true);
+    }
+    const asked = codes.get(form.code ?? "");
+    codes.delete(form.code ?? "");
+    const proof = createHash("sha256").update(form.code_verifier ?? "").digest("base64url");
+    const good =
+      asked !== undefined &&
+      asked.client_id === form.client_id &&
+      asked.redirect_uri === form.redirect_uri &&
+      asked.resource === form.resource &&
+      asked.code_challenge === proof &&
+      asked.code_challenge_method === "S256";
+    if (!good) return no("invalid_grant");
+    grant(
+      response,
+      { client_id: form.client_id!, resource: asked.resource!, scope: asked.scope ?? "", ends_at: 0 },
+      true,
+    );
+  }
+
+  function grant(response: ServerResponse, about: Token, lasting: boolean): void {
+    const resource = as.wrong_resource ?? about.resource;
+    const access_token = mint("access");
+    access.set(access_token, { ...about, resource, ends_at: Date.now() + as.expires_in * 1_000 });
+    const answer = { access_token, token_type: "Bearer", expires_in: as.expires_in, scope: about.scope };
+    if (!lasting) return json(response, 200, answer);
+    const refresh_token = mint("refresh");
+    refresh.set(refresh_token, about);
+    json(response, 200, { ...answer, refresh_token });
+  }
+
+  return as;
+}
+
+export interface ProtectedServer {
+  url: string;
+  place: string;
+  /** The scopes that a call needs, beside `notes` for everything else. */
+  call_scope: string;
+  /** What each request came with: its method and its Authorization header. */
+  seen: { method: string; authorization: string | undefined }[];
+  /** What the metadata says that it is of. */
+  resource: string;
+  close(): Promise<void>;
+}
+
+/** Of revision 2026-07-28, with the one tool `whoami`, which says the token's client. */
+export async function startProtectedServer(as: AuthorizationServer): Promise<ProtectedServer> {
+  const server = createServer((request, response) => void handle(request, response));
+  const place = await listen(server);
+  const url = `http://${place}/mcp`;
+  const metadata = `http://${place}/.well-known/oauth-protected-resource/mcp`;
+  const self: ProtectedServer = {
+    url,
+    place,
+    call_scope: "notes",
+    seen: [],
+    resource: url,
+    close: () => end(server),
+  };
+
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const body = await read(request);
+    if (request.url === new URL(metadata).pathname) {
+      return json(response, 200, { resource: self.resource, authorization_servers: [as.issuer] });
+    }
+    if (request.method !== "POST") return void response.writeHead(405).end();
+    const { id, method } = JSON.parse(body) as { id?: number; method: string };
+    const { authorization } = request.headers;
+    self.seen.push({ method, authorization });
+    const token = as.holds(authorization?.replace(/^Bearer /, "") ?? "", url);
+    if (token === null) {
+      const challenge = `Bearer error="invalid_token", scope="notes", resource_metadata="${metadata}"`;
+      return json(response, 401, { error: "invalid_token" }, { "www-authenticate": challenge });
+    }
+    const needs = method === "tools/call" ? self.call_scope : "notes";
+    if (!token.scope.split(" ").includes(needs)) {
+      const challenge = `Bearer error="insufficient_scope", scope="${needs}", resource_metadata="${metadata}"`;
+      return json(response, 403, { error: "insufficient_scope" }, { "www-authenticate": challenge });
+    }
+    if (id === undefined) return void response.writeHead(202).end();
+    const results: Record<string, object> = {
+      "server/discover": { supportedVersions: ["2026-07-28"], capabilities: { tools: {} } },
+      "tools/list": { tools: [{ name: "whoami", inputSchema: { type: "object" } }] },
+      // A careless server: it repeats the credential that it was shown.
+      "tools/call": { content: [{ type: "text", text: `${token.client_id} ${authorization}` }] },
+    };
+    json(response, 200, { jsonrpc: "2.0", id, result: { resultType: "complete", ...results[method] } });
+  }
+
+  return self;
+}
+
+function formOf(body: string): Form {
+  return Object.fromEntries(new URLSearchParams(body));
+}
+
+async function read(request: IncomingMessage): Promise<string> {
+  let body = "";
+  for await (const chunk of request) body += String(chunk);
+  return body;
+}
+
+function json(response: ServerResponse, status: number, value: object, headers: Form = {}): void {
+  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(value));
+}
+
+async function listen(server: Server): Promise<string> {
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  return `127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+function end(server: Server): Promise<void> {
+  server.closeAllConnections();
+  return new Promise((done) => server.close(() => done()));
+}
