@@ -3,9 +3,9 @@
  * authorization server, across a restart, renewals, revoked tokens and answers that do not belong.
  */
 import { spawn } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
@@ -40,6 +40,7 @@ afterAll(async () => {
   await gateway?.dispose();
   await server?.close();
   await as?.close();
+  rmSync(dirname(home), { recursive: true, force: true });
 });
 
 interface Called {
@@ -244,7 +245,7 @@ test("a token for another place is refused by the server, and metadata of anothe
   expect((await call()).status).toBe("succeeded");
 });
 
-test("more scope is asked for when a call needs it, together with what there was; in vain only once", async () => {
+test("more scope is asked for when a call needs it, together with what there was", async () => {
   server.call_scope = "write";
   const failed = await call();
   expect(failed.error).toMatchObject({ code: "sign_in.needed" });

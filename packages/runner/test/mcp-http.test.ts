@@ -177,7 +177,8 @@ test("the credential comes from a secret slot, and a rotated one is used by the 
 });
 
 test.each([
-  [401, "plugin_failed", "asks for a credential"],
+  [401, "sign_in.needed", "asks for a sign-in"],
+  [403, "plugin_failed", "refuses this credential"],
   [302, "plugin_failed", "redirects are not followed"],
   [503, "plugin_retryable", "HTTP 503"],
 ])("HTTP %i says what is the matter", async (status, code, words) => {
@@ -326,4 +327,76 @@ test("no server there: said at once, and nothing is held back for it", async () 
     expect(outcome).toMatchObject({ dispatched: false, error: { code: "crashed" } });
     expect(outcome.error?.message).toContain("ECONNREFUSED");
   }
+});
+
+test("a server that asks for a sign-in says so, also where its body is an error of the protocol", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.headers.authorization === "Bearer good") return false;
+    const body = JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "no" } });
+    reply.status(401, body, { "www-authenticate": 'Bearer scope="a", resource_metadata="https://x/m"' });
+    return true;
+  });
+  const rig = rigFor(server);
+  const refused = await rig.run(mcp(server));
+  expect(refused).toMatchObject({
+    status: "failed",
+    dispatched: false,
+    error: {
+      code: "sign_in.needed",
+      details: { challenge: { status: 401, scope: "a", resource_metadata: "https://x/m", shown: null } },
+    },
+  });
+  const context = { secrets: { authorization: "good" } };
+  expect((await rig.run(mcp(server, { context }))).status).toBe("succeeded");
+});
+
+test("a server that forgot its session is subscribed again to what was subscribed, also before anybody asks", async () => {
+  let session = 1;
+  let standing: { end(): void } | null = null;
+  const subscribed: string[] = [];
+  const server = await mcpHttpServer(({ http, headers, message }, reply) => {
+    const { method, params = {} } = message;
+    if (method === "server/discover") return false;
+    if (method === "initialize") {
+      const capabilities = { tools: {}, resources: { subscribe: true } };
+      const head = { "mcp-session-id": `s-${session}` };
+      reply.result({ protocolVersion: "2025-11-25", capabilities, serverInfo: { name: "x", version: "1" } }, head);
+      return true;
+    }
+    if (headers["mcp-session-id"] !== `s-${session}`) {
+      reply.status(404);
+      return true;
+    }
+    if (http === "GET") {
+      const stream = reply.stream();
+      stream.raw("retry: 20\n\n");
+      standing = stream;
+      return true;
+    }
+    if (method !== "resources/subscribe") return false;
+    subscribed.push(`s-${session} ${String(params.uri)}`);
+    reply.result({});
+    return true;
+  });
+  const rig = rigFor(server);
+  const order = { ...orderOf(mcp(server)), timeout_ms: 5_000 };
+  const listener = { notify: () => undefined, ask: async () => null };
+  await rig.runner.request!({ ...order, method: "resources/subscribe", params: { uri: "x://one" } }, listener);
+  await until(() => standing !== null);
+  session = 2;
+  standing!.end();
+  await until(() => subscribed.length === 2);
+  expect(subscribed).toEqual(["s-1 x://one", "s-2 x://one"]);
+});
+
+test("the end of a server that stays is told to whoever remembers something for it", async () => {
+  const notices: RunnerNotice[] = [];
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  rig.runner.onNotice!((notice) => notices.push(notice));
+  const order = mcp(server);
+  await rig.run(order);
+  rig.runner.retire(orderOf(order).binding_id);
+  await until(() => notices.length === 1);
+  expect(notices[0]).toMatchObject({ method: "backplane/server.gone", binding_id: orderOf(order).binding_id });
 });

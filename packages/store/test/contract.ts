@@ -12,6 +12,7 @@ import { retentionCases } from "./contract-retention.ts";
 import { runCases } from "./contract-runs.ts";
 import { sealedCases } from "./contract-sealed.ts";
 import { sessionCases } from "./contract-sessions.ts";
+import { signInCases } from "./contract-sign-ins.ts";
 import type { Subject } from "./subject.ts";
 
 export function storeContract(subject: () => Subject): void {
@@ -22,6 +23,7 @@ export function storeContract(subject: () => Subject): void {
   configCases(() => subject().store);
   policyCases(() => subject().store);
   sealedCases(() => subject().store);
+  signInCases(() => subject().store);
   queueCases(() => subject().store);
   sessionCases(subject);
   replayCases(subject);

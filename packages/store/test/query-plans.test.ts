@@ -23,6 +23,7 @@ import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
 import { listRuns, readRun } from "../src/ops/runs.ts";
+import { listSealed } from "../src/ops/sealed.ts";
 import {
   listChains,
   listSessions,
@@ -45,6 +46,19 @@ const list = (filter: object, project_id = "p") =>
 
 /** One row back from every statement takes an operation as far as it goes. */
 const OPERATIONS: [string, () => Op<unknown>][] = [
+  [
+    "sign in",
+    () =>
+      startWrite(
+        "putSignIn",
+        { org_id: "o", binding_id: "b", revision: 2, renewing_until: 0, ciphertext: "", facts },
+        "sqlite",
+      ),
+  ],
+  ["take login", () => startWrite("takeLogin", { state_hash: "s", now: 0 }, "sqlite")],
+  ["end login", () => startWrite("endLogin", { state_hash: "s", status: "done", message: null }, "sqlite")],
+  ["sign out", () => startWrite("removeSignIn", { org_id: "o", binding_id: "b", facts }, "sqlite")],
+  ["sealed sign-ins", () => listSealed("sign_in", "v1.k.", { org_id: "o", name: "b" }, 5)],
   [
     "settle",
     () =>
@@ -269,7 +283,7 @@ function statementsOf(op: Op<unknown>): Statement[] {
  */
 function readsAll(detail: string): boolean {
   if (/USING INDEX (invocations_(running|waiting)|runs_running)$/.test(detail)) return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r)\b/.test(
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins)\b/.test(
     detail,
   );
 }

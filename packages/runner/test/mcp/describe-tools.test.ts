@@ -13,7 +13,7 @@ const ask = (page: (n: number) => JsonObject) => {
   let n = 0;
   return {
     pages: () => n,
-    found: () => describeTools("acme/x", agreement, permissions as never, async () => page(n++)),
+    found: () => describeTools("acme/x", agreement, permissions as never, true, async () => page(n++)),
   };
 };
 
@@ -29,4 +29,20 @@ test("warnings are bounded as well", async () => {
   const { exports, warnings } = await nameless.found();
   expect(exports).toEqual([]);
   expect(warnings).toHaveLength(100);
+});
+
+test("a tool whose arguments cannot go as headers is left out where there are headers, and the others stand", async () => {
+  const bad = { type: "object", properties: { a: { type: "number", "x-mcp-header": "A" } } };
+  const good = { type: "object", properties: { a: { type: "string", "x-mcp-header": "A" } } };
+  const tools = [
+    { name: "bad", inputSchema: bad },
+    { name: "good", inputSchema: good },
+  ];
+  const described = await ask(() => ({ tools })).found();
+  expect(described.exports.map(({ tool }) => [tool.native_name, tool.param_headers])).toEqual([
+    ["good", [{ header: "A", path: ["a"] }]],
+  ]);
+  expect(described.warnings[0]).toContain('The tool "bad" is left out');
+  const piped = await describeTools("acme/x", agreement, permissions as never, false, async () => ({ tools }));
+  expect(piped.exports).toHaveLength(2);
 });

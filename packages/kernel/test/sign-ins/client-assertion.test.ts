@@ -1,0 +1,30 @@
+import { generateKeyPairSync, verify } from "node:crypto";
+import { expect, test } from "vitest";
+import { clientAssertion } from "../../src/sign-ins/client-assertion.ts";
+
+const claims = { client_id: "me", audience: "https://as.example", now: 1_700_000_000_000, jti: "once" };
+
+test.each([
+  ["ES256", generateKeyPairSync("ec", { namedCurve: "P-256" }), "sha256"],
+  ["ES384", generateKeyPairSync("ec", { namedCurve: "P-384" }), "sha384"],
+  ["RS256", generateKeyPairSync("rsa", { modulusLength: 2048 }), "sha256"],
+  ["EdDSA", generateKeyPairSync("ed25519"), null],
+])("a client proves itself with %s, for five minutes", (alg, { privateKey, publicKey }, digest) => {
+  const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+  const [head, body, signature] = clientAssertion(pem, claims).split(".") as [string, string, string];
+  const read = (text: string) => JSON.parse(Buffer.from(text, "base64url").toString()) as object;
+  expect(read(head)).toEqual({ alg, typ: "JWT" });
+  const iat = 1_700_000_000;
+  const who = { iss: "me", sub: "me", aud: "https://as.example", jti: "once" };
+  expect(read(body)).toEqual({ ...who, iat, exp: iat + 300 });
+  const key = { key: publicKey, dsaEncoding: "ieee-p1363" as const };
+  expect(verify(digest, Buffer.from(`${head}.${body}`), key, Buffer.from(signature, "base64url"))).toBe(true);
+});
+
+test("a key that is none is refused without a word of it", () => {
+  expect(() => clientAssertion("hunter2-hunter2", claims)).toThrow(/PKCS#8/);
+  expect(() => clientAssertion("hunter2-hunter2", claims)).not.toThrow(/hunter2/);
+  const { privateKey } = generateKeyPairSync("x25519");
+  const pem = privateKey.export({ type: "pkcs8", format: "pem" }) as string;
+  expect(() => clientAssertion(pem, claims)).toThrow(/must be of RSA/);
+});

@@ -1,0 +1,253 @@
+/** Sign-ins in the kernel, at a real authorization server: whose they are, how long they hold, and one renewal for all. */
+import { hash } from "node:crypto";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import { createSecretVault, openPostgresStore } from "@backplane/store";
+import { expect, onTestFinished, test } from "vitest";
+import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
+import { startPostgres } from "../../../../test/support/postgres.ts";
+import type { HostRequest, RunOutcome, ServerChallenge } from "../../src/ports/index.ts";
+import { rotateKey } from "../../src/secrets/rotate-key.ts";
+import { readSignIn } from "../../src/sign-ins/sign-in-record.ts";
+import { admin, furnish, guest, type House, openHouse, user } from "../support/house.ts";
+import { manifest } from "../support/manifests.ts";
+import { ended, ok, ScriptedRunner } from "../support/scripted-runner.ts";
+
+const URL_OF_SERVER = "http://127.0.0.1:1/mcp";
+const serverWith = (secret_slots: string[]) =>
+  manifest([], {
+    package_id: "acme/notes",
+    runtime: {
+      protocol: "mcp.http",
+      transport: "http",
+      entrypoint: [URL_OF_SERVER],
+      permissions: { network: "egress", allowed_domains: ["*"], secret_slots },
+    },
+  });
+const SERVER = serverWith([]);
+const TOOL = ToolExportSchema.parse({
+  id: "mcp_notes_read",
+  kind: "tool",
+  permissions: SERVER.runtime.permissions,
+  tool: { effect_class: "non_idempotent_write", native_name: "read" },
+});
+
+/** Really asks, but for the server's own metadata: there is no server. */
+function runnerAt(as: AuthorizationServer): ScriptedRunner & { fetched: HostRequest[]; away: boolean } {
+  const fetched: HostRequest[] = [];
+  const runner = Object.assign(new ScriptedRunner(), {
+    fetched,
+    away: false,
+    async fetch(request: HostRequest) {
+      fetched.push(request);
+      if (runner.away) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
+      if (request.url.startsWith("http://127.0.0.1:1/")) {
+        const metadata = { resource: URL_OF_SERVER, authorization_servers: [as.issuer], scopes_supported: ["notes"] };
+        const body = JSON.stringify(metadata);
+        return { status: 200, headers: {}, body, encoding: "utf8" as const };
+      }
+      const answer = await fetch(request.url, {
+        method: request.method,
+        headers: request.headers,
+        body: request.body,
+        redirect: "manual",
+      });
+      return { status: answer.status, headers: {}, body: await answer.text(), encoding: "utf8" as const };
+    },
+  });
+  runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  return runner;
+}
+
+/** What the runner brings back from a server that asks this authorization server. */
+function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
+  const held = as.holds(token ?? "", URL_OF_SERVER);
+  if (held === null) return refusal(401, "invalid_token", needs, token);
+  return held.scope.split(" ").includes(needs) ? ok() : refusal(403, "insufficient_scope", needs, token);
+}
+
+function refusal(status: 401 | 403, error: string, scope: string, token: string | undefined): RunOutcome {
+  const shown = token === undefined ? null : hash("sha256", `Bearer ${token}`, "hex");
+  const challenge: ServerChallenge = { status, error, scope, resource_metadata: null, shown };
+  return ended("failed", "sign_in.needed", {
+    error: { code: "sign_in.needed", message: "no", details: { challenge: { ...challenge } } },
+  });
+}
+
+async function authorizationServer(): Promise<AuthorizationServer> {
+  const as = await startAuthorizationServer();
+  onTestFinished(() => as.close());
+  return as;
+}
+
+async function open() {
+  const as = await authorizationServer();
+  const runner = runnerAt(as);
+  const house = await openHouse({ runner });
+  const { binding_id } = await house.bind(SERVER);
+  return { as, runner, house, binding_id };
+}
+
+async function signIn({ kernel }: House, as: AuthorizationServer, binding_id: string): Promise<void> {
+  const { authorization_url } = await kernel.signIns.begin(admin, binding_id, {});
+  await kernel.signIns.complete(null, await as.visit(authorization_url!));
+}
+
+const call = (house: House) => house.call({ export_id: "mcp_notes_read", input: {} });
+
+test("only an admin begins and ends a sign-in; whoever may read the binding sees whether there is one", async () => {
+  const { house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  for (const caller of [user, guest]) {
+    await expect(signIns.begin(caller, binding_id, {})).rejects.toMatchObject({ code: "policy.denied" });
+    await expect(signIns.end(caller, binding_id)).rejects.toMatchObject({ code: "policy.denied" });
+    expect(await signIns.get(caller, binding_id)).toMatchObject({ status: "signed_out" });
+  }
+  const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: null } };
+  await expect(signIns.get(elsewhere, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
+  const local = manifest([], { runtime: { protocol: "mcp.stdio", entrypoint: ["node", "s.js"] } });
+  const { binding_id: other } = await house.bind(local);
+  await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });
+});
+
+test("every request stays small, quick, and inside what the host leaves", async () => {
+  const { as, runner, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  expect(runner.fetched.length).toBeGreaterThan(3);
+  for (const { allowed_domains, answer_bytes, timeout_ms } of runner.fetched) {
+    expect({ allowed_domains, answer_bytes, timeout_ms }).toEqual({
+      allowed_domains: ["*"],
+      answer_bytes: 256 * 1024,
+      timeout_ms: 15_000,
+    });
+  }
+  const closed = runnerAt(as);
+  const shut = await openHouse({ runner: closed, host: { network: "none" } });
+  const bound = await shut.bind(SERVER);
+  await shut.kernel.signIns.begin(admin, bound.binding_id, {});
+  expect(closed.fetched[0]!.allowed_domains).toEqual([]);
+});
+
+test("a login ends after ten minutes, and a newer one takes its place", async () => {
+  const { as, house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  const { authorization_url, expires_at } = await signIns.begin(admin, binding_id, {});
+  const back = await as.visit(authorization_url!);
+  expect(Date.parse(expires_at!) - house.clock.now()).toBeGreaterThan(590_000);
+  house.clock.wall_offset = 10 * 60_000;
+  await expect(signIns.complete(null, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  house.clock.wall_offset = 0;
+  await signIns.begin(admin, binding_id, {});
+  await expect(signIns.complete(null, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  expect(as.token_requests).toEqual([]);
+});
+
+test("a token at its end is renewed before it is used; one that still holds is not", async () => {
+  const { as, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  expect((await call(house)).status).toBe("succeeded");
+  expect(as.token_requests).toHaveLength(1);
+  house.clock.wall_offset = 3_600_000 - 20_000;
+  expect((await call(house)).status).toBe("succeeded");
+  expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
+    "authorization_code",
+    "refresh_token",
+  ]);
+});
+
+test("a token that the server refuses is renewed once for all calls, and none of them is lost or run twice", async () => {
+  const { as, runner, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  as.revokeAll();
+  as.slow_ms = 50;
+  const done = await Promise.all(Array.from({ length: 10 }, () => call(house)));
+  for (const { status, retry_count } of done) expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
+  expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
+  const good = runner.orders.filter(({ context }) => as.holds(context.secrets.authorization!, URL_OF_SERVER));
+  expect(good).toHaveLength(10);
+});
+
+test("two nodes renew one token once", { timeout: 60_000 }, async () => {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const as = await authorizationServer();
+  const house = async () => {
+    const store = await openPostgresStore({ url: postgres.url, schema: "sign_ins" });
+    return await furnish(store, "", { runner: runnerAt(as) });
+  };
+  const [first, second] = [await house(), await house()];
+  const { binding_id } = await first.bind(SERVER);
+  await signIn(first, as, binding_id);
+  as.revokeAll();
+  as.slow_ms = 100;
+  const done = await Promise.all([call(first), call(second), call(first), call(second)]);
+  expect(done.map(({ status, error }) => error?.message ?? status)).toEqual(Array(4).fill("succeeded"));
+  expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
+});
+
+test("an authorization server that is away for a moment costs no sign-in", async () => {
+  const { as, runner, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  as.revokeAll();
+  runner.away = true;
+  expect(await call(house)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  runner.away = false;
+  expect((await call(house)).status).toBe("succeeded");
+});
+
+test("a machine asks for more scope by itself, once; what it was asked for and is refused stays refused", async () => {
+  const { as, runner, house, binding_id } = await open();
+  const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
+  await house.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
+  runner.script = ({ order }) => serve(as, order.context.secrets.authorization, "write");
+  expect((await call(house)).status).toBe("succeeded");
+  expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
+  runner.script = ({ order }) => refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
+  expect(await call(house)).toMatchObject({ error: { code: "plugin_failed" } });
+  expect(as.token_requests).toHaveLength(2);
+});
+
+test("a credential of the binding's own goes before any sign-in", async () => {
+  const as = await authorizationServer();
+  const runner = runnerAt(as);
+  const house = await openHouse({ runner });
+  await house.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
+  const secrets = { authorization: "secret://org_local/fixed" };
+  const { binding_id } = await house.bind(serverWith(["authorization"]), { secrets });
+  await expect(house.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({ code: "request.invalid" });
+  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  const done = await call(house);
+  expect(done.error).toMatchObject({ code: "plugin_failed" });
+  expect(done.error!.message).toContain("refuses the credential that its binding holds");
+});
+
+test("a new key seals sign-ins again", async () => {
+  const { as, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  const vault = createSecretVault([
+    { id: "k2", key: new Uint8Array(32).fill(9) },
+    { id: "k1", key: new Uint8Array(32).fill(7) },
+  ]);
+  const rotated = await rotateKey({ ...house.deps, vault }, admin, { new_key: false });
+  expect(rotated).toMatchObject({ sign_ins: 1, unreadable: [], unused_keys: ["k1"] });
+  const { row, record } = (await readSignIn({ ...house.deps, vault }, "org_local", binding_id))!;
+  expect(row.ciphertext).toMatch(/^v1\.k2\./);
+  expect(record.session?.signed_in_by).toBe("admin");
+});
+
+test("a description goes at the public address, and is the client's id where it may be", async () => {
+  const { as, house, binding_id } = await open();
+  expect(house.kernel.signIns.clientDocument()).toBeNull();
+  house.deps.gateway.public_url = "https://gateway.example";
+  as.metadata.client_id_metadata_document_supported = true;
+  const { authorization_url } = await house.kernel.signIns.begin(admin, binding_id, {});
+  const asked = new URL(authorization_url!).searchParams;
+  expect(asked.get("client_id")).toBe("https://gateway.example/client-metadata.json");
+  expect(asked.get("redirect_uri")).toBe("https://gateway.example/oauth/callback");
+  expect(house.kernel.signIns.clientDocument()).toMatchObject({
+    client_id: asked.get("client_id"),
+    redirect_uris: [asked.get("redirect_uri")],
+    application_type: "web",
+  });
+  expect(as.registrations).toEqual([]);
+});

@@ -1,0 +1,96 @@
+import type { Login, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
+
+export function signInCases(store: () => Store): void {
+  async function bound() {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    const { binding_id } = sampleBinding({ scope });
+    const binding = { ...sampleBinding({ scope }), binding_id };
+    await store().bindings.create(binding, {});
+    return { scope, org_id: scope.org_id, binding_id };
+  }
+
+  const row = (revision: number, ciphertext = `v1.k1.${revision}`, renewing_until = 0) => ({
+    revision,
+    renewing_until,
+    ciphertext,
+  });
+
+  test("a sign-in is written one revision after the other, and goes with its binding", async () => {
+    const { sign_ins, audit, bindings } = store();
+    const { scope, org_id, binding_id } = await bound();
+    expect(await sign_ins.put(org_id, "bind_other", row(1), {})).toBe(false);
+    expect(await sign_ins.get(org_id, binding_id)).toBeNull();
+    expect(await sign_ins.put(org_id, binding_id, row(1), {})).toBe(true);
+    expect(await sign_ins.put(org_id, binding_id, row(1), {})).toBe(false);
+    expect(await sign_ins.put(org_id, binding_id, row(3), {})).toBe(false);
+    const facts = { audit: sampleAudit({ scope, action: "sign_in.done" }) };
+    expect(await sign_ins.put(org_id, binding_id, row(2, "v1.k1.two", 4_000_000_000_000), facts)).toBe(true);
+    expect(await sign_ins.get(org_id, binding_id)).toEqual(row(2, "v1.k1.two", 4_000_000_000_000));
+    expect(await sign_ins.get("org_other", binding_id)).toBeNull();
+    expect((await audit.list(scope, { action: "sign_in.done" }, { limit: 5 })).items).toHaveLength(1);
+    await bindings.remove(scope, binding_id, {});
+    expect(await sign_ins.get(org_id, binding_id)).toBeNull();
+  });
+
+  test("of many who write the same revision one does", async () => {
+    const { sign_ins } = store();
+    const { org_id, binding_id } = await bound();
+    await sign_ins.put(org_id, binding_id, row(1), {});
+    const tries = Array.from({ length: 8 }, (_, n) => sign_ins.put(org_id, binding_id, row(2, `v1.k1.${n}`), {}));
+    expect((await Promise.all(tries)).filter(Boolean)).toHaveLength(1);
+  });
+
+  test("a login is taken once, before its end, and a new one takes its place", async () => {
+    const { sign_ins } = store();
+    const { org_id, binding_id } = await bound();
+    const login = (state: string): Login => ({
+      org_id,
+      binding_id,
+      state_hash: `${binding_id}-${state}`,
+      actor: "admin",
+      expires_at: 1_000,
+      ciphertext: `v1.k1.${state}`,
+    });
+    expect(await sign_ins.begin({ ...login("a"), binding_id: "bind_other" }, {})).toBe(false);
+    expect(await sign_ins.begin(login("a"), {})).toBe(true);
+    expect(await sign_ins.begin(login("b"), {})).toBe(true);
+    const { state_hash: a } = login("a");
+    const { state_hash: b } = login("b");
+    expect(await sign_ins.take(a, 0), "replaced").toBeNull();
+    expect(await sign_ins.take(b, 1_000), "at its end").toBeNull();
+    expect(await sign_ins.waiting(b, 999)).toEqual(login("b"));
+    expect(await sign_ins.login(org_id, binding_id)).toEqual({
+      status: "pending",
+      message: null,
+      actor: "admin",
+      expires_at: 1_000,
+    });
+    const taken = await Promise.all(Array.from({ length: 8 }, () => sign_ins.take(b, 0)));
+    expect(taken.filter((one) => one !== null)).toEqual([login("b")]);
+    expect(await sign_ins.waiting(b, 0)).toBeNull();
+    await sign_ins.end(b, "failed", "no");
+    expect(await sign_ins.login(org_id, binding_id)).toMatchObject({ status: "failed", message: "no" });
+    await sign_ins.end(b, "done", null);
+    expect(await sign_ins.login(org_id, binding_id), "the first word stands").toMatchObject({ status: "failed" });
+    await sign_ins.put(org_id, binding_id, row(1), {});
+    expect(await sign_ins.remove(org_id, binding_id, {})).toBe(true);
+    expect(await sign_ins.remove(org_id, binding_id, {})).toBe(false);
+    expect(await sign_ins.login(org_id, binding_id)).toBeNull();
+  });
+
+  test("sealed sign-ins are found for another key and replaced where nothing changed", async () => {
+    const { sign_ins, sealed } = store();
+    const { org_id, binding_id } = await bound();
+    await sign_ins.put(org_id, binding_id, row(1, "v1.old.text"), {});
+    const before = { org_id, name: "" };
+    const found = await sealed.list("sign_in", "v1.new.", before, 1);
+    expect(found).toEqual([{ kind: "sign_in", org_id, name: binding_id, ciphertext: "v1.old.text" }]);
+    expect(await sealed.replace([{ row: found[0]!, ciphertext: "v1.new.text" }])).toBe(1);
+    expect(await sign_ins.get(org_id, binding_id)).toEqual(row(1, "v1.new.text"));
+    expect(await sealed.replace([{ row: found[0]!, ciphertext: "v1.new.again" }])).toBe(0);
+  });
+}

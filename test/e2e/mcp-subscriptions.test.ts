@@ -1,0 +1,96 @@
+/** A client that watches a resource goes on hearing of it after the server's process has died. */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { eventually } from "../support/processes.ts";
+
+/** Tells of each resource that it was subscribed to every 50 ms; its tool ends it. */
+const SERVER = `
+import { createInterface } from "node:readline";
+const watched = new Set();
+const life = Math.random();
+const say = (message) => process.stdout.write(JSON.stringify({ jsonrpc: "2.0", ...message }) + "\\n");
+setInterval(() => {
+  for (const uri of watched) say({ method: "notifications/resources/updated", params: { uri, _meta: { life } } });
+}, 50);
+const answers = {
+  initialize: () => ({
+    protocolVersion: "2025-11-25",
+    capabilities: { tools: {}, resources: { subscribe: true } },
+    serverInfo: { name: "watch", version: "1" },
+  }),
+  "tools/list": () => ({ tools: [{ name: "die", inputSchema: { type: "object" } }] }),
+  "tools/call": () => process.exit(1),
+  "resources/list": () => ({ resources: [{ uri: "x://one", name: "one" }] }),
+  "resources/templates/list": () => ({ resourceTemplates: [] }),
+  "resources/subscribe": ({ uri }) => (watched.add(uri), {}),
+  "resources/unsubscribe": ({ uri }) => (watched.delete(uri), {}),
+  ping: () => ({}),
+};
+for await (const line of createInterface({ input: process.stdin })) {
+  const { id, method, params } = JSON.parse(line);
+  if (id === undefined || method === undefined) continue;
+  const answer = answers[method];
+  if (answer === undefined) say({ id, error: { code: -32601, message: "no " + method } });
+  else say({ id, result: answer(params ?? {}) });
+}
+process.exit(0);
+`;
+
+let gateway: TestGateway;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "backplane-watch-"));
+  gateway = await startTestGateway();
+  const dir = join(folder, "watch");
+  mkdirSync(dir);
+  writeFileSync(join(dir, "server.mjs"), SERVER);
+  const manifest = [
+    'api_version = "vai.plugin.v1"',
+    'package_id = "acme/watch"',
+    'version = "1.0.0"',
+    'name = "watch"',
+    "[runtime]",
+    'protocol = "mcp.stdio"',
+    'entrypoint = ["node", "./server.mjs"]',
+  ];
+  writeFileSync(join(dir, "vai-plugin.toml"), `${manifest.join("\n")}\n`);
+  const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
+  expect(installed.status, JSON.stringify(installed.body)).toBe(201);
+  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
+    package_id: "acme/watch",
+    package_version: "1.0.0",
+    export_id: "*",
+  });
+  expect(bound.status, JSON.stringify(bound.body)).toBe(201);
+});
+afterAll(async () => {
+  await gateway?.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test("the process dies, its successor is subscribed without the client's doing", async () => {
+  const lives = new Set<unknown>();
+  const client = new Client({ name: "test", version: "1" });
+  client.setNotificationHandler(
+    "notifications/resources/updated",
+    ({ params }) => void lives.add(params._meta?.life),
+  );
+  const headers = { authorization: `Bearer ${gateway.token}` };
+  const url = new URL(`${gateway.url}/mcp/servers/watch`);
+  await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
+  await client.subscribeResource({ uri: "x://one" });
+  for (const deaths of [1, 2]) {
+    await eventually(() => lives.size === deaths);
+    const { body } = await gateway.http<{ status: string }>("POST", "/v1/invocations?wait=20", {
+      export_id: "mcp_watch_die",
+      input: {},
+    });
+    expect(body.status).toBe("failed");
+  }
+  await eventually(() => lives.size === 3);
+  await client.close();
+});

@@ -1,0 +1,57 @@
+/**
+ * The client scenarios of the public MCP conformance suite against our client: those with a sign-in through a gateway, which
+ * plays a person's part itself, the others through a runner. What a revision requires is the suite's own list; beside it
+ * what an older revision did and the extension that we have. docs/mcp-servers.md says which do not apply.
+ */
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+
+const SUITE = resolve("node_modules/@modelcontextprotocol/conformance/dist/index.js");
+const CLIENT = `${process.execPath} --conditions=backplane-source ${resolve("scripts/mcp-conformance-client.ts")}`;
+/** Extensions that are not built; the skills ones check nothing without a client for them. */
+const NOT_BUILT = /^[✓✗] (auth\/(dpop|dpop-nonce|enterprise-managed-authorization|wif-jwt-bearer)|sep-2640-)/;
+
+let gateway: TestGateway;
+let folder: string;
+beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "backplane-conformance-"));
+  const home = join(folder, "home");
+  mkdirSync(home);
+  // The suite listens on this machine, on ports that nobody knows beforehand, and expects this name of a client.
+  const lines = ["[listen]", 'public_url = "https://conformance-test.local"', "[egress]"];
+  writeFileSync(join(home, "backplane.toml"), [...lines, 'allow_private = ["localhost:*"]', ""].join("\n"));
+  gateway = await startTestGateway({ home });
+}, 60_000);
+afterAll(async () => {
+  await gateway?.dispose();
+  rmSync(folder, { recursive: true, force: true });
+});
+
+test.each([
+  ["--requirements", "2025-11-25", 18],
+  ["--requirements", "2026-07-28", 30],
+  ["--suite", "backcompat", 2],
+  ["--suite", "extensions", 2],
+])("client scenarios of %s %s", async (flag, value, least) => {
+  const lines = (await summary(flag, value)).filter((line) => !NOT_BUILT.test(line));
+  expect(lines.filter((line) => line.startsWith("✗ "))).toEqual([]);
+  // A suite that did not run fails nothing.
+  expect(lines.filter((line) => line.startsWith("✓ ")).length).toBeGreaterThanOrEqual(least);
+  expect(lines.filter((line) => / [1-9]\d* warnings/.test(line))).toEqual([]);
+});
+
+async function summary(...how: string[]): Promise<string[]> {
+  const args = [SUITE, "client", ...how, "--timeout", "60000", "--command", CLIENT];
+  const env = { ...process.env, BACKPLANE_URL: gateway.url, BACKPLANE_TOKEN: gateway.token };
+  const output = await new Promise<string>((done) => {
+    execFile(process.execPath, args, { cwd: folder, env, maxBuffer: 64 << 20 }, (_error, stdout, stderr) =>
+      done(stdout + stderr),
+    );
+  });
+  const at = output.indexOf("SUMMARY ===");
+  return (at < 0 ? output : output.slice(at)).split("\n").filter((line) => /^[✓✗] /.test(line));
+}
