@@ -69,7 +69,10 @@ export async function throughGateway(url: URL, scenario: string): Promise<void> 
   }
 }
 
-function given(scenario: string, { client_id, client_secret, private_key_pem }: Record<string, string>): SignInBegin {
+function given(
+  scenario: string,
+  { client_id, client_secret, private_key_pem }: Record<string, string>,
+): SignInBegin {
   return {
     ...(client_id === undefined ? {} : { client_id }),
     ...(client_secret === undefined ? {} : { client_secret }),

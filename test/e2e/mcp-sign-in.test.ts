@@ -79,7 +79,9 @@ async function signedIn(): Promise<void> {
 /** What a person would run, with a browser that is played here; answers what the command said. */
 function login(args: string[], play: (authorization_url: string, say: (text: string) => void) => void) {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
-  const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], { env });
+  const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], {
+    env,
+  });
   let stdout = "";
   let stderr = "";
   let played = false;
@@ -101,7 +103,8 @@ function login(args: string[], play: (authorization_url: string, say: (text: str
 test("a server that wants a sign-in says so, with the command, wherever one looks", async () => {
   const installed = await gateway.cli("plugin", "install", "--mcp", server.url, "notes", "--json");
   expect(installed.code, installed.stderr).toBe(0);
-  binding_id = (JSON.parse(installed.stdout) as { bindings: { binding_id: string }[] }).bindings[0]!.binding_id;
+  binding_id = (JSON.parse(installed.stdout) as { bindings: { binding_id: string }[] }).bindings[0]!
+    .binding_id;
   expect(installed.stderr).toContain("sign_in.needed");
   expect(installed.stderr).toContain(`backplane binding login ${binding_id}`);
   const doctor = await gateway.cli("doctor");
@@ -117,7 +120,10 @@ test("a server that wants a sign-in says so, with the command, wherever one look
 });
 
 test("the command opens the way, the browser comes back to the gateway, and the tools are there", async () => {
-  const { code, stdout, stderr } = await login(["notes"], (url) => void as.visit(url).then((back) => fetch(back)));
+  const { code, stdout, stderr } = await login(
+    ["notes"],
+    (url) => void as.visit(url).then((back) => fetch(back)),
+  );
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
   expect(stderr).toContain("mcp_notes_whoami");
@@ -258,7 +264,15 @@ test("more scope is asked for when a call needs it, together with what there was
 
 test("a client that was registered beforehand signs in as itself, and its secret comes by stdin", async () => {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
-  const args = ["binding", "login", "notes", "--client-id", "machine", "--client-secret", "--client-credentials"];
+  const args = [
+    "binding",
+    "login",
+    "notes",
+    "--client-id",
+    "machine",
+    "--client-secret",
+    "--client-credentials",
+  ];
   const ran = await new Promise<{ code: number | null; text: string }>((done) => {
     const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), ...args], { env });
     let text = "";
@@ -272,7 +286,11 @@ test("a client that was registered beforehand signs in as itself, and its secret
     child.stdin.end("machine-secret-0123456789\n");
   });
   expect(ran.code, ran.text).toBe(0);
-  expect(await signIn()).toMatchObject({ grant: "client_credentials", client_id: "machine", renewable: true });
+  expect(await signIn()).toMatchObject({
+    grant: "client_credentials",
+    client_id: "machine",
+    renewable: true,
+  });
   as.revokeAll();
   expect((await call()).result?.content[0]?.text, "a new token by itself").toBe("machine Bearer [redacted]");
 });
@@ -282,13 +300,16 @@ test("signing out forgets it here and there", async () => {
   await signedIn();
   const out = await gateway.cli("binding", "logout", "notes", "--yes");
   expect(out.code, out.stderr).toBe(0);
-  await eventually(() => as.revoked.some((token) => token.startsWith("refresh-")));
+  await eventually(() => as.revoked.some((token) => token.startsWith("refresh-")), 20_000, "it is revoked");
   expect(await signIn()).toMatchObject({ issuer: null, signed_in_at: null });
   expect((await call()).error).toMatchObject({ code: "sign_in.needed" });
 });
 
 test("no token, code or secret lies readable in the home or the log, and the audit log names who did what", async () => {
-  const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>("GET", "/v1/audit?limit=200");
+  const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>(
+    "GET",
+    "/v1/audit?limit=200",
+  );
   const actions = new Set(body.items.map(({ action }) => action));
   for (const action of ["sign_in.begin", "sign_in.done", "sign_in.end"]) expect(actions).toContain(action);
   const places = [JSON.stringify(body), gateway.log(), ...filesIn(home)];

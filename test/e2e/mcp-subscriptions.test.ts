@@ -84,13 +84,13 @@ test("the process dies, its successor is subscribed without the client's doing",
   await client.connect(new StreamableHTTPClientTransport(url, { requestInit: { headers } }));
   await client.subscribeResource({ uri: "x://one" });
   for (const deaths of [1, 2]) {
-    await eventually(() => lives.size === deaths);
+    await eventually(() => lives.size === deaths, 20_000, `it is heard after ${deaths - 1} deaths`);
     const { body } = await gateway.http<{ status: string }>("POST", "/v1/invocations?wait=20", {
       export_id: "mcp_watch_die",
       input: {},
     });
     expect(body.status).toBe("failed");
   }
-  await eventually(() => lives.size === 3);
+  await eventually(() => lives.size === 3, 20_000, "it is heard after two deaths");
   await client.close();
 });

@@ -91,7 +91,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     close: () => end(server),
   };
 
-  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const url = new URL(request.url!, issuer);
     const body = await read(request);
     if (url.pathname === "/.well-known/oauth-authorization-server") return json(response, 200, as.metadata);
@@ -110,10 +110,10 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       if (as.slow_ms > 0) await new Promise((done) => setTimeout(done, as.slow_ms));
       return token(request, formOf(body), response);
     }
-    json(response, 404, {});
+    return json(response, 404, {});
   }
 
-  function authorize(url: URL, response: ServerResponse): void {
+  function authorize(url: URL, response: ServerResponse): ServerResponse {
     const asked = Object.fromEntries(url.searchParams);
     const back = new URL(asked.redirect_uri!);
     back.searchParams.set("state", asked.state!);
@@ -124,17 +124,22 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       codes.set(code, asked);
       back.searchParams.set("code", code);
     }
-    response.writeHead(302, { location: back.href }).end();
+    return response.writeHead(302, { location: back.href }).end();
   }
 
-  function token(request: IncomingMessage, form: Form, response: ServerResponse): void {
+  function token(request: IncomingMessage, form: Form, response: ServerResponse): ServerResponse {
     as.token_requests.push(form);
-    const no = (error: string) => json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
+    const no = (error: string) =>
+      json(response, 400, { error, error_description: `because of ${form.code ?? form.refresh_token}` });
     if (form.grant_type === "client_credentials") {
       const basic = /^Basic (.+)$/.exec(request.headers.authorization ?? "")?.[1] ?? "";
       const [id = "", secret] = Buffer.from(basic, "base64").toString().split(":");
       if (secrets.get(id) !== secret || secret === undefined) return no("invalid_client");
-      return grant(response, { client_id: id, resource: form.resource!, scope: form.scope ?? "", ends_at: 0 }, false);
+      return grant(
+        response,
+        { client_id: id, resource: form.resource!, scope: form.scope ?? "", ends_at: 0 },
+        false,
+      );
     }
     if (form.grant_type === "refresh_token") {
       const before = refresh.get(form.refresh_token!);
@@ -144,7 +149,9 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     }
     const asked = codes.get(form.code ?? "");
     codes.delete(form.code ?? "");
-    const proof = createHash("sha256").update(form.code_verifier ?? "").digest("base64url");
+    const proof = createHash("sha256")
+      .update(form.code_verifier ?? "")
+      .digest("base64url");
     const good =
       asked !== undefined &&
       asked.client_id === form.client_id &&
@@ -153,14 +160,14 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       asked.code_challenge === proof &&
       asked.code_challenge_method === "S256";
     if (!good) return no("invalid_grant");
-    grant(
+    return grant(
       response,
       { client_id: form.client_id!, resource: asked.resource!, scope: asked.scope ?? "", ends_at: 0 },
       true,
     );
   }
 
-  function grant(response: ServerResponse, about: Token, lasting: boolean): void {
+  function grant(response: ServerResponse, about: Token, lasting: boolean): ServerResponse {
     const resource = as.wrong_resource ?? about.resource;
     const access_token = mint("access");
     access.set(access_token, { ...about, resource, ends_at: Date.now() + as.expires_in * 1_000 });
@@ -168,7 +175,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     if (!lasting) return json(response, 200, answer);
     const refresh_token = mint("refresh");
     refresh.set(refresh_token, about);
-    json(response, 200, { ...answer, refresh_token });
+    return json(response, 200, { ...answer, refresh_token });
   }
 
   return as;
@@ -201,12 +208,12 @@ export async function startProtectedServer(as: AuthorizationServer): Promise<Pro
     close: () => end(server),
   };
 
-  async function handle(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  async function handle(request: IncomingMessage, response: ServerResponse): Promise<unknown> {
     const body = await read(request);
     if (request.url === new URL(metadata).pathname) {
       return json(response, 200, { resource: self.resource, authorization_servers: [as.issuer] });
     }
-    if (request.method !== "POST") return void response.writeHead(405).end();
+    if (request.method !== "POST") return response.writeHead(405).end();
     const { id, method } = JSON.parse(body) as { id?: number; method: string };
     const { authorization } = request.headers;
     self.seen.push({ method, authorization });
@@ -220,14 +227,18 @@ export async function startProtectedServer(as: AuthorizationServer): Promise<Pro
       const challenge = `Bearer error="insufficient_scope", scope="${needs}", resource_metadata="${metadata}"`;
       return json(response, 403, { error: "insufficient_scope" }, { "www-authenticate": challenge });
     }
-    if (id === undefined) return void response.writeHead(202).end();
+    if (id === undefined) return response.writeHead(202).end();
     const results: Record<string, object> = {
       "server/discover": { supportedVersions: ["2026-07-28"], capabilities: { tools: {} } },
       "tools/list": { tools: [{ name: "whoami", inputSchema: { type: "object" } }] },
       // A careless server: it repeats the credential that it was shown.
       "tools/call": { content: [{ type: "text", text: `${token.client_id} ${authorization}` }] },
     };
-    json(response, 200, { jsonrpc: "2.0", id, result: { resultType: "complete", ...results[method] } });
+    return json(response, 200, {
+      jsonrpc: "2.0",
+      id,
+      result: { resultType: "complete", ...results[method] },
+    });
   }
 
   return self;
@@ -243,8 +254,10 @@ async function read(request: IncomingMessage): Promise<string> {
   return body;
 }
 
-function json(response: ServerResponse, status: number, value: object, headers: Form = {}): void {
-  response.writeHead(status, { "content-type": "application/json", ...headers }).end(JSON.stringify(value));
+function json(response: ServerResponse, status: number, value: object, headers: Form = {}): ServerResponse {
+  return response
+    .writeHead(status, { "content-type": "application/json", ...headers })
+    .end(JSON.stringify(value));
 }
 
 async function listen(server: Server): Promise<string> {

@@ -360,7 +360,10 @@ test("a server that forgot its session is subscribed again to what was subscribe
     if (method === "initialize") {
       const capabilities = { tools: {}, resources: { subscribe: true } };
       const head = { "mcp-session-id": `s-${session}` };
-      reply.result({ protocolVersion: "2025-11-25", capabilities, serverInfo: { name: "x", version: "1" } }, head);
+      reply.result(
+        { protocolVersion: "2025-11-25", capabilities, serverInfo: { name: "x", version: "1" } },
+        head,
+      );
       return true;
     }
     if (headers["mcp-session-id"] !== `s-${session}`) {
@@ -374,14 +377,17 @@ test("a server that forgot its session is subscribed again to what was subscribe
       return true;
     }
     if (method !== "resources/subscribe") return false;
-    subscribed.push(`s-${session} ${String(params.uri)}`);
+    subscribed.push(`s-${session} ${params.uri as string}`);
     reply.result({});
     return true;
   });
   const rig = rigFor(server);
   const order = { ...orderOf(mcp(server)), timeout_ms: 5_000 };
   const listener = { notify: () => undefined, ask: async () => null };
-  await rig.runner.request!({ ...order, method: "resources/subscribe", params: { uri: "x://one" } }, listener);
+  await rig.runner.request!(
+    { ...order, method: "resources/subscribe", params: { uri: "x://one" } },
+    listener,
+  );
   await until(() => standing !== null);
   session = 2;
   standing!.end();
@@ -398,5 +404,8 @@ test("the end of a server that stays is told to whoever remembers something for 
   await rig.run(order);
   rig.runner.retire(orderOf(order).binding_id);
   await until(() => notices.length === 1);
-  expect(notices[0]).toMatchObject({ method: "backplane/server.gone", binding_id: orderOf(order).binding_id });
+  expect(notices[0]).toMatchObject({
+    method: "backplane/server.gone",
+    binding_id: orderOf(order).binding_id,
+  });
 });

@@ -40,7 +40,9 @@ export function signInCases(store: () => Store): void {
     const { sign_ins } = store();
     const { org_id, binding_id } = await bound();
     await sign_ins.put(org_id, binding_id, row(1), {});
-    const tries = Array.from({ length: 8 }, (_, n) => sign_ins.put(org_id, binding_id, row(2, `v1.k1.${n}`), {}));
+    const tries = Array.from({ length: 8 }, (_, n) =>
+      sign_ins.put(org_id, binding_id, row(2, `v1.k1.${n}`), {}),
+    );
     expect((await Promise.all(tries)).filter(Boolean)).toHaveLength(1);
   });
 
@@ -75,7 +77,9 @@ export function signInCases(store: () => Store): void {
     await sign_ins.end(b, "failed", "no");
     expect(await sign_ins.login(org_id, binding_id)).toMatchObject({ status: "failed", message: "no" });
     await sign_ins.end(b, "done", null);
-    expect(await sign_ins.login(org_id, binding_id), "the first word stands").toMatchObject({ status: "failed" });
+    expect(await sign_ins.login(org_id, binding_id), "the first word stands").toMatchObject({
+      status: "failed",
+    });
     await sign_ins.put(org_id, binding_id, row(1), {});
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(true);
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(false);

@@ -45,11 +45,15 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
     if (renewing.has(key) || wanted().length === 0) return;
     const pause = PAUSES_MS[Math.min(failures, PAUSES_MS.length - 1)]!;
     const timer = clock.after(pause, () => {
-      const tries = wanted().map(({ caller, server, uri }) => send(caller, server, "resources/subscribe", uri));
+      const tries = wanted().map(({ caller, server, uri }) =>
+        send(caller, server, "resources/subscribe", uri),
+      );
       void Promise.allSettled(tries).then((ended) => {
         renewing.delete(key);
         // A binding that was removed has no successor.
-        const failed = ended.some((one) => one.status === "rejected" && codeOf(one.reason) !== "binding.not_found");
+        const failed = ended.some(
+          (one) => one.status === "rejected" && codeOf(one.reason) !== "binding.not_found",
+        );
         if (failed) renew(binding_id, project_id, failures + 1);
       });
     });

@@ -14,7 +14,8 @@ import { IdParams } from "./shapes.ts";
 
 /** Its address holds the code, so nothing of it may travel on or be kept. */
 const CALLBACK_HEADERS = {
-  "content-security-policy": "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "content-security-policy":
+    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
   "x-content-type-options": "nosniff",
   "referrer-policy": "no-referrer",
   "cache-control": "no-store",
@@ -33,7 +34,10 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       auth: { scope: "bindings:read" },
       params: IdParams,
       responses: { 200: { description: "The sign-in, without any token.", schema: SignInSchema } },
-      handler: async ({ caller, params }) => ({ status: 200, json: await kernel.signIns.get(caller, params.id) }),
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: await kernel.signIns.get(caller, params.id),
+      }),
     }),
     defineRoute({
       method: "POST",
@@ -105,7 +109,9 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       summary: "What the gateway says of itself to authorization servers",
       tag: "System",
       auth: "public",
-      responses: { 200: { description: "A client id metadata document.", schema: z.record(z.string(), z.json()) } },
+      responses: {
+        200: { description: "A client id metadata document.", schema: z.record(z.string(), z.json()) },
+      },
       handler() {
         const document = kernel.signIns.clientDocument();
         if (document === null) {

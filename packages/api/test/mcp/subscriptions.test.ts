@@ -5,7 +5,12 @@ import { createSubscriptions } from "../../src/mcp/subscriptions.ts";
 
 const server = { binding_id: "bind_1" } as ServerInfo;
 const caller = { scope: { org_id: "o", project_id: "p" } } as Caller;
-const gone: ServerNotice = { binding_id: "bind_1", project_id: "p", method: "backplane/server.gone", params: {} };
+const gone: ServerNotice = {
+  binding_id: "bind_1",
+  project_id: "p",
+  method: "backplane/server.gone",
+  params: {},
+};
 
 function rig() {
   const sent: string[] = [];
@@ -38,7 +43,7 @@ function rig() {
     subscriptions,
     timers,
     say: (notice: ServerNotice) => listener(notice),
-    async tick() {
+    tick: async () => {
       const [one] = timers.splice(0, 1);
       one?.run();
       await new Promise((done) => setTimeout(done, 0));

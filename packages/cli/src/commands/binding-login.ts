@@ -132,7 +132,8 @@ async function answered(context: Context, id: string): Promise<void> {
     if (login?.status === "done") return;
     const message = login?.message ?? undefined;
     if (login?.status === "failed") throw new BackplaneError("sign_in.failed", message);
-    if (login === null || Date.parse(login.expires_at) < Date.now()) throw new BackplaneError("sign_in.expired");
+    if (login === null || Date.parse(login.expires_at) < Date.now())
+      throw new BackplaneError("sign_in.expired");
     await pause(LOOK_MS);
   }
 }
@@ -144,7 +145,11 @@ async function findServer(context: Context, name: string): Promise<Binding> {
   const found: Binding[] = [];
   let after: string | undefined;
   do {
-    const page = await bindings.list({ kind: "tool", limit: PAGE, ...(after === undefined ? {} : { after }) });
+    const page = await bindings.list({
+      kind: "tool",
+      limit: PAGE,
+      ...(after === undefined ? {} : { after }),
+    });
     found.push(
       ...page.items.filter(
         ({ export_id, package_id }) =>

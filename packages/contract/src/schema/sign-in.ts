@@ -55,7 +55,9 @@ export const SignInSchema = z.object({
   client_id: z.string().nullable(),
   grant: z.enum(["authorization_code", "client_credentials"]).nullable(),
   scope: z.string().nullable().describe("what was asked for"),
-  expires_at: TimestampSchema.nullable().describe("of the access token; it is renewed by itself where it can be"),
+  expires_at: TimestampSchema.nullable().describe(
+    "of the access token; it is renewed by itself where it can be",
+  ),
   renewable: z.boolean(),
   signed_in_by: z.string().nullable(),
   signed_in_at: TimestampSchema.nullable(),

@@ -290,5 +290,7 @@ async function question(
     throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
   const order = await processOrder(deps, policies, bound, bound.binding.scope);
-  return await askWithSecrets(tokens, bound, order, (given) => describe({ ...given, timeout_ms: DESCRIBE_MS }));
+  return await askWithSecrets(tokens, bound, order, (given) =>
+    describe({ ...given, timeout_ms: DESCRIBE_MS }),
+  );
 }

@@ -40,7 +40,8 @@ export function privateKey(pem: string): KeyObject {
 
 function algorithmOf(key: KeyObject): { alg: string; digest: string | null } {
   const curve = key.asymmetricKeyDetails?.namedCurve;
-  if (key.asymmetricKeyType === "ec" && curve !== undefined && CURVES[curve] !== undefined) return CURVES[curve];
+  if (key.asymmetricKeyType === "ec" && curve !== undefined && CURVES[curve] !== undefined)
+    return CURVES[curve];
   if (key.asymmetricKeyType === "rsa") return { alg: "RS256", digest: "sha256" };
   if (key.asymmetricKeyType === "ed25519") return { alg: "EdDSA", digest: null };
   throw signInFailed("the private key must be of RSA, of the curves P-256, P-384, P-521, or Ed25519");

@@ -85,9 +85,7 @@ async function authorizationServer(fetch: OAuthFetch, issuer: string): Promise<A
   const url = new URL(issuer);
   const path = url.pathname.replace(/\/$/, "");
   const places =
-    path === ""
-      ? [`${OAUTH}`, `${OPENID}`]
-      : [`${OAUTH}${path}`, `${OPENID}${path}`, `${path}${OPENID}`];
+    path === "" ? [`${OAUTH}`, `${OPENID}`] : [`${OAUTH}${path}`, `${OPENID}${path}`, `${path}${OPENID}`];
   for (const place of places) {
     const { status, json } = await fetch.get(`${url.origin}${place}`);
     if (status !== 200 || json === null) continue;

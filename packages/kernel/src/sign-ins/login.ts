@@ -16,7 +16,7 @@ import { chooseScope } from "./scope.ts";
 import { loginSeal, type SignInSession, type TokenSource, type Tokens } from "./sign-in-record.ts";
 import { requestTokens } from "./token-request.ts";
 
-export const LOGIN_MS = 10 * 60_000;
+const LOGIN_MS = 10 * 60_000;
 
 type Parts = Pick<KernelDeps, "clock" | "random" | "vault">;
 

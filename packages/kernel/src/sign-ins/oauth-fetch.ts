@@ -7,7 +7,7 @@ import type { KernelDeps } from "../deps.ts";
 import { outwardDomains } from "../grant/effective.ts";
 import type { Scope } from "../ports/index.ts";
 
-export interface OAuthAnswer {
+interface OAuthAnswer {
   status: number;
   /** Null: the body is no JSON object. */
   json: JsonObject | null;
@@ -61,12 +61,7 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
   return {
     get: (url) => ask("GET", url, {}, null),
     postForm: (url, form, headers = {}) =>
-      ask(
-        "POST",
-        url,
-        { "content-type": "application/x-www-form-urlencoded", ...headers },
-        form.toString(),
-      ),
+      ask("POST", url, { "content-type": "application/x-www-form-urlencoded", ...headers }, form.toString()),
     postJson: (url, body) => ask("POST", url, { "content-type": "application/json" }, JSON.stringify(body)),
   };
 }
@@ -91,8 +86,7 @@ export function signInFailed(why: string): BackplaneError {
 /** A stranger's words, cut and without line breaks. */
 export function short(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is taken out
-  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]+/g, " ").slice(0, chars);
+  return text.replaceAll(/\p{Cc}+/gu, " ").slice(0, chars);
 }
 
 function objectIn(text: string): JsonObject | null {

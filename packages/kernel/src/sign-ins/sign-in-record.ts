@@ -2,7 +2,7 @@
 import type { KernelDeps } from "../deps.ts";
 import type { Facts, SealedSignIn, ServerChallenge } from "../ports/index.ts";
 
-export type OAuthGrant = "authorization_code" | "client_credentials";
+type OAuthGrant = "authorization_code" | "client_credentials";
 
 export interface OAuthClient {
   id: string;

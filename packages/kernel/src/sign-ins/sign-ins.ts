@@ -2,7 +2,13 @@
  * The gateway's sign-ins at servers of bindings, for admins: begin, answer, look, end. A sign-in holds for everybody who may
  * use the binding; nobody is ever shown a token.
  */
-import { BackplaneError, type JsonObject, type SignIn, type SignInBegin, type SignInStarted } from "@backplane/contract";
+import {
+  BackplaneError,
+  type JsonObject,
+  type SignIn,
+  type SignInBegin,
+  type SignInStarted,
+} from "@backplane/contract";
 import { requireOrgLevel } from "../bindings/bindings.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
@@ -12,7 +18,14 @@ import type { BoundPackage, Caller, Login, NewAudit } from "../ports/index.ts";
 import { type Begun, beginLogin, prepare, redeem } from "./login.ts";
 import { clientMetadata, type OurPlace } from "./oauth-client.ts";
 import { oauthFetch, short } from "./oauth-fetch.ts";
-import { NOTHING, readSignIn, type SignInRecord, type TokenSource, type Tokens, writeSignIn } from "./sign-in-record.ts";
+import {
+  NOTHING,
+  readSignIn,
+  type SignInRecord,
+  type TokenSource,
+  type Tokens,
+  writeSignIn,
+} from "./sign-in-record.ts";
 import { requestTokens, revoke } from "./token-request.ts";
 import { hasOwnCredential, isRemote, isRenewable, loginCommand } from "./tokens.ts";
 
@@ -27,8 +40,8 @@ export interface SignIns {
   clientDocument(): JsonObject | null;
 }
 
-export const CALLBACK_PATH = "/oauth/callback";
-export const CLIENT_PATH = "/client-metadata.json";
+const CALLBACK_PATH = "/oauth/callback";
+const CLIENT_PATH = "/client-metadata.json";
 const RACES = 20;
 const MESSAGE_CHARS = 1_000;
 
@@ -146,7 +159,10 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
       const token = session.refresh_token ?? session.access_token;
       await revoke(deps, oauthFetch(deps, scope), session, token);
     } catch (error) {
-      deps.log.warn({ binding_id: id, err: error }, "a token was forgotten here and could not be revoked there");
+      deps.log.warn(
+        { binding_id: id, err: error },
+        "a token was forgotten here and could not be revoked there",
+      );
     }
     void definitions.describe(bound);
   }
@@ -155,7 +171,8 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
     const { binding_id, scope } = bound.binding;
     const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? NOTHING;
     const login = await store.sign_ins.login(scope.org_id, binding_id);
-    const iso = (at: number | null | undefined) => (typeof at === "number" ? new Date(at).toISOString() : null);
+    const iso = (at: number | null | undefined) =>
+      typeof at === "number" ? new Date(at).toISOString() : null;
     return {
       binding_id,
       status: needed !== null ? "needed" : session === null ? "signed_out" : "signed_in",
@@ -182,7 +199,12 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
     };
   }
 
-  function auditBy({ binding }: BoundPackage, { actor }: Login, action: string, details: JsonObject): NewAudit {
+  function auditBy(
+    { binding }: BoundPackage,
+    { actor }: Login,
+    action: string,
+    details: JsonObject,
+  ): NewAudit {
     const { binding_id: subject, scope } = binding;
     return { id: deps.ids.next("audit"), at: clock.now(), scope, actor, action, subject, details };
   }

@@ -61,7 +61,12 @@ function authenticate(parts: Parts, source: TokenSource, form: URLSearchParams):
   form.set("client_id", client.id);
   if (method === "client_secret_post") form.set("client_secret", client.secret ?? "");
   if (method === "private_key_jwt") {
-    const claims = { client_id: client.id, audience: issuer, now: parts.clock.now(), jti: randomToken(parts) };
+    const claims = {
+      client_id: client.id,
+      audience: issuer,
+      now: parts.clock.now(),
+      jti: randomToken(parts),
+    };
     form.set("client_assertion_type", ASSERTION);
     form.set("client_assertion", clientAssertion(client.private_key!, claims));
   }
@@ -90,7 +95,10 @@ function readTokens({ clock }: Parts, json: JsonObject, given: Record<string, st
   return {
     access_token,
     // One that is not rotated stays good.
-    refresh_token: typeof refresh_token === "string" && refresh_token !== "" ? refresh_token : (given.refresh_token ?? null),
+    refresh_token:
+      typeof refresh_token === "string" && refresh_token !== ""
+        ? refresh_token
+        : (given.refresh_token ?? null),
     expires_at: known ? clock.now() + Math.min(seconds, LONGEST_S) * 1_000 : null,
   };
 }

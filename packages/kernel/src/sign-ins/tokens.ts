@@ -17,10 +17,7 @@ export interface SignInTokens {
   /** What the binding's slots hold, and the token of its sign-in where it has one. */
   secretsOf(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
   /** After `sign_in.needed`: null, there is another token and it is worth trying again; else what to tell. */
-  challenged(
-    bound: BoundPackage,
-    error: { details?: unknown },
-  ): Promise<BackplaneError | null>;
+  challenged(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
   /** The same for a whole question, with new secrets where there are some. */
   authorized<T>(
     bound: BoundPackage,
@@ -89,7 +86,12 @@ export function createTokens(deps: Deps): SignInTokens {
       const held = { record: found.record, row: { ...found.row, revision: found.row.revision + 1 } };
       const asked = scope === null ? session : { ...session, scope };
       try {
-        const tokens = await requestTokens(deps, oauthFetch(deps, bound.binding.scope), asked, grantOf(asked));
+        const tokens = await requestTokens(
+          deps,
+          oauthFetch(deps, bound.binding.scope),
+          asked,
+          grantOf(asked),
+        );
         const record: SignInRecord = { challenge: null, needed: null, session: { ...asked, ...tokens } };
         return await writeSignIn(deps, place, held, record);
       } catch (error) {
@@ -124,7 +126,11 @@ export function createTokens(deps: Deps): SignInTokens {
     if (await renew(bound, session.access_token, null)) return null;
     const found = await readSignIn(deps, org_id, binding_id);
     const why = found?.record.needed ?? "its token is refused and cannot be renewed";
-    return await needed(bound, challenge, `The sign-in of ${binding.package_id} does not hold any more: ${why}`);
+    return await needed(
+      bound,
+      challenge,
+      `The sign-in of ${binding.package_id} does not hold any more: ${why}`,
+    );
   }
 
   /** More scope: a machine asks for it by itself, a person has to be asked. Once: what was asked for and is refused stays refused. */
@@ -136,7 +142,8 @@ export function createTokens(deps: Deps): SignInTokens {
     const { package_id } = bound.binding;
     const wanted = union(session.scope, challenge.scope);
     if (challenge.scope === null || covers(session.scope, challenge.scope)) {
-      const words = challenge.scope === null ? "" : ` although ${challenge.scope.slice(0, 200)} was asked for`;
+      const words =
+        challenge.scope === null ? "" : ` although ${challenge.scope.slice(0, 200)} was asked for`;
       return new BackplaneError("plugin_failed", `The MCP server of ${package_id} refuses this${words}.`, {
         details: { http_status: challenge.status },
       });

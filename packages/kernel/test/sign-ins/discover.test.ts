@@ -93,9 +93,18 @@ test.each<[string, Record<string, JsonObject>]>([
   ["no PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
   ["no word of PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
   ["an issuer in clear text", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
-  ["a script as the page to open", { [PRM]: resource(), [AS]: { ...good, authorization_endpoint: "javascript:alert(1)" } }],
-  ["a token endpoint in clear text", { [PRM]: resource(), [AS]: { ...good, token_endpoint: "http://as.example/token" } }],
-  ["a user in an address", { [PRM]: resource(), [AS]: { ...good, token_endpoint: "https://u:p@as.example/token" } }],
+  [
+    "a script as the page to open",
+    { [PRM]: resource(), [AS]: { ...good, authorization_endpoint: "javascript:alert(1)" } },
+  ],
+  [
+    "a token endpoint in clear text",
+    { [PRM]: resource(), [AS]: { ...good, token_endpoint: "http://as.example/token" } },
+  ],
+  [
+    "a user in an address",
+    { [PRM]: resource(), [AS]: { ...good, token_endpoint: "https://u:p@as.example/token" } },
+  ],
   ["an issuer without metadata", { [PRM]: resource() }],
 ])("%s is refused", async (_, documents) => {
   await expect(discover(web(documents), SERVER, null)).rejects.toMatchObject({ code: "sign_in.failed" });

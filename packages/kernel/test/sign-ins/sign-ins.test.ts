@@ -41,7 +41,11 @@ function runnerAt(as: AuthorizationServer): ScriptedRunner & { fetched: HostRequ
       fetched.push(request);
       if (runner.away) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
       if (request.url.startsWith("http://127.0.0.1:1/")) {
-        const metadata = { resource: URL_OF_SERVER, authorization_servers: [as.issuer], scopes_supported: ["notes"] };
+        const metadata = {
+          resource: URL_OF_SERVER,
+          authorization_servers: [as.issuer],
+          scopes_supported: ["notes"],
+        };
         const body = JSON.stringify(metadata);
         return { status: 200, headers: {}, body, encoding: "utf8" as const };
       }
@@ -161,7 +165,8 @@ test("a token that the server refuses is renewed once for all calls, and none of
   as.revokeAll();
   as.slow_ms = 50;
   const done = await Promise.all(Array.from({ length: 10 }, () => call(house)));
-  for (const { status, retry_count } of done) expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
+  for (const { status, retry_count } of done)
+    expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
   const good = runner.orders.filter(({ context }) => as.holds(context.secrets.authorization!, URL_OF_SERVER));
   expect(good).toHaveLength(10);
@@ -202,7 +207,8 @@ test("a machine asks for more scope by itself, once; what it was asked for and i
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization, "write");
   expect((await call(house)).status).toBe("succeeded");
   expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
-  runner.script = ({ order }) => refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
+  runner.script = ({ order }) =>
+    refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
   expect(await call(house)).toMatchObject({ error: { code: "plugin_failed" } });
   expect(as.token_requests).toHaveLength(2);
 });
@@ -214,7 +220,9 @@ test("a credential of the binding's own goes before any sign-in", async () => {
   await house.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
   const secrets = { authorization: "secret://org_local/fixed" };
   const { binding_id } = await house.bind(serverWith(["authorization"]), { secrets });
-  await expect(house.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({ code: "request.invalid" });
+  await expect(house.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
+    code: "request.invalid",
+  });
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
   const done = await call(house);
   expect(done.error).toMatchObject({ code: "plugin_failed" });

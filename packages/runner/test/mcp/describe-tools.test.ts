@@ -43,6 +43,8 @@ test("a tool whose arguments cannot go as headers is left out where there are he
     ["good", [{ header: "A", path: ["a"] }]],
   ]);
   expect(described.warnings[0]).toContain('The tool "bad" is left out');
-  const piped = await describeTools("acme/x", agreement, permissions as never, false, async () => ({ tools }));
+  const piped = await describeTools("acme/x", agreement, permissions as never, false, async () => ({
+    tools,
+  }));
   expect(piped.exports).toHaveLength(2);
 });

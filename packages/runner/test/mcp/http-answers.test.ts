@@ -7,8 +7,16 @@ const nothing = { error: null, scope: null, resource_metadata: null, shown: null
 test.each<[string, string | undefined, object]>([
   ["none at all", undefined, {}],
   ["a bare scheme", "Bearer", {}],
-  ["quoted and bare values", 'Bearer error=invalid_token, scope="a b"', { error: "invalid_token", scope: "a b" }],
-  ["any case and odd spaces", 'bearer  SCOPE = "a" ,resource_metadata="https://x/y"', { scope: "a", resource_metadata: "https://x/y" }],
+  [
+    "quoted and bare values",
+    'Bearer error=invalid_token, scope="a b"',
+    { error: "invalid_token", scope: "a b" },
+  ],
+  [
+    "any case and odd spaces",
+    'bearer  SCOPE = "a" ,resource_metadata="https://x/y"',
+    { scope: "a", resource_metadata: "https://x/y" },
+  ],
   ["an escaped quote", 'Bearer scope="a\\"b"', { scope: 'a"b' }],
   ["a second scheme after it", 'Bearer scope="a", Basic realm="x", scope="evil"', { scope: "a" }],
   ["another scheme before it", 'Basic realm="Bearers", Bearer scope="a"', { scope: "a" }],
@@ -19,7 +27,10 @@ test.each<[string, string | undefined, object]>([
 });
 
 test("403 asks for a sign-in only where scope is missing", () => {
-  expect(asked(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({ status: 403, scope: "w" });
+  expect(asked(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
+    status: 403,
+    scope: "w",
+  });
   expect(asked(403, 'Bearer error="invalid_token"')).toBeUndefined();
   expect(asked(403)).toBeUndefined();
   expect(asked(500, 'Bearer error="insufficient_scope"')).toBeUndefined();

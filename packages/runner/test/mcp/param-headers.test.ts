@@ -4,10 +4,18 @@ import { paramHeaders, readParamHeaders } from "../../src/dialects/mcp/param-hea
 
 const marked = (type: string, name: unknown = "Region"): JsonObject =>
   ({ type, "x-mcp-header": name }) as JsonObject;
-const schema = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({ type: "object", properties, ...more });
+const schema = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({
+  type: "object",
+  properties,
+  ...more,
+});
 
 test("plain arguments with a name for it go as headers, also nested ones", () => {
-  const deep = schema({ region: marked("string"), properties: schema({ n: marked("integer", "Count") }), q: { type: "string" } });
+  const deep = schema({
+    region: marked("string"),
+    properties: schema({ n: marked("integer", "Count") }),
+    q: { type: "string" },
+  });
   const wanted = readParamHeaders(deep);
   expect(wanted).toEqual([
     { header: "Region", path: ["region"] },

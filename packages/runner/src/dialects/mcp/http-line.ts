@@ -108,12 +108,7 @@ export class HttpLine implements Line {
     void last.finally(() => this.#options.requests.close());
   }
 
-  async #post(
-    message: JsonObject,
-    body: string,
-    id: number,
-    headers: Record<string, string>,
-  ): Promise<void> {
+  async #post(message: JsonObject, body: string, id: number, headers: Record<string, string>): Promise<void> {
     if (!this.#requests.has(id) || this.#closed) return;
     try {
       const sent = { ...headers, ...this.#headersFor(message) };
@@ -249,7 +244,13 @@ export class HttpLine implements Line {
         if (response.statusCode !== 200 || !isStream(response)) {
           response.destroy();
           // It began anew, and what it had promised this session is gone with it.
-          if (response.statusCode === 404 && session !== null && session === this.#session && opened && !this.#closed) {
+          if (
+            response.statusCode === 404 &&
+            session !== null &&
+            session === this.#session &&
+            opened &&
+            !this.#closed
+          ) {
             this.#events.forgotten();
           }
           if (response.statusCode !== 401) return;

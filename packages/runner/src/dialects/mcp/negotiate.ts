@@ -57,18 +57,15 @@ export async function negotiate(greeting: Greeting): Promise<Agreement> {
 }
 
 /** Null: it is of an older revision. */
-async function discover(
-  greeting: Greeting,
-  params: JsonObject,
-  again = false,
-): Promise<Agreement | null> {
+async function discover(greeting: Greeting, params: JsonObject, again = false): Promise<Agreement | null> {
   const reply = await greeting.request("server/discover", params, greeting.discover_ms);
   if (reply.kind === "lost") {
     if (reply.error.code === "crashed") greeting.spare();
     throw reply.error;
   }
   if (reply.kind === "late") greeting.spare();
-  if (reply.kind === "refused" && !again && takesOurs(reply.error)) return await discover(greeting, params, true);
+  if (reply.kind === "refused" && !again && takesOurs(reply.error))
+    return await discover(greeting, params, true);
   return reply.kind === "answered" ? readDiscovery(reply.result) : null;
 }
 

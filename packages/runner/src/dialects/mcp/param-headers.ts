@@ -32,7 +32,8 @@ export function readParamHeaders(schema: JsonObject): ParamHeaders | string {
       const at = [...path, key];
       if (MARK in value) {
         const header = value[MARK];
-        if (typeof header !== "string" || !NAME.test(header)) return `the ${MARK} of ${key} is no header's name`;
+        if (typeof header !== "string" || !NAME.test(header))
+          return `the ${MARK} of ${key} is no header's name`;
         if (!PLAIN.has(value.type)) return `${key} has an ${MARK} and is no string, integer or boolean`;
         if (found.some((one) => one.header.toLowerCase() === header.toLowerCase()))
           return `two arguments have the ${MARK} ${header}`;

@@ -36,12 +36,7 @@ export class ToolCall implements Asker {
   withdrawn = false;
   #rounds = 0;
 
-  constructor(
-    caller: Caller,
-    exchange: Exchange,
-    params: JsonObject,
-    headers: Record<string, string>,
-  ) {
+  constructor(caller: Caller, exchange: Exchange, params: JsonObject, headers: Record<string, string>) {
     this.headers = headers;
     this.#caller = caller;
     this.exchange = exchange;
