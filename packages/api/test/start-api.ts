@@ -149,19 +149,23 @@ function assertDescribed(
   const path = url.split("?", 1)[0]!;
   // Past the gates /mcp speaks JSON-RPC, errors included.
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
-  if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
+  const shown = routeOf(api, method, path)?.responses[status];
+  // A person's browser is shown a page, also of what went wrong.
+  if (status >= 400) return shown?.type === "text/html" ? undefined : void ErrorEnvelopeSchema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
+  if (shown === undefined)
+    throw new Error(`${method} ${path} answered ${status}, which it does not describe`);
+  shown.schema?.parse(json);
+}
+
+function routeOf(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {
   // The longer path is the one with a verb.
   const routes = api.routeTable.toSorted((a, b) => b.path.length - a.path.length);
-  const route = routes.find(
+  return routes.find(
     (candidate) =>
       candidate.method === method &&
       new RegExp(`^${candidate.path.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+?")}$`).test(path),
   );
-  const described = route?.responses[status];
-  if (described === undefined)
-    throw new Error(`${method} ${path} answered ${status}, which it does not describe`);
-  described.schema?.parse(json);
 }
 
 interface TestClock extends Clock {

@@ -95,7 +95,11 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       tag: "System",
       auth: "public",
       query: z.object({ state: text, code: text, iss: text, error: text, error_description: text }),
-      responses: { 200: { description: "A page.", type: "text/html" } },
+      responses: {
+        200: { description: "Signed in, as a page.", type: "text/html" },
+        400: { description: "Not signed in, as a page that says why.", type: "text/html" },
+        500: { description: "Not signed in, as a page.", type: "text/html" },
+      },
       async handler({ request }) {
         // As it came: what stands in it is compared letter by letter.
         const [status, page] = await answer(`http://gateway${request.raw.url ?? ""}`);

@@ -65,6 +65,7 @@ test("everything of every org is sealed again, in steps, over an interruption an
     key_id: newest!.id,
     secrets: 29,
     config_values: 1,
+    sign_ins: 0,
     unreadable: [],
     unused_keys: ["k1"],
   });
