@@ -259,3 +259,43 @@ test("a description goes at the public address, and is the client's id where it 
   });
   expect(as.registrations).toEqual([]);
 });
+
+test("an answer is taken from the browser or from who began, once, and only in the name of who was asked", async () => {
+  const { as, house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
+  const back = await begin();
+  const other = { ...admin, actor: "key_other" };
+  await expect(signIns.complete(other, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  expect(await signIns.complete(admin, back)).toMatchObject({ status: "signed_in", login: { status: "done" } });
+  await expect(signIns.complete(admin, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  for (const change of [
+    (answer: URL) => answer.searchParams.delete("iss"),
+    (answer: URL) => answer.searchParams.set("iss", `${as.issuer}/`),
+    (answer: URL) => answer.searchParams.set("error", "access_denied"),
+    (answer: URL) => answer.searchParams.delete("code"),
+  ]) {
+    const answer = new URL(await begin());
+    change(answer);
+    await expect(signIns.complete(admin, answer.href)).rejects.toMatchObject({ code: "sign_in.failed" });
+    expect(await signIns.get(user, binding_id)).toMatchObject({ status: "signed_in", login: { status: "failed" } });
+  }
+  expect(as.token_requests).toHaveLength(1);
+});
+
+test("a refresh token that was refused is not tried again, and the sign-in says that a person is needed", async () => {
+  const { as, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  as.revokeAll({ refresh: true });
+  for (let i = 0; i < 3; i++) {
+    const { error } = await call(house);
+    expect(error).toMatchObject({ code: "sign_in.needed" });
+    expect(error!.message).toContain(`backplane binding login ${binding_id}`);
+  }
+  expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual(["authorization_code", "refresh_token"]);
+  const seen = await house.kernel.signIns.get(user, binding_id);
+  expect(seen).toMatchObject({ status: "needed", renewable: false, fix: `backplane binding login ${binding_id}` });
+  // The authorization server's own words repeat the token that it was sent.
+  const said = JSON.stringify([seen, house.logged]);
+  expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
+});
