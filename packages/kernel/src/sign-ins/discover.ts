@@ -65,19 +65,21 @@ async function protectedResource(
   return null;
 }
 
-/** The resource must be this server, or the whole of which it is a part: a token for another place is not sent here. */
 function resourceOf({ resource }: JsonObject, server: URL): string {
-  const url = typeof resource === "string" && URL.canParse(resource) ? new URL(resource) : null;
+  if (typeof resource === "string" && isFor(resource, server)) return resource;
+  throw signInFailed(`the server's metadata speaks of another resource, ${short(resource)}`);
+}
+
+/** The resource must be this server, or the whole of which it is a part: a token for another place is not sent here. */
+export function isFor(resource: string, server: URL): boolean {
+  const url = URL.canParse(resource) ? new URL(resource) : null;
   const whole = (path: string) => (path.endsWith("/") ? path : `${path}/`);
-  const covers =
+  return (
     url !== null &&
     url.hash === "" &&
     url.origin === server.origin &&
-    whole(server.pathname).startsWith(whole(url.pathname));
-  if (!covers) {
-    throw signInFailed(`the server's metadata speaks of another resource, ${short(resource)}`);
-  }
-  return resource as string;
+    whole(server.pathname).startsWith(whole(url.pathname))
+  );
 }
 
 /** In the order of the MCP specification; null: none of them is there. */

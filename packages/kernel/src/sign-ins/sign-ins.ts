@@ -27,7 +27,7 @@ import {
   writeSignIn,
 } from "./sign-in-record.ts";
 import { requestTokens, revoke } from "./token-request.ts";
-import { hasOwnCredential, isRemote, isRenewable, loginCommand } from "./tokens.ts";
+import { hasOwnCredential, isRemote, isRenewable, loginCommand, serverUrl } from "./tokens.ts";
 
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;
@@ -220,12 +220,6 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
       return { client_id: document, ...clientMetadata(redirect_uri, "none") };
     },
   };
-}
-
-function serverUrl({ package: { package_id, manifest } }: BoundPackage): URL {
-  const text = manifest.runtime.entrypoint[0] ?? "";
-  if (!URL.canParse(text)) throw new BackplaneError("package.invalid", `${package_id} names no address`);
-  return new URL(text);
 }
 
 function ownCredential({ binding: { binding_id } }: BoundPackage): BackplaneError {

@@ -8,9 +8,17 @@ import { BackplaneError, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { secretsOf } from "../invoke/context.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
+import { isFor } from "./discover.ts";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { covers, isStepUp, union } from "./scope.ts";
-import { NOTHING, readSignIn, type SignInRecord, type SignInSession, writeSignIn } from "./sign-in-record.ts";
+import {
+  NOTHING,
+  readSignIn,
+  type SignInRecord,
+  type SignInSession,
+  type StoredSignIn,
+  writeSignIn,
+} from "./sign-in-record.ts";
 import { isFinal, requestTokens } from "./token-request.ts";
 
 export interface SignInTokens {
@@ -45,8 +53,8 @@ export function createTokens(deps: Deps): SignInTokens {
 
   async function token(bound: BoundPackage): Promise<string | undefined> {
     const { org_id, binding_id } = placeOf(bound);
-    const session = (await readSignIn(deps, org_id, binding_id))?.record.session;
-    if (session === undefined || session === null) return undefined;
+    const session = sessionFor(bound, await readSignIn(deps, org_id, binding_id));
+    if (session === null) return undefined;
     const left = session.expires_at === null ? Number.POSITIVE_INFINITY : session.expires_at - clock.now();
     if (left > AHEAD_MS || !isRenewable(session)) return session.access_token;
     try {
@@ -116,7 +124,7 @@ export function createTokens(deps: Deps): SignInTokens {
     const { binding } = bound;
     if (hasOwnCredential(bound)) return badCredential(bound, challenge);
     const { org_id, binding_id } = placeOf(bound);
-    const session = (await readSignIn(deps, org_id, binding_id))?.record.session ?? null;
+    const session = sessionFor(bound, await readSignIn(deps, org_id, binding_id));
     if (session === null) {
       return await needed(bound, challenge, `The MCP server of ${binding.package_id} asks for a sign-in`);
     }
@@ -209,6 +217,18 @@ export function hasOwnCredential({ binding: { secrets, config } }: BoundPackage)
   const { headers } = config;
   const names = typeof headers === "object" && headers !== null ? Object.keys(headers) : [];
   return names.some((name) => name.toLowerCase() === SLOT);
+}
+
+export function serverUrl({ package: { package_id, manifest } }: BoundPackage): URL {
+  const text = manifest.runtime.entrypoint[0] ?? "";
+  if (!URL.canParse(text)) throw new BackplaneError("package.invalid", `${package_id} names no address`);
+  return new URL(text);
+}
+
+/** A binding that moved to a package with another address takes no token along. */
+function sessionFor(bound: BoundPackage, found: StoredSignIn | null): SignInSession | null {
+  const session = found?.record.session ?? null;
+  return session !== null && isFor(session.resource, serverUrl(bound)) ? session : null;
 }
 
 export function isRenewable({ grant, refresh_token }: SignInSession): boolean {

@@ -267,7 +267,10 @@ test("an answer is taken from the browser or from who began, once, and only in t
   const back = await begin();
   const other = { ...admin, actor: "key_other" };
   await expect(signIns.complete(other, back)).rejects.toMatchObject({ code: "sign_in.expired" });
-  expect(await signIns.complete(admin, back)).toMatchObject({ status: "signed_in", login: { status: "done" } });
+  expect(await signIns.complete(admin, back)).toMatchObject({
+    status: "signed_in",
+    login: { status: "done" },
+  });
   await expect(signIns.complete(admin, back)).rejects.toMatchObject({ code: "sign_in.expired" });
   for (const change of [
     (answer: URL) => answer.searchParams.delete("iss"),
@@ -278,7 +281,10 @@ test("an answer is taken from the browser or from who began, once, and only in t
     const answer = new URL(await begin());
     change(answer);
     await expect(signIns.complete(admin, answer.href)).rejects.toMatchObject({ code: "sign_in.failed" });
-    expect(await signIns.get(user, binding_id)).toMatchObject({ status: "signed_in", login: { status: "failed" } });
+    expect(await signIns.get(user, binding_id)).toMatchObject({
+      status: "signed_in",
+      login: { status: "failed" },
+    });
   }
   expect(as.token_requests).toHaveLength(1);
 });
@@ -292,10 +298,30 @@ test("a refresh token that was refused is not tried again, and the sign-in says 
     expect(error).toMatchObject({ code: "sign_in.needed" });
     expect(error!.message).toContain(`backplane binding login ${binding_id}`);
   }
-  expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual(["authorization_code", "refresh_token"]);
+  expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
+    "authorization_code",
+    "refresh_token",
+  ]);
   const seen = await house.kernel.signIns.get(user, binding_id);
-  expect(seen).toMatchObject({ status: "needed", renewable: false, fix: `backplane binding login ${binding_id}` });
+  expect(seen).toMatchObject({
+    status: "needed",
+    renewable: false,
+    fix: `backplane binding login ${binding_id}`,
+  });
   // The authorization server's own words repeat the token that it was sent.
   const said = JSON.stringify([seen, house.logged]);
   expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
+});
+
+test("a binding that moves to a package at another address takes no token along", async () => {
+  const { as, runner, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  const moved = { ...SERVER, version: "0.2.0" };
+  moved.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
+  await house.kernel.packages.install(admin, house.importer.add(moved));
+  await house.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
+  runner.orders.length = 0;
+  expect(await call(house)).toMatchObject({ error: { code: "sign_in.needed" } });
+  expect(runner.orders.map(({ context }) => context.secrets)).toEqual([{}]);
+  expect(runner.questions.at(-1)!.context.secrets).toEqual({});
 });
