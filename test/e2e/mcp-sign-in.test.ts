@@ -144,6 +144,9 @@ test("the command opens the way, the browser comes back to the gateway, and the 
     signed_in_by: "admin",
     login: { status: "done" },
   });
+  const tools = await gateway.cli("binding", "tools", binding_id);
+  expect(tools.stdout).toContain("mcp_notes_whoami");
+  expect(tools.stderr).toContain(`Signed in at ${as.issuer} since `);
 });
 
 test("a call carries the token, and no copy of it comes out", async () => {

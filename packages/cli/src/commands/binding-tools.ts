@@ -1,5 +1,5 @@
 /** `binding tools` and `binding accept`: what a server said its tools are, and what it changed since. */
-import type { Definitions } from "@backplane/contract";
+import { codeOf, type Definitions } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
@@ -24,7 +24,20 @@ export function addBindingToolCommands(binding: Command, act: Act): void {
 async function tools(context: Context, options: { refresh?: boolean }, id: string): Promise<undefined> {
   const { bindings } = context.client();
   show(context, options.refresh === true ? await bindings.describe(id) : await bindings.definitions(id));
+  if (!context.out.json) await saySignIn(context, id);
   return undefined;
+}
+
+/** Of a server at an address; that one is needed stands in the error above. */
+async function saySignIn({ client, out }: Context, id: string): Promise<void> {
+  try {
+    const { status, issuer, signed_in_by, signed_in_at } = await client().bindings.signIn(id);
+    if (status !== "signed_in") return;
+    out.note(plainLine(`Signed in at ${issuer} since ${signed_in_at}, by ${signed_in_by}.`));
+  } catch (error) {
+    // Only servers at an address are signed in to.
+    if (codeOf(error) !== "request.invalid") throw error;
+  }
 }
 
 /** What a stranger wrote for the model to read is shown before it is let in. */
