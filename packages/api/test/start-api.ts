@@ -151,7 +151,8 @@ function assertDescribed(
   if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
   const shown = routeOf(api, method, path)?.responses[status];
   // A person's browser is shown a page, also of what went wrong.
-  if (status >= 400) return shown?.type === "text/html" ? undefined : void ErrorEnvelopeSchema.parse(json);
+  if (status >= 400 && shown?.type === "text/html") return;
+  if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
   if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
   if (shown === undefined)
     throw new Error(`${method} ${path} answered ${status}, which it does not describe`);

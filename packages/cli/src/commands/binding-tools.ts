@@ -29,11 +29,11 @@ async function tools(context: Context, options: { refresh?: boolean }, id: strin
 }
 
 /** Of a server at an address; that one is needed stands in the error above. */
-async function saySignIn({ client, out }: Context, id: string): Promise<void> {
+async function saySignIn(context: Context, id: string): Promise<void> {
   try {
-    const { status, issuer, signed_in_by, signed_in_at } = await client().bindings.signIn(id);
+    const { status, issuer, signed_in_by, signed_in_at } = await context.client().bindings.signIn(id);
     if (status !== "signed_in") return;
-    out.note(plainLine(`Signed in at ${issuer} since ${signed_in_at}, by ${signed_in_by}.`));
+    context.out.note(plainLine(`Signed in at ${issuer} since ${signed_in_at}, by ${signed_in_by}.`));
   } catch (error) {
     // Only servers at an address are signed in to.
     if (codeOf(error) !== "request.invalid") throw error;
