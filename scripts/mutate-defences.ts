@@ -31,6 +31,7 @@ const INIT = "packages/runner/sandbox-init";
 const ARTIFACTS = ["packages/runner/test/artifacts.test.ts"];
 const PROCESSES = ["test/hostile/processes.test.ts"];
 const FILES = ["test/hostile/files.test.ts"];
+const STAGE = ["packages/runner/test/sandbox/stage.test.ts"];
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
 const LOADER = ["packages/gateway/test/plugin-loader.test.ts"];
 const GUARD = ["packages/gateway/test/network-guard.test.ts"];
@@ -87,10 +88,59 @@ const MUTANTS: Mutant[] = [
   },
   {
     defence: "the root folder is read-only",
-    file: `${RUNNER}/sandbox/bubblewrap-arguments.ts`,
-    from: "--remount-ro / --chdir",
-    to: "--chdir",
+    file: `${INIT}/root.c`,
+    from: "  set_attributes(top, 0, READ_ONLY, FOLDER);",
+    to: "",
     tests: FILES,
+  },
+  {
+    defence: "what is shown is read-only",
+    file: `${INIT}/root.c`,
+    from: "(how & BIND_WRITABLE ? 0 : READ_ONLY)",
+    to: "0",
+    tests: FILES,
+  },
+  {
+    defence: "no devices but those of /dev",
+    file: `${INIT}/root.c`,
+    from: " | (how & BIND_DEVICE ? 0 : NO_DEVICES)",
+    to: "",
+    tests: FILES,
+  },
+  {
+    defence: "devices are read-only folders",
+    file: `${INIT}/root.c`,
+    from: '  set_attributes(folder, WHOLE_TREE, READ_ONLY | NO_SETUID, "/dev");',
+    to: "",
+    tests: FILES,
+  },
+  {
+    defence: "the stage walks through no link",
+    file: `${INIT}/root.c`,
+    from: "  int next = openat(folder, part, O_PATH | O_NOFOLLOW | O_CLOEXEC);",
+    to: "  int next = openat(folder, part, O_PATH | O_CLOEXEC);",
+    tests: STAGE,
+  },
+  {
+    defence: "the stage makes nothing in the host's folders",
+    file: `${INIT}/root.c`,
+    from: "  if (info.st_dev != ours) refuse(path, EROFS);",
+    to: "",
+    tests: STAGE,
+  },
+  {
+    defence: "the stage leaves the host's files behind",
+    file: `${INIT}/root.c`,
+    from: '  if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) give_up("the host\'s folders");',
+    to: '  if (chdir("/") < 0) give_up("/");',
+    tests: STAGE,
+  },
+  {
+    defence: "the stage becomes the slot's user",
+    file: `${INIT}/stage.c`,
+    from: "  become(uid, gid);",
+    to: "  (void)become; (void)uid; (void)gid;",
+    tests: STAGE,
   },
   {
     defence: "assets hidden without assets_ro",

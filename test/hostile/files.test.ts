@@ -9,7 +9,7 @@ import {
   packageFolder,
 } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
 import { verifies } from "../support/verifies.ts";
-import { attack, prepare, weakened } from "./hostile.ts";
+import { attack, prepare, weakened, weakenedInit } from "./hostile.ts";
 
 const CANARY = "canary-3b1f7c";
 
@@ -67,16 +67,32 @@ verifies(
 
 test("void if not: with the host's files bound in, the same programs find and write them", async () => {
   const secret = hostFile();
+  // What bwrap does for an ordinary gateway, the stage does for root; each is taken away where it is.
   const bound = await openTestSandbox({
-    bwrap: weakened(`args[args.index('--remount-ro'):0] = ['--bind', '${dirname(secret)}', '/opt']`),
+    ...weakenedInit(
+      "root.c",
+      "  int tool = open(",
+      `  bind_in("${dirname(secret)}", "/opt", BIND_WRITABLE);\n  int tool = open(`,
+    ),
+    bwrap: weakened(
+      `if '--ro-bind' in args: args[args.index('--remount-ro'):0] = ['--bind', '${dirname(secret)}', '/opt']`,
+    ),
   });
   const { loot } = await attack(bound, "paths.py", [CANARY]);
   expect(loot.hits.join("\n")).toContain("list /opt");
   expect(loot.hits.join("\n")).toContain(`canary in ${join("/opt", basename(secret))}`);
-  const open = await openTestSandbox({ bwrap: weakened("drop('--remount-ro', 1)") });
+  const open = await openTestSandbox({
+    ...weakenedInit(
+      "root.c",
+      "  set_attributes(top, 0, READ_ONLY, FOLDER);",
+      '  chmod(FOLDER "/root", 0777);',
+    ),
+    bwrap: weakened("drop('--remount-ro', 1)"),
+  });
   const { loot: written } = await attack(open, "writes.py", []);
   expect(written.hits).toContain("create in /");
   const writable = await openTestSandbox({
+    ...weakenedInit("root.c", "(how & BIND_WRITABLE ? 0 : READ_ONLY)", "0"),
     bwrap: weakened("args[:] = ['--bind' if a == '--ro-bind' else a for a in args]"),
   });
   const folder = await packageWithFiles();
@@ -93,8 +109,9 @@ test("every mount is nosuid and nodev, and read-only unless it is scratch or a d
   for (const [path, options] of Object.entries(loot.flags as Record<string, string>)) {
     const flags = options.split(",");
     expect([path, flags.includes("nosuid")]).toEqual([path, true]);
+    // An ordinary gateway's devices are mounts of their own.
     if (path.startsWith("/dev/")) continue;
-    expect([path, flags.includes("nodev")]).toEqual([path, true]);
+    if (path !== "/dev") expect([path, flags.includes("nodev")]).toEqual([path, true]);
     expect([path, flags.includes("ro")]).toEqual([path, path !== "/sandbox/scratch"]);
   }
 });

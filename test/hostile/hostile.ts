@@ -62,6 +62,29 @@ export function compile(name: string, target: string, flags: readonly string[]):
   return target;
 }
 
+/** A sandbox-init of which one line says something else: options of a sandbox that compiles it so. */
+export function weakenedInit(file: string, from: string, to: string) {
+  const folder = emptyFolder();
+  const compiler = join(folder, "cc");
+  const lines = [
+    "#!/usr/bin/python3",
+    "import os, sys, tempfile",
+    `file, old, new = ${[file, from, to].map((text) => JSON.stringify(text)).join(", ")}`,
+    "folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(__file__)))",
+    "args = ['-I' + os.path.dirname(sys.argv[-1])]",
+    "for word in sys.argv[1:]:",
+    "    if os.path.basename(word) == file:",
+    "        text = open(word).read()",
+    "        assert text.count(old) == 1, 'the line is not there'",
+    "        word = os.path.join(folder, file)",
+    "        open(word, 'w').write(text.replace(old, new))",
+    "    args.append(word)",
+    "os.execv('/usr/bin/cc', ['cc', *args])",
+  ];
+  writeFileSync(compiler, `${lines.join("\n")}\n`, { mode: 0o755 });
+  return { cache_dir: join(folder, "cache"), compilers: [compiler] };
+}
+
 /** A bwrap that is given other arguments: `edit` is Python over the list `args`. */
 export function weakened(edit: string): string[] {
   const folder = emptyFolder();

@@ -13,10 +13,27 @@
 #define CHANNEL_FD 8
 #define MAX_LISTENERS 256
 
+#define PATH_ROOM 4096
+
 #include <stddef.h>
 
 int run_stage(int argc, char **argv);
 int run_init(void);
+
+/* The steps of building a sandbox's root (root.c): begun, filled, left behind with nothing of the host around it. */
+void begin_root(void);
+/* WHOLE: with what is mounted below it. */
+#define BIND_WHOLE 1
+#define BIND_WRITABLE 2
+#define BIND_DEVICE 4
+void bind_in(const char *source, const char *path, int how);
+void link_in(const char *target, const char *path);
+/* Empty and read-only. */
+void hide_in(const char *path);
+void scratch_in(const char *path, const char *options);
+/* Afterwards the program has another path, and that is the only one. */
+#define OUTER_PROGRAM "/bwrap"
+void finish_root(const char *program);
 
 /* Says why on stderr and ends with 125, which the gateway reads as "the sandbox could not be made". */
 __attribute__((noreturn)) void give_up(const char *what);

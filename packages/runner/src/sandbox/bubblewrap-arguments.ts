@@ -1,15 +1,13 @@
 /**
  * From a plan to command lines: bwrap's own, and before it that of `sandbox-init stage` where the gateway is root.
- * Root never runs bwrap: it stages what is closed to others, becomes the slot's user, and only then is bwrap
- * executed. Pure.
+ * Root never runs bwrap: the stage builds the whole root, leaves the host's files, becomes the slot's user, and only
+ * then is bwrap executed (docs/decisions/0011-the-stage-builds-the-root.md). Pure.
  */
 import { INSIDE, INSIDE_UID, type PlannedMount, type SandboxPlan } from "./plan.ts";
 
 /** Present where the gateway is root. */
 export interface Stage {
   uid: number;
-  /** An existing folder that is covered in a mount namespace of the process's own. */
-  folder: string;
   init: string;
   /** Files of cgroups that the process enters before anything else, by writing 0. */
   join: readonly string[];
@@ -36,30 +34,59 @@ const NAMESPACES = [
 const LOW_PORTS = words("--cap-add CAP_NET_BIND_SERVICE --cap-add CAP_SETPCAP");
 const LOWEST_FREE_PORT = 1024;
 
-/** What an ordinary gateway starts, program first. */
+/** What an ordinary gateway starts, program first: bwrap puts the root together itself. */
 export function directLine(plan: SandboxPlan, bwrap: string): string[] {
-  const scratch = plan.scratch === null ? [] : ownTmpfs(plan.scratch);
-  return [bwrap, ...bubblewrapArguments(plan, plan.mounts, scratch)];
+  return [
+    bwrap,
+    ...namespaces(plan),
+    ...PROC,
+    ...DEV,
+    ...plan.mounts.flatMap(({ source, target, writable }) => [
+      writable ? "--bind" : "--ro-bind",
+      source,
+      target,
+    ]),
+    ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
+    ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
+    ...(plan.scratch === null ? [] : ownTmpfs(plan.scratch)),
+    ...words("--remount-ro /"),
+    ...begin(plan),
+  ];
 }
 
 /** What root starts, program first; it can wait there for its words. */
-export function stageLine({ uid, folder, init, join }: Stage): string[] {
-  return [init, "stage", String(uid), String(uid), folder, ...join];
+export function stageLine({ uid, init, join }: Stage): string[] {
+  return [init, "stage", String(uid), String(uid), ...join];
 }
 
-export function stageWords(plan: SandboxPlan, bwrap: string, { uid, folder }: Stage): string[] {
-  // What everybody may read needs no staging; the rest appears in the stage's folder under a number.
-  const staged = plan.mounts.map((mount, index) =>
-    mount.system ? mount : { ...mount, source: `${folder}/${index}` },
-  );
-  const scratch = plan.scratch === null ? [] : ["--bind", `${folder}/scratch`, plan.scratch.target];
+export function stageWords(plan: SandboxPlan, bwrap: string, { uid }: Stage): string[] {
   return [
-    ...plan.mounts.flatMap(({ source, system }, index) => (system ? [] : ["bind", source, String(index)])),
-    ...(plan.scratch === null ? [] : ["scratch", "scratch", tmpfsOptions(plan.scratch, uid)]),
+    ...plan.mounts.flatMap((mount) => [wordFor(mount), mount.source, mount.target]),
+    ...plan.links.flatMap(({ path, target }) => ["link", target, path]),
+    ...plan.hidden.flatMap((path) => ["hide", path]),
+    ...(plan.scratch === null ? [] : ["scratch", plan.scratch.target, tmpfsOptions(plan.scratch, uid)]),
     "--",
     bwrap,
-    ...bubblewrapArguments(plan, staged, scratch),
+    ...namespaces(plan),
+    // Devices too; that there are only those of /dev, and what is read-only, is the stage's work.
+    ...words("--dev-bind /root /"),
+    ...PROC,
+    ...begin(plan),
   ];
+}
+
+/** Parts of the system come with whatever the host mounts below them. */
+function wordFor({ system, writable }: PlannedMount): string {
+  if (system) return "system";
+  return writable ? "share" : "show";
+}
+
+function namespaces({ listeners }: SandboxPlan): string[] {
+  return [...NAMESPACES, ...(listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : [])];
+}
+
+function begin({ cwd }: SandboxPlan): string[] {
+  return ["--chdir", cwd, ...words(`-- ${INSIDE.init} init`)];
 }
 
 function tmpfsOptions({ bytes, files }: NonNullable<SandboxPlan["scratch"]>, uid: number): string {
@@ -69,25 +96,4 @@ function tmpfsOptions({ bytes, files }: NonNullable<SandboxPlan["scratch"]>, uid
 /** Only root can bound the number of files too. */
 function ownTmpfs({ bytes, target }: NonNullable<SandboxPlan["scratch"]>): string[] {
   return ["--perms", "0700", "--size", String(bytes), "--tmpfs", target];
-}
-
-function bubblewrapArguments(
-  plan: SandboxPlan,
-  mounts: readonly PlannedMount[],
-  scratch: readonly string[],
-): string[] {
-  return [
-    ...NAMESPACES,
-    ...(plan.listeners.some(({ port }) => port < LOWEST_FREE_PORT) ? LOW_PORTS : []),
-    ...PROC,
-    ...DEV,
-    ...mounts.flatMap(({ source, target, writable }) => [writable ? "--bind" : "--ro-bind", source, target]),
-    ...plan.links.flatMap(({ path, target }) => ["--symlink", target, path]),
-    ...plan.hidden.flatMap((path) => ["--perms", "0555", "--tmpfs", path, "--remount-ro", path]),
-    ...scratch,
-    ...words(`--remount-ro /`),
-    "--chdir",
-    plan.cwd,
-    ...words(`-- ${INSIDE.init} init`),
-  ];
 }

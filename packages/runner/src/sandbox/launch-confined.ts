@@ -2,7 +2,7 @@
  * One process through the parts of a sandbox: slot, plan, spawn, listeners, start; and at its end the cause, the way
  * out closed and the slot back. The session of its way out is this file's to close, also when there is no start.
  */
-import { stat } from "node:fs/promises";
+import { lstatSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorName } from "node:util";
 import { type ArtifactFault, BackplaneError } from "@backplane/contract";
@@ -60,7 +60,6 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
 
 async function launchWithin(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
   const { way_out = null, state: folder, ...asked } = request;
-  const assets = await stat(join(request.folder, "assets")).catch(() => null);
   const hosts_file =
     way_out === null || way_out.hosts.length === 0 ? null : await keepHosts(made.cache_dir, way_out.hosts);
   const way = way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
@@ -70,6 +69,8 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   const { slot } = prepared;
   let spawned: Spawned;
   try {
+    // A link is no folder of its own: what it leads to has another name, or is not in there at all.
+    const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
     const has_assets = assets?.isDirectory() ?? false;
     const planned = plan({ ...asked, ...way, ...state, slot: slot.index, has_assets }, made.host);
     for (const { source, writable } of asked.binds ?? []) {

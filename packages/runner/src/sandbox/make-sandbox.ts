@@ -41,8 +41,6 @@ export interface SandboxParts {
 }
 
 const BWRAP = ["/usr/bin/bwrap", "/usr/local/bin/bwrap"];
-/** Any folder that exists everywhere; it is covered only in the mount namespace of each process. */
-const STAGE_FOLDERS = ["/mnt", "/media", "/srv", "/tmp"];
 /** Outside of what systems give to people, services and containers, and below 65,536 for small user namespaces. */
 const FIRST_UID = 59_000;
 
@@ -93,10 +91,9 @@ export async function makeSandbox(
     );
   }
   const slots = new SlotTable(cgroups, limits);
-  const folder = root ? stageFolder() : null;
   const tools = { program: bwrap, filter };
   const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) =>
-    folder === null ? null : { uid: FIRST_UID + index, folder, init: init.file, join: cgroup?.join ?? [] },
+    root ? { uid: FIRST_UID + index, init: init.file, join: cgroup?.join ?? [] } : null,
   );
   const live: SandboxParts["live"] = new Set();
   closers.push(
@@ -123,12 +120,6 @@ export async function makeSandbox(
       cgroup: cgroups !== null,
     },
   };
-}
-
-function stageFolder(): string {
-  const folder = STAGE_FOLDERS.find((path) => existsSync(path));
-  if (folder === undefined) throw missing(`none of ${STAGE_FOLDERS.join(", ")} exists`, "mkdir /mnt");
-  return folder;
 }
 
 function versionOf(bwrap: string): Promise<string> {

@@ -13,6 +13,7 @@ import { keepFile } from "../../src/sandbox/keep-file.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
 import { CACHE } from "./open-test-sandbox.ts";
+import { treeOf } from "./process-tree.ts";
 
 const NEVER_MADE = 126;
 
@@ -36,7 +37,11 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const child = spawn("/usr/bin/bwrap", [...namespace, "--", file, "init"], { env: {}, stdio: [...stdio] });
   closeSync(filter);
   for (const stream of child.stdio) stream?.on("error", () => {});
-  onTestFinished(() => void child.kill("SIGKILL"));
+  onTestFinished(() => {
+    // The inner one first: it would wait for ever for an outer one that died before it had told it to begin.
+    for (const pid of treeOf(child.pid!)) process.kill(pid, "SIGKILL");
+    child.kill("SIGKILL");
+  });
   return { child, control: child.stdio[3] as unknown as Duplex };
 }
 
