@@ -11,8 +11,10 @@ import { type Row, row } from "./row.ts";
 
 const FILE = fileURLToPath(new URL("./children/egress-peer.mjs", import.meta.url));
 const WORLD = "127.88.0.1";
-const BYTES = 512 * 1024 * 1024;
+/** Enough for a steady flow, and little enough to be done in seconds on a machine that others use too. */
+const BYTES = 128 * 1024 * 1024;
 const REPETITIONS = 7;
+const TURN_MS = 30_000;
 
 export async function egressThroughput(): Promise<Row[]> {
   const egress = createEgress({
@@ -64,11 +66,19 @@ function peer(...args: string[]) {
   };
   return {
     line,
-    ask: (order: object) => {
+    ask: async (order: object) => {
       child.stdin!.write(`${JSON.stringify(order)}\n`);
-      return line();
+      const late = setTimeout(() => child.kill("SIGKILL"), TURN_MS);
+      try {
+        return await line();
+      } catch {
+        throw new Error(`no ${BYTES} bytes within ${TURN_MS} ms: ${JSON.stringify(order)}`);
+      } finally {
+        clearTimeout(late);
+      }
     },
     stop: async () => {
+      if (child.exitCode !== null || child.signalCode !== null) return;
       const gone = once(child, "exit");
       child.kill("SIGKILL");
       await gone;

@@ -88,7 +88,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   const death = new Promise<void>((resolve) => child.once("close", () => resolve())).then(async () => {
     // A listener that stays open here would keep the sandbox's network alive.
     await way_out?.close();
-    const counted = await made.slots.release(slot);
+    const counted = made.slots.release(slot);
     const exit = { code: child.exitCode, signal: child.signalCode };
     const cpu_bounded = request.lifetime === "call";
     return causeOfDeath({ report: control.ended, exit, counted, cpu_bounded, timed_out }, made.host.limits);

@@ -36,7 +36,7 @@ export class PreparedSlots {
     if (waiting === undefined) this.#wanted = Math.min(this.#wanted + 1, MOST);
     const prepared = (await waiting) ?? (await this.#make());
     if (prepared.staged !== null && hasEnded(prepared.staged.spawned)) {
-      await this.#slots.release(prepared.slot);
+      this.#slots.release(prepared.slot);
       return await this.#make();
     }
     prepared.staged?.spawned.hold(true);
@@ -71,7 +71,7 @@ export class PreparedSlots {
       for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       await closed;
     }
-    await this.#slots.release(slot);
+    this.#slots.release(slot);
   }
 
   async close(): Promise<void> {
@@ -90,7 +90,7 @@ export class PreparedSlots {
       const staged = stage && { spawned: spawnConfined(stageLine(stage), this.#tools), stage };
       return { slot, staged };
     } catch (error) {
-      await this.#slots.release(slot);
+      this.#slots.release(slot);
       throw error;
     }
   }

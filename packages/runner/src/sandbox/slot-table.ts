@@ -34,12 +34,12 @@ export class SlotTable {
   }
 
   /** Only after the last process of the slot is gone. */
-  async release(slot: Slot): Promise<CgroupCounters | null> {
+  release(slot: Slot): CgroupCounters | null {
     if (slot.cgroup === null) {
       this.#free.push(slot);
       return null;
     }
-    const now = await slot.cgroup.counters();
+    const now = slot.cgroup.counters();
     const counted = { oom: now.oom - slot.before.oom, pids: now.pids - slot.before.pids };
     slot.before = now;
     this.#free.push(slot);
@@ -66,7 +66,7 @@ export class SlotTable {
   async #make(): Promise<Slot> {
     const index = this.#next++;
     const cgroup = (await this.#cgroups?.make(`slot-${index}`, this.#limits)) ?? null;
-    const slot: Slot = { index, cgroup, before: cgroup === null ? NOTHING : await cgroup.counters() };
+    const slot: Slot = { index, cgroup, before: cgroup === null ? NOTHING : cgroup.counters() };
     this.#all.push(slot);
     return slot;
   }

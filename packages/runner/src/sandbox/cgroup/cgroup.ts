@@ -14,7 +14,8 @@ export interface CgroupCounters {
 export interface SlotCgroup {
   /** Files such as cgroup.procs; a process of one thread that writes 0 to each is inside with all its children. */
   join: readonly string[];
-  counters(): Promise<CgroupCounters>;
+  /** Two short reads of the kernel's memory, at the end of each process: at once, not by the thread pool. */
+  counters(): CgroupCounters;
   remove(): Promise<void>;
 }
 

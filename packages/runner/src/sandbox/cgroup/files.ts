@@ -1,4 +1,5 @@
 /** Writing to and removing from a cgroup tree, where files are orders and an answer may be "busy". */
+import { readFileSync } from "node:fs";
 import { readFile, rmdir, writeFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 
@@ -18,6 +19,14 @@ export async function order(file: string, value: string): Promise<boolean> {
 
 export async function readOr(file: string, otherwise: string): Promise<string> {
   return await readFile(file, "utf8").catch(() => otherwise);
+}
+
+export function readNowOr(file: string, otherwise: string): string {
+  try {
+    return readFileSync(file, "utf8");
+  } catch {
+    return otherwise;
+  }
 }
 
 /** A cgroup whose last process just died is busy for a moment. */

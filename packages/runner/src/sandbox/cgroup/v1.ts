@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { OUR_PROCESSES, type SandboxLimits } from "../limits.ts";
 import { type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
-import { order, readOr, removeFolder } from "./files.ts";
+import { order, readNowOr, removeFolder } from "./files.ts";
 
 export type ControllerV1 = "memory" | "pids" | "cpu";
 
@@ -52,11 +52,11 @@ async function makeSlot(
   return {
     // By itself and as its one thread a process enters without the lock that all forks of the machine wait for.
     join: folders.map((folder) => join(folder, "tasks")),
-    counters: async () => ({
+    counters: () => ({
       oom: has("memory")
-        ? readCounter(await readOr(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")
+        ? readCounter(readNowOr(join(folderOf("memory"), "memory.oom_control"), ""), "oom_kill")
         : 0,
-      pids: has("pids") ? readCounter(await readOr(join(folderOf("pids"), "pids.events"), ""), "max") : 0,
+      pids: has("pids") ? readCounter(readNowOr(join(folderOf("pids"), "pids.events"), ""), "max") : 0,
     }),
     remove: async () => {
       for (const folder of folders) await removeFolder(folder);

@@ -3,7 +3,7 @@ import { mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { OUR_PROCESSES, type SandboxLimits } from "../limits.ts";
 import { type Cgroups, readCounter, type SlotCgroup } from "./cgroup.ts";
-import { order, readOr, removeFolder } from "./files.ts";
+import { order, readNowOr, readOr, removeFolder } from "./files.ts";
 
 const NEEDED = ["memory", "pids"] as const;
 const WANTED = ["cpu"] as const;
@@ -67,9 +67,9 @@ async function boundSlot(folder: string, limits: SandboxLimits): Promise<SlotCgr
   await order(join(folder, "cpu.max"), `${Math.round(limits.cpus * CPU_PERIOD_US)} ${CPU_PERIOD_US}`);
   return {
     join: [join(folder, "cgroup.procs")],
-    counters: async () => ({
-      oom: readCounter(await readOr(join(folder, "memory.events"), ""), "oom_kill"),
-      pids: readCounter(await readOr(join(folder, "pids.events"), ""), "max"),
+    counters: () => ({
+      oom: readCounter(readNowOr(join(folder, "memory.events"), ""), "oom_kill"),
+      pids: readCounter(readNowOr(join(folder, "pids.events"), ""), "max"),
     }),
     remove: () => removeFolder(folder),
   };
