@@ -1,6 +1,7 @@
 /**
- * Removes the cgroups of a gateway that was killed: one /bin/sh in a session of its own that waits for the end of
- * its input, which comes however the gateway ends. Cgroups are emptied by then, as every sandbox dies with us.
+ * Removes the cgroups of a gateway that was killed, and whoever is still in them: one /bin/sh in a session of its own
+ * that waits for the end of its input, which comes however the gateway ends. Sandboxes die with us, but for one moment
+ * of theirs: bwrap's inner process waits for a word of the outer one, and when that is killed first, waits for ever.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 
@@ -11,7 +12,11 @@ while [ "$tries" -lt 50 ]; do
   left=no
   for folder; do
     [ -d "$folder" ] || continue
-    for slot in "$folder"/*/; do rmdir "$slot" 2>/dev/null; done
+    for slot in "$folder"/*/; do
+      rmdir "$slot" 2>/dev/null && continue
+      [ -r "$slot/cgroup.procs" ] || continue
+      while read -r pid; do [ "$pid" -gt 1 ] && kill -s KILL "$pid" 2>/dev/null; done < "$slot/cgroup.procs"
+    done
     rmdir "$folder" 2>/dev/null || left=yes
   done
   [ "$left" = no ] && exit 0

@@ -1,0 +1,257 @@
+/**
+ * A gateway is killed again and again while it serves calls of every kind: isolated with spares, workers, resident MCP
+ * servers, processes that are prepared, some of them with scratch and a way out. Within five seconds nothing of it is
+ * left. Only its own things are counted: others work on this machine too.
+ */
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join, resolve } from "node:path";
+import { expect } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
+import { eventually, isAlive } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const KILLS = 12;
+const AT_ONCE = 6;
+const SERVERS = 3;
+/** Writes to its scratch folder, has a child of its own, and takes a moment. */
+const BUSY = `async (request) => {
+  const { spawn } = await import("node:child_process");
+  const { scratch_dir } = request.context ?? {};
+  if (scratch_dir) appendFileSync(scratch_dir + "/file", "x".repeat(100_000));
+  spawn("/bin/sleep", ["300"], { detached: true, stdio: "ignore" });
+  await new Promise((done) => setTimeout(done, 20));
+  return { status: "succeeded", result: { content: [] } };
+}`;
+const PERMISSIONS = `[exports.permissions]
+network = "egress"
+allowed_domains = ["api.acme.test"]
+filesystem = "scratch"`;
+
+verifies(
+  "sandbox.kill",
+  "a gateway that is killed under load leaves no process, mount, cgroup, descriptor or scratch folder",
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), "backplane-kill9-"));
+    let gateway = await startTestGateway();
+    const { home } = gateway;
+    try {
+      const exports = await bindAll(gateway, folder);
+      const reached = new Set<string>();
+      let born = 0;
+      for (let kill = 0; kill < KILLS; kill++) {
+        let served = 0;
+        const load = Array.from({ length: AT_ONCE }, (_, at) =>
+          call(gateway, exports, at, (export_id) => {
+            served++;
+            reached.add(export_id);
+          }),
+        );
+        // The first time until everything is up, then a little later each time: starts are what matters.
+        await eventually(() => served > (kill === 0 ? 30 : kill), 60_000, "calls are served");
+        if (kill === 0) {
+          await eventually(
+            () => reached.size === exports.length,
+            60_000,
+            `all of ${exports.join(", ")} are served`,
+          );
+        }
+        const cgroups = cgroupsOf(gateway.pid);
+        expect(cgroups.length).toBeGreaterThan(0);
+        // Stopped, so that it has no child that is not seen here.
+        gateway.process.kill("SIGSTOP");
+        const family = descendants(gateway.pid);
+        born += family.length;
+        await gateway.kill9();
+        await Promise.all(load);
+        const left = () => ({
+          processes: [...family.filter(isSame), ...membersOf(cgroups)],
+          cgroups: cgroups.filter((path) => existsSync(path)),
+          mounts: mountsBelow(home),
+          descriptors: holdersOf(home),
+          scratch: readdirSync(join(home, "scratch")),
+        });
+        const nothing = { processes: [], cgroups: [], mounts: [], descriptors: [], scratch: [] };
+        await eventually(
+          () => JSON.stringify(left()) === JSON.stringify(nothing),
+          5_000,
+          "nothing is left",
+        ).catch(() => expect(left()).toEqual(nothing));
+        gateway = await startTestGateway({ home });
+      }
+      // At each kill there were more than the two shells that watch.
+      expect(born).toBeGreaterThan(KILLS * 10);
+    } finally {
+      await gateway.dispose();
+      rmSync(folder, { recursive: true, force: true });
+    }
+  },
+  600_000,
+);
+
+async function bindAll(gateway: TestGateway, folder: string): Promise<string[]> {
+  await gateway.cli("policy", "set", "tolerance.conversation", "full");
+  const names = ["once", "again", "out"];
+  for (const name of names) {
+    const extra = name === "out" ? { extra: PERMISSIONS } : {};
+    const plugin = writePluginFolder({
+      package_id: `acme/${name}`,
+      entrypoint: ["node", "./bin/plugin.mjs"],
+      files: { "bin/plugin.mjs": vaiProgram(`acme/${name}`, BUSY) },
+      exports: [{ id: name, ...extra }],
+    });
+    const isolation = name === "again" ? "worker" : "isolated";
+    const network = name === "out" ? { allowed_domains: ["api.acme.test"] } : {};
+    await installAndBind(gateway, plugin, [name], { class: isolation, ...network });
+    rmSync(plugin, { recursive: true, force: true });
+  }
+  for (let at = 0; at < SERVERS; at++) names.push(await bindServer(gateway, folder, `server-${at}`));
+  return names;
+}
+
+async function bindServer(gateway: TestGateway, folder: string, name: string): Promise<string> {
+  const dir = join(folder, name);
+  mkdirSync(dir);
+  cpSync(resolve("packages/runner/test/fixtures/mcp.mjs"), join(dir, "mcp.mjs"));
+  const manifest = [
+    'api_version = "vai.plugin.v1"',
+    `package_id = "acme/${name}"`,
+    'version = "1.0.0"',
+    `name = "${name}"`,
+    "[runtime]",
+    'protocol = "mcp.stdio"',
+    'entrypoint = ["node", "./mcp.mjs", "plain"]',
+  ];
+  writeFileSync(join(dir, "vai-plugin.toml"), manifest.join("\n"));
+  await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
+  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
+    package_id: `acme/${name}`,
+    package_version: "1.0.0",
+    export_id: "*",
+  });
+  expect(bound.status).toBe(201);
+  return `mcp_${name}_echo`;
+}
+
+/** Calls one after the other until the gateway is gone. */
+async function call(
+  gateway: TestGateway,
+  exports: string[],
+  at: number,
+  served: (export_id: string) => void,
+): Promise<void> {
+  for (let n = at; gateway.process.signalCode === null; n++) {
+    const export_id = exports[n % exports.length]!;
+    try {
+      const input = export_id.startsWith("mcp_") ? { text: "x" } : {};
+      const { body } = await gateway.http("POST", "/v1/invocations?wait=30", { export_id, input });
+      if (body.status === "succeeded") served(export_id);
+    } catch {
+      await new Promise((done) => setTimeout(done, 5));
+    }
+  }
+}
+
+/** With its start, because numbers come again. */
+interface Born {
+  pid: number;
+  start: string;
+}
+
+function startOf(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    return stat.slice(stat.lastIndexOf(")")).split(" ")[20]!;
+  } catch {
+    return "";
+  }
+}
+
+const isSame = ({ pid, start }: Born) => start !== "" && startOf(pid) === start && isAlive(pid);
+
+function descendants(pid: number): Born[] {
+  let text = "";
+  try {
+    text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
+  } catch {
+    // It is gone.
+  }
+  const children = text
+    .split(" ")
+    .map(Number)
+    .filter((child) => child > 0);
+  return children.flatMap((child) => [{ pid: child, start: startOf(child) }, ...descendants(child)]);
+}
+
+/** The folders of this gateway's cgroups, in every tree. */
+function cgroupsOf(pid: number): string[] {
+  const found: string[] = [];
+  const look = (folder: string, depth: number) => {
+    for (const entry of list(folder)) {
+      if (entry.startsWith(`backplane-${pid}-`)) found.push(join(folder, entry));
+      else if (depth > 0) look(join(folder, entry), depth - 1);
+    }
+  };
+  look("/sys/fs/cgroup", 3);
+  return found;
+}
+
+function list(folder: string): string[] {
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true });
+    return entries.filter((entry) => entry.isDirectory()).map(({ name }) => name);
+  } catch {
+    return [];
+  }
+}
+
+function membersOf(cgroups: readonly string[]): string[] {
+  return cgroups.flatMap((folder) =>
+    list(folder).flatMap((slot) => {
+      const file = join(folder, slot, "cgroup.procs");
+      try {
+        return readFileSync(file, "utf8").split("\n").filter(Boolean);
+      } catch {
+        return [];
+      }
+    }),
+  );
+}
+
+function mountsBelow(home: string): string[] {
+  return readFileSync("/proc/self/mountinfo", "utf8")
+    .split("\n")
+    .filter((line) => line.includes(home));
+}
+
+/** Who holds something of the home open, or runs in it. */
+function holdersOf(home: string): string[] {
+  const found: string[] = [];
+  for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name))) {
+    const links = [`/proc/${pid}/cwd`, `/proc/${pid}/root`, `/proc/${pid}/exe`];
+    try {
+      links.push(...readdirSync(`/proc/${pid}/fd`).map((fd) => `/proc/${pid}/fd/${fd}`));
+    } catch {
+      // It ended while we looked.
+    }
+    for (const link of links) {
+      try {
+        if (readlinkSync(link).startsWith(home)) found.push(`${pid} ${link}`);
+      } catch {
+        // The same.
+      }
+    }
+  }
+  return found;
+}
