@@ -1,6 +1,7 @@
 /**
  * What all connections of one session share: its policy, counts, clock, and the list of who is on the way. One
- * timer watches them all while there are any; closing ends everything at once.
+ * timer watches them all while there are any; closing ends everything at once. While it is held, because no call is in
+ * flight, nothing is decided and no byte moves: who comes waits for the next call, and who is there does too.
  */
 import type { Socket } from "node:net";
 import type { Clock, Timer } from "@backplane/kernel/ports";
@@ -13,6 +14,10 @@ import type { RefusalRecord } from "./refusals.ts";
 
 const SWEEP_MS = 1_000;
 
+export interface Flow {
+  hold(held: boolean): void;
+}
+
 export class Border {
   readonly policy: Policy;
   readonly limits: EgressLimits;
@@ -23,10 +28,14 @@ export class Border {
   leading = 0;
   total = 0;
   closed = false;
+  held: boolean;
   readonly #passages = new Set<Passage>();
+  readonly #flows = new Set<Flow>();
+  readonly #waiting: (() => void)[] = [];
   #sweep: Timer | null = null;
 
-  constructor(policy: Policy, limits: EgressLimits, clock: Clock, refusals: RefusalRecord) {
+  constructor(policy: Policy, limits: EgressLimits, clock: Clock, refusals: RefusalRecord, held: boolean) {
+    this.held = held;
     this.policy = policy;
     this.limits = limits;
     this.clock = clock;
@@ -58,6 +67,25 @@ export class Border {
     });
   }
 
+  /** Settles at once, or when a call begins; check `ended` afterwards. */
+  opened(): Promise<void> {
+    return this.held ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
+  }
+
+  hold(held: boolean): void {
+    if (this.held === held || this.closed) return;
+    this.held = held;
+    for (const flow of this.#flows) flow.hold(held);
+    if (!held) for (const go of this.#waiting.splice(0)) go();
+  }
+
+  /** Bytes on their way; held with the rest. Answers how to be rid of it. */
+  join(flow: Flow): () => void {
+    this.#flows.add(flow);
+    if (this.held) flow.hold(true);
+    return () => this.#flows.delete(flow);
+  }
+
   renew(): void {
     this.meter.in = 0;
     this.meter.out = 0;
@@ -74,6 +102,7 @@ export class Border {
     this.#sweep?.stop();
     this.#sweep = null;
     for (const passage of this.#passages) passage.end();
+    for (const go of this.#waiting.splice(0)) go();
   }
 
   #look(): void {

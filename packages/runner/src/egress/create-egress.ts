@@ -33,11 +33,15 @@ interface EgressRequest {
   grant: EgressGrant;
   /** Told of each refusal as it happens. */
   refused?: (refusal: Refusal) => void;
+  /** No call is in flight yet: everything waits for `hold(false)`. */
+  held?: boolean;
 }
 
 export interface EgressSession extends WayIn {
   /** One of `listeners`, as sandbox-init handed it out. */
   attach(listener: EgressListener, server: Server): void;
+  /** Whether everything waits because no call is in flight. */
+  hold(held: boolean): void;
   /** Another invocation begins: bytes, connections and refusals count from nothing again. */
   renew(): void;
   /** Word for word up to a bound; `counts.refused` has them all. */
@@ -65,7 +69,7 @@ export function createEgress(options: EgressOptions): Egress {
       const policy = { operator_allows, gateway: { names, reachable: false }, resolve, forbidden };
       return hostFetch({ clock: options.clock, connect_ms: limits.connect_ms, policy }, request);
     },
-    open: ({ grant, refused = () => {} }) => {
+    open: ({ grant, refused = () => {}, held = false }) => {
       const gateway = options.gateway?.() ?? null;
       const way = wayIn(grant, gateway);
       const door = gateway === null ? null : gatewayDoor(gateway, way.gateway_url);
@@ -77,7 +81,7 @@ export function createEgress(options: EgressOptions): Egress {
         forbidden,
       };
       const record = new RefusalRecord(limits.refusals, options.clock, refused);
-      return sessionOf(way, new Border(policy, limits, options.clock, record), door);
+      return sessionOf(way, new Border(policy, limits, options.clock, record, held), door);
     },
   };
 }
@@ -91,6 +95,7 @@ function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null): Egress
   };
   return {
     ...way,
+    hold: (held) => border.hold(held),
     renew: () => border.renew(),
     attach: (listener, server) => {
       servers.add(server);

@@ -68,7 +68,7 @@ export async function forward(
       outside.destroy();
       rest();
     });
-    pump(request, sent, passage.takeOut);
+    pump(request, sent, passage.takeOut, passage.border);
   } else {
     sent.end();
   }
@@ -97,7 +97,7 @@ function give(
     if (!answered.complete) passage.end();
   });
   response.once("close", rest);
-  pump(answered, response, passage.takeIn);
+  pump(answered, response, passage.takeIn, passage.border);
 }
 
 function switchOver(
@@ -118,8 +118,8 @@ function switchOver(
   asker.socket.write(`${first}${lines}\r\n`, "latin1");
   if (head.length > 0) asker.socket.write(head);
   if (asker.head.length > 0) outside.write(asker.head);
-  pump(outside, asker.socket, passage.takeIn);
-  pump(asker.socket, outside, passage.takeOut);
+  pump(outside, asker.socket, passage.takeIn, passage.border);
+  pump(asker.socket, outside, passage.takeOut, passage.border);
   passage.follow(outside);
 }
 

@@ -76,6 +76,8 @@ export function createHttpRelay(
       fixed ??
       readAuthority(request.headers.host ?? "", 80) ?? { host: url, port: 0 };
     passage.asked = asked;
+    await passage.border.opened();
+    if (passage.ended) return;
     const refused = (reason: RefusalReason, detail?: string) => {
       passage.refuse(reason, detail, asked);
       answer(request, asker, 403, words(reason, asked));
@@ -131,6 +133,11 @@ export function createHttpRelay(
     const socket = passage.client;
     const asked = readAuthority(request.url ?? "", null);
     passage.asked = asked ?? { host: request.url ?? "", port: 0 };
+    // Before anything is awaited: whatever is said next is the tunnel's.
+    socket.pause();
+    if (head.length > 0) socket.unshift(head);
+    await passage.border.opened();
+    if (passage.ended) return;
     const refused = (reason: RefusalReason, detail?: string) => {
       passage.refuse(reason, detail);
       say(passage, "403 Forbidden", words(reason, passage.asked));
@@ -141,8 +148,6 @@ export function createHttpRelay(
     if (request.headers.host !== undefined && !namesHost(request, asked)) {
       return refused("host.mismatch", request.headers.host);
     }
-    socket.pause();
-    if (head.length > 0) socket.unshift(head);
     const verdict = await decide(passage.border.policy, asked);
     if (verdict.kind === "refused") return refused(verdict.reason, verdict.detail);
     if (passage.ended) return;

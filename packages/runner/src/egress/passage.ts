@@ -123,7 +123,8 @@ export class Passage {
   /** Slow beginnings, silence, and age end a connection; only an honest silence is no refusal. */
   look(now: number): void {
     const { head_ms, idle_ms, total_ms } = this.border.limits;
-    if (this.#moved) {
+    // Whoever is held cannot be late.
+    if (this.#moved || this.border.held) {
       this.#moved = false;
       this.#since = now;
     }

@@ -44,6 +44,7 @@ export function createReception(
   async function hearSocks(passage: Passage): Promise<void> {
     const asked = await readSocks(passage);
     if (asked === null || passage.ended) return;
+    await border.opened();
     const verdict = await decide(border.policy, asked);
     if (verdict.kind === "refused") {
       passage.refuse(verdict.reason, verdict.detail);
@@ -69,6 +70,7 @@ export function createReception(
   async function hearNamed(passage: Passage, port: number): Promise<void> {
     const address = passage.client.localAddress ?? "";
     passage.asked = { host: names.get(address) ?? address, port };
+    await border.opened();
     const verdict = await decide(border.policy, passage.asked);
     if (verdict.kind === "refused") passage.refuse(verdict.reason, verdict.detail);
     if (passage.ended) return;

@@ -52,7 +52,7 @@ export async function tunnel(
     return http(target);
   }
   if (target.port === 443) pumpIn(passage, outside);
-  pump(passage.client, outside, passage.takeOut);
+  pump(passage.client, outside, passage.takeOut, passage.border);
 }
 
 function readFirst(passage: Passage, target: Target): Promise<Opening | null> {
@@ -63,6 +63,6 @@ function readFirst(passage: Passage, target: Target): Promise<Opening | null> {
 }
 
 function pumpIn(passage: Passage, outside: Socket): void {
-  pump(outside, passage.client, passage.takeIn);
+  pump(outside, passage.client, passage.takeIn, passage.border);
   passage.follow(outside);
 }

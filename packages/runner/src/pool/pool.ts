@@ -80,12 +80,12 @@ export class Pool {
     const found = pooled ? this.#roster.find(key) : known === null ? this.#spare(order, dialect) : null;
     const usable = found?.process.state === "launching" || found?.process.state === "ready";
     const worker = found && usable ? found : this.#create(order, dialect, { home, key, env });
-    worker.waiting++;
+    worker.await(1);
     return worker;
   }
 
   leave(worker: Worker): void {
-    worker.waiting--;
+    worker.await(-1);
     if (!worker.pooled) worker.process.kill("its call was given up");
     this.#rest(worker);
   }
@@ -150,6 +150,7 @@ export class Pool {
       takeSlot: async () => (birth.spare === true ? this.#slots.tryTake() : await this.#takeSlot(worker)),
       releaseSlot: () => this.#slots.release(),
       refused: (refusal) => refusals.add(refusal),
+      wayOut: (session) => worker.leadOut(session),
     });
     const notice = this.#noticeOf(order, recent_secrets);
     let begun = false;
@@ -166,6 +167,7 @@ export class Pool {
       subject,
       key: birth.key,
       pooled: lifetimeOf(order, dialect) === "pooled",
+      resident: dialect.resident === true,
       calls,
       recent_secrets,
       refusals,
@@ -222,7 +224,7 @@ export class Pool {
 
   /** What a launch that failed says about the plugin: nothing when we gave it up or never came to it. */
   #judge(worker: Worker, error: BackplaneError): void {
-    const ours = worker.process.pid === undefined && error.code !== "launch_failed";
+    const ours = worker.ahead || (worker.process.pid === undefined && error.code !== "launch_failed");
     if (ours || worker.process.givenUp) this.#breaker.abandoned(worker.subject);
     else this.#breaker.failed(worker.subject, error.message);
   }

@@ -7,7 +7,7 @@ import type { PackageFiles } from "@backplane/kernel/ports";
 import { makeDataDir } from "../data-dirs.ts";
 import type { Place } from "../diagnose.ts";
 import type { Dialect, HostPrograms, ProcessOrder } from "../dialects/dialect.ts";
-import type { Egress } from "../egress/create-egress.ts";
+import type { Egress, EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/refusals.ts";
 import type { LaunchPlan } from "../launch.ts";
 import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
@@ -44,6 +44,8 @@ export interface PreparationSteps {
   takeSlot(): Promise<boolean>;
   releaseSlot(): void;
   refused(refusal: Refusal): void;
+  /** It is held until the pool says otherwise. */
+  wayOut(session: EgressSession): void;
 }
 
 export class Preparation {
@@ -103,7 +105,12 @@ export class Preparation {
     const seen = own?.data_dir === undefined ? {} : { data_dir: own.data_dir };
     const lifetime = lifetimeOf(order, this.#dialect);
     if (sandbox !== null) {
-      const way_out = () => egress.open({ grant, refused: (refused) => this.#steps.refused(refused) });
+      const refused = (one: Refusal) => this.#steps.refused(one);
+      const way_out = () => {
+        const session = egress.open({ grant, refused, held: true });
+        this.#steps.wayOut(session);
+        return session;
+      };
       const confine = { sandbox, grant, lifetime, binds: own?.binds ?? [], way_out };
       const secret = env === null ? {} : { secret_env: env };
       return { runtime, folder, home: null, ...seen, confine, ...secret };

@@ -4,6 +4,7 @@
  */
 import type { Counterpart } from "../counterpart.ts";
 import type { Deadline } from "../deadlines.ts";
+import type { EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/refusals.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { WorkerRefusals } from "./worker-refusals.ts";
@@ -24,6 +25,7 @@ export interface WorkerParts {
   subject: LaunchSubject;
   key: string;
   pooled: boolean;
+  resident: boolean;
   calls: Tenant[];
   recent_secrets: string[];
   refusals: WorkerRefusals;
@@ -36,6 +38,8 @@ export class Worker {
   /** What its process is found by: the pool key, and the secrets that it was born with. */
   readonly key: string;
   readonly pooled: boolean;
+  /** A server that lives on, and works between calls too. */
+  readonly resident: boolean;
   /** Calls in flight, in no order. */
   readonly calls: Tenant[];
   /** Calls that wait for the process to become ready. */
@@ -46,6 +50,8 @@ export class Worker {
   readonly recent_secrets: string[];
   /** Connections that it was refused, on their way to its calls. */
   readonly refusals: WorkerRefusals;
+  /** Once its process has one. */
+  #way_out: EgressSession | null = null;
   /** Gives its place in the line for a slot up; null: it stands in none. */
   leave_line: (() => void) | null = null;
   /** After its process is gone and what it had is given back. */
@@ -58,6 +64,7 @@ export class Worker {
     this.subject = parts.subject;
     this.key = parts.key;
     this.pooled = parts.pooled;
+    this.resident = parts.resident;
     this.calls = parts.calls;
     this.idle_since = parts.idle_since;
     this.recent_secrets = parts.recent_secrets;
@@ -73,12 +80,34 @@ export class Worker {
     return this.pooled && this.process.state === "ready" && this.unused;
   }
 
+  /** Before its call and after it, a process reaches nothing. */
+  get held(): boolean {
+    return !this.resident && this.unused;
+  }
+
+  /** It was started ahead of a call, and might have gone further had there been one. */
+  get ahead(): boolean {
+    return this.#way_out !== null && this.held;
+  }
+
+  leadOut(session: EgressSession): void {
+    this.#way_out = session;
+    this.#gate();
+  }
+
+  /** A call will come; or it will not, after all. */
+  await(more: 1 | -1): void {
+    this.waiting += more;
+    this.#gate();
+  }
+
   enter(call: Tenant): void {
     const { calls } = this;
     call.place = calls.length;
     calls.push(call);
-    this.process.confined?.way_out?.renew();
+    this.#way_out?.renew();
     this.refusals.joined(call);
+    this.#gate();
   }
 
   /** The last takes the place of who goes: no call is looked for. True: nobody is left. */
@@ -90,7 +119,12 @@ export class Worker {
       calls[call.place] = last;
       last.place = call.place;
     }
+    this.#gate();
     return calls.length === 0;
+  }
+
+  #gate(): void {
+    this.#way_out?.hold(this.held);
   }
 
   /** A rule was broken; without an id every call in flight is told. */

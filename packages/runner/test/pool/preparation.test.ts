@@ -29,6 +29,7 @@ function prepare(change: OrderChange, over: Partial<PreparationSteps & PlanDeps>
     takeSlot: note("slot", true),
     releaseSlot: () => void done.push("released"),
     refused: () => {},
+    wayOut: () => {},
     ...over,
   };
   const deps = {

@@ -34,6 +34,7 @@ export function standingWorker(standing: Standing = {}): Worker {
     subject,
     key,
     pooled,
+    resident: false,
     calls,
     recent_secrets: [],
     refusals,

@@ -141,3 +141,44 @@ test("nothing of a sandbox's network is held here after it", async () => {
   for (let i = 0; i < 10; i++) await settled();
   await until(() => open() <= before + 5);
 });
+
+/** Whoever asks for a page, by its path. */
+async function visitors() {
+  const seen: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.once("data", (data) => {
+      seen.push(String(data).split(" ")[1]!);
+      socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    });
+  }, PUBLIC);
+  return { seen, grant: egress(`a.test:${port}`) };
+}
+const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
+
+test("a process ahead of its call reaches nothing until the call is there", async () => {
+  const rig = confinedRig({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
+  const { seen, grant } = await visitors();
+  const order = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
+  const first = await rig.run(order());
+  expect(first.result).toMatchObject({ answer: 200 });
+  await until(() => rig.runner.health().prewarmed === 1);
+  await aWhile();
+  expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
+  const { result } = await rig.run(order());
+  const { who, answer } = result as { who: string; answer: number };
+  expect(answer).toBe(200);
+  expect(seen).toEqual([expect.anything(), `/early-${who}`]);
+});
+
+test("a worker without a call reaches nothing until the next, and then what it asked for", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const { seen, grant } = await visitors();
+  const { result } = await rig.run(vai("calls-home", { grant }));
+  const { who } = result as { who: string };
+  await aWhile();
+  expect(seen).toEqual([`/early-${who}`]);
+  const next = rig.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
+  await until(() => seen.length > 1);
+  expect(seen[1]).toBe(`/late-${who}`);
+  await next;
+});
