@@ -31,6 +31,7 @@ const INIT = "packages/runner/sandbox-init";
 const ARTIFACTS = ["packages/runner/test/artifacts.test.ts"];
 const PROCESSES = ["test/hostile/processes.test.ts"];
 const FILES = ["test/hostile/files.test.ts"];
+const KEPT = ["packages/runner/test/sandbox/kept.test.ts"];
 const STAGE = ["packages/runner/test/sandbox/stage.test.ts"];
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
 const LOADER = ["packages/gateway/test/plugin-loader.test.ts"];
@@ -204,6 +205,48 @@ const MUTANTS: Mutant[] = [
     from: "if (how.redactor.active) {",
     to: "if (how.redactor.active && false) {",
     tests: ARTIFACTS,
+  },
+  {
+    defence: "no way out without a call",
+    file: `${RUNNER}/pool.ts`,
+    from: "return !resident && calls.length === 0 && waiting === 0;",
+    to: "return resident && calls.length === 0 && waiting === 0 && false;",
+    tests: ["packages/runner/test/sandbox/way-out.test.ts"],
+  },
+  {
+    defence: "no byte moves without a call",
+    file: `${RUNNER}/egress/pump.ts`,
+    from: "if (held) from.pause();",
+    to: "if (held) return;",
+    tests: ["packages/runner/test/egress/border-hold.test.ts"],
+  },
+  {
+    defence: "what a plugin keeps is bounded",
+    file: `${INIT}/init.c`,
+    from: "(full = kept_is_full(&wait)) != 0",
+    to: "(full = 0) != 0",
+    tests: KEPT,
+  },
+  {
+    defence: "no start with a full folder",
+    file: `${INIT}/init.c`,
+    from: "  if (kept_is_full(&wait)) {",
+    to: "  wait = 0;\n  if (wait) {",
+    tests: KEPT,
+  },
+  {
+    defence: "deleted files count",
+    file: `${INIT}/kept.c`,
+    from: "    sum->bytes += (unsigned long long)info.st_blocks * 512;\n    sum->files++;",
+    to: "",
+    tests: KEPT,
+  },
+  {
+    defence: "whoever is left in our cgroups is ended",
+    file: `${RUNNER}/sandbox/janitor.ts`,
+    from: 'kill -s KILL "$pid"',
+    to: 'true "$pid"',
+    tests: ["packages/runner/test/sandbox/janitor.test.ts"],
   },
   {
     defence: "secrets by environment only into a sandbox",

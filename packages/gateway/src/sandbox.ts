@@ -14,6 +14,8 @@ const LimitsSchema = z.strictObject({
   open_files: count(64, 1_048_576),
   scratch_bytes: count(MIB, 2 ** 40),
   scratch_files: count(16, 16_777_216),
+  kept_bytes: count(MIB, 2 ** 40),
+  kept_files: count(16, 16_777_216),
 });
 
 export const SandboxSchema = z

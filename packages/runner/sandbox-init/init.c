@@ -1,6 +1,6 @@
 /*
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
- *   l<resource>=<value>   s<scratch folder>   n<address port>   e<NAME=value>   a<argument>
+ *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
  * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
  * `put NAME/FILE BYTES` ("ok", "no ERRNO"; artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the
  * socket ends, so does everything in here. With scratch, PID 1 outlives the plugin until then: what the plugin left
@@ -66,6 +66,7 @@ static void read_order(void) {
     else if (*at == 'e') environment[variable_count++] = at + 1;
     else if (*at == 's') scratch = at + 1;
     else if (*at == 'l') add_limit(at + 1);
+    else if (*at == 'k') add_kept(at + 1);
     else if (*at == 'n') add_listener(at + 1);
     else _exit(126);
   }
@@ -200,7 +201,8 @@ static int scratch_is_full(void) {
   return room.f_bavail == 0 || (room.f_files > 0 && room.f_ffree == 0);
 }
 
-static void report(int status) {
+/* `full`: ended by us, for what it keeps is too much. */
+static void report(int status, int full) {
   struct rusage used;
   char line[128];
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -213,7 +215,8 @@ static void report(int status) {
    * namespace; started outside of one it would mean every process of the machine.
    */
   if (getpid() == 1) kill(-1, SIGKILL);
-  snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss, scratch_is_full());
+  snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss,
+           full ? 2 : scratch_is_full());
   say(line);
   last_code = signal != 0 ? 128 + signal : code;
   if (scratch == NULL) _exit(last_code);
@@ -222,13 +225,17 @@ static void report(int status) {
 static void supervise(pid_t plugin, int signals) {
   struct pollfd watched[2] = {{CONTROL_FD, POLLIN, 0}, {signals, POLLIN, 0}};
   struct signalfd_siginfo ignored;
-  for (;;) {
-    if (poll(watched, 2, -1) < 0 && errno != EINTR) _exit(126);
+  int full = 0;
+  for (int wait = -1;;) {
+    if (plugin > 0 && !full && (full = kept_is_full(&wait)) != 0) kill(plugin, SIGKILL);
+    if (poll(watched, 2, plugin > 0 && !full ? wait : -1) < 0 && errno != EINTR) _exit(126);
     if (watched[1].revents != 0) {
       if (read(signals, &ignored, sizeof ignored) < 0 && errno != EAGAIN) _exit(126);
       int status;
       for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-        if (pid == plugin) report(status);
+        if (pid != plugin) continue;
+        report(status, full);
+        plugin = 0;
       }
     }
     if (watched[0].revents != 0 && !listen_to_gateway()) _exit(last_code);
@@ -236,7 +243,7 @@ static void supervise(pid_t plugin, int signals) {
 }
 
 int run_init(void) {
-  int failure[2], error = 0;
+  int failure[2], error = 0, wait;
   sigset_t child;
   char line[32];
 
@@ -250,6 +257,11 @@ int run_init(void) {
   sigemptyset(&child);
   sigaddset(&child, SIGCHLD);
   sigprocmask(SIG_BLOCK, &child, NULL);
+  if (kept_is_full(&wait)) {
+    snprintf(line, sizeof line, "failed %d\n", EDQUOT);
+    say(line);
+    return 127;
+  }
   int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0 || pipe2(failure, O_CLOEXEC) < 0) give_up("signalfd");
   pid_t plugin = fork();

@@ -35,6 +35,11 @@ void scratch_in(const char *path, const char *options);
 #define OUTER_PROGRAM "/bwrap"
 void finish_root(const char *program);
 
+/* `BYTES FILES PATH` of a folder that the plugin keeps; kept, not copied. */
+void add_kept(char *text);
+/* Whether there is more in one of them than there may be; when to ask again, -1 for never. */
+int kept_is_full(int *wait_ms);
+
 /* Says why on stderr and ends with 125, which the gateway reads as "the sandbox could not be made". */
 __attribute__((noreturn)) void give_up(const char *what);
 

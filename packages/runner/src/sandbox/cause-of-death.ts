@@ -43,6 +43,7 @@ export function causeOfDeath(evidence: Evidence, limits: SandboxLimits): Death {
   if (signal === "SIGXCPU" || (evidence.cpu_bounded && signal === "SIGKILL" && spent)) {
     return death("cpu", `It used more than the ${limits.cpu_seconds} s of CPU time it may.`);
   }
+  if (report?.kept_full) return death("disk", keptFull(limits));
   const broken = signal !== null || code !== 0;
   if (signal === "SIGXFSZ" || (broken && report?.scratch_full)) {
     const room = `${Math.floor(limits.scratch_bytes / MIB)} MiB and ${limits.scratch_files} files`;
@@ -54,6 +55,10 @@ export function causeOfDeath(evidence: Evidence, limits: SandboxLimits): Death {
   if (evidence.timed_out) return death("timeout", "Its time was over.");
   if (signal !== null) return death("signal", `It was killed by ${signal}.`);
   return death("exit", `It ended with exit code ${code ?? "unknown"}.`);
+}
+
+export function keptFull({ kept_bytes, kept_files }: SandboxLimits): string {
+  return `It keeps more in its own folder than it may (${Math.floor(kept_bytes / MIB)} MiB and ${kept_files} files).`;
 }
 
 /** The death, when one of the plugin's own limits had its part in it. */

@@ -14,6 +14,8 @@ export interface EndReport {
   cpu_ms: number;
   peak_bytes: number;
   scratch_full: boolean;
+  /** PID 1 ended it, because a folder that it keeps holds too much. */
+  kept_full: boolean;
 }
 
 export type Start = { started: true } | { started: false; errno: number | null };
@@ -59,6 +61,7 @@ export class ControlChannel {
     const records = [
       ...plan.limits.map(({ resource, value }) => `l${resource}=${value}`),
       ...(plan.scratch === null ? [] : [`s${plan.scratch.target}`]),
+      ...plan.kept.map(({ target, bytes, files }) => `k${bytes} ${files} ${target}`),
       ...plan.listeners.map(({ address, port }) => `n${address} ${port}`),
       ...Object.entries(plan.env).map(([name, value]) => `e${name}=${value}`),
       ...plan.command.map((word) => `a${word}`),
@@ -165,6 +168,7 @@ export class ControlChannel {
         cpu_ms,
         peak_bytes: peak_kb * 1024,
         scratch_full: full === 1,
+        kept_full: full === 2,
       };
       this.#onEnded();
     }

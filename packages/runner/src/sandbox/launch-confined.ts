@@ -11,8 +11,9 @@ import type { EgressSession } from "../egress/create-egress.ts";
 import { takeListeners } from "../egress/hand-out.ts";
 import { type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { directLine, stageWords } from "./bubblewrap-arguments.ts";
-import { causeOfDeath, type Death } from "./cause-of-death.ts";
+import { causeOfDeath, type Death, keptFull } from "./cause-of-death.ts";
 import { giveFolder } from "./give-folder.ts";
+import type { SandboxLimits } from "./limits.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { ownState } from "./own-state.ts";
 import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
@@ -109,7 +110,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     await death;
     throw why();
   };
-  if (!start.started) await end(() => failedStart(start.errno, spawned.words()));
+  if (!start.started) await end(() => failedStart(start.errno, spawned.words(), made.host.limits));
   if (lost !== null) await end(() => lost);
   return {
     child,
@@ -130,6 +131,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   };
 }
 
+const EDQUOT = 122;
 const none = () => null;
 
 function begin({ tools }: SandboxParts, { staged }: Prepared, planned: SandboxPlan): Spawned {
@@ -154,7 +156,17 @@ function leaveAfter({ child, control }: Spawned): void {
 }
 
 /** From what bwrap says to what a person can do. */
-function failedStart(errno: number | null, words: string): BackplaneError {
+function failedStart(errno: number | null, words: string, limits: SandboxLimits): BackplaneError {
+  if (errno === EDQUOT) {
+    return new BackplaneError(
+      "launch_failed",
+      `${keptFull(limits)} It is not started again until there is room.`,
+      {
+        details: { cause: "disk" },
+        fix: "Remove files from it, or raise kept_bytes and kept_files of [sandbox.limits].",
+      },
+    );
+  }
   if (errno !== null) {
     return new BackplaneError(
       "launch_failed",

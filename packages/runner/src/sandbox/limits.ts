@@ -11,6 +11,9 @@ export interface SandboxLimits {
   open_files: number;
   scratch_bytes: number;
   scratch_files: number;
+  /** All of a folder that a plugin keeps from one process to the next. */
+  kept_bytes: number;
+  kept_files: number;
 }
 
 const MIB = 1024 * 1024;
@@ -26,6 +29,8 @@ export const DEFAULT_SANDBOX_LIMITS: SandboxLimits = {
   open_files: 1024,
   scratch_bytes: 128 * MIB,
   scratch_files: 16_384,
+  kept_bytes: 1024 * MIB,
+  kept_files: 100_000,
 };
 
 /** Linux resource numbers, the same on x64 and arm64. Never AS: V8 reserves more than it uses. */

@@ -96,6 +96,8 @@ export interface SandboxPlan {
   hidden: string[];
   /** A tmpfs of its own: it dies with the process, however that ends. */
   scratch: { target: string; bytes: number; files: number } | null;
+  /** Folders of the host that it keeps; PID 1 looks at what is in them. */
+  kept: { target: string; bytes: number; files: number }[];
   /** What is opened inside, in its own network, and heard outside: the only place to connect to. */
   listeners: readonly EgressListener[];
   env: Record<string, string>;
@@ -137,6 +139,10 @@ export function plan(request: SandboxRequest, host: SandboxHost): SandboxPlan {
           files: host.limits.scratch_files,
         }
       : null,
+    kept: [
+      ...(request.binds ?? []).filter(({ writable }) => writable).map(({ target }) => target),
+      ...(state === undefined ? [] : [INSIDE.state]),
+    ].map((target) => ({ target, bytes: host.limits.kept_bytes, files: host.limits.kept_files })),
     listeners: way?.listeners ?? [],
     env: environmentOf(request, host),
     cwd: folder_at,

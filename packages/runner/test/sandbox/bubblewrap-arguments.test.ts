@@ -12,6 +12,7 @@ const PLAN: SandboxPlan = {
   links: [{ path: "/bin", target: "usr/bin" }],
   hidden: ["/plugin/assets"],
   scratch: { target: "/sandbox/scratch", bytes: 1024, files: 16 },
+  kept: [],
   listeners: [],
   env: { SECRET: "of the plugin" },
   cwd: "/plugin",

@@ -2,7 +2,7 @@ import { expect, test } from "vitest";
 import { causeOfDeath, type Evidence } from "../../src/sandbox/cause-of-death.ts";
 import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
 
-const QUIET = { code: 0, signal: 0, cpu_ms: 10, peak_bytes: 1, scratch_full: false };
+const QUIET = { code: 0, signal: 0, cpu_ms: 10, peak_bytes: 1, scratch_full: false, kept_full: false };
 const SIG = { KILL: 9, SEGV: 11, XCPU: 24, XFSZ: 25 };
 
 function name(change: Partial<Evidence>) {
@@ -43,6 +43,7 @@ test.each<[string, Partial<Evidence>, string]>([
     "signal",
   ],
   ["a file that is too long", { report: killed(SIG.XFSZ) }, "disk"],
+  ["a kept folder with too much in it", { report: killed(SIG.KILL, { kept_full: true }) }, "disk"],
   ["a full scratch", { report: { ...QUIET, code: 1, scratch_full: true } }, "disk"],
   ["the deadline", { report: null, exit: { code: 137, signal: null }, timed_out: true }, "timeout"],
 ])("%s", (_, evidence, cause) => {

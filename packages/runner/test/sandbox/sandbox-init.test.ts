@@ -52,6 +52,7 @@ function order(command: string[], change: Partial<SandboxPlan> = {}): SandboxPla
     links: [],
     hidden: [],
     scratch: null,
+    kept: [],
     listeners: [],
     env: {},
     cwd: "/",

@@ -1,0 +1,87 @@
+/** Folders that a plugin keeps, bounded as a whole: by bytes, by files, also by those that nobody sees. */
+import { mkdirSync, readdirSync, rmSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import type { Sandbox } from "../../src/sandbox/open-sandbox.ts";
+import { emptyFolder, finish, openTestSandbox, packageFolder, request } from "./open-test-sandbox.ts";
+
+const MIB = 1024 * 1024;
+const LIMITS = { kept_bytes: 8 * MIB, kept_files: 40 };
+const MESSAGE = "It keeps more in its own folder than it may (8 MiB and 40 files).";
+
+/** One of both kinds: the data folder of an instrument, the state of a hosted kernel plugin. */
+type Kind = "data" | "state";
+
+function keptFolder(): string {
+  const folder = join(emptyFolder(), "kept");
+  mkdirSync(folder, { mode: 0o700 });
+  return folder;
+}
+
+async function run(sandbox: Sandbox, kind: Kind, folder: string, script: string) {
+  const inside = kind === "data" ? "/data" : "/sandbox/state";
+  const code = `import os, time\nos.chdir("${inside}")\n${script}`;
+  const program = { kind: "system" as const, file: "/usr/bin/python3", args: ["-c", code] };
+  const kept =
+    kind === "data" ? { binds: [{ source: folder, target: inside, writable: true }] } : { state: folder };
+  const asked = request(await packageFolder(), { program, lifetime: "pooled", ...kept });
+  return await finish(await sandbox.launch(asked));
+}
+
+const WAIT = "time.sleep(60)";
+const file = (name: string, mib: number) =>
+  `f = open("${name}", "wb"); f.write(b"x" * ${mib * MIB}); f.flush()\n`;
+
+verifies(
+  "sandbox.limits",
+  "what a plugin keeps is bounded as a whole, and its end names the disk",
+  async () => {
+    const sandbox = await openTestSandbox({ limits: LIMITS });
+    for (const kind of ["data", "state"] as const) {
+      const folder = keptFolder();
+      const many = Array.from({ length: 3 }, (_, at) => file(`file-${at}`, 3)).join("");
+      const { death } = await run(sandbox, kind, folder, many + WAIT);
+      expect(death).toMatchObject({ cause: "disk", message: MESSAGE, signal: "SIGKILL" });
+      // There is no second helping.
+      await expect(run(sandbox, kind, folder, WAIT)).rejects.toMatchObject({
+        code: "launch_failed",
+        message: `${MESSAGE} It is not started again until there is room.`,
+        fix: expect.stringContaining("kept_bytes"),
+        details: { cause: "disk" },
+      });
+      rmSync(join(folder, "file-0"));
+      expect((await run(sandbox, kind, folder, "time.sleep(1.5)")).death).toMatchObject({
+        cause: "exit",
+        code: 0,
+      });
+      expect(readdirSync(folder).sort()).toEqual(["file-1", "file-2"]);
+    }
+  },
+);
+
+test.each([
+  ["many small files", "for i in range(60): open(f'f{i}', 'w').close()\n"],
+  ["files in folders", "for i in range(30): os.makedirs(f'd{i}/e')\n"],
+  [
+    "deleted files that are still open",
+    `fs = []\nfor i in range(4):\n  f = open(f'f{i}', 'wb'); os.unlink(f'f{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`,
+  ],
+  ["a folder that is closed", `os.mkdir('d'); open('d/f', 'w').close(); os.chmod('d', 0)\n`],
+  [
+    "a tree without an end",
+    "for i in range(36):\n  os.mkdir('d'); os.chdir('d')\nos.mkdir('e'); os.mkdir('f'); os.mkdir('g'); os.mkdir('h'); os.mkdir('i')\n",
+  ],
+])("%s count", async (_, script) => {
+  const sandbox = await openTestSandbox({ limits: LIMITS });
+  const folder = keptFolder();
+  const { death } = await run(sandbox, "data", folder, script + WAIT);
+  expect(death).toMatchObject({ cause: "disk", message: MESSAGE });
+});
+
+test("files that come and go within bounds are nobody's business", async () => {
+  const sandbox = await openTestSandbox({ limits: LIMITS });
+  const script = `end = time.time() + 2\nwhile time.time() < end:\n  ${file("a", 2).trim()}; f.close(); os.mkdir('b'); os.rmdir('b'); os.unlink('a')\n`;
+  const { death } = await run(sandbox, "data", keptFolder(), script);
+  expect(death).toMatchObject({ cause: "exit", code: 0 });
+});
