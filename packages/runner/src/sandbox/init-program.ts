@@ -9,10 +9,17 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { BackplaneError } from "@backplane/contract";
 
+const MACHINES: Partial<Record<string, string>> = { x64: "x86_64", arm64: "aarch64" };
 const SOURCES = fileURLToPath(new URL("../../sandbox-init/", import.meta.url));
 /** Static: there is no library of the host in a sandbox that it could depend on. */
 const FLAGS = ["-static", "-O2", "-s", "-Wall", "-Wextra"];
-const COMPILERS = ["/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang", "/usr/bin/musl-gcc"];
+/**
+ * With musl first, where it is installed: it starts in a tenth of the time, because glibc asks the processor dozens of
+ * questions (CPUID) before main, and in a virtual machine each of them leaves it. sandbox-init starts twice per process.
+ */
+const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
+/** musl has none of the kernel's headers; whoever has them finds them before. */
+const KERNEL_HEADERS = ["/usr/include", `/usr/include/${MACHINES[process.arch] ?? process.arch}-linux-gnu`];
 const BUILD_MS = 60_000;
 
 export interface InitProgram {
@@ -62,11 +69,15 @@ async function compile(
   compilers: readonly string[],
 ): Promise<void> {
   const files = sources.filter((name) => name.endsWith(".c")).map((name) => join(SOURCES, name));
+  const headers = KERNEL_HEADERS.flatMap((folder) => ["-idirafter", folder]);
+  let words: string | null = null;
   for (const compiler of compilers) {
-    const failed = await runCompiler(compiler, [...FLAGS, "-o", target, ...files]);
+    const failed = await runCompiler(compiler, [...FLAGS, ...headers, "-o", target, ...files]);
     if (failed === null) return;
-    if (failed.missing) continue;
-    throw new BackplaneError("sandbox.unavailable", `sandbox-init cannot be compiled: ${failed.words}`, {
+    if (!failed.missing) words = failed.words;
+  }
+  if (words !== null) {
+    throw new BackplaneError("sandbox.unavailable", `sandbox-init cannot be compiled: ${words}`, {
       fix: "Install a C compiler with a static C library: apt-get install -y gcc libc6-dev",
     });
   }
