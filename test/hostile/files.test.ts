@@ -130,3 +130,19 @@ test("another call's scratch is out of reach, by .., by link and by /proc", asyn
   victim.kill();
   await finish(victim);
 });
+
+test("/dev has five devices and a link, made or shown, and they work", async () => {
+  const made = await openTestSandbox();
+  // As in a container whose root may make no device.
+  const shown = await openTestSandbox(weakenedInit("root.c", "if (mknodat(folder,", "if (mknodat(-1,"));
+  const look =
+    "echo x > /dev/null && head -c 2 /dev/zero | wc -c; echo x > /dev/full || ls /dev | tr '\\n' ' '";
+  for (const sandbox of [made, shown]) {
+    const folder = await packageFolder();
+    const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", look] };
+    const { out } = await finish(
+      await sandbox.launch({ ...(await prepare("neighbour.py", [], { folder })), program }),
+    );
+    expect(out).toBe("2\nfd full null random urandom zero ");
+  }
+});
