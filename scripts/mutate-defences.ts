@@ -148,7 +148,7 @@ const MUTANTS: Mutant[] = [
     file: `${RUNNER}/sandbox/plan.ts`,
     from: 'grant.filesystem === "none" && request.has_assets',
     to: "request.has_assets && false",
-    tests: FILES,
+    tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
   },
   {
     defence: "sandbox: artifact not through a link",

@@ -20,7 +20,7 @@ function openBorder(): Border {
     forbidden: publicOnly,
   };
   const record = new RefusalRecord(10, systemClock, () => {});
-  const border = new Border(policy, DEFAULT_EGRESS_LIMITS, systemClock, record);
+  const border = new Border(policy, DEFAULT_EGRESS_LIMITS, systemClock, record, false);
   onTestFinished(() => border.close());
   return border;
 }

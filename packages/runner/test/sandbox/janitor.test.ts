@@ -17,7 +17,9 @@ test.runIf(process.getuid!() === 0)(
     const janitor = startJanitor(cgroups.folders);
     const slot = await cgroups.make("slot-0", DEFAULT_SANDBOX_LIMITS);
     const [inside, outside] = [spawn("/bin/sleep", ["60"]), spawn("/bin/sleep", ["60"])];
-    onTestFinished(() => void (inside.kill("SIGKILL"), outside.kill("SIGKILL")));
+    onTestFinished(() => {
+      for (const child of [inside, outside]) child.kill("SIGKILL");
+    });
     for (const file of slot.join) writeFileSync(file, String(inside.pid));
     const ended = once(inside, "exit");
     await janitor.close();

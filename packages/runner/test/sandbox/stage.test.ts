@@ -63,8 +63,9 @@ test.runIf(root).each([
   const outside = emptyFolder();
   mkdirSync(join(folder, "inside"));
   symlinkSync(outside, join(folder, "out"));
-  const ran = await stage([...SYSTEM, "share", folder, "/plugin", ...words, "--", "/bin/true"]);
-  expect(ran).toMatchObject({ code: 125, err: expect.stringContaining("sandbox-init: /") });
+  const shared = ["share", folder, "/plugin", ...words];
+  const ran = await stage([...SYSTEM, ...LIBRARIES, ...shared, "--", "/bin/true"]);
+  expect(ran).toMatchObject({ code: 125, err: expect.stringContaining(`sandbox-init: ${words.at(-1)}: `) });
   expect(readdirSync(folder).sort()).toEqual(["inside", "out"]);
   expect(readdirSync(outside)).toEqual([]);
 });
