@@ -258,8 +258,8 @@ const MUTANTS: Mutant[] = [
   {
     defence: "a rotated secret has a process of its own",
     file: `${RUNNER}/secret-environment.ts`,
-    from: "if (env === null) return pool_key;",
-    to: "if (env !== undefined) return pool_key;",
+    from: "if (known === null) return pool_key;",
+    to: "if (known !== undefined) return pool_key;",
     tests: ["packages/runner/test/secret-environment.test.ts"],
   },
   {
