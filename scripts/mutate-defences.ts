@@ -208,9 +208,9 @@ const MUTANTS: Mutant[] = [
   },
   {
     defence: "no way out without a call",
-    file: `${RUNNER}/pool.ts`,
-    from: "return !resident && calls.length === 0 && waiting === 0;",
-    to: "return resident && calls.length === 0 && waiting === 0 && false;",
+    file: `${RUNNER}/pool/worker.ts`,
+    from: "return !this.resident && this.unused;",
+    to: "return false;",
     tests: ["packages/runner/test/sandbox/way-out.test.ts"],
   },
   {
