@@ -1,7 +1,7 @@
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { freshOrg, type Subject } from "./subject.ts";
 import { ids, NOW, sampleAudit, sampleBinding, sampleKey, samplePackage } from "./samples.ts";
+import { freshOrg, type Subject } from "./subject.ts";
 
 export function accessCases(subject: () => Subject): void {
   const store = () => subject().store;

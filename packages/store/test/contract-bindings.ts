@@ -1,8 +1,8 @@
 import type { Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { freshOrg } from "./subject.ts";
 import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
 
 export function bindingCases(store: () => Store): void {
   test("a package is installed once, and other bytes under its version are refused", async () => {

@@ -1,9 +1,9 @@
 import type { InvocationRow, NewDelegation, Settlement, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { freshOrg } from "./subject.ts";
-import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 import { allPages } from "./all-pages.ts";
+import { ids, NOW, sampleApproval, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
 
 export function invocationCases(store: () => Store): void {
   test("an opened row comes back whole, and only inside its scope", async () => {

@@ -1,8 +1,8 @@
 import type { Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { freshOrg } from "./subject.ts";
 import { ids, sampleEvent, sampleInvocation, sampleJob } from "./samples.ts";
+import { freshOrg } from "./subject.ts";
 
 export function queueCases(store: () => Store): void {
   const queue = () => ids.next("request");

@@ -1,10 +1,10 @@
 /** Runs, and invocations that write to the tape: row, entries and events in one transaction or not at all. */
 import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
+import { allPages } from "./all-pages.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
-import { allPages } from "./all-pages.ts";
 
 export function runCases(store: () => Store): void {
   const talk = async (over: Partial<SessionKey> = {}) => {

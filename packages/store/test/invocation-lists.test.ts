@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { MIGRATIONS } from "../src/migrations/index.ts";
-import { listInvocations } from "../src/ops/invocation-lists.ts";
 import { startWrite } from "../src/ops/index.ts";
+import { listInvocations } from "../src/ops/invocation-lists.ts";
 import { openConnection } from "../src/sqlite/connection.ts";
 import { migrateFile } from "../src/sqlite/migrate.ts";
 import { encodeInvocation } from "../src/stores/invocation-row.ts";

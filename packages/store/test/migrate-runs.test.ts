@@ -9,7 +9,7 @@ import pg from "pg";
 import { expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { MIGRATIONS } from "../src/migrations/index.ts";
-import { type EntryRow, entryHash, originHash } from "../src/ops/entries.ts";
+import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
 import { encodeEntry } from "../src/stores/session-row.ts";
 import { message, newChain, start } from "./contract-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";

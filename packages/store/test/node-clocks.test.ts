@@ -1,6 +1,7 @@
 /** Nodes that share a PostgreSQL go by its clock: theirs may be an hour apart (leases, jobs, orphans, keys). */
-import { openPostgresStore } from "@backplane/store";
+
 import type { Store } from "@backplane/kernel/ports";
+import { openPostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";

@@ -1,5 +1,5 @@
-import { openPostgresStore } from "@backplane/store";
 import type { Store } from "@backplane/kernel/ports";
+import { openPostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";

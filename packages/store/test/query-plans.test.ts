@@ -6,8 +6,8 @@ import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { expect, test } from "vitest";
 import type { Op, Row, Statement } from "../src/op.ts";
-import { listApprovals } from "../src/ops/approvals.ts";
 import { listAudit, listKeys, listSecrets, readKey } from "../src/ops/access.ts";
+import { listApprovals } from "../src/ops/approvals.ts";
 import {
   activeBindings,
   activeHooks,
@@ -16,9 +16,9 @@ import {
   listBindings,
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfig } from "../src/ops/config.ts";
-import type { EntryRow } from "../src/ops/entries.ts";
-import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-lists.ts";
+import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { startWrite } from "../src/ops/index.ts";
+import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-lists.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";

@@ -10,8 +10,8 @@ import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/index.ts";
 import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
-import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
+import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 
 let dir: string;
 let file: string;

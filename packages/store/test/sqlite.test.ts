@@ -9,10 +9,10 @@ import { fileURLToPath } from "node:url";
 import type { Store } from "@backplane/kernel/ports";
 import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { MIGRATIONS } from "../src/migrations/index.ts";
-import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
 import { logTo } from "../../../test/support/log-to.ts";
+import { MIGRATIONS } from "../src/migrations/index.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
+import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
 
 let dir: string;
 let file: string;

@@ -1,5 +1,5 @@
 /** Secrets, API keys and the audit chain. */
-import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
 import { bindingsUsing } from "./bindings.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 

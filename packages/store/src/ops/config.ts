@@ -1,5 +1,5 @@
 /** The live configuration of an org. A change is one transaction: removals, writes, the check of the bounds, facts. */
-import { type Op, refuse, type Row, sql } from "../op.ts";
+import { type Op, type Row, refuse, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
 /** From a key up to and without another. */

@@ -1,13 +1,7 @@
-/**
- * The tape. Each entry's hash covers the one before it; the first of a chain covers where the chain comes from,
- * so a changed byte anywhere behind an entry, or a changed parent, is found.
- */
-import { hash as digest } from "node:crypto";
+/** Appending to the tape: ids and hashes are serial with any number of writers. */
 import { type Dialect, type Op, refuse, type SqlValue, sql } from "../op.ts";
+import type { EntryRow } from "./entry-hash.ts";
 import { writeSpans } from "./spans.ts";
-
-/** kind, date, payload, meta */
-export type EntryRow = [kind: string, date: string, payload: string, meta: string];
 
 export interface KeyColumns {
   org_id: string;
@@ -79,19 +73,4 @@ function* takeOnHead(key: KeyColumns, count: number): Op<Taken> {
   const last_id = (head.last_entry as number) + count;
   yield sql(SET_LAST, [...keyValues(key), last_id]);
   return { chain_id: head.head_chain as string, hash: head.hash as string, last_id };
-}
-
-export function entryHash(previous: string, chain_id: string, id: number, entry: EntryRow): string {
-  const [kind, date, payload, meta] = entry;
-  return digest("sha256", `${previous}\n${JSON.stringify([chain_id, id, kind, date, payload, meta])}`);
-}
-
-/** What a chain's first entry is chained to; `inherited` is the hash of the last entry that it shows of others. */
-export function originHash(
-  inherited: string,
-  chain_id: string,
-  parent_id: string | null,
-  fork_entry: number,
-): string {
-  return digest("sha256", `${inherited}\n${JSON.stringify([chain_id, parent_id, fork_entry])}`);
 }

@@ -5,6 +5,7 @@ import { resolveApproval } from "./approvals.ts";
 import { createBinding, removeBinding, updateBinding } from "./bindings.ts";
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
+import { appendEntries } from "./entries.ts";
 import { type AuditRow, appendAudit } from "./facts.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import {
@@ -20,13 +21,11 @@ import {
 import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
-import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { insertPackage, removePackage } from "./packages.ts";
 import { putPolicy } from "./policies.ts";
-import { appendEntries } from "./entries.ts";
-import { replaceSealed } from "./sealed.ts";
+import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
 import { claimRuns, endRun, resumeRun, startRun } from "./runs.ts";
-import { beginLogin, endLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
+import { replaceSealed } from "./sealed.ts";
 import {
   compactSession,
   createSession,
@@ -35,6 +34,7 @@ import {
   patchSession,
   resetSession,
 } from "./sessions.ts";
+import { beginLogin, endLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 import { appendOnce } from "./tape.ts";
 
 /** Each takes one plain value and the dialect. */

@@ -1,4 +1,4 @@
-import { type Op, refuse, type Row, type SqlValue, sql } from "../op.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
 export interface InsertPackage {

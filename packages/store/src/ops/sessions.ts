@@ -1,9 +1,10 @@
 /** Sessions and the acts that begin a chain: start, fork, reset, compaction. Entries are never touched again. */
-import { type Dialect, locked, type Op, refuse, type Row, sql } from "../op.ts";
-import { type EntryRow, KEY, type KeyColumns, keyValues, originHash } from "./entries.ts";
-import { lastEntry, writeSpans } from "./spans.ts";
+import { type Dialect, locked, type Op, type Row, refuse, sql } from "../op.ts";
+import { KEY, type KeyColumns, keyValues } from "./entries.ts";
+import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
+import { lastEntry, writeSpans } from "./spans.ts";
 
 export const SESSION_COLUMNS =
   "org_id, project_id, workspace, id, name, parent_id, head_chain, root_chain, last_entry, metadata, created_at";

@@ -5,7 +5,7 @@
  */
 import type { Json, JsonObject } from "@backplane/contract";
 import { type Op, type Row, sql } from "../op.ts";
-import { type EntryRow, entryHash } from "./entries.ts";
+import { type EntryRow, entryHash } from "./entry-hash.ts";
 
 export interface StoredEntry {
   id: number;

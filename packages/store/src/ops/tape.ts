@@ -1,6 +1,7 @@
 /** Entries with something else in one transaction: another write's, or the key that they were asked for under. */
 import type { Dialect, Op } from "../op.ts";
-import { type AppendedRows, appendEntries, type EntryRow, type KeyColumns } from "./entries.ts";
+import { type AppendedRows, appendEntries, type KeyColumns } from "./entries.ts";
+import type { EntryRow } from "./entry-hash.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 
 export interface TapeRows {

@@ -5,12 +5,12 @@ import type { Op, Row } from "../op.ts";
 import {
   activeBindings,
   activeHooks,
-  wholeBindings,
   bindingsUsing,
   candidateBindings,
   listBindings,
   readBinding,
   type WriteBinding,
+  wholeBindings,
 } from "../ops/bindings.ts";
 import { encodeFacts } from "./facts.ts";
 import { decodePackage } from "./packages.ts";

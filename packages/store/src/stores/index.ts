@@ -8,12 +8,12 @@ import { createDefinitionStore } from "./definitions.ts";
 import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
 import { createPackageStore } from "./packages.ts";
 import { createPolicyStore } from "./policies.ts";
+import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
 import { createSealedStore } from "./sealed.ts";
-import { createSignInStore } from "./sign-ins.ts";
 import { createSessionStore } from "./sessions.ts";
-import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
+import { createSignInStore } from "./sign-ins.ts";
 
 export function createStore(backend: Backend): Store {
   return {

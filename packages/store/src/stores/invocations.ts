@@ -14,8 +14,8 @@ import { listApprovals, readApproval } from "../ops/approvals.ts";
 import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-lists.ts";
 import type { SettleInvocation } from "../ops/invocations.ts";
 import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./once-key.ts";
 import { decodeInvocation, encodeDelegation, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
+import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 import { encodeTape } from "./session-row.ts";
 

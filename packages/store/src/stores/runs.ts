@@ -3,7 +3,7 @@ import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import type { Row } from "../op.ts";
-import { listRuns, readRun, type RunColumns } from "../ops/runs.ts";
+import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeFacts } from "./facts.ts";
 import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";

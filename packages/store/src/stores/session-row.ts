@@ -2,7 +2,8 @@
 import type { Chain, Entry, Json, JsonObject, Session } from "@backplane/contract";
 import type { NewChain, NewEntry, NewSession, Scope, SessionKey, TapeWrite } from "@backplane/kernel/ports";
 import type { Row } from "../op.ts";
-import type { EntryRow, KeyColumns } from "../ops/entries.ts";
+import type { KeyColumns } from "../ops/entries.ts";
+import type { EntryRow } from "../ops/entry-hash.ts";
 import type { ChainRow, SessionRow } from "../ops/sessions.ts";
 import type { StoredEntry } from "../ops/spans.ts";
 import type { TapeRows } from "../ops/tape.ts";

@@ -1,6 +1,6 @@
 import type { Scope } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
-import { originHash } from "../ops/entries.ts";
+import { originHash } from "../ops/entry-hash.ts";
 import { lineOf } from "../ops/session-reads.ts";
 import { checkSpan, spansOf } from "../ops/spans.ts";
 import { projectColumn } from "./scope.ts";
