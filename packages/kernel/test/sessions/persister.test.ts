@@ -130,3 +130,25 @@ verifies(
     await persister.drain();
   },
 );
+
+test("what waits beside a write that is refused is written without it", async () => {
+  const { persister, writes, lost, settled } = setUp();
+  const first = persister.write(key("s"), user("a"));
+  await settled();
+  const beside = persister.write(key("s"), user("b"));
+  await persister.write(key("s"), seen(1));
+  const tried: number[] = [];
+  const rider = persister.ride(key("s"), [], ({ entries }) => {
+    tried.push(entries.length);
+    return Promise.reject(new BackplaneError("idempotency.in_progress"));
+  });
+  writes[0]!.end();
+  await first;
+  await expect(rider).rejects.toMatchObject({ code: "idempotency.in_progress" });
+  await settled();
+  expect(tried).toEqual([2]);
+  expect(writes[1]?.entries).toEqual(["b", "1"]);
+  writes[1]!.end();
+  await beside;
+  expect(lost).toEqual([]);
+});
