@@ -5,9 +5,10 @@ import type { CallContext, EffectClass, Origin, Risk, RiskContext, Role, Toleran
 
 /**
  * `offered`: models may be shown it. `hidden`: policy or role keeps it from this caller. `skipped`: another source has
- * the name. `failed`: another user plugin has it, which is an error of the two.
+ * the name. `failed`: another user plugin has it, which is an error of the two. `held`: its definition changed and nobody
+ * has looked at that yet; the words shown are those that were accepted. `inactive`: its binding takes no calls.
  */
-export type CatalogStatus = "offered" | "hidden" | "skipped" | "failed";
+export type CatalogStatus = "offered" | "hidden" | "skipped" | "failed" | "held" | "inactive";
 
 export interface CatalogEntry {
   name: string;
@@ -20,6 +21,8 @@ export interface CatalogEntry {
   status: CatalogStatus;
   /** Why it is not offered, or why it cannot run although it is. */
   reason: string | null;
+  /** What lets it in, as a command where there is one. */
+  fix: string | null;
   category: string | null;
   risk: Risk;
   effect_class: EffectClass;

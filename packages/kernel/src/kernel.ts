@@ -8,6 +8,7 @@ import { SessionGrants } from "./approval/session-grants.ts";
 import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
+import { createKeptBack } from "./catalog/kept-back.ts";
 import { createOffers } from "./catalog/offers.ts";
 import { createCognition } from "./cognition/cognition.ts";
 import { createConfig } from "./config/config.ts";
@@ -82,7 +83,8 @@ export function createKernel(given: KernelDeps): Kernel {
   const agent: Agent = createAgent(base, door, { approvals, skills: (scope) => skills.list(scope) });
   const lifecycle = createLifecycle(door, () => agent.loop.recover());
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
-  const offers = createOffers(agent.catalog, base.plugins.tools, policies);
+  const keptBack = createKeptBack(deps, policies, (scope) => door.bindings.discover(scope, "tool"));
+  const offers = createOffers(agent.catalog, base.plugins.tools, policies, keptBack);
   const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
   const definitions = createDefinitions(
     deps,
@@ -152,7 +154,11 @@ export function createKernel(given: KernelDeps): Kernel {
       put: (caller, level, policy, expected) => policies.put(caller, level, policy, expected),
       patch: (caller, level, patch, expected) => policies.patch(caller, level, patch, expected),
       explain: (caller, question) =>
-        explain({ catalog: agent.catalog, policies, around: door.around, host: deps.host }, caller, question),
+        explain(
+          { catalog: agent.catalog, keptBack, policies, around: door.around, host: deps.host },
+          caller,
+          question,
+        ),
     },
     secrets: createSecrets(deps),
     keys: createKeys(deps, live),

@@ -22,7 +22,10 @@ const LevelQuery = z.strictObject({
     .describe("The org's own, or what the caller's project narrows."),
 });
 const CatalogQuery = z.strictObject({
-  all: z.enum(["0", "1"]).default("0").describe("1 also lists what is not offered, and why."),
+  all: z
+    .enum(["0", "1"])
+    .default("0")
+    .describe("1 also lists what is not offered or kept back, why, and what lets it in."),
 });
 const READ = { scope: "policy:read" } as const;
 const WRITE = { scope: "policy:write" } as const;

@@ -4,14 +4,14 @@ import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
 import { fields, table } from "../output.ts";
-import { plainText } from "../plain-text.ts";
+import { plainLine, plainText } from "../plain-text.ts";
 
 export function addToolCommands(program: Command, act: Act): void {
   const tool = program.command("tool").description("The catalog: every tool that models are offered.");
   tool
     .command("list")
     .description("List the tools that you are offered.")
-    .option("--all", "also what is not offered, and why")
+    .option("--all", "also what is not offered or kept back, why, and what lets it in")
     .action(act(list));
   tool
     .command("show <name>")
@@ -32,27 +32,30 @@ async function list(context: Context, options: { all?: boolean }): Promise<undef
     "TOKENS",
     ...(all ? ["STATUS", "WHY"] : []),
   ];
-  out.data(items, () =>
-    items.length === 0
-      ? ""
-      : table(
-          out,
-          heads,
-          items.map((item) => [
-            item.name,
-            item.origin,
-            item.package_id,
-            item.risk,
-            item.category,
-            `${item.token_cost}${item.deferred ? " deferred" : ""}`,
-            ...(all ? [item.status, item.reason] : []),
-          ]),
-        ),
-  );
+  const rows = items.map((item) => [
+    item.name,
+    item.origin,
+    item.package_id,
+    item.risk,
+    item.category,
+    `${item.token_cost}${item.deferred ? " deferred" : ""}`,
+    ...(all ? [item.status, item.reason] : []),
+  ]);
+  out.data(items, () => (items.length === 0 ? "" : withFixes(table(out, heads, rows), items)));
   if (out.json) return undefined;
   if (items.length === 0) out.note("There are none. Install a plugin: backplane plugin install PATH --bind");
   else out.note(costNote(items));
   return undefined;
+}
+
+/** What lets a tool in stands right under it. */
+function withFixes(lines: string, items: readonly CatalogEntry[]): string {
+  const [head = "", ...rows] = lines.split("\n");
+  const shown = rows.flatMap((row, i) => {
+    const fix = items[i]?.fix ?? null;
+    return fix === null ? [row] : [row, `  fix: ${plainLine(fix)}`];
+  });
+  return [head, ...shown].join("\n");
 }
 
 /** Deferred tools cost nothing until they are found. */
@@ -75,6 +78,7 @@ function describe(item: CatalogEntry): string {
     ...(title === null ? {} : { title }),
     status,
     ...(reason === null ? {} : { reason }),
+    ...(item.fix === null ? {} : { fix: item.fix }),
     origin,
     package: `${package_id} ${package_version}`,
     binding: item.binding_id,

@@ -51,6 +51,22 @@ test("a tool file that does not load is named with its error wherever tools are 
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
 });
 
+test("what is kept back is listed with the command that lets it in, which does", async () => {
+  const { out } = await gateway.backplane([
+    "plugin",
+    "install",
+    folder("idle", { "tools/idles.ts": TOOL("low") }),
+  ]);
+  const id = bindingIn(out);
+  await gateway.backplane(["binding", "disable", id]);
+  expect((await gateway.backplane(["tool", "list"])).out).not.toContain("idles");
+  const { out: all } = await gateway.backplane(["tool", "list", "--all"]);
+  const fix = /\nidles .*inactive +its binding is disabled\n {2}fix: backplane (.+)\n/.exec(all)![1]!;
+  expect((await gateway.backplane(["tool", "show", "idles"])).out).toContain(`fix:      backplane ${fix}`);
+  await gateway.backplane(fix.split(" "));
+  expect((await gateway.backplane(["tool", "list"])).out).toContain("idles");
+});
+
 test("installed again in another version, the binding moves on and trust stays behind", async () => {
   const bound = async () =>
     (await gateway.json<{ items: Binding[] }>(["binding", "list"])).items.filter(

@@ -9,10 +9,12 @@ import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 const SchemasSchema = z.record(z.string(), z.json());
 
-export const QuarantinedToolSchema = z.object({
-  export: ToolExportSchema,
-  schemas: SchemasSchema,
+const ToolWordsSchema = z.object({ export: ToolExportSchema, schemas: SchemasSchema });
+
+export const QuarantinedToolSchema = ToolWordsSchema.extend({
   since: TimestampSchema,
+  /** As it was last accepted; null where that is not known any more. */
+  former: ToolWordsSchema.nullable().default(null),
 });
 
 export const DefinitionsSchema = z.object({
@@ -24,6 +26,8 @@ export const DefinitionsSchema = z.object({
   schemas: SchemasSchema,
   /** Changed or new since an operator last saw them; offered to nobody. */
   quarantined: z.array(QuarantinedToolSchema),
+  /** Tools that are gone, as they were: one that comes back changed is shown beside this. */
+  gone: z.array(ToolWordsSchema).default([]),
   /** Digest of each tool as it was last accepted, also of those that are gone. */
   seen: z.record(z.string(), z.string()),
   /** Why the last question got no answer; the definitions before it stand. */
@@ -38,5 +42,6 @@ export const DefinitionsSchema = z.object({
   revision: z.int(),
 });
 
+export type ToolWords = z.infer<typeof ToolWordsSchema>;
 export type QuarantinedTool = z.infer<typeof QuarantinedToolSchema>;
 export type Definitions = z.infer<typeof DefinitionsSchema>;

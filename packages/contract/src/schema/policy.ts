@@ -137,7 +137,7 @@ export const ExplainQuerySchema = z.strictObject({
   input: z.string().max(65_536).optional().describe("The arguments as JSON, for rules that look at them."),
 });
 
-const CATALOG_STATUSES = ["offered", "hidden", "skipped", "failed"] as const;
+const CATALOG_STATUSES = ["offered", "hidden", "skipped", "failed", "held", "inactive"] as const;
 
 export const CatalogEntrySchema = z.object({
   name: z.string(),
@@ -149,6 +149,7 @@ export const CatalogEntrySchema = z.object({
   binding_id: z.string(),
   status: z.enum(CATALOG_STATUSES),
   reason: z.string().nullable().describe("Why it is not offered."),
+  fix: z.string().nullable().describe("What lets it in, as a command where there is one."),
   category: z.string().nullable(),
   risk: RISK,
   effect_class: z.enum(EFFECT_CLASSES),

@@ -77,6 +77,11 @@ export interface CatalogDeps {
   anySkill: (scope: Scope) => Promise<boolean>;
 }
 
+interface Why {
+  reason: string;
+  fix: string | null;
+}
+
 interface Source extends Candidate {
   plan: ExportPlan;
 }
@@ -85,7 +90,7 @@ const FRESH_MS = 1_000;
 const KEPT = 256;
 const WARNED = 4_096;
 /** Of one name the one that has it comes first. */
-const LAST = { offered: 0, hidden: 0, skipped: 1, failed: 2 } as const satisfies Record<
+const LAST = { offered: 0, hidden: 0, held: 1, skipped: 2, failed: 3, inactive: 4 } as const satisfies Record<
   CatalogEntry["status"],
   number
 >;
@@ -94,7 +99,7 @@ const ANYTHING: JsonObject = { type: "object", properties: {} };
 export const SEARCH_TOOL = "tool_search";
 /** The bundled tool that reads skills; the same holds for it. */
 const SKILL_TOOL = "skill";
-const FOR_ADMINS = "it is for admins";
+const FOR_ADMINS = { reason: "it is for admins", fix: "Ask with the admin token." };
 const NOTHING_TO_FIND = {
   status: "hidden",
   reason: "no tool is deferred, so there is nothing to find",
@@ -135,12 +140,12 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     let deferred = 0;
     for (const { name, origin, plan } of winners.values()) {
       const admins = origin === "core" && ADMIN_TOOLS.includes(name) && !caller.admin;
-      const reason = admins ? FOR_ADMINS : forbidden(caller, plan, policy);
+      const refused = admins ? FOR_ADMINS : forbidden(caller, plan, policy);
       const about = factsAt(plan);
       const tool = offer(about, origin, plan, policy, deps.legacy(plan.bound));
-      const entry = entryOf(tool, about, plan, reason === null ? "offered" : "hidden", reason);
+      const entry = entryOf(tool, about, plan, refused === null ? "offered" : "hidden", refused);
       entries.push(entry);
-      if (reason !== null) continue;
+      if (refused !== null) continue;
       if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
       else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.anySkill(scope)))
@@ -149,13 +154,15 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     }
     if (search !== null && deferred > 0) tools.set(SEARCH_TOOL, search.tool);
     else if (search !== null) Object.assign(search.entry, NOTHING_TO_FIND);
-    for (const { candidate, status, reason } of losers) {
+    for (const { candidate, holder, status, reason } of losers) {
       const about = factsAt(candidate.plan);
       const tool = offer(about, candidate.origin, candidate.plan, policy, false);
-      entries.push(entryOf(tool, about, candidate.plan, status, reason));
+      entries.push(
+        entryOf(tool, about, candidate.plan, status, { reason, fix: wayAround(candidate, holder) }),
+      );
       complain(scope, candidate, status, reason);
     }
-    entries.sort((a, b) => compare(a.name, b.name) || LAST[a.status] - LAST[b.status]);
+    entries.sort(byName);
     return { tools, entries, plans: new Map([...winners].map(([name, { plan }]) => [name, plan])) };
   }
 
@@ -264,7 +271,7 @@ function entryOf(
   { token_cost }: ToolFacts,
   { export: item, bound }: ExportPlan,
   status: CatalogEntry["status"],
-  reason: string | null,
+  why: Why | null,
 ): CatalogEntry {
   return {
     name: shown.name,
@@ -275,7 +282,8 @@ function entryOf(
     package_version: bound.package.version,
     binding_id: bound.binding.binding_id,
     status,
-    reason: reason ?? brokenBy(item),
+    reason: why?.reason ?? brokenBy(item),
+    fix: why?.fix ?? null,
     category: categoryOf(item),
     risk: about.risk,
     effect_class: about.effect_class,
@@ -284,6 +292,18 @@ function entryOf(
     token_cost,
     input_schema: shown.parameters,
   };
+}
+
+/** Whoever has the name gives it up, or the tool is called by its package. */
+function wayAround(loser: Source, holder: Source | null): string | null {
+  if (holder === null) return null;
+  const { origin, package_id, plan } = holder;
+  if (origin === "core" || origin === "workspace")
+    return `It can be called by its package: backplane invoke ${loser.name} --package ${loser.package_id}`;
+  const { binding, package: pack } = plan.bound;
+  return pack.manifest.runtime.protocol === "module.kernel"
+    ? `backplane plugin disable ${package_id.split("/").at(-1)}`
+    : `backplane binding disable ${binding.binding_id}`;
 }
 
 /** A tool that did not load keeps its name and is offered; whoever lists it has to see that it cannot run. */
@@ -301,12 +321,17 @@ function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Js
 }
 
 /** Vendors want an object; a tool without a schema takes any. */
-function objectSchema(schema: Json | null): JsonObject {
+export function objectSchema(schema: Json | null): JsonObject {
   return isObject(schema) ? schema : ANYTHING;
 }
 
 function isObject(value: Json | null): value is JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** By name; of one name the one that has it first. */
+export function byName(a: CatalogEntry, b: CatalogEntry): number {
+  return compare(a.name, b.name) || LAST[a.status] - LAST[b.status];
 }
 
 function compare(a: string, b: string): number {

@@ -2,13 +2,14 @@
  * The catalog for clients outside of the loop: what a caller is offered, what else there is and why it is not offered,
  * and word of changes. Everything is read from the snapshot that turns take.
  */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type CatalogEntry } from "@backplane/contract";
 import type { Kernel } from "../facade.ts";
 import type { Catalog, CatalogTool } from "../facade-agent.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Caller } from "../ports/index.ts";
-import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
+import { byName, type CatalogSnapshot, type ToolCatalog } from "./catalog.ts";
+import type { KeptBack } from "./kept-back.ts";
 
 export interface Offers {
   catalog: Catalog;
@@ -27,6 +28,7 @@ export function createOffers(
   catalog: ToolCatalog,
   tools: ToolTable,
   policies: Pick<Policies, "onChanged">,
+  keptBack: KeptBack,
 ): Offers {
   const listeners = new Set<(org_id: string | null) => void>();
   const changed = (org_id: string | null) => {
@@ -48,17 +50,22 @@ export function createOffers(
     return found;
   }
 
+  async function everything(caller: Caller): Promise<CatalogEntry[]> {
+    const [{ entries }, out] = await Promise.all([catalog.snapshot(caller), keptBack(caller)]);
+    return [...entries, ...out].sort(byName);
+  }
+
   return {
     catalog: {
       list: async (caller) => (await shown(caller)).tools,
       find: async (caller, name) => (await shown(caller)).byName.get(name) ?? null,
       entries: async (caller, { all }) => {
+        if (all) return await everything(caller);
         const { entries } = await catalog.snapshot(caller);
-        return all ? entries : entries.filter(({ status }) => status === "offered");
+        return entries.filter(({ status }) => status === "offered");
       },
       async get(caller, name) {
-        const { entries } = await catalog.snapshot(caller);
-        const named = entries.filter((entry) => entry.name === name);
+        const named = (await everything(caller)).filter((entry) => entry.name === name);
         if (named.length === 0) throw new BackplaneError("tool.not_found", `there is no tool ${name}`);
         return named;
       },

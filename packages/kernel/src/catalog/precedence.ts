@@ -22,6 +22,8 @@ export interface Candidate {
 
 interface Loser<C> {
   candidate: C;
+  /** Who has the name; null: nobody can, as it is. */
+  holder: C | null;
   status: "skipped" | "failed";
   reason: string;
 }
@@ -103,7 +105,12 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
   for (const candidate of candidates) {
     const problem = nameProblem(candidate.name);
     if (problem !== null) {
-      losers.push({ candidate, status: "failed", reason: `its name cannot be used: ${problem}` });
+      losers.push({
+        candidate,
+        holder: null,
+        status: "failed",
+        reason: `its name cannot be used: ${problem}`,
+      });
       continue;
     }
     const skeleton = skeletonOf(candidate.name);
@@ -116,7 +123,7 @@ export function rank<C extends Candidate>(candidates: readonly C[]): Ranked<C> {
     winners.set(holder.name, holder);
     if (group.length === 1) continue;
     for (const candidate of group.toSorted(comparePrecedence))
-      if (candidate !== holder) losers.push({ candidate, ...collision(candidate, holder) });
+      if (candidate !== holder) losers.push({ candidate, holder, ...collision(candidate, holder) });
   }
   return { winners, losers };
 }

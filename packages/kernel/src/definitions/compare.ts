@@ -12,11 +12,14 @@ import {
   type Package,
   type QuarantinedTool,
   type ToolExport,
+  type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "../ports/index.ts";
 
 /** Names of one package that are remembered; one that makes up new ones all the time is looked at from then on. */
 const SEEN = 10_000;
+/** Tools that went away whose words are kept. */
+const GONE = 200;
 
 export function compare(
   before: Definitions | null,
@@ -40,7 +43,8 @@ export function compare(
     }
     const waiting = before?.quarantined.find((one) => one.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
-    quarantined.push({ export: item, schemas: schemasOf(item, description.schemas), since });
+    const schemas = schemasOf(item, description.schemas);
+    quarantined.push({ export: item, schemas, since, former: reviewed ? null : formerOf(before, item.id) });
   }
   return withDigest({
     binding_id: bound.binding.binding_id,
@@ -49,6 +53,7 @@ export function compare(
     exports,
     schemas: schemasOfAll(exports, description.schemas),
     quarantined,
+    gone: reviewed ? [] : goneSince(before, description),
     seen,
     error: null,
     warnings: description.warnings,
@@ -57,6 +62,24 @@ export function compare(
     digest: "",
     revision: (before?.revision ?? 0) + 1,
   });
+}
+
+/** As it was last accepted, for whoever compares. */
+function formerOf(before: Definitions, id: string): ToolWords | null {
+  const offered = before.exports.find((one) => one.id === id);
+  if (offered !== undefined) return { export: offered, schemas: schemasOf(offered, before.schemas) };
+  const waiting = before.quarantined.find((one) => one.export.id === id);
+  // Rows of an earlier version have neither.
+  return waiting?.former ?? before.gone?.find((one) => one.export.id === id) ?? null;
+}
+
+function goneSince(before: Definitions, { exports }: Description): ToolWords[] {
+  const here = new Set(exports.map(({ id }) => id));
+  const left = [...before.exports.map(({ id }) => id), ...before.quarantined.map((one) => one.export.id)];
+  const newly = left.filter((id) => !here.has(id)).flatMap((id) => formerOf(before, id) ?? []);
+  const names = new Set(newly.map((one) => one.export.id));
+  const earlier = (before.gone ?? []).filter(({ export: { id } }) => !here.has(id) && !names.has(id));
+  return [...newly, ...earlier].slice(0, GONE);
 }
 
 /** The operator has looked at it: from now on these are the words of this tool. */

@@ -2,12 +2,14 @@
 import {
   BackplaneError,
   type CallContext,
+  type CatalogEntry,
   type Json,
   type PolicyExplanation,
   type PolicyStep,
   type Role,
 } from "@backplane/contract";
 import type { ToolCatalog } from "../catalog/catalog.ts";
+import type { KeptBack } from "../catalog/kept-back.ts";
 import { skeletonOf } from "../catalog/name.ts";
 import { requireOperator } from "../caller.ts";
 import type { HostPolicy } from "../deps.ts";
@@ -20,6 +22,7 @@ import { type Asked, RULES, type Surroundings } from "./rules.ts";
 
 export interface ExplainDeps {
   catalog: ToolCatalog;
+  keptBack: KeptBack;
   policies: Policies;
   around: Surroundings;
   host: Pick<HostPolicy, "input_bytes" | "artifact_bytes">;
@@ -34,7 +37,7 @@ export interface Question {
 }
 
 export async function explain(
-  { catalog, policies, around, host }: ExplainDeps,
+  { catalog, keptBack, policies, around, host }: ExplainDeps,
   asker: Caller,
   { tool, context, role, input }: Question,
 ): Promise<PolicyExplanation> {
@@ -49,7 +52,7 @@ export async function explain(
   const winner = named.find(({ status }) => status === "offered" || status === "hidden");
   if (plan === undefined || winner === undefined) {
     const other = named.find(({ name }) => name === tool);
-    if (other === undefined) throw new BackplaneError("tool.not_found", `there is no tool ${tool}`);
+    if (other === undefined) throw notThere(tool, await keptBack(caller));
     throw new BackplaneError("tool.collision", `${tool} is not registered: ${other.reason}`);
   }
   const [issues, hits] =
@@ -81,4 +84,13 @@ export async function explain(
     losers: named.filter((entry) => entry !== winner),
     steps,
   };
+}
+
+/** One that is bound and kept back is said to be, with what lets it in. */
+function notThere(tool: string, out: readonly CatalogEntry[]): BackplaneError {
+  const kept = out.find(({ name }) => name === tool);
+  if (kept === undefined) return new BackplaneError("tool.not_found", `there is no tool ${tool}`);
+  return new BackplaneError("tool.not_found", `${tool} is not offered: ${kept.reason}`, {
+    ...(kept.fix === null ? {} : { fix: kept.fix }),
+  });
 }

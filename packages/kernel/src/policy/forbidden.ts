@@ -7,6 +7,11 @@ import type { Caller } from "../ports/index.ts";
 import { type Asked, RULES, type Surroundings } from "./rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 
+interface Forbidden {
+  reason: string;
+  fix: string | null;
+}
+
 const STANDING = RULES.filter(({ standing }) => standing === true);
 
 /** Standing rules look at nothing of the moment. */
@@ -18,13 +23,13 @@ const ANYWHERE: Surroundings = {
   max_depth: 0,
 };
 
-/** Why not, or null. */
-export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPolicy): string | null {
+/** Why not and what would change it, or null. */
+export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPolicy): Forbidden | null {
   const asked: Asked = { caller, plan, policy, context: "direct", issues: [], hits: [], depth: 0, row: null };
   const grant = grantUnder(plan, policy);
   for (const rule of STANDING) {
     const decision = rule.decide(asked, grant, ANYWHERE);
-    if (decision.kind === "deny") return decision.message;
+    if (decision.kind === "deny") return { reason: decision.message, fix: decision.fix ?? null };
   }
   return null;
 }

@@ -122,7 +122,7 @@ export const RULES: readonly Rule[] = [
       return reason === null
         ? PASS
         : deny("policy.denied", `the role ${role} may not use ${call.plan.export.id}: ${reason}`, {
-            fix: "See `backplane policy explain`; an admin changes roles with `backplane policy set`.",
+            fix: `An admin changes the role with backplane policy set roles.${role}; what it lacks: backplane policy explain ${call.plan.export.id} --role ${role}`,
           });
     },
   },
@@ -135,7 +135,7 @@ export const RULES: readonly Rule[] = [
       const origin = originOf(plan.bound);
       if (policy.origins.has(origin)) return PASS;
       return deny("policy.denied", `the policy allows no tools of the origin ${origin}`, {
-        fix: "An admin can add it to allowed_origins: backplane policy set",
+        fix: `An admin can allow it: ${allowing("allowed_origins", policy.origins, origin)}`,
       });
     },
   },
@@ -149,7 +149,10 @@ export const RULES: readonly Rule[] = [
       if (category !== undefined && policy.categories.has(plainCategory(category))) return PASS;
       const what = category === undefined ? "without a category" : `of the category ${category}`;
       return deny("policy.denied", `the policy allows no tools ${what}`, {
-        fix: "An admin can add it to allowed_tool_categories: backplane policy set",
+        fix:
+          category === undefined
+            ? "An admin can allow all categories: backplane policy set allowed_tool_categories null"
+            : `An admin can allow it: ${allowing("allowed_tool_categories", policy.categories, category)}`,
       });
     },
   },
@@ -268,6 +271,10 @@ function askPerson(call: Asked, around: Surroundings, reason: string): Decision 
     });
   }
   return { kind: "ask", reason };
+}
+
+function allowing(field: string, allowed: ReadonlySet<string>, more: string): string {
+  return `backplane policy set ${field} '${JSON.stringify([...allowed, more])}'`;
 }
 
 /** Denial comes first: what is denied is denied whatever is allowed (instr.origins). */
