@@ -1,5 +1,11 @@
 /** Doctor's look at what describes itself: bindings that do not answer or hold broken tools, and instruments' health. */
-import { type Binding, codeOf, type Definitions, WHOLE_PACKAGE } from "@backplane/contract";
+import {
+  type Binding,
+  type CatalogEntry,
+  codeOf,
+  type Definitions,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
 import type { Check } from "./commands/doctor.ts";
 import type { Context } from "./context.ts";
 
@@ -32,6 +38,20 @@ export async function checkInstruments(context: Context, seconds: number): Promi
           },
         ],
   );
+}
+
+/** Hidden characters in authors' words, which are shown to nobody else: one row for each package that uses them. */
+export async function checkWords(context: Context): Promise<Check[]> {
+  const found = new Map<string, CatalogEntry[]>();
+  for (const entry of await context.client().catalog.list({ all: true }))
+    if (entry.taken_out.length > 0)
+      found.set(entry.package_id, [...(found.get(entry.package_id) ?? []), entry]);
+  return [...found].map(([package_id, [first, ...more]]) => ({
+    name: `words ${package_id}`,
+    status: "degraded",
+    message: `hidden characters are kept from models in ${first!.name}: ${first!.taken_out[0]}${more.length === 0 ? "" : `, and in ${more.length} more tools`}`,
+    fix: `backplane tool show ${first!.name}`,
+  }));
 }
 
 async function described(context: Context): Promise<Binding[]> {

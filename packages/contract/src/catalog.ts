@@ -32,6 +32,8 @@ export interface CatalogEntry {
   /** What its name, description and schema cost in every model call, estimated. */
   token_cost: number;
   input_schema: JsonObject;
+  /** Hidden characters that its author's words held and nobody is shown, one line each. */
+  taken_out: string[];
 }
 
 export interface RiskSource {

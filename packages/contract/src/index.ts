@@ -32,6 +32,14 @@ export {
   type StdioResult,
 } from "./instrument-result.ts";
 export { canonicalJson, type Json, type JsonObject } from "./json.ts";
+export {
+  HIDDEN_MARK,
+  type HiddenWords,
+  hiddenIn,
+  hiddenText,
+  plainJson,
+  plainWords,
+} from "./plain-words.ts";
 export { spendJson } from "./json-budget.ts";
 export * from "./kernel-plugin.ts";
 export * from "./limits.ts";

@@ -2,7 +2,7 @@
  * The methods that the gateway answers by itself. `tools/call` and what goes to a server behind may tell and ask first;
  * they stand in call-tool and call-server, `subscriptions/listen` in server-events.
  */
-import type { JsonObject } from "@backplane/contract";
+import { type JsonObject, plainWords } from "@backplane/contract";
 import type { Caller } from "@backplane/kernel";
 import type { Answer } from "../route.ts";
 import { type RpcId, RPC, RpcError } from "./json-rpc.ts";
@@ -59,7 +59,7 @@ const INSTRUCTIONS =
 
 /** What the client is told of how to use this endpoint. */
 export function instructionsOf({ server }: View): string {
-  return server?.instructions ?? INSTRUCTIONS;
+  return server?.instructions == null ? INSTRUCTIONS : plainWords(server.instructions);
 }
 
 /** `negotiated` of revisions up to 2025-11-25, `stateless` of those after. */

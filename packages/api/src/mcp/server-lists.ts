@@ -3,7 +3,7 @@
  * has changed, or for a moment where it never says so. A server that does not answer is left out of the whole catalog's
  * lists; the endpoint of one server tells its error.
  */
-import { toBackplaneError, type JsonObject } from "@backplane/contract";
+import { hiddenIn, type JsonObject, plainJson, toBackplaneError } from "@backplane/contract";
 import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/kernel";
 import { isObject } from "./json-rpc.ts";
 import { silent } from "./server-work.ts";
@@ -32,6 +32,8 @@ const CAPABILITY: Record<ListKind, "resources" | "prompts"> = {
   resourceTemplates: "resources",
   prompts: "prompts",
 };
+/** By these it is asked for, so they cannot be changed on the way. */
+const IDENTITY = ["uri", "uriTemplate", "name"] as const;
 const TOLD_MS = 60_000;
 const UNTOLD_MS = 2_000;
 const PAGES = 100;
@@ -64,12 +66,19 @@ export function createServerLists(kernel: Kernel, clock: Clock, log: Logger): Se
       const given = answer[kind];
       for (const item of Array.isArray(given) ? given : []) {
         if (!isObject(item)) continue;
+        if (IDENTITY.some((key) => typeof item[key] === "string" && hiddenIn(item[key]).length > 0)) {
+          log.warn(
+            { binding_id },
+            `an MCP server names one of its ${kind} with hidden characters; it is left out`,
+          );
+          continue;
+        }
         size += JSON.stringify(item).length;
         if (items.length >= ITEMS || size > LIST_CHARS) {
           log.warn({ binding_id }, `an MCP server lists too many ${kind}; the rest is left out`);
           return items;
         }
-        items.push(item);
+        items.push(plainJson(item));
       }
       if (typeof answer.nextCursor !== "string" || answer.nextCursor === cursor) return items;
       cursor = answer.nextCursor;

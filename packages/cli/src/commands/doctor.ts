@@ -3,7 +3,7 @@ import type { GatewayStatus } from "@backplane/client";
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
-import { checkBindings, checkInstruments } from "../check-described.ts";
+import { checkBindings, checkInstruments, checkWords } from "../check-described.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { type Colour, type Output, table } from "../output.ts";
@@ -46,6 +46,7 @@ async function doctor(context: Context, options: { timeout?: number }): Promise<
     // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
     bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
     bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
+    bounded("words", timeout, () => ifAsked("words", () => checkWords(context))),
     bounded("instruments", plugin_s + CHECK_S, () =>
       ifAsked("instruments", () => checkInstruments(context, plugin_s)),
     ),

@@ -88,6 +88,7 @@ function describe(item: CatalogEntry): string {
     approval: item.requires_approval ? "every call" : "as the policy says",
     tokens: `about ${item.token_cost}${item.deferred ? ", deferred: found by tool_search" : ""}`,
   });
+  const hidden = item.taken_out.map((line) => `\nnot shown: ${plainLine(line)}`).join("");
   const schema = JSON.stringify(item.input_schema, null, 2);
-  return `${about}\n\n${plainText(description)}\n\n${plainText(schema)}`;
+  return `${about}${hidden}\n\n${plainText(description)}\n\n${plainText(schema)}`;
 }

@@ -51,6 +51,24 @@ test("a tool file that does not load is named with its error wherever tools are 
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
 });
 
+test("hidden characters in an author's words are shown to the operator alone, who is told of them", async () => {
+  const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
+  await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
+  const shown = (await gateway.backplane(["tool", "show", "slyly"])).out;
+  expect(shown).toContain("\nA \ufffdtool.\ufffd\n");
+  expect(shown).toContain(
+    'not shown: /description: 3 hidden characters (U+202E, U+E0068, U+E0069), which spell "hi"',
+  );
+  const { checks } = JSON.parse((await gateway.backplane(["doctor", "--json"])).out) as {
+    checks: { name: string }[];
+  };
+  expect(checks.find(({ name }) => name === "words local/sly")).toMatchObject({
+    status: "degraded",
+    message: expect.stringContaining("kept from models in slyly: /description: 3 hidden characters"),
+    fix: "backplane tool show slyly",
+  });
+});
+
 test("what is kept back is listed with the command that lets it in, which does", async () => {
   const { out } = await gateway.backplane([
     "plugin",

@@ -157,6 +157,7 @@ export const CatalogEntrySchema = z.object({
   deferred: z.boolean().describe("Models see it only after tool_search found it."),
   token_cost: z.int().describe("Estimated tokens of its name, description and schema in every model call."),
   input_schema: JsonObjectSchema,
+  taken_out: z.array(z.string()).describe("Hidden characters in its author's words that nobody is shown."),
 });
 
 export const PolicyExplanationSchema = z.object({

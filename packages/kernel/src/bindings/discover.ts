@@ -2,7 +2,7 @@
 import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
 import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
-import type { BoundPackage, Caller } from "../ports/index.ts";
+import type { Caller } from "../ports/index.ts";
 import { usable } from "../catalog/usable.ts";
 import { forbidden } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -24,13 +24,13 @@ export async function discover(
   for (const one of usable(bound, scope)) {
     const plan = await plans.get(one, scope);
     // As the standing rules decide: nobody is shown what it may not call.
-    if (forbidden(caller, plan, policy) === null) found.push(describe(one, plan));
+    if (forbidden(caller, plan, policy) === null) found.push(describe(plan));
   }
   return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
 }
 
-function describe(one: BoundPackage, plan: ExportPlan): DiscoveredExport {
-  const { binding, package: pack } = one;
+function describe(plan: ExportPlan): DiscoveredExport {
+  const { binding, package: pack } = plan.bound;
   const item = plan.export;
   const schema = (path: string | undefined): Json | null =>
     path === undefined ? null : (pack.schemas[path] ?? null);

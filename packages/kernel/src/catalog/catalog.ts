@@ -269,7 +269,7 @@ function offer(
 function entryOf(
   { shown, about, origin, deferred }: OfferedTool,
   { token_cost }: ToolFacts,
-  { export: item, bound }: ExportPlan,
+  { export: item, bound, taken_out }: ExportPlan,
   status: CatalogEntry["status"],
   why: Why | null,
 ): CatalogEntry {
@@ -291,6 +291,7 @@ function entryOf(
     deferred,
     token_cost,
     input_schema: shown.parameters,
+    taken_out: [...taken_out],
   };
 }
 

@@ -24,6 +24,7 @@ import { riskOf } from "../policy/risk.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { objectSchema } from "./catalog.ts";
+import { shownWords } from "./shown-words.ts";
 import { tokenCost } from "./token-cost.ts";
 import { usable } from "./usable.ts";
 
@@ -168,13 +169,16 @@ function riskUnder(
 }
 
 function entryOf(
-  { binding, package: pack }: BoundPackage,
-  item: ToolExport,
+  given: BoundPackage,
+  own: ToolExport,
   schemas: Record<string, Json>,
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
-  const { id, display_name = id, description, tool } = item;
-  const input = tool.input_schema === undefined ? null : (schemas[tool.input_schema] ?? null);
+  const named = { ...given, package: { ...given.package, schemas } };
+  const { bound, export: item, taken_out } = shownWords(named, own);
+  const { binding, package: pack } = bound;
+  const { id, display_name = id, description, tool } = item as ToolExport;
+  const input = tool.input_schema === undefined ? null : (pack.schemas[tool.input_schema] ?? null);
   const shown = {
     name: id,
     description: description === undefined || description === "" ? display_name : description,
@@ -198,5 +202,6 @@ function entryOf(
     deferred: tool.deferred === true,
     token_cost: tokenCost(shown),
     input_schema: shown.parameters,
+    taken_out: [...taken_out],
   };
 }

@@ -15,6 +15,7 @@ import {
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { auditOf, requireOperator } from "../caller.ts";
+import { takenOut } from "../catalog/shown-words.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
@@ -244,6 +245,8 @@ async function vetted(
       continue;
     }
     const item = read.data;
+    for (const line of takenOut(item, description.schemas))
+      warnings.push(`Hidden characters in the words of ${item.id} are not shown: ${line}`.slice(0, 500));
     const late = clock.monotonic() > until;
     const problem = late ? TOO_LATE : await schemaProblem(schemas, item.tool, description.schemas);
     if (problem === null) exports.push(item);

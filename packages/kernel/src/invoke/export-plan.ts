@@ -9,6 +9,7 @@ import {
   type Grant,
   type PluginExport,
 } from "@backplane/contract";
+import { shownWords } from "../catalog/shown-words.ts";
 import type { KernelDeps } from "../deps.ts";
 import { grantDigest, standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
@@ -18,7 +19,10 @@ import type { BoundPackage, SchemaCheck, Scope } from "../ports/index.ts";
 
 export interface ExportPlan {
   readonly bound: BoundPackage;
+  /** With its words as they are shown. */
   readonly export: PluginExport;
+  /** What was hidden in those words and is not shown, one line each. */
+  readonly taken_out: readonly string[];
   readonly effect_class: EffectClass;
   readonly class: ExecutionClass;
   readonly level: Level;
@@ -68,9 +72,11 @@ export class ExportPlans {
     const isolation = effectiveClass(bound.binding, item);
     const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
     const grant = withSecretEnv(toGrant(level), bound.binding.policy);
+    const shown = shownWords(bound, item);
     const plan: ExportPlan = {
-      bound,
-      export: item,
+      bound: shown.bound,
+      export: shown.export,
+      taken_out: shown.taken_out,
       effect_class: effectClassOf(item),
       class: grant.class,
       level,

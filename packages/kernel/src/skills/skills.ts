@@ -2,7 +2,7 @@
  * Skills: instructions that a model reads when a task calls for them. They lie in packages; whoever sees a binding of
  * the whole package sees its skills. A project's come before the org's; a name that is taken gets its package in front.
  */
-import { BackplaneError, type Skill } from "@backplane/contract";
+import { BackplaneError, plainWords, type Skill } from "@backplane/contract";
 import { takesTraffic } from "../bindings/rollout.ts";
 import { isWhole } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
@@ -47,7 +47,13 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
         const taken = skills.get(skill.name);
         if (taken?.digest === pack.digest) continue;
         const name = taken === undefined ? skill.name : `${pack.package_id.replace("/", ":")}:${skill.name}`;
-        if (!skills.has(name)) skills.set(name, { ...skill, name, digest: pack.digest });
+        if (!skills.has(name))
+          skills.set(name, {
+            ...skill,
+            description: plainWords(skill.description),
+            name,
+            digest: pack.digest,
+          });
       }
     }
     return [...skills.values()].sort((a, b) => (a.name < b.name ? -1 : 1));

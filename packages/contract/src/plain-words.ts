@@ -1,0 +1,103 @@
+/**
+ * Words that strangers wrote for models and people: descriptions, titles, schema texts. What nobody can see in them may
+ * still be read by a model (tags, zero-width characters) or repaint and reverse what a person reads (controls, bidi
+ * overrides), so each run of it becomes one visible mark. Characters that writing needs stay: line breaks, tabs, joiners
+ * between emoji, and between letters of scripts that join.
+ */
+import type { Json } from "./json.ts";
+
+/** Stands where something was taken out. */
+export const HIDDEN_MARK = "\u{fffd}";
+
+/** What was taken out of one text. */
+export interface HiddenWords {
+  /** JSON pointer to the text; one that ends in a key's own name is the key. */
+  path: string;
+  count: number;
+  /** The first few different ones, such as U+202E. */
+  characters: string[];
+  /** What the tags among them spell, which is how instructions are smuggled; null without any. */
+  spells: string | null;
+}
+
+const HIDDEN = String.raw`[\p{Cc}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]`;
+/** Scripts that are written with joiners inside of words. */
+const JOINING = String.raw`[[\p{L}\p{M}]--[\p{Script=Latin}\p{Script=Greek}\p{Script=Cyrillic}\p{Script=Han}]]`;
+const NEEDED = [
+  String.raw`[\n\t]`,
+  String.raw`(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f])\u200d(?=\p{Extended_Pictographic})`,
+  String.raw`(?<=\p{Emoji})[\ufe0e\ufe0f]`,
+  String.raw`(?<=${JOINING})[\u200c\u200d](?=${JOINING})`,
+].join("|");
+const ANY = new RegExp(HIDDEN, "v");
+const RUN = new RegExp(`(?:(?!${NEEDED})${HIDDEN})+`, "gv");
+const NEW_LINES = /\r\n?|[\u2028\u2029]/g;
+const LISTED = 5;
+const SPELLED = 200;
+
+export function plainWords(text: string): string {
+  return ANY.test(text) ? text.replaceAll(NEW_LINES, "\n").replaceAll(RUN, HIDDEN_MARK) : text;
+}
+
+/** Every text and every key in it; the same value where there is nothing to take out. */
+export function plainJson<T extends Json>(value: T): T {
+  return clean(value) as T;
+}
+
+function clean(value: Json): Json {
+  if (typeof value === "string") return plainWords(value);
+  if (typeof value !== "object" || value === null) return value;
+  let changed = false;
+  if (Array.isArray(value)) {
+    const items = value.map((item) => {
+      const cleaned = clean(item);
+      changed ||= cleaned !== item;
+      return cleaned;
+    });
+    return changed ? items : value;
+  }
+  const entries = Object.entries(value).map(([key, item]): [string, Json] => {
+    const pair: [string, Json] = [plainWords(key), clean(item)];
+    changed ||= pair[0] !== key || pair[1] !== item;
+    return pair;
+  });
+  return changed ? Object.fromEntries(entries) : value;
+}
+
+/** What `plainJson` takes out, for the operator. */
+export function hiddenIn(value: Json): HiddenWords[] {
+  const found: HiddenWords[] = [];
+  const look = (text: string, path: string) => {
+    if (!ANY.test(text)) return;
+    const runs = text.replaceAll(NEW_LINES, "\n").match(RUN) ?? [];
+    if (runs.length > 0) found.push({ path: plainWords(path), ...sum(runs.join("")) });
+  };
+  const walk = (at: Json, path: string): void => {
+    if (typeof at === "string") look(at, path);
+    else if (Array.isArray(at)) at.forEach((item, i) => walk(item, `${path}/${i}`));
+    else if (typeof at === "object" && at !== null)
+      for (const [key, item] of Object.entries(at)) {
+        const below = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
+        look(key, below);
+        walk(item, below);
+      }
+  };
+  walk(value, "");
+  return found;
+}
+
+/** One line for people. */
+export function hiddenText({ path, count, characters, spells }: HiddenWords): string {
+  const what = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
+  return `${path}: ${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
+}
+
+function sum(hidden: string): Omit<HiddenWords, "path"> {
+  const points = Array.from(hidden, (character) => character.codePointAt(0)!);
+  const names = new Set(points.map((point) => `U+${point.toString(16).toUpperCase().padStart(4, "0")}`));
+  const characters = [...names].slice(0, LISTED);
+  if (names.size > LISTED) characters.push(`${names.size - LISTED} more`);
+  const tags = points.filter((point) => point >= 0xe0020 && point <= 0xe007e).slice(0, SPELLED);
+  const spells = tags.length === 0 ? null : String.fromCodePoint(...tags.map((point) => point - 0xe0000));
+  return { count: points.length, characters, spells };
+}
