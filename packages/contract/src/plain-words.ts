@@ -89,7 +89,7 @@ export function hiddenIn(value: Json): HiddenWords[] {
 /** One line for people. */
 export function hiddenText({ path, count, characters, spells }: HiddenWords): string {
   const what = `${count} hidden ${count === 1 ? "character" : "characters"} (${characters.join(", ")})`;
-  return `${path}: ${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
+  return `${path === "" ? "" : `${path}: `}${what}${spells === null ? "" : `, which spell ${JSON.stringify(spells)}`}`;
 }
 
 function sum(hidden: string): Omit<HiddenWords, "path"> {

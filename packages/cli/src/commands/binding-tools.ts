@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
 import type { Context } from "../context.ts";
+import { differenceText } from "../difference-text.ts";
 import { table } from "../output.ts";
 import { plainLine } from "../plain-text.ts";
 
@@ -46,16 +47,15 @@ async function accept(context: Context, _options: object, id: string, tool?: str
   assertConfirmable(io, flags);
   const { bindings } = context.client();
   const { quarantined, revision } = await bindings.definitions(id);
-  for (const { export: item, since } of quarantined) {
-    if (tool !== undefined && item.id !== tool) continue;
-    out.note(plainLine(`${item.id}, changed ${since}: ${item.description ?? "no description"}`));
-  }
+  const waiting = quarantined.filter((one) => tool === undefined || one.export.id === tool);
+  for (const one of waiting) for (const line of differenceText(one)) out.note(line);
   await confirm(io, flags, `Offer ${tool ?? "all changed tools"} as described now?`);
-  show(context, await bindings.accept(id, tool, revision));
+  const accepted = waiting.map(({ export: { id: export_id }, changes }) => ({ export_id, changes }));
+  show(context, { ...(await bindings.accept(id, tool, revision)), accepted });
   return undefined;
 }
 
-function show({ out }: Context, found: Definitions): void {
+function show({ out }: Context, found: Definitions & { accepted?: object[] }): void {
   const { exports, quarantined, error, warnings, binding_id } = found;
   const rows = [
     ...exports.map(({ id, tool: { load_error }, description }) =>
@@ -68,6 +68,7 @@ function show({ out }: Context, found: Definitions): void {
   if (error !== null) out.note(plainLine(`It did not answer (${error.code}): ${error.message}`));
   if (error?.fix !== undefined) out.note(plainLine(`fix: ${error.fix}`));
   for (const warning of warnings) out.note(plainLine(warning));
+  for (const one of quarantined) for (const line of differenceText(one)) out.note(line);
   if (quarantined.length > 0) out.note(`Look at what changed, then: backplane binding accept ${binding_id}`);
 }
 

@@ -11,10 +11,21 @@ const SchemasSchema = z.record(z.string(), z.json());
 
 const ToolWordsSchema = z.object({ export: ToolExportSchema, schemas: SchemasSchema });
 
+/** One text or value that differs from what was accepted. */
+export const ToolChangeSchema = z.object({
+  path: z.string().describe("JSON pointer, such as /description or /input_schema/properties/city."),
+  change: z.enum(["added", "removed", "changed"]),
+  before: z.json().optional(),
+  after: z.json().optional(),
+  hidden: z.array(z.string()).describe("Hidden characters in the new value, which is shown without them."),
+});
+
 export const QuarantinedToolSchema = ToolWordsSchema.extend({
   since: TimestampSchema,
   /** As it was last accepted; null where that is not known any more. */
   former: ToolWordsSchema.nullable().default(null),
+  /** What differs from that. */
+  changes: z.array(ToolChangeSchema).default([]),
 });
 
 export const DefinitionsSchema = z.object({
@@ -42,6 +53,7 @@ export const DefinitionsSchema = z.object({
   revision: z.int(),
 });
 
+export type ToolChange = z.infer<typeof ToolChangeSchema>;
 export type ToolWords = z.infer<typeof ToolWordsSchema>;
 export type QuarantinedTool = z.infer<typeof QuarantinedToolSchema>;
 export type Definitions = z.infer<typeof DefinitionsSchema>;

@@ -15,6 +15,7 @@ import {
   type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "../ports/index.ts";
+import { changesOf } from "./changes.ts";
 
 /** Names of one package that are remembered; one that makes up new ones all the time is looked at from then on. */
 const SEEN = 10_000;
@@ -43,8 +44,9 @@ export function compare(
     }
     const waiting = before?.quarantined.find((one) => one.export.id === item.id);
     const since = waiting === undefined ? now : waiting.since;
-    const schemas = schemasOf(item, description.schemas);
-    quarantined.push({ export: item, schemas, since, former: reviewed ? null : formerOf(before, item.id) });
+    const words = { export: item, schemas: schemasOf(item, description.schemas) };
+    const former = reviewed ? null : formerOf(before, item.id);
+    quarantined.push({ ...words, since, former, changes: changesOf(former, words) });
   }
   return withDigest({
     binding_id: bound.binding.binding_id,
