@@ -1,8 +1,10 @@
 /** An Agent Plugins 1.0 folder, installed with one command and not changed by it. */
 import { hash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { execFileSync } from "node:child_process";
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
-import { afterAll, beforeAll, expect } from "vitest";
+import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 
@@ -27,8 +29,9 @@ verifies(
     const before = printOf(FOLDER);
     const installed = await gateway.cli("plugin", "install", FOLDER);
     expect(installed.stderr).toContain("The server old is left out");
+    // Two servers and a skill of it cannot be used.
     expect([installed.code, installed.stdout]).toEqual([
-      0,
+      8,
       expect.stringContaining("Bound office-kit/skills"),
     ]);
     expect(printOf(FOLDER)).toBe(before);
@@ -47,6 +50,73 @@ verifies(
     expect(await invoke("skill", { name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
 
     const again = await gateway.cli("plugin", "install", FOLDER);
-    expect(again.code).toBe(0);
+    expect(again.code).toBe(8);
   },
 );
+
+test("over HTTP the same: a folder with the admin credential, an archive with a key; strict is all or nothing", async () => {
+  interface Answer {
+    packages: { package: { package_id: string }; created: boolean; binding: object }[];
+    left_out: { kind: string; name: string; reason: string }[];
+  }
+  const other = mkdtempSync(join(tmpdir(), "backplane-agent-plugin-"));
+  cpSync(FOLDER, other, { recursive: true });
+  const about = JSON.parse(readFileSync(join(FOLDER, "plugin.json"), "utf8")) as object;
+  writeFileSync(join(other, "plugin.json"), JSON.stringify({ ...about, name: "other-kit" }));
+  try {
+    const installed = async () =>
+      (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items
+        .map(({ package_id }) => package_id)
+        .filter((id) => id.startsWith("other-kit/"))
+        .sort();
+    const source = { source: { folder: other } };
+    const strict = await gateway.http<{ error: { details: Answer } }>(
+      "POST",
+      "/v1/agent-plugins?strict=1",
+      source,
+    );
+    expect([strict.status, await installed()]).toEqual([422, []]);
+    expect(strict.body.error.details.left_out.map(({ name }) => name)).toEqual(["old", "empty", "Broken"]);
+
+    const { body: key } = await gateway.http<{ token: string }>("POST", "/v1/keys", {
+      name: "installer",
+      scopes: ["packages:write", "bindings:write"],
+      role: "owner",
+    });
+    const archive = execFileSync("tar", ["czf", "-", "-C", other, "."]);
+    const send = (body: string | Uint8Array<ArrayBuffer>, type: string) =>
+      fetch(`${gateway.url}/v1/agent-plugins`, {
+        method: "POST",
+        headers: { authorization: `Bearer ${key.token}`, "content-type": type },
+        body,
+      });
+    expect((await send(JSON.stringify(source), "application/json")).status).toBe(403);
+    const uploaded = await send(new Uint8Array(archive), "application/gzip");
+    const answer = (await uploaded.json()) as Answer;
+    expect([uploaded.status, answer.left_out.map(({ kind, name }) => `${kind} ${name}`)]).toEqual([
+      201,
+      ["server old", "server empty", "skill Broken"],
+    ]);
+    expect(await installed()).toEqual(["other-kit/notes", "other-kit/skills"]);
+
+    const again = await gateway.http<Answer>("POST", "/v1/agent-plugins", source);
+    expect(again.body.packages.map(({ created }) => created)).toEqual([false, false]);
+    const notes = again.body.packages.find(
+      ({ package: { package_id } }) => package_id === "other-kit/notes",
+    )!;
+    expect(notes.binding).toMatchObject({
+      export_id: "*",
+      config: { args: ["./server/main.mjs", "--greeting", "hello"] },
+    });
+    const bound = await gateway.http<{ binding_id: string }>("POST", "/v1/plugin-bindings", notes.binding);
+    const { body } = await gateway.http<{ exports: object[] }>(
+      "GET",
+      `/v1/plugin-bindings/${bound.body.binding_id}/definitions`,
+    );
+    expect(body.exports).toMatchObject([{ id: "mcp_notes_greet" }, { id: "mcp_notes_note" }]);
+    const refused = await gateway.http("POST", "/v1/agent-plugins", { source: { folder: resolve("docs") } });
+    expect(refused.status).toBe(422);
+  } finally {
+    rmSync(other, { recursive: true, force: true });
+  }
+});

@@ -324,7 +324,38 @@ test("an mcp.json installs each of its servers; a secret in it is never taken ov
   });
   writeFileSync(file, JSON.stringify({ mcpServers: { own: { command: "/opt/own/server" } } }));
   const refused = await gateway.cli("plugin", "install", file);
+  expect(refused.code).toBe(1);
   expect(refused.stderr).toContain("which the sandbox does not show");
+});
+
+test("a bad server of an mcp.json leaves itself out and is named; --strict installs none", async () => {
+  const file = join(folder, "mixed.json");
+  const mcpServers = {
+    own: { command: "/opt/own/server" },
+    good: { url: "https://mcp.invalid/mcp" },
+    gone: { command: "npx", args: ["-y", "@acme/nowhere"] },
+  };
+  writeFileSync(file, JSON.stringify({ mcpServers }));
+  const packages = async () =>
+    (await gateway.http<{ items: { package_id: string }[] }>("GET", "/v1/plugin-packages")).body.items.map(
+      ({ package_id }) => package_id,
+    );
+  const strict = await gateway.cli("plugin", "install", file, "--strict");
+  expect([strict.code, strict.stderr]).toEqual([1, expect.stringContaining("The server own is left out")]);
+  writeFileSync(file, JSON.stringify({ mcpServers: { good: mcpServers.good, gone: mcpServers.gone } }));
+  expect((await gateway.cli("plugin", "install", file, "--strict")).code).toBe(1);
+  expect(await packages()).not.toContain("mcp/good");
+
+  writeFileSync(file, JSON.stringify({ mcpServers }));
+  const done = await gateway.cli("plugin", "install", file, "--json");
+  expect(done.code, done.stderr).toBe(8);
+  expect(done.stderr).toContain("The server own is left out: own starts /opt/own/server");
+  expect(done.stderr).toContain("fix: Put the program into a package of its own");
+  expect(JSON.parse(done.stdout)).toMatchObject({
+    servers: [{ package: { package_id: "mcp/good" } }],
+    left_out: [{ name: "own" }, { name: "gone" }],
+  });
+  expect(await packages()).toContain("mcp/good");
 });
 
 verifies(

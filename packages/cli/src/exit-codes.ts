@@ -10,6 +10,8 @@ export const EXIT = {
   unreachable: 5,
   trust: 6,
   conformance: 7,
+  /** Some of what was asked for is done; what is not was named. */
+  partial: 8,
   timeout: 124,
   interrupted: 130,
 } as const;

@@ -1,56 +1,65 @@
 /**
- * An Agent Plugins folder, as it is: each server of its mcp.json becomes a package, its skills become one, and all of
- * them are bound. What cannot be used is named and does not keep the rest out.
+ * An Agent Plugins folder, as it is: packed here, taken apart by the gateway (each server of its mcp.json is a package,
+ * its skills are one) and bound here. What cannot be used is named and does not keep the rest out.
  */
-import { BackplaneError } from "@backplane/contract";
-import type { McpServerEntry } from "@backplane/supply";
+import { type AgentPluginInstalled, type Binding, isDescribed } from "@backplane/contract";
+import { bindWhole } from "./bind-exports.ts";
+import { type BindingParts, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
-import { bind, boundLines, type Done, installServers, type McpOptions, uploadWith } from "./install-mcp.ts";
+import { boundLines, type Done, type McpOptions, sayBound } from "./install-mcp.ts";
+import { sayLeftOut } from "./left-out.ts";
 import { plainLine } from "./plain-text.ts";
+import { packedFolder } from "./upload-folder.ts";
 
-/** What a binding of skills has no use for. */
-const NO_SERVER: McpServerEntry = {
-  name: "skills",
-  from: { kind: "command", command: "skills" },
-  args: [],
-  env: {},
-  secret_env: {},
-  secret_slots: [],
-};
+type Part = AgentPluginInstalled["packages"][number];
 
+/** Exit code: whether all of it is there. */
 export async function installAgentPlugin(
   context: Context,
   options: McpOptions,
   folder: string,
-): Promise<undefined> {
-  const { AGENT_PLUGIN_SCHEMA, packageIdOf, readAgentPlugin, skillsManifest } = await import(
-    "@backplane/supply"
+): Promise<number> {
+  const { out } = context;
+  // Flags that cannot be used are found before anything is sent.
+  const flags = await bindingParts(context, options);
+  const { plugin, packages, left_out, notes } = await packedFolder(folder, (archive) =>
+    context.client().packages.installAgentPlugin(archive, { strict: options.strict === true }),
   );
-  const plugin = await readAgentPlugin(folder);
-  if (plugin === null)
-    throw new BackplaneError(
-      "package.invalid",
-      `The plugin.json of ${folder} is not one of Agent Plugins 1.x.`,
-      { fix: `Write "$schema": "${AGENT_PLUGIN_SCHEMA}" into it.` },
-    );
-  const { name, version, description, license, servers, skills, notes } = plugin;
-  for (const note of notes) context.out.note(plainLine(note));
-  if (servers.length === 0 && skills.length === 0)
-    throw new BackplaneError(
-      "package.invalid",
-      `The plugin ${name} has no server and no skill that can be used.`,
-    );
-  const done: Done[] = await installServers(context, options, servers, { publisher: name, version });
-  if (skills.length > 0) {
-    const package_id = packageIdOf(name, "skills");
-    const manifest = skillsManifest({ package_id, version, name, description, license, skills });
-    const installed = await uploadWith(context, manifest, folder);
-    context.out.note(plainLine(`Skills: ${skills.map((skill) => skill.name).join(", ")}`));
-    const { bind: wanted, orgWide } = options;
-    const own: McpOptions = orgWide === undefined ? {} : { orgWide };
-    const bindings = wanted === false ? [] : [await bind(context, installed, NO_SERVER, own)];
+  for (const note of notes) out.note(plainLine(note));
+  const done: Done[] = [];
+  for (const part of packages) {
+    const { package: installed } = part;
+    out.note(plainLine(`Installed ${installed.package_id}@${installed.version} (${installed.digest})`));
+    const skills = (installed.manifest.skills ?? []).map(({ name }) => name);
+    if (skills.length > 0) out.note(plainLine(`Skills: ${skills.join(", ")}`));
+    const bindings = options.bind === false ? [] : [await bindPart(context, part, flags, options)];
     done.push({ package: installed, bindings });
+    if (!isDescribed(installed.manifest.runtime.protocol)) continue;
+    for (const binding of bindings) await sayBound(context, binding);
   }
-  context.out.data({ plugin: { name, version }, packages: done, notes }, () => boundLines(done));
-  return undefined;
+  out.data({ plugin, packages: done, left_out, notes }, () => boundLines(done));
+  return sayLeftOut(context, left_out);
+}
+
+/** What the plugin says, with what the flags say over it; each gets the secrets that it has a slot for. */
+async function bindPart(
+  context: Context,
+  { package: installed, binding }: Part,
+  flags: BindingParts,
+  options: McpOptions,
+): Promise<Binding> {
+  const org_wide = options.orgWide === true;
+  const { runtime } = installed.manifest;
+  if (!isDescribed(runtime.protocol)) return await bindWhole(context, installed, {}, org_wide);
+  const slots = runtime.permissions?.secret_slots ?? [];
+  const own = Object.entries(flags.secrets ?? {}).filter(([slot]) => slots.includes(slot));
+  const { config, policy } = binding;
+  const { secrets: _all, ...rest } = flags;
+  const parts: BindingParts = {
+    ...rest,
+    ...(config === undefined ? {} : { config: { ...config, ...flags.config } }),
+    ...(policy === undefined ? {} : { policy: { ...policy, ...flags.policy } }),
+    ...(own.length === 0 ? {} : { secrets: Object.fromEntries(own) }),
+  };
+  return await bindWhole(context, installed, parts, org_wide);
 }

@@ -2,14 +2,23 @@
  * MCP servers: of the npm registry, at an address, or all that an `mcp.json` names. Each becomes a package, bound as a
  * whole, since what it offers is known once it runs. Arguments, variables and folders are the binding's.
  */
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BackplaneError, type Binding, codeOf, type JsonObject, type Package } from "@backplane/contract";
-import type { McpServerEntry, ServerDraft } from "@backplane/supply";
+import {
+  BackplaneError,
+  type Binding,
+  codeOf,
+  isPartFault,
+  type LeftOut,
+  leftOut,
+  type Package,
+} from "@backplane/contract";
+import type { McpServerEntry, McpServers, ServerDraft } from "@backplane/supply";
 import { bindWhole } from "./bind-exports.ts";
 import { type BindingOptions, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
+import { refuseLeftOut, sayLeftOut } from "./left-out.ts";
 import { plainLine } from "./plain-text.ts";
 import { sayTools } from "./say-tools.ts";
 import { uploadFolder } from "./upload-folder.ts";
@@ -17,12 +26,7 @@ import { uploadFolder } from "./upload-folder.ts";
 export interface McpOptions extends BindingOptions {
   bind?: boolean;
   orgWide?: boolean;
-}
-
-/** Whose servers they are: the first part of their packages' ids. */
-export interface Publisher {
-  publisher: string;
-  version: string;
+  strict?: boolean;
 }
 
 export interface Done {
@@ -30,6 +34,8 @@ export interface Done {
   bindings: Binding[];
 }
 
+/** What an mcp.json does not say. */
+const PUBLISHER = "mcp";
 const LOCAL_VERSION = "0.0.0";
 
 /** `npm:NAME[@VERSION] -- ARGS`. */
@@ -43,42 +49,74 @@ export function remoteEntry(name: string, url: string): McpServerEntry {
   return { name, from, args: [], env: {}, secret_env: {}, secret_slots: [] };
 }
 
-export async function readMcpFile(path: string): Promise<McpServerEntry[]> {
+export async function readMcpFile(path: string): Promise<McpServers> {
   const { readMcpJson } = await import("@backplane/supply");
   return readMcpJson(readFileSync(path, "utf8"));
 }
 
-/** One after the other; what was installed before a failure stays. */
+/** Exit code: whether all of them are there. */
 export async function installMcpServers(
   context: Context,
   options: McpOptions,
-  servers: readonly McpServerEntry[],
-  of: Publisher = { publisher: "mcp", version: LOCAL_VERSION },
-): Promise<undefined> {
-  const done = await installServers(context, options, servers, of);
+  { servers, left_out: unread }: McpServers,
+): Promise<number> {
+  if (options.strict === true || servers.length === 0) refuseLeftOut(unread);
+  const { done, left_out: failed } = await installServers(context, options, servers);
+  const left_out = [...unread, ...failed];
   const [only] = done;
-  context.out.data(done.length === 1 ? only! : { servers: done }, () => boundLines(done));
-  return undefined;
+  const single = done.length === 1 && left_out.length === 0;
+  context.out.data(single ? only! : { servers: done, left_out }, () => boundLines(done));
+  return sayLeftOut(context, left_out);
 }
 
-/** The same, for whoever has more to tell. */
-export async function installServers(
+async function installServers(
   context: Context,
   options: McpOptions,
   servers: readonly McpServerEntry[],
-  of: Publisher,
-): Promise<Done[]> {
-  const done: Done[] = [];
+): Promise<{ done: Done[]; left_out: LeftOut[] }> {
+  const left_out: LeftOut[] = [];
+  const strict = options.strict === true;
+  const there = strict ? await installedIds(context) : new Set<string>();
+  const installed: { server: McpServerEntry; package: Package }[] = [];
   for (const server of servers) {
-    const installed = await install(context, server, slotsOf(server, options), of);
-    context.out.note(
-      plainLine(`Installed ${installed.package_id}@${installed.version} (${installed.digest})`),
-    );
-    const bindings = options.bind === false ? [] : [await bind(context, installed, server, options)];
-    done.push({ package: installed, bindings });
-    for (const binding of bindings) await say(context, server, binding);
+    try {
+      const one = await install(context, server, slotsOf(server, options));
+      installed.push({ server, package: one });
+      context.out.note(plainLine(`Installed ${one.package_id}@${one.version} (${one.digest})`));
+    } catch (error) {
+      if (strict)
+        for (const {
+          package: { id },
+        } of installed)
+          if (!there.has(id)) await takeBack(context, id);
+      if (strict || servers.length === 1 || !isPartFault(error)) throw error;
+      left_out.push(leftOut("server", server.name, error));
+    }
   }
-  return done;
+  if (installed.length === 0) refuseLeftOut(left_out);
+  const done: Done[] = [];
+  for (const { server, package: one } of installed) {
+    const bindings = options.bind === false ? [] : [await bind(context, one, server, options)];
+    done.push({ package: one, bindings });
+    for (const binding of bindings) await sayBound(context, binding);
+  }
+  return { done, left_out };
+}
+
+async function installedIds(context: Context): Promise<Set<string>> {
+  const ids = new Set<string>();
+  let after: string | undefined;
+  do {
+    const page = await context.client().packages.list(after === undefined ? {} : { after });
+    for (const { id } of page.items) ids.add(id);
+    after = page.next ?? undefined;
+  } while (after !== undefined);
+  return ids;
+}
+
+/** What came in before the one that cannot be used goes again. */
+async function takeBack(context: Context, id: string): Promise<void> {
+  await context.client().packages.remove(id);
 }
 
 export function boundLines(done: readonly Done[]): string {
@@ -93,12 +131,7 @@ function slotsOf({ secret_slots }: McpServerEntry, { secret }: McpOptions): stri
   return [...new Set([...secret_slots, ...Object.keys(secret ?? {})])];
 }
 
-async function install(
-  context: Context,
-  server: McpServerEntry,
-  secret_slots: string[],
-  { publisher, version }: Publisher,
-): Promise<Package> {
+async function install(context: Context, server: McpServerEntry, secret_slots: string[]): Promise<Package> {
   const { from, name } = server;
   if (from.kind === "npm") return await installNpm(context, from.spec, secret_slots);
   const { packageIdOf, serverManifest } = await import("@backplane/supply");
@@ -106,9 +139,9 @@ async function install(
     from.kind === "http"
       ? { protocol: "mcp.http", url: from.url }
       : { protocol: "mcp.stdio", entrypoint: [from.command] };
-  const package_id = packageIdOf(publisher, name);
-  const text = serverManifest({ package_id, version, name, runtime, secret_slots });
-  return await uploadWith(context, text, from.kind === "files" ? from.folder : null);
+  const package_id = packageIdOf(PUBLISHER, name);
+  const text = serverManifest({ package_id, version: LOCAL_VERSION, name, runtime, secret_slots });
+  return await uploadManifest(context, text);
 }
 
 /** Its slots are part of what was installed, so others make other bytes of a version that never changes. */
@@ -123,11 +156,10 @@ async function installNpm(context: Context, spec: string, secret_slots: string[]
   }
 }
 
-/** A manifest that was made here, with the files of a folder that stays as it is. */
-export async function uploadWith(context: Context, manifest: string, files: string | null): Promise<Package> {
+/** A package that is nothing but its manifest. */
+async function uploadManifest(context: Context, manifest: string): Promise<Package> {
   const folder = mkdtempSync(join(tmpdir(), "backplane-mcp-"));
   try {
-    if (files !== null) cpSync(files, folder, { recursive: true, verbatimSymlinks: true });
     writeFileSync(join(folder, "vai-plugin.toml"), manifest);
     return await uploadFolder(context, folder);
   } finally {
@@ -135,25 +167,18 @@ export async function uploadWith(context: Context, manifest: string, files: stri
   }
 }
 
-export async function bind(
+async function bind(
   context: Context,
   installed: Package,
   server: McpServerEntry,
   options: McpOptions,
 ): Promise<Binding> {
-  const { from, args, env } = server;
+  const { serverBinding } = await import("@backplane/supply");
   const parts = await bindingParts(context, options);
-  const secret_env = variablesOf(server, options);
-  const headers = from.kind === "http" ? from.headers : {};
-  const config: JsonObject = {
-    ...(args.length === 0 ? {} : { args }),
-    ...(Object.keys(env).length === 0 ? {} : { env }),
-    ...(Object.keys(headers).length === 0 ? {} : { headers }),
-    ...parts.config,
-  };
-  const policy = Object.keys(secret_env).length === 0 ? {} : { policy: { ...parts.policy, secret_env } };
-  const given = Object.keys(config).length === 0 ? {} : { config };
-  return await bindWhole(context, installed, { ...parts, ...given, ...policy }, options.orgWide === true);
+  const own = serverBinding({ ...server, secret_env: variablesOf(server, options) });
+  const config = own.config === undefined ? {} : { config: { ...own.config, ...parts.config } };
+  const policy = own.policy === undefined ? {} : { policy: { ...parts.policy, ...own.policy } };
+  return await bindWhole(context, installed, { ...parts, ...config, ...policy }, options.orgWide === true);
 }
 
 /** A server on stdio has no other way to be given a secret; the variable is called like the slot, in capitals. */
@@ -164,14 +189,13 @@ function variablesOf({ from, secret_env }: McpServerEntry, { secret }: McpOption
 }
 
 /** What it turned out to offer, or what is in the way. */
-async function say(context: Context, server: McpServerEntry, binding: Binding): Promise<void> {
-  const { out } = context;
-  const { binding_id, unbound_slots } = binding;
+export async function sayBound(context: Context, binding: Binding): Promise<void> {
+  const { binding_id, unbound_slots, policy } = binding;
   for (const slot of unbound_slots) {
-    const variable = server.secret_env[slot];
+    const variable = policy.secret_env?.[slot];
     const told =
       variable === undefined ? "" : ` (for ${variable}; store it first: backplane secret set NAME)`;
-    out.note(`Not active yet: backplane binding set ${binding_id} --secret ${slot}=NAME${told}`);
+    context.out.note(`Not active yet: backplane binding set ${binding_id} --secret ${slot}=NAME${told}`);
   }
   await sayTools(context, binding);
 }

@@ -50,5 +50,5 @@ First steps
   backplane session chat
 
 Exit codes: 0 ok, 1 failed, 2 usage, 3 denied, 4 credential, 5 no gateway, 6 trust, 7 conformance,
-124 timeout, 130 interrupted.
+8 in part, 124 timeout, 130 interrupted.
 `;

@@ -1,11 +1,18 @@
 /** A folder is packed here and uploaded, so it need not be local to the gateway. */
 import { statSync } from "node:fs";
 import { basename } from "node:path";
-import { PassThrough } from "node:stream";
+import { PassThrough, type Readable } from "node:stream";
 import type { Package } from "@backplane/contract";
 import type { Context } from "./context.ts";
 
 export async function uploadFolder(context: Context, path: string): Promise<Package> {
+  return await packedFolder(path, (archive) =>
+    context.client().packages.installArchive(archive, {}, folderFacts(path)),
+  );
+}
+
+/** `send` is given the archive while it is being packed. */
+export async function packedFolder<T>(path: string, send: (archive: Readable) => Promise<T>): Promise<T> {
   const { packFolder } = await import("@backplane/supply");
   const archive = new PassThrough();
   let failure: unknown;
@@ -15,9 +22,9 @@ export async function uploadFolder(context: Context, path: string): Promise<Pack
     archive.destroy(error as Error);
   });
   try {
-    const installed = await context.client().packages.installArchive(archive, {}, folderFacts(path));
+    const answer = await send(archive);
     await packed;
-    return installed;
+    return answer;
   } catch (error) {
     failure ??= error;
     archive.destroy();

@@ -1,5 +1,6 @@
 /** The typed HTTP client: one method per operation, grouped by noun. */
 import type {
+  AgentPluginInstalled,
   ApiKey,
   Approval,
   ApprovalAnswer,
@@ -125,6 +126,20 @@ export function createClient(options: ClientOptions) {
       /** A folder of the gateway's host; admin credential only. */
       installFolder: (folder: string, call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { folder } }, call),
+      /** An Agent Plugins folder, packed: several packages, each with the body that binds it. */
+      installAgentPlugin: (
+        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        { strict }: { strict: boolean },
+        call: CallOptions = {},
+      ) =>
+        http.json<AgentPluginInstalled>({
+          method: "POST",
+          path: "/v1/agent-plugins",
+          query: { strict: strict ? 1 : 0 },
+          upload: bytes,
+          headers: creating(call),
+          signal: call.signal,
+        }),
       /** An MCP server of the npm registry, with its whole dependency tree. */
       installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
         post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),

@@ -42,6 +42,7 @@ export {
 } from "./plain-words.ts";
 export { spendJson } from "./json-budget.ts";
 export * from "./kernel-plugin.ts";
+export { isPartFault, leftOut } from "./left-out.ts";
 export * from "./limits.ts";
 export * from "./llm.ts";
 export * from "./loop.ts";

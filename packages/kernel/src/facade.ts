@@ -4,6 +4,7 @@
  * Scopes of keys are checked by the edge; roles, tenancy and "admin only" are checked here.
  */
 import type {
+  AgentPluginInstalled,
   ApiKey,
   Approval,
   ApprovalAnswer,
@@ -54,7 +55,15 @@ import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
 import type { Servers } from "./facade-servers.ts";
 import type { Ask } from "./invoke/answer-ask.ts";
 import type { InstrumentsFacade } from "./instruments/instruments.ts";
-import type { Caller, OnceKey, PackageSource, Page, PageOf, RunnerHealth } from "./ports/index.ts";
+import type {
+  AgentPluginSource,
+  Caller,
+  OnceKey,
+  PackageSource,
+  Page,
+  PageOf,
+  RunnerHealth,
+} from "./ports/index.ts";
 import type { SignIns } from "./sign-ins/sign-ins.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
@@ -73,6 +82,12 @@ export type WatchItem =
 export interface Kernel {
   packages: {
     install(caller: Caller, source: PackageSource): Promise<{ package: Package; created: boolean }>;
+    /** `strict`: nothing is installed where a part cannot be used. */
+    installAgentPlugin(
+      caller: Caller,
+      source: AgentPluginSource,
+      how: { strict: boolean },
+    ): Promise<AgentPluginInstalled>;
     get(caller: Caller, id: string): Promise<Package>;
     list(caller: Caller, page: Page): Promise<PageOf<Package>>;
     remove(caller: Caller, id: string): Promise<void>;

@@ -28,7 +28,8 @@ import { createInstruments, dependencyGate } from "./instruments/instruments.ts"
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
-import { createPackageRows, createPackages } from "./packages/packages.ts";
+import { createPackageRows } from "./packages/package-rows.ts";
+import { createPackages } from "./packages/packages.ts";
 import { explain } from "./policy/explain.ts";
 import { Policies } from "./policy/policies.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";

@@ -7,14 +7,8 @@ export { treeDigest } from "./content/read-tree.ts";
 export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
 export type { HostPlatform } from "./import/check-platform.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
-export {
-  AGENT_PLUGIN_FILE,
-  AGENT_PLUGIN_SCHEMA,
-  type AgentPlugin,
-  readAgentPlugin,
-} from "./import/agent-plugin/read-agent-plugin.ts";
-export { type SkillsDraft, skillsManifest } from "./import/agent-plugin/skills-manifest.ts";
-export { type McpServerEntry, readMcpJson } from "./import/mcp/mcp-json.ts";
+export { type McpServerEntry, type McpServers, readMcpJson } from "./import/mcp/mcp-json.ts";
+export { type ServerBinding, serverBinding } from "./import/mcp/server-binding.ts";
 export { packageIdOf, type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
 export {
   createPluginSources,

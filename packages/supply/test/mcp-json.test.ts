@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { readMcpJson } from "../src/index.ts";
 
-const read = (mcpServers: unknown) => readMcpJson(JSON.stringify({ mcpServers }));
+const read = (mcpServers: unknown) => readMcpJson(JSON.stringify({ mcpServers })).servers;
 const place = (name: string) => `$${"{"}${name}}`;
 const NOTHING = { args: [], env: {}, secret_env: {}, secret_slots: [] };
 
@@ -51,12 +51,21 @@ test.each([
   ["{", "is no JSON"],
   ["{}", 'has no "mcpServers"'],
   ['{"mcpServers":{}}', "names no server"],
+])("%s is refused", (text, words) => {
+  expect(() => readMcpJson(text)).toThrow(words);
+});
+
+test.each([
   ['{"mcpServers":{"a":{}}}', "neither a command nor a url"],
   ['{"mcpServers":{"a":{"command":"/opt/a"}}}', "the sandbox does not show"],
   ['{"mcpServers":{"a":{"type":"sse","url":"https://a/sse"}}}', "old SSE transport"],
   ['{"mcpServers":{"a":{"command":"npx","args":["--call","rm"]}}}', "--call"],
   ['{"mcpServers":{"a":{"command":"npx","args":["git+https://x/y"]}}}', "without the name of a package"],
   ['{"mcpServers":{"a":{"command":"x","env":{"N":1}}}}', "env.N of a is no text"],
-])("%s is refused", (text, words) => {
-  expect(() => readMcpJson(text)).toThrow(words);
+])("%s leaves the server out and no other", (text, words) => {
+  const { mcpServers } = JSON.parse(text) as { mcpServers: object };
+  const good = { command: "python3" };
+  const { servers, left_out } = readMcpJson(JSON.stringify({ mcpServers: { ...mcpServers, good } }));
+  expect(servers.map(({ name }) => name)).toEqual(["good"]);
+  expect(left_out).toMatchObject([{ kind: "server", name: "a", reason: expect.stringContaining(words) }]);
 });

@@ -3,6 +3,7 @@ import type { SignIn } from "../auth/sign-in.ts";
 import type { EventStreams } from "../event-streams.ts";
 import type { Metrics } from "../metrics.ts";
 import type { Route } from "../route.ts";
+import { agentPluginRoutes } from "./agent-plugins.ts";
 import { approvalRoutes } from "./approvals.ts";
 import { auditRoutes } from "./audit.ts";
 import { bindingRoutes } from "./bindings.ts";
@@ -43,6 +44,7 @@ export interface RouteDeps {
 export function buildRoutes(deps: RouteDeps): Route[] {
   const table: Route[] = [
     ...packageRoutes(deps),
+    ...agentPluginRoutes(deps),
     ...bindingRoutes(deps),
     ...definitionRoutes(deps),
     ...signInRoutes(deps),

@@ -1,14 +1,12 @@
 /** Packages: an archive streams from the socket into the importer and is never whole in memory. */
-import { createHash } from "node:crypto";
-import type { Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
 import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, PackageSource } from "@backplane/kernel";
-import type { FastifyRequest } from "fastify";
 import { z } from "zod";
-import { createOnce, idempotencyKey, REPLAYED, requestDigest } from "../idempotent.ts";
+import { createOnce } from "../idempotent.ts";
 import { isStream } from "../register-routes.ts";
-import { type Answer, defineRoute, type Route } from "../route.ts";
+import { defineRoute, type Route } from "../route.ts";
+import { ARCHIVES, takeUpload } from "../upload.ts";
 import type { RouteDeps } from "./index.ts";
 import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
 
@@ -36,9 +34,6 @@ const SourceQuery = z.object({
   born_at: TimestampSchema.optional().describe("when the folder was made"),
 });
 
-type ArchiveOrigin = z.infer<typeof SourceQuery>;
-const ARCHIVES = ["application/gzip", "application/x-tar", "application/octet-stream"];
-
 export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
   return [
     defineRoute({
@@ -61,7 +56,10 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       },
       handler({ caller, body, query, request }) {
         const raw: unknown = body;
-        if (isStream(raw)) return installArchive(caller, raw, query, request);
+        if (isStream(raw))
+          return takeUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
+            install(caller, { kind: "archive", bytes, ...query }),
+          );
         const source = body.source;
         if (typeof source !== "string" && "npm" in source) {
           const { npm: spec, secret_slots } = source;
@@ -124,86 +122,4 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
     const { package: installed, created } = await kernel.packages.install(caller, source);
     return { status: created ? 201 : 200, json: installed };
   }
-
-  /**
-   * The digest of an upload is known only after it has been read, so the key is claimed first and the kept
-   * answer carries the archive's own hash: a repeat with other bytes is a conflict and installs nothing.
-   */
-  async function installArchive(
-    caller: Caller,
-    payload: Readable,
-    from: ArchiveOrigin,
-    request: FastifyRequest,
-  ): Promise<Answer> {
-    const hash = createHash("sha256");
-    const bytes = bounded(payload, upload_bytes, request, (chunk) => hash.update(chunk));
-    try {
-      const source = { kind: "archive" as const, bytes, ...from };
-      return await storeArchive(caller, source, bytes, request, () => hash.digest("hex"));
-    } finally {
-      // Whoever stopped reading: the client may still be sending, and hears us only once it is done.
-      const drop = () => void payload.resume();
-      void bytes.return(undefined).then(drop, drop);
-    }
-  }
-
-  async function storeArchive(
-    caller: Caller,
-    source: PackageSource,
-    bytes: AsyncGenerator<Uint8Array>,
-    request: FastifyRequest,
-    digest: () => string,
-  ): Promise<Answer> {
-    const key = idempotencyKey(request);
-    if (key === null) return install(caller, source);
-    const done = await kernel.idempotency.once(
-      caller,
-      key,
-      requestDigest(caller, request, { upload: request.headers["content-type"] }),
-      async () => {
-        const { status, json } = await install(caller, source);
-        // What the importer did not need to read is still part of the upload.
-        await drain(bytes);
-        return { status, body: `${digest()} ${JSON.stringify(json)}` };
-      },
-    );
-    const [first, text] = [done.body.slice(0, 64), done.body.slice(65)];
-    if (done.replayed) {
-      await drain(bytes);
-      if (digest() !== first) throw new BackplaneError("idempotency.conflict");
-    }
-    return {
-      status: done.status,
-      text,
-      type: "application/json; charset=utf-8",
-      headers: done.replayed ? REPLAYED : {},
-    };
-  }
-}
-
-async function* bounded(
-  payload: Readable,
-  limit: number,
-  request: FastifyRequest,
-  seen: (chunk: Uint8Array) => void,
-): AsyncGenerator<Uint8Array> {
-  const refuse = () =>
-    new BackplaneError("request.too_large", `The archive is larger than ${limit} bytes.`, {
-      details: { limit },
-      fix: "Pack less, or raise limits.upload_bytes in backplane.toml.",
-    });
-  if (Number(request.headers["content-length"] ?? 0) > limit) throw refuse();
-  let total = 0;
-  // A stream that is left early must not take the socket along: the refusal still has to get out.
-  for await (const chunk of payload.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>) {
-    total += chunk.length;
-    if (total > limit) throw refuse();
-    seen(chunk);
-    yield chunk;
-  }
-}
-
-async function drain(bytes: AsyncGenerator<Uint8Array>): Promise<void> {
-  let next = await bytes.next();
-  while (!next.done) next = await bytes.next();
 }

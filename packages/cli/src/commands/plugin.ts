@@ -1,5 +1,6 @@
 /** `plugin`: what was added to the gateway, packages and kernel plugins alike. A package's id has a slash. */
 import { BackplaneError, codeOf, type Package, type PluginRow } from "@backplane/contract";
+import type { McpServerEntry, McpServers } from "@backplane/supply";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
@@ -51,6 +52,7 @@ export function addPluginCommands(program: Command, act: Act): void {
     .option("--bind", "make all exports of a package usable at once, with the flags above")
     .option("--no-bind", "only install what would be bound by itself: tool files, MCP servers, instruments")
     .option("--org-wide", "bind for the whole organisation instead of one project")
+    .option("--strict", "of several servers or skills install none if one cannot be used")
     .option(
       "--editable",
       "link a folder instead of copying it: a kernel plugin, or tool files, loaded when saved",
@@ -96,13 +98,13 @@ export function addPluginCommands(program: Command, act: Act): void {
 
 async function install(
   context: Context,
-  options: PackageOptions & { editable?: boolean; mcp?: string },
+  options: PackageOptions & { editable?: boolean; mcp?: string; strict?: boolean },
   text: string,
   args: string[],
 ): Promise<number | undefined> {
   if (options.mcp !== undefined) {
     assertNoArgs(args, text);
-    return await installMcpServers(context, options, [remoteEntry(text, options.mcp)]);
+    return await installMcpServers(context, options, only(remoteEntry(text, options.mcp)));
   }
   const found = readPluginSource(context.io.cwd, text);
   if (found.kind === "mcp") {
@@ -117,7 +119,7 @@ async function install(
     throw wrongFlag("--editable", "local folders", text);
   }
   if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
-    return await installMcpServers(context, options, [npmEntry(found.source, args)]);
+    return await installMcpServers(context, options, only(npmEntry(found.source, args)));
   }
   assertNoArgs(args, text);
   if (options.bind === false || found.kind !== "package" || !boundByItself(found)) assertBound(options, text);
@@ -130,6 +132,10 @@ async function install(
   }
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+function only(server: McpServerEntry): McpServers {
+  return { servers: [server], left_out: [] };
 }
 
 /** What of the registry is which: a kernel plugin says so in its package.json, and takes no arguments. */

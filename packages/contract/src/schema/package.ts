@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { BindingCreateSchema } from "./binding.ts";
 import { ManifestSchema } from "./manifest.ts";
 import { DigestSchema, TimestampSchema } from "./scalars.ts";
 
@@ -19,4 +20,30 @@ export const PackageSchema = z.object({
   installed_by: z.string(),
 });
 
+/** A part of what was to be installed that cannot be used; the rest does not wait for it. */
+export const LeftOutSchema = z.object({
+  kind: z.enum(["server", "skill"]),
+  name: z.string(),
+  reason: z.string(),
+  fix: z.string().nullable(),
+});
+
+/** What became of an Agent Plugins folder: its packages, each with the body that binds it. */
+export const AgentPluginInstalledSchema = z.object({
+  plugin: z.object({ name: z.string(), version: z.string() }),
+  packages: z.array(
+    z.object({
+      package: PackageSchema,
+      /** false: the same bytes were there already. */
+      created: z.boolean(),
+      /** For `POST /v1/plugin-bindings`. */
+      binding: BindingCreateSchema,
+    }),
+  ),
+  left_out: z.array(LeftOutSchema),
+  notes: z.array(z.string()),
+});
+
+export type AgentPluginInstalled = z.infer<typeof AgentPluginInstalledSchema>;
+export type LeftOut = z.infer<typeof LeftOutSchema>;
 export type Package = z.infer<typeof PackageSchema>;

@@ -1,4 +1,4 @@
-import type { Json, Manifest, Package } from "@backplane/contract";
+import type { BindingPolicy, Json, JsonObject, LeftOut, Manifest, Package } from "@backplane/contract";
 
 /** What `supply` makes of an archive or a folder: checked, unpacked, in the content store. */
 export interface ImportedPackage {
@@ -38,12 +38,38 @@ export interface WorkspaceSource {
   keep: { digest: string; files: readonly string[] } | null;
 }
 
+/** One package of an Agent Plugins folder. */
+export interface AgentPluginPart {
+  kind: LeftOut["kind"];
+  name: string;
+  /** It comes from the npm registry instead of the plugin's files. */
+  registry: boolean;
+  /** What its binding is made with. */
+  binding: { config?: JsonObject; policy?: BindingPolicy };
+}
+
+/** Read and not yet installed; `end` removes what was unpacked. */
+export interface OpenedAgentPlugin {
+  name: string;
+  version: string;
+  parts: readonly AgentPluginPart[];
+  left_out: readonly LeftOut[];
+  notes: readonly string[];
+  /** One after the other. Throws as `PackageImporter.import` does. */
+  import(part: AgentPluginPart): Promise<ImportedPackage>;
+  end(): Promise<void>;
+}
+
+export type AgentPluginSource = Extract<PackageSource, { kind: "archive" | "folder" }>;
+
 export interface PackageImporter {
   /**
    * Unpacks, checks and stores the bytes under their digest. Throws package.* and leaves no partial tree. Doing
    * it twice is the same as once.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
+  /** An Agent Plugins folder, which is several packages. Throws package.* and leaves nothing. */
+  openAgentPlugin(source: AgentPluginSource): Promise<OpenedAgentPlugin>;
   /** The files below a folder of an installed package, by their paths from there. */
   files(digest: string, folder: string): Promise<string[]>;
   /** One file of an installed package, as it was installed. Null: there is none, or it is larger than `most`. */

@@ -14,7 +14,7 @@ import {
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
-import type { PackageRows } from "../packages/packages.ts";
+import type { PackageRows } from "../packages/package-rows.ts";
 import type { BoundPackage, Caller, Description, WorkspaceSource } from "../ports/index.ts";
 
 export interface LoadParts {

@@ -17,7 +17,13 @@ import { checkSchemaFiles } from "./check-schema-files.ts";
 import { checkSkills } from "./check-skills.ts";
 import { formatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
-import { openSource } from "./open-source.ts";
+import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
+import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
+import type { PackageFormat } from "./formats/format.ts";
+import { type OpenedSource, openSource } from "./open-source.ts";
+
+/** A folder that may be one. */
+const AGENT_PLUGIN = { marker: (names: readonly string[]) => names.includes(AGENT_PLUGIN_FILE) };
 
 export interface ImporterParts {
   store: ContentStore;
@@ -31,9 +37,37 @@ export function createPackageImporter({
   store,
   schemas,
   host,
-  limits,
+  limits = UNPACK_LIMITS,
   npm = createNpm(),
 }: ImporterParts): PackageImporter {
+  async function take(
+    { bytes, told, born_at }: OpenedSource,
+    origin: ImportedPackage["origin"],
+    known: PackageFormat | null,
+  ): Promise<ImportedPackage> {
+    const staging = await store.stage();
+    try {
+      const listing = await unpackArchive(bytes, staging.tree, limits);
+      const format = known ?? formatOf(listing);
+      const { manifest, text, born_at: stated } = await format.read(staging.tree, listing, told);
+      checkPlatform(manifest, host);
+      const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
+      if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
+      checkSkills(manifest, listing);
+      await staging.install(listing);
+      return {
+        digest: listing.digest,
+        size_bytes: listing.size_bytes,
+        manifest,
+        schemas: parsed,
+        origin,
+        first_installed_at: stated ?? born_at,
+      };
+    } finally {
+      await staging.end();
+    }
+  }
+
   return {
     discard: (digest) => store.discard(digest),
     async files(digest, folder) {
@@ -49,29 +83,18 @@ export function createPackageImporter({
       return found?.isFile() === true && found.size <= most ? await readFile(file) : null;
     },
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
-    async import(source) {
-      const { bytes, told, born_at } = await openSource(source, store, npm);
-      const staging = await store.stage();
-      try {
-        const listing = await unpackArchive(bytes, staging.tree, limits ?? UNPACK_LIMITS);
-        const format = source.kind === "workspace" ? toolFiles : formatOf(listing);
-        const { manifest, text, born_at: stated } = await format.read(staging.tree, listing, told);
-        checkPlatform(manifest, host);
-        const parsed = await checkSchemaFiles(staging.tree, listing, manifest, schemas);
-        if (!format.own_entrypoint) checkEntrypoint(manifest, listing, text);
-        checkSkills(manifest, listing);
-        await staging.install(listing);
-        return {
-          digest: listing.digest,
-          size_bytes: listing.size_bytes,
-          manifest,
-          schemas: parsed,
-          origin: originOf(source),
-          first_installed_at: stated ?? born_at,
-        } satisfies ImportedPackage;
-      } finally {
-        await staging.end();
-      }
+    import: async (source) => {
+      const opened = await openSource(source, store, npm);
+      return await take(opened, originOf(source), source.kind === "workspace" ? toolFiles : null);
+    },
+    async openAgentPlugin(source) {
+      const { bytes } = await openSource(source, store, npm, [AGENT_PLUGIN]);
+      const npmSource = (spec: string, secret_slots: readonly string[]) =>
+        ({ kind: "npm", spec, secret_slots }) as const;
+      return await openAgentPlugin(bytes, store, limits, {
+        npm: async (spec, slots) => take(await openSource(npmSource(spec, slots), store, npm), "npm", null),
+        bytes: (part) => take({ bytes: part, told: {}, born_at: null }, originOf(source), null),
+      });
     },
   };
 }

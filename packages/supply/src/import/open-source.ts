@@ -9,7 +9,7 @@ import { listTree, type TreeListing } from "../content/tree-listing.ts";
 import type { Npm } from "../kernel-plugins/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
-import type { Told } from "./formats/format.ts";
+import type { PackageFormat, Told } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
 import { npmServer } from "./mcp/npm-server.ts";
 import { noManifest, noSource } from "./no-source.ts";
@@ -29,6 +29,7 @@ export async function openSource(
   source: PackageSource,
   store: ContentStore,
   npm: Npm,
+  formats: readonly Pick<PackageFormat, "marker">[] = FORMATS,
 ): Promise<OpenedSource> {
   if (source.kind === "archive") {
     const { bytes, name, born_at = null } = source;
@@ -54,7 +55,7 @@ export async function openSource(
     return { bytes, told: { name, changing: true, ...(package_id === null ? {} : { package_id }) }, born_at };
   }
   const names = await readdir(path);
-  if (!FORMATS.some((format) => format.marker(names))) {
+  if (!formats.some((format) => format.marker(names))) {
     throw noManifest(path, names);
   }
   return { bytes: tarOf(() => path, await surveyFolder(path)), told: { name }, born_at };

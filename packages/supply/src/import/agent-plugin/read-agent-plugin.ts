@@ -1,12 +1,12 @@
 /**
  * An Agent Plugins 1.0 folder: `plugin.json`, and if it likes an `mcp.json` and `skills/`. What goes wrong goes only as
  * far as the format says: a bad manifest refuses the plugin, a bad `mcp.json` leaves its servers out, a bad server or
- * skill leaves itself out. Everything left out is named in `notes`.
+ * skill leaves itself out. Everything left out is named.
  */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { BackplaneError, type Skill } from "@backplane/contract";
-import { type McpServerEntry, readMcpJson } from "../mcp/mcp-json.ts";
+import { BackplaneError, type LeftOut, leftOut, type Skill } from "@backplane/contract";
+import { type McpServerEntry, readMcpServer, readServers } from "../mcp/mcp-json.ts";
 import { readFrontMatter } from "./front-matter.ts";
 
 export const AGENT_PLUGIN_FILE = "plugin.json";
@@ -20,6 +20,9 @@ export interface AgentPlugin {
   license: string;
   servers: McpServerEntry[];
   skills: Skill[];
+  /** Servers and skills that cannot be used. */
+  left_out: LeftOut[];
+  /** What was ignored besides. */
   notes: string[];
 }
 
@@ -51,18 +54,20 @@ export async function readAgentPlugin(folder: string): Promise<AgentPlugin | nul
       (field) =>
         `${AGENT_PLUGIN_FILE} has a field ${field.slice(0, 64)} that 1.0 does not know; it is ignored.`,
     );
+  const left_out: LeftOut[] = [];
   return {
     name,
     version: typeof version === "string" && SEMVER.test(version) ? version : "0.0.0",
     description: typeof description === "string" ? description : "",
     license: typeof license === "string" ? license : "",
-    servers: await serversOf(folder, notes),
-    skills: await skillsOf(folder, notes),
+    servers: await serversOf(folder, left_out),
+    skills: await skillsOf(folder, left_out),
+    left_out,
     notes,
   };
 }
 
-async function serversOf(folder: string, notes: string[]): Promise<McpServerEntry[]> {
+async function serversOf(folder: string, left_out: LeftOut[]): Promise<McpServerEntry[]> {
   const found = await lstat(join(folder, "mcp.json")).catch(() => null);
   if (found === null) return [];
   let servers: unknown;
@@ -71,32 +76,26 @@ async function serversOf(folder: string, notes: string[]): Promise<McpServerEntr
     servers = parse(await text(join(folder, "mcp.json")), "mcp.json").mcpServers;
     if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
   } catch (error) {
-    notes.push(`No server is installed: ${(error as Error).message}`);
+    left_out.push(leftOut("server", "mcp.json", error));
     return [];
   }
-  return Object.entries(servers as Fields).flatMap(([name, about]) => {
-    try {
-      return [serverOf(name, about, folder)];
-    } catch (error) {
-      notes.push(`The server ${name.slice(0, 64)} is left out: ${(error as Error).message}`);
-      return [];
-    }
-  });
+  const read = readServers(servers as Fields, (name, about) => serverOf(name, about, folder));
+  left_out.push(...read.left_out);
+  return read.servers;
 }
 
 function serverOf(name: string, about: unknown, folder: string): McpServerEntry {
   if (!isObject(about)) throw invalid("it is described by no object");
   if (about.type === "sse") throw invalid("the old SSE transport is not spoken here");
   const { cwd = ".", command } = about;
-  if (typeof command !== "string")
-    return only(readMcpJson(JSON.stringify({ mcpServers: { [name]: about } })));
+  if (typeof command !== "string") return readMcpServer(name, about);
   if (!HERE.test(String(cwd)))
     throw invalid("it wants to start in another folder than the plugin's own, which is not supported");
   const here = expanded(about) as { command: string; args?: string[] };
   const program = posix.normalize(here.command);
   // Its own program needs an entry that the reader of editors' files takes; what it is comes back below.
   const shown = { ...here, command: here.command.includes("/") ? "node" : here.command };
-  const entry = only(readMcpJson(JSON.stringify({ mcpServers: { [name]: shown } })));
+  const entry = readMcpServer(name, shown);
   if (entry.from.kind !== "command") return entry;
   if (here.command.includes("/") && (program.startsWith("../") || posix.isAbsolute(program)))
     throw invalid("its command is outside of the plugin");
@@ -113,7 +112,7 @@ function expanded(value: unknown): unknown {
   return Object.fromEntries(Object.entries(value).map(([key, one]) => [key, expanded(one)]));
 }
 
-async function skillsOf(folder: string, notes: string[]): Promise<Skill[]> {
+async function skillsOf(folder: string, left_out: LeftOut[]): Promise<Skill[]> {
   const entries = await readdir(join(folder, "skills"), { withFileTypes: true }).catch(() => []);
   const skills: Skill[] = [];
   for (const entry of entries.sort((a, b) => (a.name < b.name ? -1 : 1))) {
@@ -121,7 +120,7 @@ async function skillsOf(folder: string, notes: string[]): Promise<Skill[]> {
     try {
       skills.push(await skillOf(folder, entry.name));
     } catch (error) {
-      notes.push(`The skill ${entry.name.slice(0, 64)} is left out: ${(error as Error).message}`);
+      left_out.push(leftOut("skill", entry.name, error));
     }
   }
   return skills;
@@ -155,10 +154,6 @@ function parse(json: string, file: string): Fields {
     throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
   }
   throw invalid(`${file} holds no object`);
-}
-
-function only(entries: McpServerEntry[]): McpServerEntry {
-  return entries[0]!;
 }
 
 function isObject(value: unknown): value is Fields {

@@ -2,7 +2,7 @@
  * `mcp.json` as editors and agents write it: a map of servers, each a command or an address. What is secret in it by
  * name or by shape is never taken over: it becomes a slot, to which the operator binds a stored secret.
  */
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type LeftOut, leftOut } from "@backplane/contract";
 import { isPackageName } from "../../kernel-plugins/install-source.ts";
 
 export interface McpServerEntry {
@@ -26,8 +26,14 @@ const MAX_SERVERS = 64;
 const SECRET_NAME =
   /(?:token|secret|password|passwd|api[-_]?key|access[-_]?key|private[-_]?key|credential|auth)/i;
 
-/** Throws package.invalid with the server's name. */
-export function readMcpJson(text: string): McpServerEntry[] {
+export interface McpServers {
+  servers: McpServerEntry[];
+  /** One that cannot be used leaves itself out, and no other. */
+  left_out: LeftOut[];
+}
+
+/** Throws package.invalid where the file itself cannot be read. */
+export function readMcpJson(text: string): McpServers {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -39,10 +45,28 @@ export function readMcpJson(text: string): McpServerEntry[] {
   const entries = Object.entries(servers);
   if (entries.length === 0) throw invalid('"mcpServers" of mcp.json names no server');
   if (entries.length > MAX_SERVERS) throw invalid(`mcp.json names more than ${MAX_SERVERS} servers`);
-  return entries.map(([name, about]) => readServer(name, about));
+  return readServers(servers, readMcpServer);
 }
 
-function readServer(name: string, about: unknown): McpServerEntry {
+/** Each by itself. */
+export function readServers(
+  given: Record<string, unknown>,
+  read: (name: string, about: unknown) => McpServerEntry,
+): McpServers {
+  const servers: McpServerEntry[] = [];
+  const left_out: LeftOut[] = [];
+  for (const [name, about] of Object.entries(given)) {
+    try {
+      servers.push(read(name, about));
+    } catch (error) {
+      left_out.push(leftOut("server", name, error));
+    }
+  }
+  return { servers, left_out };
+}
+
+/** Throws package.invalid with the server's name. */
+export function readMcpServer(name: string, about: unknown): McpServerEntry {
   if (!isObject(about)) throw invalid(`${name} is described by no object`);
   const { command, args, env, url, headers, type } = about;
   if (type === "sse")

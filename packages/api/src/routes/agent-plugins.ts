@@ -1,0 +1,57 @@
+/** Agent Plugins folders: several packages at once, from an archive or a folder of the host, with the checks of any. */
+import { BackplaneError } from "@backplane/contract";
+import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
+import type { AgentPluginSource, Caller } from "@backplane/kernel";
+import { z } from "zod";
+import { createOnce } from "../idempotent.ts";
+import { isStream } from "../register-routes.ts";
+import { defineRoute, type Route } from "../route.ts";
+import { ARCHIVES, takeUpload } from "../upload.ts";
+import type { RouteDeps } from "./index.ts";
+
+const FolderBody = z.strictObject({
+  source: z.strictObject({ folder: z.string().regex(/^\/./, "write an absolute path") }),
+});
+const StrictQuery = z.strictObject({
+  strict: z.enum(["0", "1"]).default("0").describe("1 installs nothing where a part cannot be used."),
+});
+
+export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
+  return [
+    defineRoute({
+      method: "POST",
+      path: "/v1/agent-plugins",
+      operation_id: "installAgentPlugin",
+      summary: "Install an Agent Plugins folder",
+      description:
+        "The body is a packed archive, or JSON that names a folder of the host (admin credential only). Each server " +
+        "of its mcp.json becomes a package, its skills become one; `binding` of each is the body that binds it. What " +
+        "cannot be used is in `left_out` with the reason.",
+      tag: "Packages",
+      auth: { scope: "packages:write" },
+      query: StrictQuery,
+      body: FolderBody,
+      uploads: ARCHIVES,
+      idempotent: true,
+      responses: { 201: { description: "Installed, or in part.", schema: AgentPluginInstalledSchema } },
+      handler({ caller, body, query, request }) {
+        const strict = query.strict === "1";
+        const raw: unknown = body;
+        if (isStream(raw))
+          return takeUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
+            install(caller, { kind: "archive", bytes }, strict),
+          );
+        // A key with the scope `admin` rules its org, not the host's disk.
+        if (caller.actor !== "admin") throw new BackplaneError("package.source_forbidden");
+        const { folder: path } = body.source;
+        return createOnce(kernel, caller, request, body, () =>
+          install(caller, { kind: "folder", path }, strict),
+        );
+      },
+    }),
+  ];
+
+  async function install(caller: Caller, source: AgentPluginSource, strict: boolean) {
+    return { status: 201, json: await kernel.packages.installAgentPlugin(caller, source, { strict }) };
+  }
+}
