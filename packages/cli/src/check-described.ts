@@ -10,7 +10,7 @@ import type { Check } from "./commands/doctor.ts";
 import type { Context } from "./context.ts";
 
 const PAGE = 200;
-const STATUS = { Healthy: "ok", Degraded: "degraded", Unhealthy: "failed" } as const;
+const STATUS = { Healthy: "ok", Degraded: "degraded", Unhealthy: "failed", Unknown: "ok" } as const;
 
 /** One row for all that is well, one more for each that is not. */
 export async function checkBindings(context: Context): Promise<Check[]> {
@@ -23,17 +23,20 @@ export async function checkBindings(context: Context): Promise<Check[]> {
   return [{ name: "bindings", status: "ok", message }, ...wrong];
 }
 
-/** A plugin that is not there has its row among the bindings. */
-export async function checkInstruments(context: Context, seconds: number): Promise<Check[]> {
-  const reports = await context.client().instruments.health(seconds * 1_000);
-  return reports.flatMap(({ instrument, status, message, binding_id }) =>
+/** A plugin that is not there has its row among the bindings. Without `probe` nothing is started to be looked at. */
+export async function checkInstruments(context: Context, seconds: number, probe: boolean): Promise<Check[]> {
+  const reports = await context.client().instruments.health(seconds * 1_000, { probe });
+  return reports.flatMap(({ instrument, status, message, binding_id, seen_at }) =>
     instrument === null
       ? []
       : [
           {
             name: `instrument ${instrument}`,
             status: STATUS[status],
-            message: message ?? status,
+            message:
+              status === "Unknown"
+                ? `does not run now, last seen ${seen_at ?? "never"}; backplane doctor --probe starts and asks it`
+                : (message ?? status),
             fix: `backplane binding tools ${binding_id}`,
           },
         ],

@@ -183,8 +183,14 @@ export function createClient(options: ClientOptions) {
     },
     /** Instrument plugins; admin credential only. */
     instruments: {
-      health: async (timeout_ms: number) =>
-        (await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", { timeout_ms })).items,
+      /** `probe` starts those that do not run, to ask them too. */
+      health: async (timeout_ms: number, { probe }: { probe: boolean }) =>
+        (
+          await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", {
+            timeout_ms,
+            probe: probe ? 1 : 0,
+          })
+        ).items,
     },
     /** Folders of the gateway's machine; admin token only. */
     workspaces: {

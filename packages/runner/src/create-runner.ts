@@ -175,6 +175,12 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
       });
     },
 
+    serves(order) {
+      if (isInline(order)) return inline.serves(order);
+      const dialect = dialectFor(order.package.runtime.protocol);
+      return dialect !== null && pool.serves(order, dialect);
+    },
+
     onNotice(listener) {
       notices.add(listener);
       return () => void notices.delete(listener);

@@ -11,6 +11,7 @@ import { IdParams } from "./shapes.ts";
 
 const HealthSchema = z.object({ items: z.array(InstrumentHealthReportSchema) });
 const HealthQuery = z.strictObject({
+  probe: z.enum(["0", "1"]).default("0").describe("1 starts plugins that do not run, to ask them too."),
   timeout_ms: z.coerce.number().int().min(1).max(60_000).default(3_000).describe("for each healthCheck"),
 });
 const ListSchema = z.object({ items: z.array(InstrumentPluginSchema) });
@@ -38,14 +39,20 @@ export function instrumentRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "checkInstrumentPlugins",
       summary: "Ask every instrument for its health",
       description:
-        "Each instrument's own healthCheck, within its time; a plugin that is not running says why. Admins only.",
+        "Each instrument's own healthCheck, within its time; a plugin that cannot run says why. One that does not run " +
+        "now is Unknown, with when it was last seen, unless `probe` is 1. Admins only.",
       tag: "Plugins",
       auth: { scope: "admin" },
       query: HealthQuery,
       responses: { 200: { description: "One report for each instrument.", schema: HealthSchema } },
       handler: async ({ caller, query }) => ({
         status: 200,
-        json: { items: await kernel.instruments.health(caller, query.timeout_ms) },
+        json: {
+          items: await kernel.instruments.health(caller, {
+            timeout_ms: query.timeout_ms,
+            probe: query.probe === "1",
+          }),
+        },
       }),
     }),
     defineRoute({

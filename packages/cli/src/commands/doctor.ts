@@ -33,11 +33,12 @@ export function addDoctorCommand(program: Command, act: Act): void {
       "give up on a check after this long (default 10, on a plugin's own check 3)",
       wholeNumber("--timeout", 1, 600),
     )
+    .option("--probe", "start instrument plugins that do not run, to ask them for their health")
     .addHelpText("after", "\nExamples:\n  backplane doctor\n  backplane doctor --json --timeout 5\n")
     .action(act(doctor));
 }
 
-async function doctor(context: Context, options: { timeout?: number }): Promise<number> {
+async function doctor(context: Context, options: { timeout?: number; probe?: boolean }): Promise<number> {
   const { timeout = CHECK_S } = options;
   const plugin_s = options.timeout ?? PLUGIN_S;
   const parts = await Promise.all([
@@ -48,7 +49,7 @@ async function doctor(context: Context, options: { timeout?: number }): Promise<
     bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
     bounded("words", timeout, () => ifAsked("words", () => checkWords(context))),
     bounded("instruments", plugin_s + CHECK_S, () =>
-      ifAsked("instruments", () => checkInstruments(context, plugin_s)),
+      ifAsked("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
     ),
   ]);
   const checks = parts.flat();

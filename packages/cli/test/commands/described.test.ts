@@ -194,7 +194,7 @@ test("doctor asks every instrument for its health, and names bindings that do no
       isolationMode: "External",
     }),
     "provider.mjs": `
-      const one = (name, healthCheck) => ({ name, riskLevel: "ReadOnly", invoke: () => ({}), healthCheck,
+      const one = (name, healthCheck, invoke = () => ({})) => ({ name, riskLevel: "ReadOnly", invoke, healthCheck,
         metadata: { name, category: "Application", description: name } });
       export class Provider {
         initialize() {
@@ -203,12 +203,13 @@ test("doctor asks every instrument for its health, and names bindings that do no
             one("slow", () => ({ status: "Degraded", message: "the disk is slow" })),
             one("dead", () => { throw new Error("no disk"); }),
             one("stuck", () => new Promise(() => {})),
+            one("quits", undefined, () => process.exit(0)),
           ];
         }
       }`,
   });
   expect((await gateway.backplane(["plugin", "install", plugin])).err).toContain(
-    "Tools: well, slow, dead, stuck",
+    "Tools: well, slow, dead, stuck, quits",
   );
   const { exit, out } = await gateway.backplane(["doctor", "--timeout", "1"]);
   expect(exit).toBe(EXIT.failed);
@@ -218,6 +219,21 @@ test("doctor asks every instrument for its health, and names bindings that do no
   expect(out).toMatch(/instrument stuck +failed +/);
   expect(out).toMatch(/binding local\/files +degraded +does not load: torn\n/);
   expect(out).toMatch(/binding hefty\/inside +degraded +plugin\.untrusted/);
+
+  // Once it is gone it is not started to be looked at; --probe does that.
+  expect((await gateway.backplane(["invoke", "quits"])).err).toContain("error[crashed]");
+  const asleep = (await gateway.backplane(["doctor"])).out;
+  for (const name of ["well", "dead", "stuck"])
+    expect(asleep).toMatch(
+      new RegExp(
+        `instrument ${name} +ok +does not run now, last seen 20\\d\\d-.*; backplane doctor --probe `,
+      ),
+    );
+  expect((await gateway.backplane(["doctor"])).out).toContain("does not run now");
+  const probed = (await gateway.backplane(["doctor", "--probe", "--timeout", "5"])).out;
+  expect(probed).toMatch(/instrument well +ok +Healthy\n/);
+  expect(probed).toMatch(/instrument dead +failed +no disk/);
+  expect((await gateway.backplane(["doctor"])).out).toMatch(/instrument well +ok +Healthy\n/);
 });
 
 test("a workspace folder that does not exist is told as such before anybody is asked", async () => {

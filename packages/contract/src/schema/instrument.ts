@@ -2,7 +2,7 @@
 import { z } from "zod";
 import { INSTRUMENT_HEALTHS, ISOLATION_MODES } from "../instrument.ts";
 import { EXECUTION_CLASSES, RISKS } from "../vocabulary.ts";
-import { JsonObjectSchema } from "./scalars.ts";
+import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const InstrumentPluginSchema = z.object({
   plugin_id: z.string(),
@@ -35,8 +35,10 @@ export const InstrumentHealthReportSchema = z.object({
   binding_id: z.string(),
   /** Null: the whole plugin, because it is not there. */
   instrument: z.string().nullable(),
-  /** One without a healthCheck is Healthy. */
-  status: z.enum(INSTRUMENT_HEALTHS),
+  /** One without a healthCheck is Healthy; Unknown: its plugin does not run now, and was not started to be asked. */
+  status: z.enum([...INSTRUMENT_HEALTHS, "Unknown"]),
+  /** When the plugin last said what it offers; null: never. */
+  seen_at: TimestampSchema.nullable(),
   message: z.string().nullable(),
 });
 

@@ -1,6 +1,7 @@
 /**
  * The healthCheck of every instrument (instr.instrument): all at once, each within its time, none can spoil the others. A
- * plugin that is not there answers with the reason, once for the whole of it.
+ * plugin that is not there answers with the reason, once for the whole of it. Looking starts nothing: without `probe`
+ * only plugins that run are asked, and of the others is said when they were last seen.
  */
 import {
   type Definitions,
@@ -18,6 +19,14 @@ import type { BoundPackage, Scope } from "../ports/index.ts";
 import { instrumentOf } from "./instrument-plugins.ts";
 
 const WORDS = 200;
+const ASLEEP = "its plugin does not run now and was not started to be asked";
+
+export interface HealthQuestion {
+  /** For each healthCheck. */
+  timeout_ms: number;
+  /** Start what does not run. */
+  probe: boolean;
+}
 
 export interface HealthDeps {
   deps: KernelDeps;
@@ -28,14 +37,17 @@ export async function checkInstruments(
   { deps, policies }: HealthDeps,
   scope: Scope,
   bound: BoundPackage,
-  timeout_ms: number,
+  { timeout_ms, probe }: HealthQuestion,
 ): Promise<InstrumentHealthReport[]> {
   const { binding_id } = bound.binding;
-  const about = { plugin_id: instrumentOf(bound)!.plugin_id, binding_id };
   const row = await deps.store.definitions.get(bound.binding.scope.org_id, binding_id);
+  const seen_at = row === null || row.exports.length === 0 ? null : row.described_at;
+  const about = { plugin_id: instrumentOf(bound)!.plugin_id, binding_id, seen_at };
   const gone = absence(row);
   if (row === null || gone !== null)
     return [{ ...about, instrument: null, status: "Unhealthy", message: shortly(gone ?? "") }];
+  if (!probe && deps.runner.serves?.(await processOrder(deps, policies, bound, scope)) === false)
+    return row.exports.map(({ id }) => ({ ...about, instrument: id, status: "Unknown", message: ASLEEP }));
   return await Promise.all(
     row.exports.map(async ({ id }) => ({
       ...about,

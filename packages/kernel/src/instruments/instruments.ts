@@ -20,14 +20,14 @@ import type { Kernel } from "../facade.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
 import type { Policies } from "../policy/policies.ts";
-import { checkInstruments } from "./instrument-health.ts";
+import { checkInstruments, type HealthQuestion } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
 export interface InstrumentsFacade {
   /** Every bound instrument plugin of the caller's scope, loaded or not. The admin only. */
   list(caller: Caller): Promise<InstrumentPluginView[]>;
-  /** The healthCheck of every instrument, each within `timeout_ms`. The admin only. */
-  health(caller: Caller, timeout_ms: number): Promise<InstrumentHealthReport[]>;
+  /** The healthCheck of every instrument whose plugin runs, or with `probe` of all. The admin only. */
+  health(caller: Caller, question: HealthQuestion): Promise<InstrumentHealthReport[]>;
   /** From a folder, zip or jar of the host: installed, bound as a whole, loaded. The admin only. */
   install(
     caller: Caller,
@@ -126,11 +126,11 @@ export function createInstruments({
         const plugins = await instrumentPlugins(store.bindings, caller.scope);
         return await Promise.all([...plugins.values()].map(view));
       },
-      async health(caller, timeout_ms) {
+      async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");
         const plugins = [...(await instrumentPlugins(store.bindings, caller.scope)).values()];
         const asked = plugins.map((bound) =>
-          checkInstruments({ deps, policies }, caller.scope, bound, timeout_ms),
+          checkInstruments({ deps, policies }, caller.scope, bound, question),
         );
         return (await Promise.all(asked)).flat();
       },

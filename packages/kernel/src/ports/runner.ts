@@ -161,6 +161,8 @@ export interface Runner {
   describe?: (order: DescribeOrder) => Promise<Description>;
   /** Rejects with a BackplaneError. */
   request?: (order: RequestOrder, listener: RequestListener) => Promise<Json>;
+  /** Whether a process that serves this is up: asking it then starts nothing. */
+  serves?: (order: Omit<DescribeOrder, "timeout_ms">) => boolean;
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; one that is not allowed has the refusal in its details. */
   fetch?: (request: HostRequest) => Promise<HostAnswer>;

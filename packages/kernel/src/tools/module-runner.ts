@@ -114,12 +114,14 @@ export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
 function questions({
   describe,
   request,
+  serves,
   onNotice,
   fetch,
-}: Runner): Pick<Runner, "describe" | "request" | "onNotice" | "fetch"> {
+}: Runner): Pick<Runner, "describe" | "request" | "serves" | "onNotice" | "fetch"> {
   return {
     ...(describe === undefined ? {} : { describe }),
     ...(request === undefined ? {} : { request }),
+    ...(serves === undefined ? {} : { serves }),
     ...(onNotice === undefined ? {} : { onNotice }),
     ...(fetch === undefined ? {} : { fetch }),
   };

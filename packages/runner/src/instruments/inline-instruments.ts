@@ -58,6 +58,11 @@ export class InlineInstruments {
     return this.#running.size;
   }
 
+  /** Whether its provider is there: asking it then loads nothing. */
+  serves(order: ProcessOrder): boolean {
+    return this.#places.get(dataKey(order))?.key === this.#keyOf(order);
+  }
+
   async run(order: RunOrder): Promise<RunOutcome> {
     const { promise: stopped, resolve: stop } = Promise.withResolvers<Answer>();
     const { context, invocation_id, timeout_ms } = order;
@@ -142,8 +147,7 @@ export class InlineInstruments {
   /** One provider for a binding and project, whatever a single call may do: nothing confines it here anyway. */
   #placeFor(order: ProcessOrder): Place {
     const folder = dataKey(order);
-    const shared = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
-    const key = this.#keys.of(shared, bornWith(order, { secrets_at_start: true }, null));
+    const key = this.#keyOf(order);
     const before = this.#places.get(folder);
     if (before?.key === key) return before;
     if (before !== undefined) this.#end(before);
@@ -161,6 +165,11 @@ export class InlineInstruments {
     // One that did not start is tried again by the next call.
     seat.catch(() => this.#end(place));
     return place;
+  }
+
+  #keyOf(order: ProcessOrder): string {
+    const shared = order.pool_key.slice(0, order.pool_key.lastIndexOf("/"));
+    return this.#keys.of(shared, bornWith(order, { secrets_at_start: true }, null));
   }
 
   async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineSeat> {

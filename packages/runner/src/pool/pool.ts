@@ -67,6 +67,14 @@ export class Pool {
     return worker?.process.state === "ready" ? worker : undefined;
   }
 
+  /** Whether a lease would find a process instead of starting one. */
+  serves(order: ProcessOrder, dialect: Dialect): boolean {
+    if (lifetimeOf(order, dialect) !== "pooled") return false;
+    const key = this.#keys.of(order.pool_key, bornWith(order, dialect, secretEnvironment(order)));
+    const state = this.#roster.find(key)?.process.state;
+    return state === "launching" || state === "ready";
+  }
+
   /** The caller counts as waiting until it calls `enter` or `leave`. */
   lease(order: ProcessOrder, dialect: Dialect, home: string | null): Worker {
     const { pool_key } = order;
