@@ -95,7 +95,7 @@ export function createKernel(given: KernelDeps): Kernel {
     keeper.told,
     dependencyGate(deps),
   );
-  const servers = createServers(deps, policies, tokens);
+  const servers = createServers(deps, policies, tokens, door.around);
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();
@@ -156,7 +156,14 @@ export function createKernel(given: KernelDeps): Kernel {
       patch: (caller, level, patch, expected) => policies.patch(caller, level, patch, expected),
       explain: (caller, question) =>
         explain(
-          { catalog: agent.catalog, keptBack, policies, around: door.around, host: deps.host },
+          {
+            catalog: agent.catalog,
+            keptBack,
+            policies,
+            around: door.around,
+            host: deps.host,
+            servers: (scope) => deps.store.bindings.discover(scope, "tool"),
+          },
           caller,
           question,
         ),

@@ -13,11 +13,13 @@ import type { KeptBack } from "../catalog/kept-back.ts";
 import { skeletonOf } from "../catalog/name.ts";
 import { requireOperator } from "../caller.ts";
 import type { HostPolicy } from "../deps.ts";
-import type { Caller } from "../ports/index.ts";
+import type { ExportPlan } from "../invoke/export-plan.ts";
+import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { inputIssues, ruleHits } from "../invoke/open.ts";
 import { grantUnder } from "./forbidden.ts";
 import type { Policies } from "./policies.ts";
 import { riskOf } from "./risk.ts";
+import { partEntry, partNamed, partPlan } from "./server-access.ts";
 import { type Asked, RULES, type Surroundings } from "./rules.ts";
 
 export interface ExplainDeps {
@@ -25,7 +27,9 @@ export interface ExplainDeps {
   keptBack: KeptBack;
   policies: Policies;
   around: Surroundings;
-  host: Pick<HostPolicy, "input_bytes" | "artifact_bytes">;
+  host: HostPolicy;
+  /** Active bindings of tools, those of whole servers among them. */
+  servers: (scope: Scope) => Promise<readonly BoundPackage[]>;
 }
 
 export interface Question {
@@ -37,7 +41,7 @@ export interface Question {
 }
 
 export async function explain(
-  { catalog, keptBack, policies, around, host }: ExplainDeps,
+  { catalog, keptBack, policies, around, host, servers }: ExplainDeps,
   asker: Caller,
   { tool, context, role, input }: Question,
 ): Promise<PolicyExplanation> {
@@ -47,9 +51,12 @@ export async function explain(
     catalog.snapshot(caller),
     policies.of(caller.scope),
   ]);
-  const plan = plans.get(tool);
   const named = entries.filter(({ name }) => skeletonOf(name) === skeletonOf(tool));
-  const winner = named.find(({ status }) => status === "offered" || status === "hidden");
+  const holder = named.find(({ status }) => status === "offered" || status === "hidden");
+  const found = plans.get(tool);
+  const part = found === undefined || holder === undefined ? await partAt(tool) : null;
+  const plan = part ?? found;
+  const winner = part === null ? holder : partEntry(part, caller, policy);
   if (plan === undefined || winner === undefined) {
     const other = named.find(({ name }) => name === tool);
     if (other === undefined) throw notThere(tool, await keptBack(caller));
@@ -59,12 +66,25 @@ export async function explain(
     input === undefined
       ? [[], []]
       : await Promise.all([inputIssues(plan, input, host), ruleHits(plan, policy, input)]);
+  /** Resources and prompts of a server go by the same rules under names of their own. */
+  async function partAt(name: string): Promise<ExportPlan | null> {
+    const at = partNamed(name, await servers(caller.scope));
+    return at === null ? null : partPlan(at.bound, at.part, caller.scope, host);
+  }
   const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null };
   const grant = grantUnder(plan, policy);
   const steps: PolicyStep[] = RULES.map((rule) => {
     const decision = rule.decide(asked, grant, around);
     const reason =
       decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
+    // Nobody is asked about what is no call.
+    if (part !== null && decision.kind === "ask")
+      return {
+        rule: rule.name,
+        about: rule.about,
+        decision: "deny",
+        reason: `nobody can be asked, and ${reason}`,
+      };
     return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
   });
   const decisive =

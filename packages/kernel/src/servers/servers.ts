@@ -3,7 +3,14 @@
  * they tell by themselves. Reading something of a server's is written to the audit log, with the address or name alone;
  * lists, completion and log levels are not, because clients ask for them all the time.
  */
-import { BackplaneError, createRedactor, type Json, type JsonObject, serverName } from "@backplane/contract";
+import {
+  BackplaneError,
+  createRedactor,
+  type Json,
+  type JsonObject,
+  serverName,
+  toBackplaneError,
+} from "@backplane/contract";
 import { takesTraffic } from "../bindings/rollout.ts";
 import { isWhole } from "../bindings/whole-package.ts";
 import { auditOf } from "../caller.ts";
@@ -12,6 +19,8 @@ import type { KernelDeps } from "../deps.ts";
 import type { ServerInfo, Servers } from "../facade-servers.ts";
 import { unheard } from "../invoke/answer-ask.ts";
 import type { Policies } from "../policy/policies.ts";
+import type { Surroundings } from "../policy/rules.ts";
+import { partOf, partPlan, requirePart, type ServerPart, visibleParts } from "../policy/server-access.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
 import type { SignInTokens } from "../sign-ins/tokens.ts";
@@ -38,17 +47,22 @@ export function createServers(
   deps: KernelDeps,
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
+  around: Surroundings,
 ): ServersRoom {
   const { store, runner, clock } = deps;
   const known = new Map<string, Known>();
+  const behind = new WeakMap<ServerInfo, BoundPackage>();
 
   async function read(caller: Caller, before: readonly ServerInfo[]): Promise<readonly ServerInfo[]> {
     const bound = await store.bindings.discover(caller.scope, "tool");
     const servers: ServerInfo[] = [];
-    for (const { binding, package: pack } of inOrder(bound.filter(isServer))) {
+    const used: BoundPackage[] = [];
+    for (const one of inOrder(bound.filter(isServer))) {
+      const { binding, package: pack } = one;
       const definitions = await store.definitions.get(binding.scope.org_id, binding.binding_id);
       if (definitions === null) continue;
       const { capabilities, instructions } = definitions.info;
+      used.push(one);
       servers.push({
         name: freeName(servers, serverName(pack.package_id)),
         binding_id: binding.binding_id,
@@ -59,10 +73,26 @@ export function createServers(
       });
     }
     // Whoever keeps what was made of the list before may go on with it.
-    return JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
+    const told = JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
+    told.forEach((server, i) => behind.set(server, used[i]!));
+    return told;
   }
 
+  /** Each with what its resources and prompts are to this caller's policy. */
   async function list(caller: Caller): Promise<readonly ServerInfo[]> {
+    const servers = await listed(caller);
+    const policy = await policies.of(caller.scope);
+    const shown: ServerInfo[] = [];
+    for (const server of servers) {
+      const bound = behind.get(server)!;
+      const planOf = (part: ServerPart) => partPlan(bound, part, caller.scope, deps.host);
+      const capabilities = visibleParts(server.capabilities, planOf, caller, policy);
+      shown.push(capabilities === server.capabilities ? server : { ...server, capabilities });
+    }
+    return shown.every((one, i) => one === servers[i]) ? servers : shown;
+  }
+
+  async function listed(caller: Caller): Promise<readonly ServerInfo[]> {
     // A plugin's own token names tools; what a server has beside them is not granted by that.
     if (caller.delegation !== undefined) return NONE;
     // Read at every request, as for calls: what may not be used is not there.
@@ -87,16 +117,26 @@ export function createServers(
     facade: {
       list,
       async request(caller, binding_id, method, params, line): Promise<Json> {
-        const visible = (await list(caller)).some((one) => one.binding_id === binding_id);
+        const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
         const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
         if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
         const { request: askServer } = runner;
         if (askServer === undefined)
           throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
-        if (RECORDED.has(method)) {
-          const what = { method, ...named(params) };
-          await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+        const what = { method, ...named(params) };
+        const part = partOf(method, params);
+        if (part !== null) {
+          const plan = partPlan(bound, part, caller.scope, deps.host);
+          try {
+            await requirePart(plan, caller, await policies.of(caller.scope), around, params);
+          } catch (error) {
+            const refused = { ...what, refused: toBackplaneError(error).message };
+            await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
+            throw error;
+          }
         }
+        if (RECORDED.has(method))
+          await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
         const order = await processOrder(deps, policies, bound, caller.scope);
         return await askWithSecrets(tokens, bound, order, async (given) => {
           const redactor = createRedactor(Object.values(given.context.secrets));
@@ -121,7 +161,7 @@ function isServer(bound: BoundPackage): boolean {
   return isWhole(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol);
 }
 
-/** Denial comes first, as for tools; a server has nothing else that a rule could go by. */
+/** Denial comes first, as for tools; of the server as a whole a rule knows its origin alone. */
 function allowsServers({ origins, roles }: StandingPolicy, { role }: Caller): boolean {
   if (origins?.has("mcp") === false) return false;
   return (roles.get(role) ?? []).every(

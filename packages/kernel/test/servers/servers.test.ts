@@ -3,7 +3,8 @@ import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import type { ServerLine } from "../../src/facade-servers.ts";
 import type { Runner } from "../../src/ports/index.ts";
-import { admin, openHouse, user } from "../support/house.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { admin, guest, openHouse, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
 import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
 
@@ -163,6 +164,78 @@ test("a policy that allows no tools of MCP servers allows nothing else of them",
   await policy.put(admin, "org", { roles: { guest: { deny: { origins: ["mcp"] } } } });
   expect(await read()).toBe("read");
 });
+
+verifies(
+  "mcp.server",
+  "resources and prompts go by the policy of tools: role, origin, name, category and risk, denials first",
+  async () => {
+    const house = await open(async () => ({ contents: [] }));
+    const { binding_id } = await house.bind(SERVER, bound);
+    const { policy, servers, audit } = house.kernel;
+    const read = (caller = guest, method = "resources/read") =>
+      servers.request(caller, binding_id, method, { uri: "w://now" }, line()).then(
+        () => "read",
+        (error: BackplaneError) => `${error.code} ${(error.details as { rule?: string }).rule}`,
+      );
+    const parts = async (caller = guest) =>
+      (await servers.list(caller)).flatMap(({ capabilities }) => Object.keys(capabilities));
+    expect([await read(), await parts()]).toEqual(["read", ["resources"]]);
+
+    const cases: [Policy, string][] = [
+      [{ roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } }, "policy.denied role"],
+      [
+        { roles: { guest: { allow: { tools: ["*"] }, deny: { tools: ["mcp_*_resources"] } } } },
+        "policy.denied role",
+      ],
+      [{ roles: { guest: { allow: { tools: ["mcp_weather_prompts"] } } } }, "policy.denied role"],
+      [{ roles: { guest: { allow: { categories: ["coding"] } } } }, "policy.denied role"],
+      [
+        { roles: { guest: { max_risk: "low" } }, risks: { mcp_weather_resources: "medium" } },
+        "policy.denied role",
+      ],
+      [{ allowed_tool_categories: ["coding"] }, "policy.denied category"],
+    ];
+    for (const [one, wanted] of cases) {
+      await policy.put(admin, "org", one);
+      expect([await read(), await parts()]).toEqual([wanted, []]);
+    }
+    await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
+    expect([await read(user), await parts(user)]).toEqual(["read", ["resources"]]);
+    const why = await policy.explain(admin, {
+      tool: "mcp_weather_resources",
+      context: "conversation",
+      role: "guest",
+    });
+    expect(why).toMatchObject({
+      outcome: "deny",
+      decided_by: "role",
+      risk: "low",
+      winner: { origin: "mcp", binding_id, status: "hidden" },
+    });
+
+    // Nobody can be asked about a resource, so what would ask is refused, and says so.
+    await policy.put(admin, "org", { tolerance: { conversation: "none" } });
+    expect([await read(user), await parts(user)]).toEqual(["policy.denied risk", ["resources"]]);
+    const asked = await policy.explain(admin, { tool: "mcp_weather_resources", context: "conversation" });
+    expect(asked).toMatchObject({
+      outcome: "deny",
+      decided_by: "risk",
+      reason: expect.stringContaining("nobody can be asked"),
+    });
+    const rule = {
+      action: "deny" as const,
+      when: [{ pointer: "/uri", matches: "^w://" }],
+      reason: "no weather",
+    };
+    await policy.put(admin, "org", { rules: [rule] });
+    expect(await read(user)).toBe("policy.denied security");
+    expect(await read(user, "logging/setLevel")).toBe("read");
+    const { items } = await audit.list(admin, { action: "server.request" }, { limit: 50 });
+    expect(items[0]).toMatchObject({
+      details: { uri: "w://now", refused: expect.stringContaining("no weather") },
+    });
+  },
+);
 
 test("the policy's host level holds for requests and questions, too", async () => {
   const orders: { grant: { network: string }; pool_key: string }[] = [];
