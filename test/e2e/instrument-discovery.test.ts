@@ -4,12 +4,14 @@ import { join } from "node:path";
 import type { Approval, Invocation } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
+import { buildProviderJar } from "../../examples/java-provider/test/build-jar.ts";
 import { zip } from "../../packages/supply/test/zip-bytes.ts";
 import { verifies } from "../support/verifies.ts";
 import {
   base,
   client,
   gateway,
+  install,
   invoke,
   list,
   plugin,
@@ -118,6 +120,34 @@ test("a jar that lies in the plugins folder is discovered at the start, and Java
   const notes = await Promise.all(["one", "two", "three"].map((text) => invoke("note_append", { text })));
   expect(notes.map(({ status }) => status)).toEqual(["succeeded", "succeeded", "succeeded"]);
   expect(existsSync(join(home, "data"))).toBe(true);
+}, 180_000);
+
+test("a Java class without a main runs behind the ready host, which is compiled when it is first needed", async ({
+  skip,
+}) => {
+  if (jdk !== null) {
+    console.error(`SKIPPED, not shown: a provider in Java: ${jdk}`);
+    skip(jdk);
+  }
+  const { body } = await install(buildProviderJar(base), { config: { signature: "me" } });
+  expect(body).toMatchObject({ plugin_id: "java-notes", state: "running", class: "isolated", error: null });
+  expect(readdirSync(join(gateway.home, "programs"))).toEqual([
+    expect.stringMatching(/^instrument-host-.*\.jar$/),
+  ]);
+  const [kept, waited] = await Promise.all([
+    invoke("note_keep", { text: "milk" }),
+    invoke("wait_a_while", { ms: 10 }),
+  ]);
+  expect(kept).toMatchObject({
+    status: "succeeded",
+    tool_result: { structured_output: { notes: 1, signature: "me" } },
+  });
+  expect(waited).toMatchObject({ tool_result: { content: [{ text: "waited 10 ms" }] } });
+  expect(await invoke("note_keep", { text: "my password" })).toMatchObject({
+    error: { code: "policy.denied" },
+  });
+  const slow = await invoke("wait_a_while", { ms: 60_000 }, { timeout_ms: 500 });
+  expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
 }, 180_000);
 
 verifies(

@@ -13,6 +13,9 @@ export const INSTRUMENT_MANIFEST_FILE = "META-INF/hefty-plugin.json";
 /** As entrypoint[0]: the host program that speaks for a module; entrypoint[1] is `./module.js#Export`. */
 export const READY_HOST = "backplane-instrument-host";
 
+/** The same for a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
+export const JAVA_HOST = "backplane-java-host";
+
 export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
 export type IsolationMode = (typeof ISOLATION_MODES)[number];
 

@@ -103,7 +103,7 @@ async function compose(
     limits: runnerLimits(config),
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
-    programs: hostPrograms(),
+    programs: hostPrograms(join(home.dir, "programs")),
     guard: inlineGuard(log),
     data_root: home.data,
     services: {

@@ -7,6 +7,7 @@ import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
 import { writeFolder } from "./plugin-folder.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
+import { classFile, MAIN_CLASS } from "./class-file.ts";
 import { zip } from "./zip-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-hefty-"));
@@ -42,11 +43,11 @@ const MODULE = { "provider.js": "export class HelloWorldProvider {}" };
 
 const importer = () =>
   createPackageImporter({ store: openContentStore(blobs), schemas, host: { os: "linux", arch: "amd64" } });
-const filesOf = (manifest: unknown, others: Record<string, string> = MODULE) => ({
+const filesOf = (manifest: unknown, others: Record<string, string | Buffer> = MODULE) => ({
   [FILE]: typeof manifest === "string" ? manifest : JSON.stringify(manifest),
   ...others,
 });
-const fromFolder = (files: Record<string, string>) =>
+const fromFolder = (files: Record<string, string | Buffer>) =>
   importer().import({ kind: "folder", path: writeFolder(folder, files) });
 const zipOf = (files: Record<string, string>) =>
   zip(
@@ -56,7 +57,7 @@ const zipOf = (files: Record<string, string>) =>
       mode: name.startsWith("bin/") ? 0o100755 : 0o100644,
     })),
   );
-const runtimeOf = async (changes: object, others?: Record<string, string>) =>
+const runtimeOf = async (changes: object, others?: Record<string, string | Buffer>) =>
   (await fromFolder(filesOf({ ...HELLO, ...changes }, others))).manifest.runtime;
 
 async function refused(manifest: unknown, others?: Record<string, string>) {
@@ -133,14 +134,16 @@ describe("instr.manifest: how it is started", () => {
     const command = { isolationMode: "External", providerClass: "python3 plugin.py" };
     expect((await runtimeOf(command, { "plugin.py": "" })).entrypoint).toEqual(["python3", "plugin.py"]);
   });
-  test("External: a Java class of the archive", async () => {
+  test("External: a Java class of the archive, by its own main or behind the ready host", async () => {
     const command = { isolationMode: "External", providerClass: "com.example.Main" };
-    expect((await runtimeOf(command, { "com/example/Main.class": "cafe" })).entrypoint).toEqual([
-      "java",
-      "-cp",
-      ".:lib/*",
+    const start = async (file: string | Buffer) =>
+      (await runtimeOf(command, { "com/example/Main.class": file })).entrypoint;
+    expect(await start(MAIN_CLASS)).toEqual(["java", "-cp", ".:lib/*", "com.example.Main"]);
+    expect(await start(classFile("instruments", "()Ljava/util/List;"))).toEqual([
+      "backplane-java-host",
       "com.example.Main",
     ]);
+    await expect(start("cafe")).rejects.toThrow("com/example/Main.class is no Java class file");
   });
   test("platforms become systems, and All is all of them", async () => {
     expect((await runtimeOf({ platforms: ["Linux", "MacOS"] })).os).toEqual(["linux", "darwin"]);

@@ -3,6 +3,7 @@
  * our codes. It knows nothing of pools, deadlines, policy or storage. A new dialect is a new file here and a
  * line in the list.
  */
+import type { JavaHostPlaces } from "../instruments/java-host.ts";
 import type { BackplaneError, InvocationContext, Json, JsonObject, Protocol } from "@backplane/contract";
 import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/kernel/ports";
 import type { Transport } from "@backplane/wire";
@@ -47,6 +48,8 @@ interface LaunchPlace {
 export interface HostPrograms {
   instruments?: string;
   tool_files?: string;
+  /** Sources, since only a plugin in Java needs them compiled. */
+  java_instruments?: JavaHostPlaces;
 }
 
 export interface DialectLaunch {

@@ -3,15 +3,25 @@
  * is the plugin's own, or our ready host for a module. It has one folder that lasts, so two of its processes never run
  * beside each other.
  */
-import { BackplaneError, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
+import { BackplaneError, type Json, type JsonObject, JAVA_HOST, READY_HOST } from "@backplane/contract";
 import type { Description } from "@backplane/kernel/ports";
 import { InstrumentHost } from "@backplane/wire";
 import { acceptInstrument } from "../accept-result.ts";
 import { describeInstruments } from "../instruments/describe-instruments.ts";
 import { initializeParams, invokeParams } from "../instruments/instrument-call.ts";
-import type { Dialect, DialectLaunch, Exchange, Link, ProcessOrder, Session } from "./dialect.ts";
+import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../instruments/java-host.ts";
+import type {
+  Dialect,
+  DialectLaunch,
+  Exchange,
+  HostPrograms,
+  Link,
+  ProcessOrder,
+  Session,
+} from "./dialect.ts";
 
 const HOST_INSIDE = "/sandbox/instrument-host.mjs";
+const JAVA_HOST_INSIDE = "/sandbox/instrument-host.jar";
 const DATA_INSIDE = "/sandbox/data";
 /** A virtual machine that starts, and a plugin that opens its connections. */
 const INITIALIZE_MS = 20_000;
@@ -33,6 +43,15 @@ export const instrumentRpc: Dialect = {
     const { entrypoint, env } = order.package.runtime;
     const binds = [{ source: data, target: DATA_INSIDE, writable: true }];
     const data_dir = confined ? DATA_INSIDE : data;
+    if (entrypoint[0] === JAVA_HOST) {
+      const jar = await javaHost(programs);
+      return {
+        entrypoint: javaCommand(confined ? JAVA_HOST_INSIDE : jar, entrypoint[1] ?? ""),
+        env,
+        binds: [...binds, { source: jar, target: JAVA_HOST_INSIDE, writable: false }],
+        data_dir,
+      };
+    }
     const module = moduleOf(order);
     if (module === null) return { entrypoint, env, binds, data_dir };
     const { instruments } = programs;
@@ -53,6 +72,16 @@ export const instrumentRpc: Dialect = {
 
 /** The same for a module that would run in the gateway, where the operator put it into a process instead. */
 export const instrumentModule: Dialect = { ...instrumentRpc, protocol: "module.instrument" };
+
+/** The plugin's own classes and libraries come after the host's, which nobody may replace. */
+function javaCommand(jar: string, provider: string): string[] {
+  return ["java", "-cp", `${jar}:.:lib/*`, JAVA_HOST_CLASS, provider];
+}
+
+function javaHost({ java_instruments }: HostPrograms): Promise<string> {
+  if (java_instruments !== undefined) return findOrBuildJavaHost(java_instruments);
+  throw new BackplaneError("launch_failed", "This installation has no ready host for Java.");
+}
 
 function moduleOf({ package: { runtime } }: ProcessOrder): string | null {
   const [program, reference = ""] = runtime.entrypoint;

@@ -1,10 +1,13 @@
 /**
  * How an instrument plugin is started, from `providerClass` and `isolationMode`: a module's export (in the gateway, or
- * for External with the ready host), a Java main class of the archive, or a command. There is never a shell.
+ * for External with the ready host), a Java class of the archive (with a main of its own, or a provider for the ready
+ * host), or a command. There is never a shell.
  */
-import { posix } from "node:path";
-import { type IsolationMode, READY_HOST } from "@backplane/contract";
+import { readFile } from "node:fs/promises";
+import { join, posix } from "node:path";
+import { type IsolationMode, JAVA_HOST, READY_HOST } from "@backplane/contract";
 import type { TreeListing } from "../../content/tree-listing.ts";
+import { hasMain } from "./java-class.ts";
 
 export interface Start {
   protocol: "hefty.jsonrpc" | "module.instrument";
@@ -16,7 +19,12 @@ const JAVA_CLASS = /^[A-Za-z_][\w]*(?:\.[A-Za-z_$][\w$]*)+$/;
 const FOR_A_SHELL = /["'`$|&;<>()*?\\]/;
 
 /** Or what is wrong, with its remedy. */
-export function startOf(providerClass: string, mode: IsolationMode, listing: TreeListing): Start | string {
+export async function startOf(
+  providerClass: string,
+  mode: IsolationMode,
+  listing: TreeListing,
+  tree: string,
+): Promise<Start | string> {
   const text = providerClass.trim();
   const module = MODULE.exec(text);
   if (module !== null) return moduleStart(module, mode, listing);
@@ -26,7 +34,7 @@ export function startOf(providerClass: string, mode: IsolationMode, listing: Tre
       : "it names no module";
     return `providerClass is ${JSON.stringify(text)} and isolationMode is ${mode}: ${what}; write a module's export such as "./provider.js#HelloProvider", or set isolationMode to External and name a program that speaks the protocol`;
   }
-  if (JAVA_CLASS.test(text)) return javaStart(text, listing);
+  if (JAVA_CLASS.test(text)) return await javaStart(text, listing, tree);
   return commandStart(text, listing);
 }
 
@@ -42,12 +50,15 @@ function moduleStart(match: RegExpExecArray, mode: IsolationMode, listing: TreeL
 }
 
 /** The archive is unpacked, so its root is the class path; `lib` is where a plugin brings its libraries. */
-function javaStart(name: string, listing: TreeListing): Start | string {
+async function javaStart(name: string, listing: TreeListing, tree: string): Promise<Start | string> {
   const file = `${name.replaceAll(".", "/")}.class`;
   if (!listing.files.some(({ path }) => path === file)) {
     return `providerClass names the class ${name}, but the archive holds no ${file}`;
   }
-  return { protocol: "hefty.jsonrpc", entrypoint: ["java", "-cp", ".:lib/*", name] };
+  const main = hasMain(await readFile(join(tree, file)));
+  if (main === null) return `providerClass names the class ${name}, but ${file} is no Java class file`;
+  const entrypoint = main ? ["java", "-cp", ".:lib/*", name] : [JAVA_HOST, name];
+  return { protocol: "hefty.jsonrpc", entrypoint };
 }
 
 function commandStart(text: string, listing: TreeListing): Start | string {

@@ -64,18 +64,22 @@ export const hefty: PackageFormat = {
     const size = listing.files.find(({ path }) => path === INSTRUMENT_MANIFEST_FILE)?.size ?? 0;
     if (size > MAX_BYTES) throw invalid([["", `it is larger than ${MAX_BYTES} bytes`]]);
     const text = await readFile(join(tree, INSTRUMENT_MANIFEST_FILE), "utf8");
-    return { manifest: toManifest(parse(text), listing), text };
+    return { manifest: await toManifest(parse(text), listing, tree), text };
   },
 };
 
-function toManifest(text: Record<string, unknown>, listing: TreeListing): Manifest {
+async function toManifest(
+  text: Record<string, unknown>,
+  listing: TreeListing,
+  tree: string,
+): Promise<Manifest> {
   const plugin = check(text);
   const newer = plugin.minHeftyVersion !== null && isNewer(plugin.minHeftyVersion, HEFTY_VERSION);
   if (newer) {
     const needs = `needs Hefty ${plugin.minHeftyVersion}, and this host is compatible with ${HEFTY_VERSION}`;
     throw invalid([["minHeftyVersion", `${plugin.id} ${needs}; install an older version of the plugin`]]);
   }
-  const start = startOf(plugin.providerClass, plugin.isolationMode, listing);
+  const start = await startOf(plugin.providerClass, plugin.isolationMode, listing, tree);
   if (typeof start === "string") throw invalid([["providerClass", start]]);
   const os = plugin.platforms.includes("All")
     ? []

@@ -1,0 +1,168 @@
+/** The provider behind the ready host, in the JVM of this machine. Without a JDK there is nothing to show, and it says so. */
+import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { InstrumentHost, stdioTransport } from "@backplane/wire";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/instruments/java-host.ts";
+import { missingJdk } from "../../java-instrument/test/build-jar.ts";
+import { buildProviderJar, SDK_JAVA } from "./build-jar.ts";
+
+const PROVIDER = "com.example.notes.NotesProvider";
+const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
+const places = { sources: SDK_JAVA, cache: join(base, "programs") };
+const jdk = missingJdk();
+let jar = "";
+let host_jar = "";
+beforeAll(async () => {
+  if (jdk !== null) return;
+  jar = buildProviderJar(base);
+  host_jar = await findOrBuildJavaHost(places);
+}, 120_000);
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+/** Skipped is not passed: a report without these tests shows nothing of Java. */
+function withJdk(name: string, run: () => Promise<void>): void {
+  test(name, async ({ skip }) => {
+    if (jdk !== null) {
+      console.error(`SKIPPED, not shown: ${name}: ${jdk}`);
+      skip(jdk);
+    }
+    await run();
+  }, 120_000);
+}
+
+function start(provider = PROVIDER) {
+  const args = ["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, provider];
+  const child: ChildProcessWithoutNullStreams = spawn("java", args);
+  let log = "";
+  child.stderr.on("data", (chunk) => {
+    log += chunk;
+  });
+  const exited = new Promise((resolve) => child.once("exit", resolve));
+  const host = new InstrumentHost({
+    transport: stdioTransport(child.stdout, child.stdin),
+    onFailure: () => {},
+  });
+  return { host, exited, log: () => log, child };
+}
+
+const about = (dataDir: string) => ({
+  pluginId: "java-notes",
+  dataDir,
+  config: { signature: "ž" },
+  heftyVersion: "0.22.0",
+});
+
+withJdk("a jar whose class has no main is a package for the ready host", async () => {
+  const schemas = createSchemas();
+  const store = openContentStore(join(base, "blobs"));
+  const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
+  const imported = await importer.import({ kind: "folder", path: jar });
+  expect(imported.manifest.runtime.entrypoint).toEqual(["backplane-java-host", PROVIDER]);
+  // The API is the host's, not the plugin's.
+  expect(await importer.files(imported.digest, "")).not.toContain("backplane/instruments/Instrument.class");
+  await schemas.close();
+});
+
+withJdk("it is compiled once, and a missing JDK is told with the command that installs one", async () => {
+  expect(await findOrBuildJavaHost(places, "/nowhere")).toBe(host_jar);
+  const fresh = { ...places, cache: join(base, "other") };
+  await expect(findOrBuildJavaHost(fresh, "/nowhere")).rejects.toMatchObject({
+    code: "launch_failed",
+    message: expect.stringContaining("there is no javac on /nowhere"),
+    fix: expect.stringContaining("openjdk-17-jdk-headless"),
+  });
+});
+
+withJdk("the host speaks for it: list, invoke at once, cancel, health, errors, shutdown", async () => {
+  const dataDir = join(base, "data");
+  mkdirSync(dataDir);
+  const { host, exited, log } = start();
+  await host.initialize(about(dataDir), 60_000);
+  const { instruments, warnings } = await host.listInstruments(60_000);
+  expect(warnings).toEqual([]);
+  expect(instruments.map(({ name, riskLevel, metadata }) => [name, riskLevel, metadata.accessMode])).toEqual([
+    ["note_keep", "LocalWrite", "Exclusive"],
+    ["wait_a_while", "ReadOnly", "Shared"],
+  ]);
+  expect(instruments[0]!.securityRules).toEqual([
+    {
+      effect: "deny",
+      reason: "notes are no place for passwords",
+      match: { pointer: "/text", pattern: "(?i)password" },
+    },
+  ]);
+  let calls = 0;
+  const call = (instrument: string, params: Record<string, string | number>, invocationId = `i${++calls}`) =>
+    host.invoke({ instrument, params, activityId: "a", sessionId: "s", invocationId });
+  const long = call("wait_a_while", { ms: 60_000 }, "long");
+  // Others are answered while it waits.
+  expect(await call("note_keep", { text: 'mléko\n"two"' })).toEqual({
+    status: "Success",
+    data: { notes: 2, signature: "ž" },
+  });
+  expect(readFileSync(join(dataDir, "notes.txt"), "utf8")).toBe('mléko\n"two"\n');
+  host.cancel("long", "enough");
+  expect(await long).toMatchObject({ data: { stdout: "stopped, cancelled: true" } });
+  expect(await call("note_keep", { text: " " })).toMatchObject({ error: { code: "EMPTY_NOTE" } });
+  expect(await call("wait_a_while", { ms: 1, fail: 1 })).toMatchObject({
+    status: "Error",
+    error: { code: "EXCEPTION", message: "told to fail" },
+  });
+  expect(await call("wait_a_while", { ms: 1, ask: 1 })).toMatchObject({
+    error: {
+      code: "UnsupportedOperation",
+      message: expect.stringContaining("not available in External mode"),
+    },
+  });
+  await expect(call("nothing", {})).rejects.toMatchObject({ details: { rpc_code: -32602 } });
+  expect(await host.healthCheck("note_keep", 60_000)).toEqual({ status: "Healthy" });
+  await host.shutdown();
+  expect(await exited).toBe(0);
+  expect(log()).toContain(`info [java-notes] notes are in ${dataDir}`);
+  expect(log()).toContain("no part of the protocol");
+});
+
+withJdk(
+  "a class that is no provider is told by name, and batches are answered as JSON-RPC says",
+  async () => {
+    const { host, child } = start("java.lang.Object");
+    await expect(host.initialize(about(base), 60_000)).rejects.toMatchObject({
+      message: expect.stringContaining(
+        "java.lang.Object does not implement backplane.instruments.InstrumentProvider",
+      ),
+    });
+    child.stdin.end();
+    const lines = [
+      '[{"jsonrpc":"2.0","id":1,"method":"dance"},{"jsonrpc":"2.0","method":"dance"},3]',
+      "[]",
+      "{broken",
+      '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
+      '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
+    ];
+    const out = execFileSync("java", ["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], {
+      input: `${lines.join("\n")}\n`,
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    const answers = out
+      .toString()
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    const failed = (id: unknown, code: number) => ({
+      jsonrpc: "2.0",
+      id,
+      error: expect.objectContaining({ code }),
+    });
+    expect(answers).toEqual([
+      [failed(1, -32601), failed(null, -32600)],
+      failed(null, -32600),
+      failed(null, -32700),
+      failed(7, -32602),
+      failed("last", -32002),
+    ]);
+  },
+);

@@ -1,0 +1,84 @@
+package backplane.instruments;
+
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/** The context of a provider in a process of its own. Its log is stderr, which the gateway keeps. */
+final class HostContext implements PluginContext {
+  private final String pluginId;
+  private final Path dataDir;
+  private final Map<String, String> config = new LinkedHashMap<>();
+  private final String heftyVersion;
+
+  HostContext(Map<String, Object> params) {
+    pluginId = Refusal.text(params, "pluginId");
+    dataDir = Path.of(Refusal.text(params, "dataDir"));
+    heftyVersion = Refusal.text(params, "heftyVersion");
+    if (!(params.get("config") instanceof Map<?, ?> given)) throw new Refusal(Refusal.INVALID_PARAMS, "config must be an object");
+    given.forEach((name, value) -> config.put(String.valueOf(name), String.valueOf(value)));
+  }
+
+  @Override
+  public String pluginId() {
+    return pluginId;
+  }
+
+  @Override
+  public Path dataDir() {
+    return dataDir;
+  }
+
+  @Override
+  public Map<String, String> config() {
+    return Map.copyOf(config);
+  }
+
+  @Override
+  public String heftyVersion() {
+    return heftyVersion;
+  }
+
+  @Override
+  public Logger logger() {
+    return new Logger() {
+      @Override
+      public void debug(String message) {
+        log("debug", message);
+      }
+
+      @Override
+      public void info(String message) {
+        log("info", message);
+      }
+
+      @Override
+      public void warn(String message) {
+        log("warn", message);
+      }
+
+      @Override
+      public void error(String message) {
+        log("error", message);
+      }
+    };
+  }
+
+  @Override
+  public String requestCognition(String prompt, int maxTokens) {
+    throw refused("requestCognition");
+  }
+
+  @Override
+  public float[] requestEmbedding(String text) {
+    throw refused("requestEmbedding");
+  }
+
+  private void log(String level, String message) {
+    System.err.println(level + " [" + pluginId + "] " + message);
+  }
+
+  private static UnsupportedOperationException refused(String what) {
+    return new UnsupportedOperationException(what + " is not available in External mode, which is the mode of every jar");
+  }
+}

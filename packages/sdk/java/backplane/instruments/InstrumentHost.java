@@ -1,0 +1,261 @@
+package backplane.instruments;
+
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+
+/**
+ * The ready host for Java: `java -cp instrument-host.jar:. backplane.instruments.InstrumentHost com.example.MyProvider`
+ * speaks the External protocol (JSON-RPC 2.0, one message a line) for a class that implements InstrumentProvider. Requests
+ * are answered on threads of their own, so a slow call keeps nobody waiting. What the plugin prints goes to stderr.
+ */
+public final class InstrumentHost {
+  private static final Set<String> SLOW = Set.of("listInstruments", "invoke", "healthCheck");
+
+  private final String providerClass;
+  private final PrintStream out;
+  private final Map<String, HostCall> running = new ConcurrentHashMap<>();
+  private boolean began;
+  private volatile InstrumentProvider provider;
+  private volatile Map<String, Instrument> instruments;
+
+  private InstrumentHost(String providerClass, PrintStream out) {
+    this.providerClass = providerClass;
+    this.out = out;
+  }
+
+  public static void main(String[] args) throws IOException {
+    if (args.length != 1) {
+      System.err.println("usage: java backplane.instruments.InstrumentHost com.example.MyProvider");
+      System.exit(2);
+    }
+    PrintStream out = new PrintStream(System.out, true, StandardCharsets.UTF_8);
+    System.setOut(System.err);
+    InstrumentHost host = new InstrumentHost(args[0], out);
+    ExecutorService threads =
+        Executors.newCachedThreadPool(
+            work -> {
+              Thread thread = new Thread(work, "instrument");
+              thread.setDaemon(true);
+              return thread;
+            });
+    BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+    // Neither end of the pipe is the plugin's.
+    System.setIn(InputStream.nullInputStream());
+    for (String line = in.readLine(); line != null; line = in.readLine()) {
+      if (!line.isBlank()) host.receive(line, threads);
+    }
+    // The gateway is gone.
+    System.exit(0);
+  }
+
+  /** The author's slow code runs on other threads, so that `cancel` is heard meanwhile. */
+  private void receive(String line, ExecutorService threads) {
+    Object message;
+    try {
+      message = Json.parse(line);
+    } catch (IllegalArgumentException e) {
+      send(error(null, Refusal.PARSE_ERROR, "Parse error: " + e.getMessage()));
+      return;
+    }
+    if (message instanceof Map<?, ?> request && SLOW.contains(String.valueOf(request.get("method")))) {
+      threads.execute(() -> respond(answer(message)));
+      return;
+    }
+    respond(message instanceof List<?> batch ? answerAll(batch) : answer(message));
+    if (isShutdown(message)) System.exit(0);
+  }
+
+  private Object answerAll(List<?> batch) {
+    if (batch.isEmpty()) return error(null, Refusal.INVALID_REQUEST, "An empty batch");
+    List<Object> answers = new ArrayList<>();
+    for (Object one : batch) {
+      Object answer = answer(one);
+      if (answer != null) answers.add(answer);
+    }
+    return answers.isEmpty() ? null : answers;
+  }
+
+  private static boolean isShutdown(Object message) {
+    if (message instanceof List<?> batch) return batch.stream().anyMatch(InstrumentHost::isShutdown);
+    return message instanceof Map<?, ?> request && "shutdown".equals(request.get("method"));
+  }
+
+  private void respond(Object answer) {
+    if (answer != null) send(answer);
+  }
+
+  private void send(Object answer) {
+    String line = Json.write(answer);
+    synchronized (out) {
+      out.print(line + "\n");
+      out.flush();
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private Object answer(Object message) {
+    if (!(message instanceof Map<?, ?> raw)) return error(null, Refusal.INVALID_REQUEST, "Invalid Request");
+    Map<String, Object> request = (Map<String, Object>) raw;
+    // An answer to something that we never asked.
+    if (!request.containsKey("method") && (request.containsKey("result") || request.containsKey("error"))) return null;
+    Object id = request.get("id");
+    if (!"2.0".equals(request.get("jsonrpc")) || !(request.get("method") instanceof String method)) {
+      return error(id, Refusal.INVALID_REQUEST, "Invalid Request");
+    }
+    Object answer;
+    try {
+      Object params = request.getOrDefault("params", Map.of());
+      if (!(params instanceof Map<?, ?>)) throw new Refusal(Refusal.INVALID_PARAMS, "the parameters must be an object");
+      answer = map("jsonrpc", "2.0", "id", id, "result", call(method, (Map<String, Object>) params));
+    } catch (Refusal e) {
+      answer = error(id, e.code, e.getMessage());
+    }
+    // A notification has no id and gets no answer, even when it fails.
+    return request.containsKey("id") ? answer : null;
+  }
+
+  private Object call(String method, Map<String, Object> params) {
+    return switch (method) {
+      case "initialize" -> initialize(params);
+      case "listInstruments" -> map("instruments", list());
+      case "invoke" -> invoke(params);
+      case "healthCheck" -> healthCheck(Refusal.text(params, "instrument"));
+      case "cancel" -> cancel(Refusal.text(params, "invocationId"));
+      case "shutdown" -> shutdown();
+      default -> throw new Refusal(Refusal.METHOD_NOT_FOUND, "there is no method " + method);
+    };
+  }
+
+  private synchronized Object initialize(Map<String, Object> params) {
+    if (began) throw new Refusal(Refusal.INVALID_REQUEST, "initialize was called before");
+    began = true;
+    HostContext context = new HostContext(params);
+    try {
+      Object made = Class.forName(providerClass).getDeclaredConstructor().newInstance();
+      if (!(made instanceof InstrumentProvider found)) {
+        throw new IllegalStateException(providerClass + " does not implement " + InstrumentProvider.class.getName());
+      }
+      found.initialize(context);
+      provider = found;
+    } catch (Throwable e) {
+      throw failed("initialize", e);
+    }
+    return map("success", true);
+  }
+
+  private List<Object> list() {
+    InstrumentProvider live = live();
+    try {
+      Map<String, Instrument> named = new LinkedHashMap<>();
+      List<Object> declared = new ArrayList<>();
+      for (Instrument one : live.instruments()) {
+        List<Object> rules = new ArrayList<>();
+        for (SecurityRule rule : one.securityRules()) rules.add(rule.toJson());
+        Map<String, Object> metadata = one.metadata().toJson();
+        declared.add(
+            map("name", one.name(), "riskLevel", one.riskLevel().name(), "metadata", metadata, "securityRules", rules));
+        named.put(one.name(), one);
+      }
+      instruments = named;
+      return declared;
+    } catch (Throwable e) {
+      throw failed("instruments", e);
+    }
+  }
+
+  @SuppressWarnings("unchecked")
+  private Object invoke(Map<String, Object> params) {
+    Instrument instrument = find(Refusal.text(params, "instrument"));
+    if (!(params.getOrDefault("params", Map.of()) instanceof Map<?, ?> given)) {
+      throw new Refusal(Refusal.INVALID_PARAMS, "params must be an object");
+    }
+    HostCall call = new HostCall(params, Thread.currentThread());
+    running.put(call.id, call);
+    try {
+      InstrumentResult result = instrument.invoke((Map<String, Object>) given, call);
+      if (result != null) return result.toJson();
+      return InstrumentResult.error("MALFORMED_RESULT", instrument.name() + " answered nothing").toJson();
+    } catch (UnsupportedOperationException e) {
+      return InstrumentResult.error("UnsupportedOperation", words(e)).toJson();
+    } catch (Throwable e) {
+      return InstrumentResult.error("EXCEPTION", words(e)).toJson();
+    } finally {
+      call.end();
+      running.remove(call.id, call);
+    }
+  }
+
+  private Object healthCheck(String name) {
+    Instrument instrument = find(name);
+    try {
+      InstrumentHealth health = instrument.healthCheck();
+      if (health != null) return health.toJson();
+      return InstrumentHealth.unhealthy("its healthCheck answered no health").toJson();
+    } catch (Throwable e) {
+      return InstrumentHealth.unhealthy(words(e)).toJson();
+    }
+  }
+
+  private Object cancel(String invocationId) {
+    HostCall call = running.get(invocationId);
+    if (call != null) call.cancel();
+    return null;
+  }
+
+  private Object shutdown() {
+    InstrumentProvider live = live();
+    provider = null;
+    try {
+      live.shutdown();
+    } catch (Throwable e) {
+      throw failed("shutdown", e);
+    }
+    return map("success", true);
+  }
+
+  private InstrumentProvider live() {
+    InstrumentProvider live = provider;
+    if (live == null) throw new Refusal(Refusal.NOT_INITIALIZED, "the provider is not initialized");
+    return live;
+  }
+
+  private Instrument find(String name) {
+    live();
+    if (instruments == null) list();
+    Instrument found = instruments.get(name);
+    if (found == null) throw new Refusal(Refusal.INVALID_PARAMS, "there is no instrument " + name);
+    return found;
+  }
+
+  private static Refusal failed(String step, Throwable e) {
+    Throwable cause = e instanceof java.lang.reflect.InvocationTargetException && e.getCause() != null ? e.getCause() : e;
+    cause.printStackTrace();
+    return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + words(cause));
+  }
+
+  private static String words(Throwable e) {
+    return e.getMessage() == null ? e.getClass().getName() : e.getMessage();
+  }
+
+  private static Map<String, Object> error(Object id, int code, String message) {
+    return map("jsonrpc", "2.0", "id", id, "error", map("code", code, "message", message));
+  }
+
+  private static Map<String, Object> map(Object... pairs) {
+    Map<String, Object> map = new LinkedHashMap<>();
+    for (int at = 0; at < pairs.length; at += 2) map.put((String) pairs[at], pairs[at + 1]);
+    return map;
+  }
+}

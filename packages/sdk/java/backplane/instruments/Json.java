@@ -1,0 +1,174 @@
+package backplane.instruments;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+
+/** As much JSON as a line protocol needs: Map, List, String, Number, Boolean and null. */
+final class Json {
+  private final String text;
+  private int at;
+
+  private Json(String text) {
+    this.text = text;
+  }
+
+  static Object parse(String text) {
+    Json json = new Json(text);
+    Object value = json.value(0);
+    json.space();
+    if (json.at != text.length()) throw json.wrong();
+    return value;
+  }
+
+  static String write(Object value) {
+    StringBuilder out = new StringBuilder();
+    write(value, out);
+    return out.toString();
+  }
+
+  private Object value(int depth) {
+    if (depth > 64) throw wrong();
+    space();
+    if (at == text.length()) throw wrong();
+    char c = text.charAt(at);
+    if (c == '{') return object(depth);
+    if (c == '[') return list(depth);
+    if (c == '"') return string();
+    if (take("true")) return true;
+    if (take("false")) return false;
+    if (take("null")) return null;
+    return number();
+  }
+
+  private Map<String, Object> object(int depth) {
+    Map<String, Object> map = new LinkedHashMap<>();
+    at++;
+    space();
+    if (take("}")) return map;
+    do {
+      space();
+      String key = string();
+      space();
+      if (!take(":")) throw wrong();
+      map.put(key, value(depth + 1));
+      space();
+    } while (take(","));
+    if (!take("}")) throw wrong();
+    return map;
+  }
+
+  private List<Object> list(int depth) {
+    List<Object> list = new ArrayList<>();
+    at++;
+    space();
+    if (take("]")) return list;
+    do {
+      list.add(value(depth + 1));
+      space();
+    } while (take(","));
+    if (!take("]")) throw wrong();
+    return list;
+  }
+
+  private String string() {
+    if (!take("\"")) throw wrong();
+    StringBuilder out = new StringBuilder();
+    while (at < text.length()) {
+      char c = text.charAt(at++);
+      if (c == '"') return out.toString();
+      if (c != '\\') {
+        out.append(c);
+        continue;
+      }
+      if (at == text.length()) throw wrong();
+      char escaped = text.charAt(at++);
+      switch (escaped) {
+        case 'n' -> out.append('\n');
+        case 't' -> out.append('\t');
+        case 'r' -> out.append('\r');
+        case 'b' -> out.append('\b');
+        case 'f' -> out.append('\f');
+        case 'u' -> {
+          if (at + 4 > text.length()) throw wrong();
+          out.append((char) Integer.parseInt(text.substring(at, at + 4), 16));
+          at += 4;
+        }
+        default -> out.append(escaped);
+      }
+    }
+    throw wrong();
+  }
+
+  private Number number() {
+    int from = at;
+    while (at < text.length() && "+-.eE0123456789".indexOf(text.charAt(at)) >= 0) at++;
+    try {
+      String digits = text.substring(from, at);
+      if (digits.matches("-?\\d{1,18}")) return Long.parseLong(digits);
+      return Double.parseDouble(digits);
+    } catch (NumberFormatException e) {
+      throw wrong();
+    }
+  }
+
+  private boolean take(String word) {
+    if (!text.startsWith(word, at)) return false;
+    at += word.length();
+    return true;
+  }
+
+  private void space() {
+    while (at < text.length() && Character.isWhitespace(text.charAt(at))) at++;
+  }
+
+  private IllegalArgumentException wrong() {
+    return new IllegalArgumentException("not JSON at character " + at);
+  }
+
+  private static void write(Object value, StringBuilder out) {
+    if (value instanceof Map<?, ?> map) {
+      String separator = "{";
+      for (Map.Entry<?, ?> entry : map.entrySet()) {
+        out.append(separator);
+        quote(String.valueOf(entry.getKey()), out);
+        out.append(':');
+        write(entry.getValue(), out);
+        separator = ",";
+      }
+      out.append(map.isEmpty() ? "{}" : "}");
+    } else if (value instanceof Iterable<?> list) {
+      out.append('[');
+      String separator = "";
+      for (Object one : list) {
+        out.append(separator);
+        write(one, out);
+        separator = ",";
+      }
+      out.append(']');
+    } else if (value instanceof Object[] array) {
+      write(Arrays.asList(array), out);
+    } else if (value instanceof Number number) {
+      // JSON has no word for these.
+      boolean finite = Double.isFinite(number.doubleValue());
+      out.append(finite ? number.toString() : "null");
+    } else if (value == null || value instanceof Boolean) {
+      out.append(value);
+    } else {
+      quote(value.toString(), out);
+    }
+  }
+
+  private static void quote(String text, StringBuilder out) {
+    out.append('"');
+    for (int i = 0; i < text.length(); i++) {
+      char c = text.charAt(i);
+      if (c == '"' || c == '\\') out.append('\\').append(c);
+      else if (c < 0x20) out.append(String.format("\\u%04x", (int) c));
+      else out.append(c);
+    }
+    out.append('"');
+  }
+}

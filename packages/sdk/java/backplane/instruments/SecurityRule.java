@@ -1,0 +1,35 @@
+package backplane.instruments;
+
+import java.util.LinkedHashMap;
+import java.util.Map;
+
+/** Can only deny a call or raise its risk; the operator's policy decides the rest. */
+public final class SecurityRule {
+  private final Map<String, Object> fields = new LinkedHashMap<>();
+
+  private SecurityRule(String effect, String reason) {
+    fields.put("effect", effect);
+    fields.put("reason", reason);
+  }
+
+  public static SecurityRule deny(String reason) {
+    return new SecurityRule("deny", reason);
+  }
+
+  /** The least risk of such a call. */
+  public static SecurityRule raise(Instrument.RiskLevel risk, String reason) {
+    SecurityRule rule = new SecurityRule("raise", reason);
+    rule.fields.put("risk", risk.name());
+    return rule;
+  }
+
+  /** Only where the value at a JSON Pointer of the parameters matches a regular expression; else for every call. */
+  public SecurityRule where(String pointer, String pattern) {
+    fields.put("match", Map.of("pointer", pointer, "pattern", pattern));
+    return this;
+  }
+
+  Map<String, Object> toJson() {
+    return fields;
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * What of a Java class file tells how to start it: whether it has a `main` of its own. Only the tables up to the methods
+ * are walked (JVMS chapter 4), nothing is loaded, and a file that ends early is no class.
+ */
+
+const MAGIC = 0xcafebabe;
+const PUBLIC_STATIC = 0x0009;
+const MAIN = { name: "main", descriptor: "([Ljava/lang/String;)V" };
+const UTF8 = 1;
+/** Bytes after the tag of each constant that is no text. */
+const SIZES: Record<number, number> = {
+  3: 4,
+  4: 4,
+  5: 8,
+  6: 8,
+  7: 2,
+  8: 2,
+  9: 4,
+  10: 4,
+  11: 4,
+  12: 4,
+  15: 3,
+  16: 2,
+  17: 4,
+  18: 4,
+  19: 2,
+  20: 2,
+};
+/** A long and a double take two places. */
+const WIDE: readonly number[] = [5, 6];
+
+/** Null: it is no class file. */
+export function hasMain(bytes: Uint8Array): boolean | null {
+  try {
+    return readMain(bytes);
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}
+
+/** Throws RangeError beyond the end. */
+function readMain(bytes: Uint8Array): boolean | null {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (view.getUint32(0) !== MAGIC) return null;
+  const texts = new Map<number, string>();
+  const count = view.getUint16(8);
+  let at = 10;
+  for (let index = 1; index < count; index++) {
+    const tag = view.getUint8(at++);
+    if (tag === UTF8) {
+      const length = view.getUint16(at);
+      texts.set(index, Buffer.from(bytes.subarray(at + 2, at + 2 + length)).toString("utf8"));
+      at += 2 + length;
+      continue;
+    }
+    const size = SIZES[tag];
+    if (size === undefined) return null;
+    at += size;
+    if (WIDE.includes(tag)) index++;
+  }
+  // Access, this class, its parent, then the interfaces.
+  at += 6;
+  at += 2 + 2 * view.getUint16(at);
+  let found = false;
+  at = eachMember(view, at, () => {});
+  eachMember(view, at, (access, name, descriptor) => {
+    const starts = texts.get(name) === MAIN.name && texts.get(descriptor) === MAIN.descriptor;
+    found ||= starts && (access & PUBLIC_STATIC) === PUBLIC_STATIC;
+  });
+  return found;
+}
+
+/** Fields and methods are laid out alike. Answers where they end. */
+function eachMember(
+  view: DataView,
+  from: number,
+  see: (access: number, name: number, descriptor: number) => void,
+): number {
+  let at = from + 2;
+  for (let left = view.getUint16(from); left > 0; left--) {
+    see(view.getUint16(at), view.getUint16(at + 2), view.getUint16(at + 4));
+    const attributes = view.getUint16(at + 6);
+    at += 8;
+    for (let each = 0; each < attributes; each++) at += 6 + view.getUint32(at + 2);
+  }
+  return at;
+}
