@@ -9,7 +9,7 @@ import {
 } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Context } from "./context.ts";
-import { listOf, mountOf, percentage, slotPair, wholeNumber } from "./parse-flags.ts";
+import { listOf, mountOf, percentage, samplingOf, slotPair, wholeNumber } from "./parse-flags.ts";
 import { readJsonObject } from "./read-input.ts";
 
 export interface BindingOptions {
@@ -23,6 +23,8 @@ export interface BindingOptions {
   capabilities?: string[];
   mount?: Mount[];
   hostTarget?: boolean;
+  /** false: none. */
+  sampling?: NonNullable<BindingPolicy["sampling"]> | boolean;
 }
 
 export function bindingFlags(command: Command): Command {
@@ -46,6 +48,12 @@ export function bindingFlags(command: Command): Command {
       "let tools that ask for it run on the gateway's machine itself; admin token only",
     )
     .option("--no-host-target", "take that back")
+    .option(
+      "--sampling <tokens[:per-hour]>",
+      "let an MCP server ask the org's model, at most so many tokens a request and so often (default 60)",
+      samplingOf,
+    )
+    .option("--no-sampling", "take that back")
     .option("--percent <number>", "share of the calls that go to this version", percentage("--percent"));
 }
 
@@ -90,7 +98,14 @@ function policyOf(options: BindingOptions): BindingPolicy {
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
     ...(options.mount === undefined ? {} : { mounts: options.mount }),
     ...(options.hostTarget === undefined ? {} : { host_target: options.hostTarget }),
+    ...samplingPolicy(options.sampling),
   };
+}
+
+/** Left out of a patch it stays; taken back it is a field without a value, which a merge drops. */
+function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
+  if (typeof sampling === "object") return { sampling };
+  return sampling === false ? ({ sampling: undefined } as unknown as BindingPolicy) : {};
 }
 
 async function secretRefs(context: Context, names: Record<string, string>): Promise<Record<string, string>> {

@@ -48,3 +48,13 @@ export function mountOf(text: string, before: Mount[] = []): Mount[] {
   const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
   return [...before, { source, target: target ?? join("/data", basename(source)), writable }];
 }
+
+/** `1000`, or `1000:20`: tokens for one request, requests within an hour. */
+export function samplingOf(text: string): { max_tokens: number; per_hour: number } {
+  const found = /^(\d+)(?::(\d+))?$/.exec(text);
+  if (found === null)
+    throw new InvalidArgumentError("--sampling takes TOKENS or TOKENS:PER_HOUR, as in 1000:20.");
+  return { max_tokens: Number(found[1]), per_hour: Number(found[2] ?? SAMPLING_PER_HOUR) };
+}
+
+const SAMPLING_PER_HOUR = 60;

@@ -35,6 +35,9 @@ import { Policies } from "./policy/policies.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
 import type { Description, Runner, Scope } from "./ports/index.ts";
+import { createLendModel } from "./sampling/lend-model.ts";
+import type { SamplingRequest } from "./sampling/sampling-request.ts";
+import { SAMPLING_TOOL, samplingTool } from "./sampling/sampling-tool.ts";
 import { createSecrets } from "./secrets/secrets.ts";
 import { createSignIns } from "./sign-ins/sign-ins.ts";
 import { createTokens } from "./sign-ins/tokens.ts";
@@ -77,7 +80,14 @@ export function createKernel(given: KernelDeps): Kernel {
       max_depth: deps.host.max_depth,
     },
     watched: (key) => agent.fanout.watches(key),
+    lend: (live, borrower) => lend(live, borrower),
   };
+  const sampled = new Map<string, SamplingRequest>();
+  const lend = createLendModel(door, sampled);
+  base.core.set(
+    SAMPLING_TOOL,
+    samplingTool({ deps, models: base.models, active: base.active, open: sampled }),
+  );
   const approvals = createApprovals(deps, door.pending, door.grants, news);
   const skills = createSkills(deps);
   for (const [name, service] of skillServices(skills)) base.services.set(name, service);

@@ -51,6 +51,17 @@ export const BindingPolicySchema = z.strictObject({
   secret_env: z.record(SlotSchema, SecretVariableSchema).optional(),
   /** Lets tools that ask for the host run on the gateway's machine, unsandboxed. Only the admin gives it. */
   host_target: z.boolean().optional(),
+  /** Lets an MCP server have the org's model answer its sampling requests, where the client that calls does not. */
+  sampling: z
+    .strictObject({
+      max_tokens: z
+        .int()
+        .min(1)
+        .max(65_536)
+        .describe("for one request; a server that asks for more gets this"),
+      per_hour: z.int().min(1).max(10_000).describe("requests of the binding within an hour"),
+    })
+    .optional(),
   /** rterm.plugin.v1: the host's allow-list. */
   capabilities: z
     .array(CapabilitySchema)

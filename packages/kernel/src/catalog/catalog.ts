@@ -22,6 +22,7 @@ import type { Policies } from "../policy/policies.ts";
 import { riskOf } from "../policy/risk.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
+import { SAMPLING_TOOL } from "../sampling/sampling-tool.ts";
 import { type Candidate, candidateOf, grouped, rank } from "./precedence.ts";
 import { tokenCost } from "./token-cost.ts";
 import { usable } from "./usable.ts";
@@ -105,6 +106,7 @@ const NOTHING_TO_FIND = {
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
+const FOR_SERVERS = { status: "hidden", reason: "it answers MCP servers, and no model calls it" } as const;
 const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
@@ -148,6 +150,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (refused !== null) continue;
       if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
+      else if (name === SAMPLING_TOOL && origin === "core") Object.assign(entry, FOR_SERVERS);
       else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.anySkill(scope)))
         Object.assign(entry, NO_SKILLS);
       else tools.set(name, tool);

@@ -1,7 +1,7 @@
 /**
  * What a plugin asks of its caller while a call runs (sampling, elicitation, roots). The caller's client answers where it
- * can; otherwise the gateway does, and never in a person's name: what nobody was asked is declined, and a model is not
- * lent to a plugin. Roots that no client has are the runner's to tell. That it asked is an event of the call.
+ * can; otherwise the gateway does, and never in a person's name: what nobody was asked is declined, and a model is lent
+ * only where the binding says so. Roots that no client has are the runner's to tell. That it asked is an event of the call.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import type { LiveCall } from "./live.ts";
@@ -9,6 +9,8 @@ import type { PluginEvent, Redactor } from "./redact.ts";
 
 /** Null: this client takes no such question. The key is the plugin's own name of it. */
 export type Ask = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
+
+const SAMPLING = "sampling/createMessage";
 
 export function answerAsk(
   live: LiveCall,
@@ -20,8 +22,13 @@ export function answerAsk(
 ): Promise<Json> {
   const shown = redactor === null ? params : (redactor.json(params) as JsonObject);
   const answer = live.stopped === null ? (live.ask?.(method, shown, key) ?? null) : null;
-  write({ type: "ask", method, answered_by: answer === null ? "gateway" : "client" });
-  return answer ?? unheard(method);
+  const lent = answer === null && method === SAMPLING && live.stopped === null ? live.lend : null;
+  write({
+    type: "ask",
+    method,
+    answered_by: answer !== null ? "client" : lent !== null ? "model" : "gateway",
+  });
+  return answer ?? lent?.(shown) ?? unheard(method);
 }
 
 /** The gateway's own answer, where no client takes the question. */
@@ -29,8 +36,10 @@ export async function unheard(method: string): Promise<Json> {
   switch (method) {
     case "elicitation/create":
       return { action: "decline" };
-    case "sampling/createMessage":
-      throw new BackplaneError("policy.denied", "the client that called offers no model to plugins");
+    case SAMPLING:
+      throw new BackplaneError("policy.denied", "the client that called offers no model to plugins", {
+        fix: "To let a server have the gateway's own: backplane binding set BINDING --sampling 1000",
+      });
     default:
       throw new BackplaneError("request.invalid", `nobody here answers ${method}`);
   }

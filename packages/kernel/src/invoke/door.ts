@@ -4,6 +4,7 @@ import type { SessionGrants } from "../approval/session-grants.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rules.ts";
+import type { LendModel } from "../sampling/lend-model.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { SessionKey } from "../ports/index.ts";
 import type { SignInTokens } from "../sign-ins/tokens.ts";
@@ -25,6 +26,8 @@ export interface Door {
   grants: SessionGrants;
   tokens: SignInTokens;
   around: Surroundings & { stopping: boolean };
+  /** The gateway's own model for what a call's plugin asks; null: not lent. */
+  lend: LendModel;
   /** Whether somebody watches the session of a call, and so can be asked. */
   watched: (key: SessionKey) => boolean;
 }

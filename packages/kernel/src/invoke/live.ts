@@ -2,7 +2,7 @@
  * The calls that this node carries now. A call is in exactly one stage; `interrupt` is how a cancel reaches it
  * while it waits here and not in the runner.
  */
-import { type EgressRecord, IdTable, type Invocation } from "@backplane/contract";
+import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { Ask } from "./answer-ask.ts";
 import type { EventTape } from "./event-tape.ts";
@@ -21,6 +21,8 @@ export class LiveCall {
   egress: EgressRecord | null = null;
   /** Answers what the plugin asks of its caller. */
   ask: Ask | null = null;
+  /** The gateway's own model, where its binding may have it. */
+  lend: ((params: JsonObject) => Promise<Json>) | null = null;
   /** What is left of the deadline; less than all of it after a recovery. */
   left_ms: number;
   /** Where the numbering of events goes on; more than 0 after a recovery. */

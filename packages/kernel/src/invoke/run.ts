@@ -120,7 +120,7 @@ function listenerOf(
   };
   // Without it a plugin knows that nobody is there to ask.
   const ask: RunListener["ask"] =
-    live.ask === null
+    live.ask === null && live.lend === null
       ? undefined
       : (method, params, key) => answerAsk(live, write, redactor, method, params, key);
   const asking = ask === undefined ? undefined : { ask };

@@ -72,6 +72,11 @@ export function withKernelTools(
   };
 }
 
+/** Of one of the gateway's own tools. */
+export function coreBindingId(name: string): string {
+  return `${PREFIX.core}${name}`;
+}
+
 function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
   return `${origin === "core" ? PREFIX.core : PREFIX.kernel}${spec.name}`;
 }

@@ -150,6 +150,7 @@ verifies(
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
       ["find", "acme/one", "offered"],
       ["find", "acme/two", "failed"],
+      ["model_sampling", "core/backplane", "hidden"],
       ["plugin_install", "core/backplane", "hidden"],
       ["plugin_unload", "core/backplane", "hidden"],
       ["plugins_list", "core/backplane", "hidden"],

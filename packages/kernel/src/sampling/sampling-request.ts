@@ -1,0 +1,62 @@
+/**
+ * `sampling/createMessage` of an MCP server, read: what of it the gateway's model can be asked. Texts alone, since that is
+ * what every provider takes; no tools, no context of other servers. What else a server would like is refused or left out,
+ * as the protocol allows a client.
+ */
+import { BackplaneError, COGNITION_LIMITS, type Json, type JsonObject } from "@backplane/contract";
+
+export interface SamplingRequest {
+  system: string | null;
+  messages: { role: "user" | "assistant"; text: string }[];
+  max_tokens: number;
+  temperature: number | null;
+  stop: string[];
+}
+
+const MESSAGES = 200;
+const STOPS = 16;
+
+/** Throws request.invalid. `most`: tokens that the binding may have for one request. */
+export function readSampling(params: JsonObject, most: number): SamplingRequest {
+  const { messages, systemPrompt, maxTokens, temperature, stopSequences, tools } = params;
+  if (tools !== undefined) throw invalid("the gateway's model is lent without tools");
+  if (!Array.isArray(messages) || messages.length === 0 || messages.length > MESSAGES)
+    throw invalid(`messages must be a list of 1 to ${MESSAGES}`);
+  if (typeof maxTokens !== "number" || !Number.isInteger(maxTokens) || maxTokens < 1)
+    throw invalid("maxTokens must be a whole number of at least 1");
+  if (systemPrompt !== undefined && typeof systemPrompt !== "string")
+    throw invalid("systemPrompt must be a text");
+  const read = messages.map(readMessage);
+  const system = systemPrompt ?? null;
+  const size = read.reduce((sum, { text }) => sum + text.length, system?.length ?? 0);
+  if (size > COGNITION_LIMITS.prompt_chars)
+    throw invalid(`its texts have more than ${COGNITION_LIMITS.prompt_chars} characters`);
+  return {
+    system,
+    messages: read,
+    max_tokens: Math.min(maxTokens, most),
+    temperature: typeof temperature === "number" && Number.isFinite(temperature) ? temperature : null,
+    stop: Array.isArray(stopSequences)
+      ? stopSequences.filter((one) => typeof one === "string").slice(0, STOPS)
+      : [],
+  };
+}
+
+function readMessage(message: Json): SamplingRequest["messages"][number] {
+  const { role, content } = isObject(message) ? message : {};
+  if (role !== "user" && role !== "assistant") throw invalid("the role of a message is user or assistant");
+  const blocks = Array.isArray(content) ? content : [content];
+  const texts = blocks.map((block) => {
+    if (isObject(block) && block.type === "text" && typeof block.text === "string") return block.text;
+    throw invalid("the gateway's model takes texts alone");
+  });
+  return { role, text: texts.join("\n") };
+}
+
+function invalid(problem: string): BackplaneError {
+  return new BackplaneError("request.invalid", `sampling: ${problem}`);
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
