@@ -74,8 +74,9 @@ export function hiddenIn(value: Json): HiddenWords[] {
   };
   const walk = (at: Json, path: string): void => {
     if (typeof at === "string") look(at, path);
-    else if (Array.isArray(at)) at.forEach((item, i) => walk(item, `${path}/${i}`));
-    else if (typeof at === "object" && at !== null)
+    else if (Array.isArray(at)) {
+      for (const [i, item] of at.entries()) walk(item, `${path}/${i}`);
+    } else if (typeof at === "object" && at !== null)
       for (const [key, item] of Object.entries(at)) {
         const below = `${path}/${key.replaceAll("~", "~0").replaceAll("/", "~1")}`;
         look(key, below);

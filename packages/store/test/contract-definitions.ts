@@ -45,6 +45,7 @@ function row(binding_id: string, revision: number): Definitions {
     exports: [],
     schemas: {},
     quarantined: [],
+    gone: [],
     seen: {},
     error: null,
     warnings: [],

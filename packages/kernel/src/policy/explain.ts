@@ -110,7 +110,6 @@ export async function explain(
 function notThere(tool: string, out: readonly CatalogEntry[]): BackplaneError {
   const kept = out.find(({ name }) => name === tool);
   if (kept === undefined) return new BackplaneError("tool.not_found", `there is no tool ${tool}`);
-  return new BackplaneError("tool.not_found", `${tool} is not offered: ${kept.reason}`, {
-    ...(kept.fix === null ? {} : { fix: kept.fix }),
-  });
+  const why = `${tool} is not offered: ${kept.reason}`;
+  return new BackplaneError("tool.not_found", why, kept.fix === null ? {} : { fix: kept.fix });
 }

@@ -27,7 +27,7 @@ import { type Asked, RULES, type Surroundings } from "./rules.ts";
 import { NO_RULES } from "./security-rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 
-export const SERVER_PARTS = ["resources", "prompts"] as const;
+const SERVER_PARTS = ["resources", "prompts"] as const;
 export type ServerPart = (typeof SERVER_PARTS)[number];
 
 /** Null: a request that is about the server itself, such as its log level. */

@@ -18,7 +18,7 @@ import { SAMPLING_TOOL, samplingAnswer } from "./sampling-tool.ts";
 const HOUR_MS = 3_600_000;
 
 /** Who called the tool during which the server asks. */
-export interface Borrower {
+interface Borrower {
   caller: Caller;
   context: CallContext;
   bound: BoundPackage;

@@ -50,7 +50,7 @@ export function samplingTool({ deps, models, active, open }: SamplingToolParts):
     generation: 1,
     brief: () => Promise.resolve(null),
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
-      const request = open.get(String(args.request_id));
+      const request = open.get(args.request_id as string);
       if (request === undefined) return refused("it answers requests of MCP servers alone");
       const chosen = await active.of(scope.org_id);
       if (chosen === null) return refused("no provider instance is active: backplane provider add");

@@ -74,7 +74,7 @@ export function createServers(
     }
     // Whoever keeps what was made of the list before may go on with it.
     const told = JSON.stringify(servers) === JSON.stringify(before) ? before : servers;
-    told.forEach((server, i) => behind.set(server, used[i]!));
+    for (const [i, server] of told.entries()) behind.set(server, used[i]!);
     return told;
   }
 

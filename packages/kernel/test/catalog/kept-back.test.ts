@@ -1,5 +1,5 @@
 /** What is bound and yet not in the catalog: listed with the reason and the command that lets it in. */
-import { type Json, type ToolExport } from "@backplane/contract";
+import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";

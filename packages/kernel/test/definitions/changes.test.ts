@@ -1,4 +1,4 @@
-import { type Json, type ToolExport } from "@backplane/contract";
+import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { changesOf } from "../../src/definitions/changes.ts";

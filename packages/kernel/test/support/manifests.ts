@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import type { Json, Manifest, PluginExport } from "@backplane/contract";
+import { BackplaneError, type Json, type Manifest, type PluginExport } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import type { ImportedPackage, PackageImporter, PackageSource } from "../../src/ports/index.ts";
 
@@ -54,6 +54,11 @@ export class TestImporter implements PackageImporter {
     const found = source.kind === "folder" ? this.#shelf.get(source.path) : undefined;
     if (found === undefined) throw new Error("the test has put no such package on the shelf");
     return found;
+  }
+
+  /** What such a folder is, is supply's to know. */
+  async openAgentPlugin(): Promise<never> {
+    throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
   }
 
   async discard(digest: string): Promise<void> {
