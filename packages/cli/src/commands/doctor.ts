@@ -47,7 +47,7 @@ async function doctor(context: Context, options: { timeout?: number; probe?: boo
     // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
     bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
     bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
-    bounded("words", timeout, () => ifAsked("words", () => checkWords(context))),
+    bounded("words", plugin_s + CHECK_S, () => ifAsked("words", () => checkWords(context))),
     bounded("instruments", plugin_s + CHECK_S, () =>
       ifAsked("instruments", () => checkInstruments(context, plugin_s, options.probe === true)),
     ),

@@ -1,7 +1,6 @@
 import { z } from "zod";
-import { BindingCreateSchema } from "./binding.ts";
 import { ManifestSchema } from "./manifest.ts";
-import { DigestSchema, TimestampSchema } from "./scalars.ts";
+import { DigestSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const PackageSchema = z.object({
   id: z.string(),
@@ -37,7 +36,13 @@ export const AgentPluginInstalledSchema = z.object({
       /** false: the same bytes were there already. */
       created: z.boolean(),
       /** For `POST /v1/plugin-bindings`. */
-      binding: BindingCreateSchema,
+      binding: z.object({
+        package_id: z.string(),
+        package_version: z.string(),
+        export_id: z.string(),
+        config: JsonObjectSchema.optional(),
+        policy: z.object({ secret_env: z.record(z.string(), z.string()).optional() }).optional(),
+      }),
     }),
   ),
   left_out: z.array(LeftOutSchema),

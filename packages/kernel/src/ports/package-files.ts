@@ -45,7 +45,7 @@ export interface AgentPluginPart {
   /** It comes from the npm registry instead of the plugin's files. */
   registry: boolean;
   /** What its binding is made with. */
-  binding: { config?: JsonObject; policy?: BindingPolicy };
+  binding: { config?: JsonObject; policy?: Pick<BindingPolicy, "secret_env"> };
 }
 
 /** Read and not yet installed; `end` removes what was unpacked. */

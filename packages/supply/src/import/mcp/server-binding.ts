@@ -4,7 +4,7 @@ import type { McpServerEntry } from "./mcp-json.ts";
 
 export interface ServerBinding {
   config?: JsonObject;
-  policy?: BindingPolicy;
+  policy?: Pick<BindingPolicy, "secret_env">;
 }
 
 /** A server on stdio has no other way to be given a secret than a variable. */
