@@ -49,6 +49,12 @@ verifies(
     );
     expect(await invoke("skill", { name: "fill-forms", file: "references/boxes.md" })).toContain("Box 1");
 
+    await gateway.http("PUT", "/v1/secrets/unused", { value: "hunter2-hunter2" });
+    const useless = await gateway.cli("plugin", "install", FOLDER, "--secret", "nothing=unused");
+    expect([useless.code, useless.stderr]).toEqual([
+      2,
+      expect.stringContaining("has the secret slot nothing"),
+    ]);
     const again = await gateway.cli("plugin", "install", FOLDER);
     expect(again.code).toBe(8);
   },

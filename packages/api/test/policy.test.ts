@@ -153,7 +153,13 @@ test("the catalog is listed with origin, risk and cost; what is hidden says why"
     );
   const core = own.map((name) => `${name} offered`);
   expect(await names("")).toEqual(["echo offered", ...core]);
-  expect(await names("?all=1")).toEqual(["ask hidden", "echo offered", ...core, "tool_search hidden"]);
+  expect(await names("?all=1")).toEqual([
+    "ask hidden",
+    "echo offered",
+    "model_sampling hidden",
+    ...core,
+    "tool_search hidden",
+  ]);
   const [hidden] = (await t.call("GET", "/v1/catalog/ask")).json.items;
   expect(hidden.reason).toContain("the tool is denied");
   expect((await t.call("GET", "/v1/catalog/none")).json.error.code).toBe("tool.not_found");

@@ -2,7 +2,7 @@
  * An Agent Plugins folder, as it is: packed here, taken apart by the gateway (each server of its mcp.json is a package,
  * its skills are one) and bound here. What cannot be used is named and does not keep the rest out.
  */
-import { type AgentPluginInstalled, type Binding, isDescribed } from "@backplane/contract";
+import { type AgentPluginInstalled, BackplaneError, type Binding, isDescribed } from "@backplane/contract";
 import { bindWhole } from "./bind-exports.ts";
 import { type BindingParts, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
@@ -26,6 +26,7 @@ export async function installAgentPlugin(
     context.client().packages.installAgentPlugin(archive, { strict: options.strict === true }),
   );
   for (const note of notes) out.note(plainLine(note));
+  if (options.bind !== false) assertSlots(plugin.name, packages, flags);
   const done: Done[] = [];
   for (const part of packages) {
     const { package: installed } = part;
@@ -41,17 +42,33 @@ export async function installAgentPlugin(
   return sayLeftOut(context, left_out);
 }
 
+/** A secret that no part can take would be dropped silently, so it is refused before anything is bound. */
+function assertSlots(plugin: string, packages: readonly Part[], { secrets = {} }: BindingParts): void {
+  const known = [...new Set(packages.flatMap(slotsOf))];
+  for (const slot of Object.keys(secrets)) {
+    if (known.includes(slot)) continue;
+    throw new BackplaneError("cli.usage", `No server of ${plugin} has the secret slot ${slot}.`, {
+      fix: known.length === 0 ? "Leave --secret out." : `Use one of: ${known.join(", ")}.`,
+    });
+  }
+}
+
+function slotsOf({ package: { manifest } }: Part): readonly string[] {
+  return manifest.runtime.permissions?.secret_slots ?? [];
+}
+
 /** What the plugin says, with what the flags say over it; each gets the secrets that it has a slot for. */
 async function bindPart(
   context: Context,
-  { package: installed, binding }: Part,
+  part: Part,
   flags: BindingParts,
   options: McpOptions,
 ): Promise<Binding> {
+  const { package: installed, binding } = part;
   const org_wide = options.orgWide === true;
   const { runtime } = installed.manifest;
   if (!isDescribed(runtime.protocol)) return await bindWhole(context, installed, {}, org_wide);
-  const slots = runtime.permissions?.secret_slots ?? [];
+  const slots = slotsOf(part);
   const own = Object.entries(flags.secrets ?? {}).filter(([slot]) => slots.includes(slot));
   const { config, policy } = binding;
   const { secrets: _all, ...rest } = flags;
