@@ -33,7 +33,7 @@ export interface CatalogEntry {
   token_cost: number;
   input_schema: JsonObject;
   /** Hidden characters that its author's words held and nobody is shown, one line each. */
-  taken_out: string[];
+  taken_out: readonly string[];
 }
 
 export interface RiskSource {

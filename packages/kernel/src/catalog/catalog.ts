@@ -294,7 +294,7 @@ function entryOf(
     deferred,
     token_cost,
     input_schema: shown.parameters,
-    taken_out: [...taken_out],
+    taken_out,
   };
 }
 

@@ -202,6 +202,6 @@ function entryOf(
     deferred: tool.deferred === true,
     token_cost: tokenCost(shown),
     input_schema: shown.parameters,
-    taken_out: [...taken_out],
+    taken_out,
   };
 }
