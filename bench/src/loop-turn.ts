@@ -2,7 +2,8 @@
  * One turn: the model asks for one tool, the tool answers, the model answers. The model is instantaneous, the tool
  * inline and read-only; ours goes through bus, strategy, the one door and the tape. The limit is a loop written by
  * hand over the same SQLite (WAL, FULL): four commits a turn, one after the other, and nothing else. The Vercel AI
- * SDK is the peer: the same turn with nothing durable at all.
+ * SDK is the peer: the same turn with nothing durable at all, answered whole (`generateText`) and, beside our own turns
+ * whose model sends its words in parts, as a stream (`streamText`).
  */
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -14,7 +15,7 @@ import { createKernel, hostPolicy, type Kernel } from "@backplane/kernel";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
 import { plugin as react } from "@backplane/plugin-strategy-react";
-import { generateText, jsonSchema, stepCountIs, tool } from "ai";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import { MockLanguageModelV3 } from "ai/test";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -27,6 +28,8 @@ const TURNS = 3_000;
 const SEQUENTIAL = 400;
 const TURNS_A_SESSION = 10;
 const REPETITIONS = 5;
+/** Sessions whose model sends its words in parts. */
+const IN_PARTS = "parts-";
 
 const caller = {
   actor: "bench",
@@ -41,17 +44,28 @@ export async function loopTurn(): Promise<Row[]> {
   const ours = await openOurs(join(folder, "ours.db"));
   const hand = openByHand(join(folder, "hand.db"));
   try {
-    const rates = { seq: [] as number[], hand: [] as number[], many: [] as number[], ai: [] as number[] };
+    const rates = {
+      seq: [] as number[],
+      hand: [] as number[],
+      many: [] as number[],
+      ai: [] as number[],
+      parts: [] as number[],
+      stream: [] as number[],
+    };
     for (let turn = 0; turn <= REPETITIONS; turn++) {
       const seq = await rate(SEQUENTIAL, 1, ours.turn);
       const byHand = await rate(SEQUENTIAL, 1, hand.turn);
       const many = await rate(TURNS, SESSIONS, ours.turn);
       const ai = await rate(TURNS, SESSIONS, aiTurn);
+      const parts = await rate(TURNS, SESSIONS, (lane) => ours.turn(`${IN_PARTS}${lane}`));
+      const stream = await rate(TURNS, SESSIONS, aiStream);
       if (turn === 0) continue;
       rates.seq.push(seq);
       rates.hand.push(byHand);
       rates.many.push(many);
       rates.ai.push(ai);
+      rates.parts.push(parts);
+      rates.stream.push(stream);
     }
     return [
       row("loop.turn.sequential", "turns/s, durable", "higher", median(rates.seq), median(rates.hand)),
@@ -64,6 +78,14 @@ export async function loopTurn(): Promise<Row[]> {
         {
           "ai-7": median(rates.ai),
         },
+      ),
+      row(
+        "loop.turn.streamed",
+        `turns/s, ${SESSIONS} sessions, durable, words in parts`,
+        "higher",
+        median(rates.parts),
+        null,
+        { "ai-7-stream": median(rates.stream) },
       ),
     ];
   } finally {
@@ -164,6 +186,9 @@ const model: KernelPlugin = {
       asked.role === "tool"
         ? { text: String(asked.content), tool_calls: [] }
         : { text: "", tool_calls: [{ id: "call_1", name: "add", args: { a: 2, b: 3 } }] };
+    if (event.session_id.startsWith(IN_PARTS) && answer.text !== "") {
+      await ctx.emit("llm.call.delta", { content: answer.text, request_id: event.id }, event);
+    }
     await ctx.emit("llm.call.response", { ...answer, usage, request_id: event.id }, event);
   },
 };
@@ -248,4 +273,32 @@ async function aiTurn(): Promise<void> {
     stopWhen: stepCountIs(5),
   });
   if (text !== "5") throw new Error(`the peer answered ${text}`);
+}
+
+async function aiStream(): Promise<void> {
+  let asked = false;
+  const counts = { inputTokens: { total: 10 }, outputTokens: { total: 5 } };
+  const mock = new MockLanguageModelV3({
+    async doStream() {
+      const parts: object[] = [{ type: "stream-start", warnings: [] }];
+      if (asked) {
+        parts.push({ type: "text-start", id: "1" }, { type: "text-delta", id: "1", delta: "5" });
+        parts.push({ type: "text-end", id: "1" });
+      } else {
+        parts.push({ type: "tool-call", toolCallId: "call_1", toolName: "add", input: '{"a":2,"b":3}' });
+      }
+      const finishReason = { unified: asked ? "stop" : "tool-calls", raw: undefined };
+      parts.push({ type: "finish", finishReason, usage: counts });
+      asked = true;
+      const stream = new ReadableStream({
+        start(controller) {
+          for (const part of parts) controller.enqueue(part);
+          controller.close();
+        },
+      });
+      return { stream } as never;
+    },
+  });
+  const { text } = streamText({ model: mock, prompt: "what is 2 + 3?", tools, stopWhen: stepCountIs(5) });
+  if ((await text) !== "5") throw new Error(`the peer answered ${await text}`);
 }

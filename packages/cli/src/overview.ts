@@ -12,7 +12,7 @@ Run the gateway
 
 Plugins
   plugin        install, list, info, remove, enable, disable, reload, trust, pack
-  binding       make an export usable: create, list, show, set, tools, accept, enable, disable, validate, remove
+  binding       make an export usable: create, list, show, set, tools, accept, login, logout, enable, disable, validate, remove
   workspace     folders whose tool files are tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key
   config        live settings: get, set, unset, list
