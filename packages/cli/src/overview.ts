@@ -18,8 +18,8 @@ Plugins
   config        live settings: get, set, unset, list
 
 Conversations
-  session       chat, list, show, replay, fork, reset, compact, undo, interrupt
-  run           single turns: start, show, cancel
+  session       chat, list, show, set, replay, fork, reset, compact, undo, interrupt
+  run           single turns: start, list, show, cancel
   provider      models: list, add, set, use, test, remove
 
 Calls
