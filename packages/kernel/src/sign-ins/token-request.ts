@@ -113,7 +113,7 @@ function refusedBy(
   const said = typeof json?.error_description === "string" ? `: ${short(json.error_description)}` : "";
   const message = `${short(issuer)} gave no token (HTTP ${status}${word === null ? "" : `, ${word}`})${said}`;
   const known = [given.code, given.code_verifier, given.refresh_token, client.secret];
-  const clean = createRedactor(known.filter((one) => one !== undefined))?.text(message) ?? message;
+  const clean = createRedactor(known.filter((one) => one !== undefined))?.excerpt(message) ?? message;
   return new BackplaneError("sign_in.failed", clean, {
     details: { http_status: status, ...(word === null ? {} : { oauth_error: word }) },
     retryable: status >= 500 || status === 429,

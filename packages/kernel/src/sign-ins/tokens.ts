@@ -11,14 +11,7 @@ import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
 import { isFor } from "./discover.ts";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { covers, isStepUp, union } from "./scope.ts";
-import {
-  NOTHING,
-  readSignIn,
-  type SignInRecord,
-  type SignInSession,
-  type StoredSignIn,
-  writeSignIn,
-} from "./sign-in-record.ts";
+import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
 import { isFinal, requestTokens } from "./token-request.ts";
 
 export interface SignInTokens {
@@ -41,8 +34,14 @@ const AHEAD_MS = 30_000;
 /** Who renews has this long; then another may. */
 const RENEW_MS = 30_000;
 const PAUSE_MS = 200;
+const RACES = 5;
 /** For a conversation with an older token, after a new one, and after one with more scope. */
 export const MAX_RENEWALS = 3;
+
+interface Place {
+  org_id: string;
+  binding_id: string;
+}
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
@@ -100,8 +99,7 @@ export function createTokens(deps: Deps): SignInTokens {
           asked,
           grantOf(asked),
         );
-        const record: SignInRecord = { challenge: null, needed: null, session: { ...asked, ...tokens } };
-        return await writeSignIn(deps, place, held, record);
+        return await keepRenewed(place, held, { ...asked, ...tokens });
       } catch (error) {
         const over = isFinal(error);
         const words = (error as Error).message;
@@ -112,6 +110,21 @@ export function createTokens(deps: Deps): SignInTokens {
         if (over) return false;
         throw error;
       }
+    }
+    return false;
+  }
+
+  /** A refresh token may have rotated: what came is kept, whatever else was written meanwhile of the same session. */
+  async function keepRenewed(place: Place, held: StoredSignIn, session: SignInSession): Promise<boolean> {
+    const before = held.record.session?.access_token;
+    let found: StoredSignIn | null = held;
+    for (let race = 0; race < RACES; race++) {
+      const { challenge, needed } = race === 0 ? NOTHING : found.record;
+      if (await writeSignIn(deps, place, found, { challenge, needed, session })) return true;
+      found = await readSignIn(deps, place.org_id, place.binding_id);
+      // Signed out, or in anew: that holds.
+      if (found === null || found.record.session === null) return false;
+      if (found.record.session.access_token !== before) return true;
     }
     return false;
   }
@@ -169,11 +182,12 @@ export function createTokens(deps: Deps): SignInTokens {
     why: string,
   ): Promise<BackplaneError> {
     const place = placeOf(bound);
-    for (let race = 0; race < 5; race++) {
+    for (let race = 0; race < RACES; race++) {
       const found = await readSignIn(deps, place.org_id, place.binding_id);
       const record = { ...(found?.record ?? NOTHING), challenge: { ...challenge, shown: null }, needed: why };
       if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
-      if (await writeSignIn(deps, place, found, record)) break;
+      const renewing_until = found?.row.renewing_until ?? 0;
+      if (await writeSignIn(deps, place, found, record, { renewing_until })) break;
     }
     return signInNeeded(bound, why, challenge);
   }
@@ -277,6 +291,6 @@ function challengeOf(details: unknown): ServerChallenge {
   };
 }
 
-function placeOf({ binding }: BoundPackage): { org_id: string; binding_id: string } {
+function placeOf({ binding }: BoundPackage): Place {
   return { org_id: binding.scope.org_id, binding_id: binding.binding_id };
 }

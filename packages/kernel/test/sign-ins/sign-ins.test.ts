@@ -8,7 +8,7 @@ import { startPostgres } from "../../../../test/support/postgres.ts";
 import type { HostRequest, RunOutcome, ServerChallenge } from "../../src/ports/index.ts";
 import { rotateKey } from "../../src/secrets/rotate-key.ts";
 import { readSignIn } from "../../src/sign-ins/sign-in-record.ts";
-import { admin, furnish, guest, type House, openHouse, user } from "../support/house.ts";
+import { admin, furnish, guest, type House, openHouse, until, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
 import { ended, ok, ScriptedRunner } from "../support/scripted-runner.ts";
 
@@ -324,4 +324,33 @@ test("a binding that moves to a package at another address takes no token along"
   expect(await call(house)).toMatchObject({ error: { code: "sign_in.needed" } });
   expect(runner.orders.map(({ context }) => context.secrets)).toEqual([{}]);
   expect(runner.questions.at(-1)!.context.secrets).toEqual({});
+});
+
+test("a renewal keeps its tokens although somebody else wrote of the sign-in meanwhile", async () => {
+  const { as, runner, house, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  const asked = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
+  runner.script = async ({ order }) => {
+    asked.resolve();
+    await release.promise;
+    return refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
+  };
+  const early = call(house);
+  await asked.promise;
+  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  // The early call asks for more scope while the authorization server still thinks about the renewal.
+  as.slow_ms = 300;
+  house.clock.wall_offset = 3_600_000 - 20_000;
+  const late = call(house);
+  await until(
+    () => runner.fetched.filter(({ body }) => body?.includes("grant_type=refresh_token")).length > 0,
+  );
+  release.resolve();
+  expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
+  expect((await late).status).toBe("succeeded");
+  // The refresh token rotated: who lost the new one could not renew any more.
+  as.revokeAll();
+  expect((await call(house)).status).toBe("succeeded");
+  expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(2);
 });

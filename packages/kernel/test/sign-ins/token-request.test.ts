@@ -1,0 +1,36 @@
+/** What the token endpoint refuses: its own words are told, and nothing in them that was sent to it. */
+import { expect, test } from "vitest";
+import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
+import { requestTokens } from "../../src/sign-ins/token-request.ts";
+
+const parts = {
+  clock: { now: () => 0, monotonic: () => 0, after: () => () => undefined },
+  random: { bytes: (n: number) => new Uint8Array(n) },
+};
+const source = {
+  issuer: "https://as.test",
+  resource: "https://mcp.test",
+  token_endpoint: "https://as.test/token",
+  revocation_endpoint: null,
+  auth_methods: null,
+  client: { id: "c", kind: "given", redirect_uri: null },
+  grant: "authorization_code",
+  scope: null,
+} as const;
+
+function refusing(error_description: string): OAuthFetch {
+  const answer = () => Promise.resolve({ status: 400, json: { error: "invalid_grant", error_description } });
+  return { get: answer, postForm: answer, postJson: answer };
+}
+
+test("a token that the authorization server repeats is not told, and the cut leaves no piece of it", async () => {
+  const refresh_token = `refresh-${"x1y2z3".repeat(10)}`;
+  const words = `No token ${refresh_token}${" so it is no use to ask".repeat(4)} for ${refresh_token}`;
+  expect(words.indexOf(refresh_token, 20)).toBeLessThan(200 - 20);
+  const given = { grant_type: "refresh_token", refresh_token };
+  const asked = requestTokens(parts as never, refusing(words), source as never, given);
+  const message = await asked.then(String, (error: Error) => error.message);
+  expect(message).toContain("invalid_grant): No token ");
+  expect(message).not.toContain(refresh_token.slice(0, 20));
+  expect(message.length).toBeLessThan(400);
+});
