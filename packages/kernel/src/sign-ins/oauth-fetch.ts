@@ -2,7 +2,13 @@
  * Requests of the sign-in: only over https, or to this very machine; one answer, small, in time, no redirect followed. Where
  * they may go is what host, org and project leave, and private places only as the operator opened them.
  */
-import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  plainWords,
+  toBackplaneError,
+} from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { outwardDomains } from "../grant/effective.ts";
 import type { Scope } from "../ports/index.ts";
@@ -83,10 +89,11 @@ export function signInFailed(why: string): BackplaneError {
   return new BackplaneError("sign_in.failed", `The sign-in did not succeed: ${why}.`);
 }
 
-/** A stranger's words, cut and without line breaks. */
+/** A stranger's words, cut, without line breaks, and with a mark where something was hidden. */
 export function short(value: unknown, chars = 200): string {
   const text = typeof value === "string" ? value : value === undefined ? "nothing" : JSON.stringify(value);
-  return text.replaceAll(/\p{Cc}+/gu, " ").slice(0, chars);
+  // Cut first: they may be long, and a mark is never longer than what it stands for.
+  return plainWords(text.slice(0, chars)).replaceAll(/\s+/g, " ");
 }
 
 function objectIn(text: string): JsonObject | null {

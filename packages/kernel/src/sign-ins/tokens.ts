@@ -9,7 +9,7 @@ import type { KernelDeps } from "../deps.ts";
 import { secretsOf } from "../invoke/context.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
 import { isFor } from "./discover.ts";
-import { oauthFetch } from "./oauth-fetch.ts";
+import { oauthFetch, short } from "./oauth-fetch.ts";
 import { covers, isStepUp, union } from "./scope.ts";
 import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
 import { isFinal, requestTokens } from "./token-request.ts";
@@ -163,15 +163,14 @@ export function createTokens(deps: Deps): SignInTokens {
     const { package_id } = bound.binding;
     const wanted = union(session.scope, challenge.scope);
     if (challenge.scope === null || covers(session.scope, challenge.scope)) {
-      const words =
-        challenge.scope === null ? "" : ` although ${challenge.scope.slice(0, 200)} was asked for`;
+      const words = challenge.scope === null ? "" : ` although ${short(challenge.scope)} was asked for`;
       return new BackplaneError("plugin_failed", `The MCP server of ${package_id} refuses this${words}.`, {
         details: { http_status: challenge.status },
       });
     }
     const machine = session.grant === "client_credentials";
     if (machine && (await renew(bound, session.access_token, wanted))) return null;
-    const more = challenge.scope.slice(0, 200);
+    const more = short(challenge.scope);
     return await needed(bound, challenge, `The MCP server of ${package_id} asks for more scope (${more})`);
   }
 

@@ -34,3 +34,13 @@ test("a token that the authorization server repeats is not told, and the cut lea
   expect(message).not.toContain(refresh_token.slice(0, 20));
   expect(message.length).toBeLessThan(400);
 });
+
+test("what nobody can see in its words is a mark in ours", async () => {
+  const asked = requestTokens(
+    parts as never,
+    refusing("no\u202e\u{e0069}\u{e0067}\nway"),
+    source as never,
+    {},
+  );
+  await expect(asked).rejects.toThrow("invalid_grant): no\ufffd way");
+});
