@@ -16,3 +16,11 @@ export function buildProviderJar(into: string): string {
   run("jar", ["--create", "--file", jar, "-C", classes, "com", "META-INF/hefty-plugin.json"]);
   return jar;
 }
+
+/** Another provider, for tests alone: the folder with its classes. */
+export function buildOddClasses(into: string): string {
+  const classes = join(into, "odd-classes");
+  const args = ["-implicit:none", "-sourcepath", SDK_JAVA, "-d", classes, "test/odd/OddProvider.java"];
+  execFileSync("javac", args, { cwd: FOLDER, stdio: "pipe" });
+  return classes;
+}

@@ -8,7 +8,7 @@ import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/instruments/java-host.ts";
 import { missingJdk } from "../../java-instrument/test/build-jar.ts";
-import { buildProviderJar, SDK_JAVA } from "./build-jar.ts";
+import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
 const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
@@ -34,8 +34,8 @@ function withJdk(name: string, run: () => Promise<void>): void {
   }, 120_000);
 }
 
-function start(provider = PROVIDER) {
-  const args = ["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, provider];
+function start(provider = PROVIDER, classes = jar) {
+  const args = ["-cp", `${host_jar}:${classes}`, JAVA_HOST_CLASS, provider];
   const child: ChildProcessWithoutNullStreams = spawn("java", args);
   let log = "";
   child.stderr.on("data", (chunk) => {
@@ -166,3 +166,25 @@ withJdk(
     ]);
   },
 );
+
+withJdk("an answer that cannot be written, and a failure without words, are errors and not silence", async () => {
+  const { host, exited } = start("odd.OddProvider", buildOddClasses(base));
+  await host.initialize(about(base), 60_000);
+  const call = (what: string) =>
+    host.invoke({
+      instrument: "odd",
+      params: { what },
+      activityId: "a",
+      sessionId: "s",
+      invocationId: what,
+      timeoutMs: 20_000,
+    });
+  expect(await call("deep")).toMatchObject({ error: { message: "java.lang.StackOverflowError" } });
+  expect(await call("mute")).toMatchObject({ status: "Error", error: { code: "EXCEPTION" } });
+  const silent = "the answer cannot be written as JSON";
+  const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(silent) };
+  await expect(call("circle")).rejects.toMatchObject(failed);
+  await expect(call("textless")).rejects.toMatchObject(failed);
+  await host.shutdown();
+  expect(await exited).toBe(0);
+});

@@ -97,10 +97,20 @@ public final class InstrumentHost {
   }
 
   private void send(Object answer) {
-    String line = Json.write(answer);
+    String line = written(answer);
     synchronized (out) {
       out.print(line + "\n");
       out.flush();
+    }
+  }
+
+  /** What an author answers may not be writable: it may hold itself, or throw when it is read. Silence would be worse. */
+  private static String written(Object answer) {
+    try {
+      return Json.write(answer);
+    } catch (Throwable e) {
+      Object id = answer instanceof Map<?, ?> one ? one.get("id") : null;
+      return Json.write(error(id, Refusal.PROVIDER_FAILED, "the answer cannot be written as JSON: " + words(e)));
     }
   }
 
@@ -241,12 +251,25 @@ public final class InstrumentHost {
 
   private static Refusal failed(String step, Throwable e) {
     Throwable cause = e instanceof java.lang.reflect.InvocationTargetException && e.getCause() != null ? e.getCause() : e;
-    cause.printStackTrace();
+    trace(cause);
     return new Refusal(Refusal.PROVIDER_FAILED, step + ": " + words(cause));
   }
 
+  private static void trace(Throwable e) {
+    try {
+      e.printStackTrace();
+    } catch (Throwable mute) {
+      System.err.println(e.getClass().getName());
+    }
+  }
+
   private static String words(Throwable e) {
-    return e.getMessage() == null ? e.getClass().getName() : e.getMessage();
+    try {
+      String message = e.getMessage();
+      return message == null ? e.getClass().getName() : message;
+    } catch (Throwable mute) {
+      return e.getClass().getName();
+    }
   }
 
   private static Map<String, Object> error(Object id, int code, String message) {
