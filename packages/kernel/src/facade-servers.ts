@@ -44,6 +44,8 @@ export interface Servers {
     params: JsonObject,
     line: ServerLine,
   ): Promise<Json>;
+  /** Whether the caller may make such a request, as `request` would refuse and record it; the server hears nothing. */
+  check(caller: Caller, binding_id: string, method: string, params: JsonObject): Promise<void>;
   /** Everybody's notices: who passes them on looks at the project, and asks `list` who may see the binding. Answers how to stop. */
   onNotice(listener: (notice: ServerNotice) => void): () => void;
 }

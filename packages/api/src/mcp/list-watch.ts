@@ -36,6 +36,7 @@ const LISTS: ReadonlyMap<string, Changed> = new Map([
   ["notifications/resources/list_changed", "resources"],
   ["notifications/prompts/list_changed", "prompts"],
 ]);
+const UPDATED = "notifications/resources/updated";
 
 export function createListWatch({ catalog, servers }: Kernel, clock: Clock): ListWatch {
   const scopes = new Map<string, Watched>();
@@ -74,7 +75,10 @@ export function createListWatch({ catalog, servers }: Kernel, clock: Clock): Lis
     // What tools there are is the catalog's to say.
     if (list === "tools") return;
     const visible = await servers.list(watched.caller).catch(() => watched.servers);
-    if (!visible.some(({ binding_id }) => binding_id === notice.binding_id)) return;
+    const server = visible.find(({ binding_id }) => binding_id === notice.binding_id);
+    if (server === undefined) return;
+    // A subscription may be older than the policy that takes the resources away.
+    if (notice.method === UPDATED && server.capabilities.resources === undefined) return;
     if (list !== undefined) tell(watched, list);
     // What one project's process says holds that project's data, though the binding is everybody's.
     else if (watched.caller.scope.project_id !== notice.project_id) return;

@@ -63,6 +63,9 @@ export function createSubscriptions(kernel: Kernel, clock: Clock): Subscriptions
   return {
     async hold(caller, server, uri) {
       const key = `${keyOf({ caller, server })}\n${uri}`;
+      // The server is asked by the first alone, and what the first may says nothing of the others.
+      if (held.has(key))
+        await kernel.servers.check(caller, server.binding_id, "resources/subscribe", { uri });
       const one = held.get(key) ?? {
         caller,
         server,

@@ -1,3 +1,4 @@
+import type { JsonObject } from "@backplane/contract";
 import type { Caller, Kernel, ServerNotice } from "@backplane/kernel";
 import { expect, test } from "vitest";
 import { createListWatch } from "../../src/mcp/list-watch.ts";
@@ -42,5 +43,33 @@ test("a binding of the whole org: what one project's process says is not told in
   say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
   await new Promise(setImmediate);
   expect(heard).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
+  watch.close();
+});
+
+test("whose policy has taken a server's resources away hears of them no more, though it is subscribed", async () => {
+  let say = (_notice: ServerNotice): void => undefined;
+  let capabilities: JsonObject = { resources: { subscribe: true } };
+  const kernel = {
+    catalog: { list: async () => [], onChanged: () => () => undefined },
+    servers: {
+      list: async () => [{ ...SHARED, capabilities }],
+      onNotice(listener: (notice: ServerNotice) => void) {
+        say = listener;
+        return () => undefined;
+      },
+    },
+  } as unknown as Kernel;
+  const watch = createListWatch(kernel, clock);
+  const heard: string[] = [];
+  await watch.listen(caller("p"), { changed: () => undefined, notice: ({ method }) => heard.push(method) });
+  const tell = async (method: string) => {
+    say({ binding_id: "bind_org", project_id: "p", method, params: {} });
+    await new Promise(setImmediate);
+  };
+  await tell("notifications/resources/updated");
+  capabilities = {};
+  await tell("notifications/resources/updated");
+  await tell("notifications/message");
+  expect(heard).toEqual(["notifications/resources/updated", "notifications/message"]);
   watch.close();
 });

@@ -18,6 +18,9 @@ function rig() {
   let listener: (notice: ServerNotice) => void = () => {};
   const how = { fail: null as BackplaneError | null };
   const servers = {
+    check: async ({ role }: Caller) => {
+      if (role === "guest") throw new BackplaneError("policy.denied");
+    },
     request: async (_caller: Caller, id: string, method: string, { uri }: { uri: string }) => {
       sent.push(`${id} ${method} ${uri}`);
       if (how.fail !== null) throw how.fail;
@@ -89,4 +92,15 @@ test("after the end nothing is asked any more", async () => {
   expect(timers).toHaveLength(0);
   say(gone);
   expect(timers).toHaveLength(0);
+});
+
+test("what somebody else holds is asked of the server once, and of the policy for everybody", async () => {
+  const { sent, subscriptions } = rig();
+  await subscriptions.hold(caller, server, "x://one");
+  const guest = { ...caller, role: "guest" } as Caller;
+  await expect(subscriptions.hold(guest, server, "x://one")).rejects.toMatchObject({ code: "policy.denied" });
+  const leave = await subscriptions.hold(caller, server, "x://one");
+  expect(sent).toEqual(["bind_1 resources/subscribe x://one"]);
+  leave();
+  expect(sent).toHaveLength(1);
 });

@@ -110,33 +110,47 @@ export function createServers(
     return await reading;
   }
 
+  /** The server behind a binding, where this caller may ask it that. */
+  async function admitted(
+    caller: Caller,
+    binding_id: string,
+    method: string,
+    params: JsonObject,
+  ): Promise<BoundPackage> {
+    const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
+    const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
+    if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
+    const what = { method, ...named(params) };
+    const part = partOf(method, params);
+    if (part !== null) {
+      const plan = partPlan(bound, part, caller.scope, deps.host);
+      try {
+        await requirePart(plan, caller, await policies.of(caller.scope), around, params);
+      } catch (error) {
+        const refused = { ...what, refused: toBackplaneError(error).message };
+        await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
+        throw error;
+      }
+    }
+    if (RECORDED.has(method))
+      await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+    return bound;
+  }
+
   return {
     forget() {
       for (const one of known.values()) one.at = Number.NEGATIVE_INFINITY;
     },
     facade: {
       list,
+      async check(caller, binding_id, method, params) {
+        await admitted(caller, binding_id, method, params);
+      },
       async request(caller, binding_id, method, params, line): Promise<Json> {
-        const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
-        const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
-        if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
         const { request: askServer } = runner;
         if (askServer === undefined)
           throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
-        const what = { method, ...named(params) };
-        const part = partOf(method, params);
-        if (part !== null) {
-          const plan = partPlan(bound, part, caller.scope, deps.host);
-          try {
-            await requirePart(plan, caller, await policies.of(caller.scope), around, params);
-          } catch (error) {
-            const refused = { ...what, refused: toBackplaneError(error).message };
-            await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
-            throw error;
-          }
-        }
-        if (RECORDED.has(method))
-          await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+        const bound = await admitted(caller, binding_id, method, params);
         const order = await processOrder(deps, policies, bound, caller.scope);
         return await askWithSecrets(tokens, bound, order, async (given) => {
           const redactor = createRedactor(Object.values(given.context.secrets));

@@ -198,6 +198,9 @@ verifies(
     for (const [one, wanted] of cases) {
       await policy.put(admin, "org", one);
       expect([await read(), await parts()]).toEqual([wanted, []]);
+      // Without a word to the server.
+      const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });
+      await expect(check).rejects.toMatchObject({ code: "policy.denied" });
     }
     await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
     expect([await read(user), await parts(user)]).toEqual(["read", ["resources"]]);
