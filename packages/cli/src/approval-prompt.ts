@@ -1,7 +1,7 @@
 /** The question a person is asked before a call runs: its exact arguments, its risk, and what the keys mean. */
 import type { Approval, ApprovalAnswer, Risk } from "@backplane/contract";
 import type { Output } from "./output.ts";
-import { plainLine, plainText } from "./plain-text.ts";
+import { exactJson, plainLine } from "./plain-text.ts";
 
 /** For these Enter alone means no. */
 const GRAVE: ReadonlySet<Risk> = new Set(["high", "critical", "unknown"]);
@@ -18,7 +18,7 @@ export function questionText(out: Output, approval: Approval, asking: string): s
     `${out.paint("yellow", "?")} ${plainLine(`${tool} wants to run${whose}`)} (${word})`,
     ...(brief === "" ? [] : [`  ${plainLine(brief)}`]),
     ...(reason === "" ? [] : [`  ${plainLine(`asked because: ${reason}`)}`]),
-    `  arguments: ${plainText(JSON.stringify(approval.input, null, 2)).replaceAll("\n", "\n  ")}`,
+    `  arguments: ${exactJson(approval.input).replaceAll("\n", "\n  ")}`,
   ].join("\n");
 }
 

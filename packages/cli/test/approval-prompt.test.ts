@@ -66,3 +66,11 @@ test("the question shows the risk and the very arguments, and obeys none of them
   expect(text).not.toContain("for s1");
   expect(questionText(createOutput(captureIo(), {}), approval("high"), "other")).toContain("for s1");
 });
+
+test("what nobody can see in the arguments is written out, so that a yes is to all of it", () => {
+  const input = { path: "a\u202eb\u{e0069}\u200b\u009b31m" };
+  const text = questionText(createOutput(captureIo(), {}), { ...approval("low"), input }, "s1");
+  const shown = text.slice(text.indexOf("{"));
+  expect(shown).toContain("a\\u202eb\\udb40\\udc69\\u200b\\u009b31m");
+  expect(JSON.parse(shown)).toEqual(input);
+});

@@ -20,6 +20,10 @@ describe("plain text", () => {
     expect(plainText("a\tb\r\nč 漢字 🙂\n")).toBe("a\tb\nč 漢字 🙂\n");
   });
 
+  test("a line has a mark where something cannot be seen", () => {
+    expect(plainLine("a\u{e0069}\u{e0067}\u200bb")).toBe("a\ufffdb");
+  });
+
   test("a line is one line", () => {
     expect(plainLine("  one\n  two\r\nthree ")).toBe("one · two · three");
   });

@@ -6,7 +6,7 @@ import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
 import { fields, table } from "../output.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
-import { plainText } from "../plain-text.ts";
+import { exactJson } from "../plain-text.ts";
 
 export function addApprovalCommands(program: Command, act: Act): void {
   const approve = program.command("approve").description("Answer calls that wait for a person.");
@@ -141,5 +141,5 @@ function describe(approval: Approval): string {
     answered_by: answered_by ?? undefined,
     feedback: feedback ?? undefined,
   });
-  return `${facts}\narguments:\n${plainText(JSON.stringify(approval.input, null, 2))}`;
+  return `${facts}\narguments:\n${exactJson(approval.input)}`;
 }
