@@ -1,4 +1,5 @@
 /** The tools of a view by the names that the view gives them. Made once per catalog: the kernel answers the same array. */
+import { hiddenIn } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
 import type { View } from "./view.ts";
 
@@ -19,7 +20,7 @@ interface Named {
 }
 
 export function createToolNames(catalog: Catalog): ToolNames {
-  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo | null, Named>>();
+  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, Named>>();
 
   async function named(caller: Caller, { server }: View): Promise<Named> {
     const all = await catalog.list(caller);
@@ -28,8 +29,8 @@ export function createToolNames(catalog: Catalog): ToolNames {
       views = new Map();
       known.set(all, views);
     }
-    // The kernel answers the same value until a server describes itself differently.
-    const key = server;
+    // The same array until a server describes itself differently; the rest may be made anew for each request.
+    const key = server?.tools ?? null;
     let found = views.get(key);
     if (found === undefined) {
       found = make(all, server);
@@ -58,7 +59,9 @@ function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }
   const own = tools.flatMap(({ name, export_id }) => {
     const tool = offered.get(export_id);
     // Another package may have the name: then it is that one's, and this server's tool is not offered.
-    return tool?.package_id !== package_id ? [] : [{ name, tool: { ...tool, binding_id } }];
+    if (tool?.package_id !== package_id) return [];
+    // A client asks for it by its name, so what cannot be seen cannot be a mark in it.
+    return [{ name: hiddenIn(name).length > 0 ? export_id : name, tool: { ...tool, binding_id } }];
   });
   return own.sort((a, b) => (a.name < b.name ? -1 : 1));
 }

@@ -23,3 +23,21 @@ test("a server whose tool lost its name does not serve it in the words of the on
   expect(await names.list(caller, loser)).toEqual([]);
   expect(await names.find(caller, loser, "read")).toBeNull();
 });
+
+test("a tool whose own name holds what nobody can see has the catalog's", async () => {
+  const all = [tool("first/files")];
+  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const own = server("first/files", "b1");
+  const view = { server: { ...own, tools: [{ name: "re\u{e0069}ad", export_id: "mcp_files_read" }] } };
+  expect(await names.list({} as never, view)).toMatchObject([{ name: "mcp_files_read" }]);
+  expect(await names.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
+});
+
+test("the names of a server are made once, also for a caller whom a policy shows less of it", async () => {
+  const all = [tool("first/files")];
+  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const own = server("first/files", "b1");
+  const first = await names.list({} as never, { server: own });
+  // The kernel makes such a view for each request.
+  expect(await names.list({} as never, { server: { ...own, capabilities: {} } })).toBe(first);
+});
