@@ -220,3 +220,23 @@ describe("calling", () => {
     expect(() => peer.notify("a")).toThrow(/read/);
   });
 });
+
+test("an answer that cannot be taken ends its call at once; a request that cannot ends nobody's", async () => {
+  const { peer, ask } = scene();
+  const first = peer.call("first", {});
+  const second = peer.call("second", {});
+  first.catch(() => undefined);
+  const deep = `${"[".repeat(200)}${"]".repeat(200)}`;
+  expect((await ask(`{"jsonrpc":"2.0","id":1,"result":${deep}}`)).slice(2)).toEqual([]);
+  await expect(first).rejects.toMatchObject({
+    code: "malformed_response",
+    message: expect.stringContaining("nested too deeply"),
+  });
+  const answers = await ask(
+    '{"jsonrpc":"2.0","id":2,"method":"x","params":{"__proto__":1}}',
+    '{"jsonrpc":"2.0","id":9,"result":{"__proto__":1}}',
+    '{"jsonrpc":"2.0","id":2,"result":"good"}',
+  );
+  expect(answers).toEqual([error(null, -32700), error(null, -32700)]);
+  expect(await second).toBe("good");
+});

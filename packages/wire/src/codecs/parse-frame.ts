@@ -26,7 +26,7 @@ export function parseJson(body: Buffer, depth: number): Json {
   }
   // Without an escape its strings are as well formed as its bytes.
   const problem = checkJson(value, depth, text.includes("\\"));
-  if (problem !== undefined) throw invalidFrame(problem, body);
+  if (problem !== undefined) throw invalidFrame(problem, body, answeredBy(value));
   return value;
 }
 
@@ -59,9 +59,15 @@ function reachesPrototype(value: Json): boolean {
   return typeof value === "object" && value !== null && Object.hasOwn(value, "prototype");
 }
 
-export function invalidFrame(problem: string, bytes: Uint8Array): BackplaneError {
+/** Whose answer it would have been: the id of a JSON-RPC response. */
+function answeredBy(value: Json): number | undefined {
+  if (typeof value !== "object" || value === null || Array.isArray(value)) return undefined;
+  return value.method === undefined && typeof value.id === "number" ? value.id : undefined;
+}
+
+export function invalidFrame(problem: string, bytes: Uint8Array, rpc_id?: number): BackplaneError {
   return new BackplaneError("frame_invalid", `A frame could not be decoded: ${problem}.`, {
-    details: { stray_output: printable(bytes) },
+    details: { stray_output: printable(bytes), ...(rpc_id === undefined ? {} : { rpc_id }) },
   });
 }
 

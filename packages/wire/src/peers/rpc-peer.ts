@@ -69,7 +69,7 @@ export class RpcPeer {
       limits: options.limits,
       hold_above_bytes: this.#maxQueued,
       onFrame: (message) => this.#receive(message),
-      onBadBody: () => this.#connection.send(failure(null, RPC_CODES.parse_error, "Parse error")),
+      onBadBody: (error) => this.#refuseBody(error),
       onFailure: (error) => this.#fail(error),
       onClose: (cause) =>
         this.#fail(
@@ -117,6 +117,17 @@ export class RpcPeer {
     if (Array.isArray(message)) this.#receiveBatch(message);
     else if (isRpcResponse(message)) this.#receiveResponse(message);
     else void this.#answerOne(message).then((answer) => this.#reply(answer));
+  }
+
+  /** Who waits for an answer that cannot be taken need not wait for the deadline. */
+  #refuseBody({ message, details }: BackplaneError): void {
+    const id = details?.rpc_id;
+    const pending = typeof id === "number" ? this.#take(id) : undefined;
+    if (pending === undefined) this.#connection.send(failure(null, RPC_CODES.parse_error, "Parse error"));
+    else
+      pending.reject(
+        new BackplaneError("malformed_response", `The answer to ${pending.method} is not valid: ${message}`),
+      );
   }
 
   #receiveBatch(batch: Json[]): void {
