@@ -4,8 +4,13 @@
  */
 import type { ServerChallenge } from "../ports/index.ts";
 import type { Discovered } from "./discover.ts";
+import { signInFailed } from "./oauth-fetch.ts";
 
 const OFFLINE = "offline_access";
+/** As long as a person may write them; they go into an address, the record and the audit log. */
+const SCOPE_CHARS = 4_096;
+/** What RFC 6749 allows in one. */
+const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/;
 
 export function chooseScope(
   given: string | undefined,
@@ -16,6 +21,8 @@ export function chooseScope(
   if (given !== undefined) return given;
   const wanted = union(before, challenge?.scope ?? (before === null ? (scopes?.join(" ") ?? "") : ""));
   if (wanted === "") return null;
+  if (wanted.length > SCOPE_CHARS)
+    throw signInFailed("the server names more scopes than can be asked for; choose some with --scope");
   return server.scopes?.includes(OFFLINE) ? union(wanted, OFFLINE) : wanted;
 }
 
@@ -26,7 +33,7 @@ export function isStepUp(challenge: ServerChallenge | null): boolean {
 
 /** The scopes of both, each once. */
 export function union(first: string | null, second: string | null): string {
-  const words = `${first ?? ""} ${second ?? ""}`.split(" ").filter((word) => word !== "");
+  const words = `${first ?? ""} ${second ?? ""}`.split(" ").filter((word) => SCOPE.test(word));
   return [...new Set(words)].join(" ");
 }
 
