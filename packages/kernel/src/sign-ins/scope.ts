@@ -39,5 +39,5 @@ export function union(first: string | null, second: string | null): string {
 
 export function covers(asked: string | null, wanted: string | null): boolean {
   const has = new Set((asked ?? "").split(" "));
-  return (wanted ?? "").split(" ").every((word) => word === "" || has.has(word));
+  return (wanted ?? "").split(" ").every((word) => !SCOPE.test(word) || has.has(word));
 }

@@ -1,11 +1,13 @@
 import { expect, test } from "vitest";
 import type { Discovered } from "../../src/sign-ins/discover.ts";
-import { chooseScope, union } from "../../src/sign-ins/scope.ts";
+import { chooseScope, covers, union } from "../../src/sign-ins/scope.ts";
 
 const found = (scopes: string[]) => ({ scopes, server: { scopes: null } }) as unknown as Discovered;
 
 test("what is no scope by the letter of OAuth is not asked for", () => {
   expect(union("notes", 'a\u202e b"c d\ne write')).toBe("notes write");
+  // Nor waited for: a sign-in that asked for the rest has asked for all.
+  expect([covers("notes", 'notes b"c'), covers("notes", "notes write")]).toEqual([true, false]);
   expect(chooseScope(undefined, null, found(["read", "x\u0000", "öl"]), null)).toBe("read");
 });
 
