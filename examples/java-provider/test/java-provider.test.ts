@@ -167,24 +167,27 @@ withJdk(
   },
 );
 
-withJdk("an answer that cannot be written, and a failure without words, are errors and not silence", async () => {
-  const { host, exited } = start("odd.OddProvider", buildOddClasses(base));
-  await host.initialize(about(base), 60_000);
-  const call = (what: string) =>
-    host.invoke({
-      instrument: "odd",
-      params: { what },
-      activityId: "a",
-      sessionId: "s",
-      invocationId: what,
-      timeoutMs: 20_000,
-    });
-  expect(await call("deep")).toMatchObject({ error: { message: "java.lang.StackOverflowError" } });
-  expect(await call("mute")).toMatchObject({ status: "Error", error: { code: "EXCEPTION" } });
-  const silent = "the answer cannot be written as JSON";
-  const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(silent) };
-  await expect(call("circle")).rejects.toMatchObject(failed);
-  await expect(call("textless")).rejects.toMatchObject(failed);
-  await host.shutdown();
-  expect(await exited).toBe(0);
-});
+withJdk(
+  "an answer that cannot be written, and a failure without words, are errors and not silence",
+  async () => {
+    const { host, exited } = start("odd.OddProvider", buildOddClasses(base));
+    await host.initialize(about(base), 60_000);
+    const call = (what: string) =>
+      host.invoke({
+        instrument: "odd",
+        params: { what },
+        activityId: "a",
+        sessionId: "s",
+        invocationId: what,
+        timeoutMs: 20_000,
+      });
+    expect(await call("deep")).toMatchObject({ error: { message: "java.lang.StackOverflowError" } });
+    expect(await call("mute")).toMatchObject({ status: "Error", error: { code: "EXCEPTION" } });
+    const silent = "the answer cannot be written as JSON";
+    const failed = { details: { rpc_code: -32001 }, message: expect.stringContaining(silent) };
+    await expect(call("circle")).rejects.toMatchObject(failed);
+    await expect(call("textless")).rejects.toMatchObject(failed);
+    await host.shutdown();
+    expect(await exited).toBe(0);
+  },
+);
