@@ -112,6 +112,12 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
       const bound = await store.bindings.get(scope, login.binding_id);
       if (bound === null) throw new BackplaneError("binding.not_found");
       const { source, tokens } = await redeem(deps, oauthFetch(deps, bound.binding.scope), login, answer);
+      // Signed out or begun anew while the authorization server thought.
+      const now = await store.sign_ins.login(login.org_id, login.binding_id);
+      if (now?.status !== "taken") {
+        await giveBack(bound, { ...source, ...tokens });
+        throw new BackplaneError("sign_in.expired");
+      }
       const { issuer, client, scope: asked } = source;
       const about = { issuer, client_id: short(client.id), scope: asked };
       await keep(bound, login.actor, source, tokens, auditBy(bound, login, "sign_in.done", about));
@@ -155,16 +161,20 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
     deps.runner.retire(id);
     const session = found?.record.session ?? null;
     if (session === null) return;
+    await giveBack(bound, session);
+    void definitions.describe(bound);
+  }
+
+  async function giveBack({ binding }: BoundPackage, session: TokenSource & Tokens): Promise<void> {
     try {
       const token = session.refresh_token ?? session.access_token;
-      await revoke(deps, oauthFetch(deps, scope), session, token);
+      await revoke(deps, oauthFetch(deps, binding.scope), session, token);
     } catch (error) {
       deps.log.warn(
-        { binding_id: id, err: error },
+        { binding_id: binding.binding_id, err: error },
         "a token was forgotten here and could not be revoked there",
       );
     }
-    void definitions.describe(bound);
   }
 
   async function view(bound: BoundPackage): Promise<SignIn> {

@@ -354,3 +354,20 @@ test("a renewal keeps its tokens although somebody else wrote of the sign-in mea
   expect((await call(house)).status).toBe("succeeded");
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(2);
 });
+
+test("who signs out while a code is traded for tokens stays signed out, and the tokens are given back", async () => {
+  const { as, house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  await signIn(house, as, binding_id);
+  const { authorization_url } = await signIns.begin(admin, binding_id, {});
+  const back = await as.visit(authorization_url!);
+  as.slow_ms = 300;
+  const asked = as.given_out.length;
+  const trading = signIns.complete(null, back);
+  trading.catch(() => undefined);
+  await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
+  await signIns.end(admin, binding_id);
+  await expect(trading).rejects.toMatchObject({ code: "sign_in.expired" });
+  expect(await signIns.get(admin, binding_id)).toMatchObject({ status: "signed_out" });
+  expect(as.revoked.at(-1)).toBe(as.given_out.slice(asked).find((token) => token.startsWith("refresh")));
+});
