@@ -90,9 +90,12 @@ async function completed(
 ): Promise<{ server: ServerInfo; ref: JsonObject }> {
   if (ref.type === "ref/prompt") {
     const { server, name } = await prompts.find(caller, view, ref.name);
-    return { server, ref: { ...ref, name } };
+    return { server, ref: { type: ref.type, name } };
   }
   if (ref.type === "ref/resource")
-    return { server: await resources.serverOf(caller, view, ref.uri, stateless), ref };
+    return {
+      server: await resources.serverOf(caller, view, ref.uri, stateless),
+      ref: { type: ref.type, uri: ref.uri as string },
+    };
   throw new RpcError(RPC.invalid_params, "params.ref.type is ref/prompt or ref/resource");
 }
