@@ -2,12 +2,15 @@
 import type { AgentLoopState, BusPayload, Entry, Json, JsonObject, TokenUsage } from "@backplane/contract";
 import { answerOf, type ModelAnswer } from "./call-model.ts";
 
-type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief">;
+export type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
+  /** The tool gave the turn back to the user. */
+  yields?: true;
+};
 
 export interface Progress {
   /** Null: the model is to be asked. */
   answer: ModelAnswer | null;
-  /** By the id of the call. */
+  /** Of the answer's own calls, by the id of the call: some models count theirs from zero in every answer. */
   results: ReadonlyMap<string, Result>;
   /** Calls on the tape without an outcome. */
   open: string[];
@@ -30,7 +33,7 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
       // Its answer was not kept. Its result is in the history, so the model is asked again.
       if (meta.step !== answer?.step) answer = null;
     } else if (kind === "tool_result") {
-      results.set(textOf(payload.tool_call_id), resultOf(payload));
+      results.set(textOf(payload.tool_call_id), resultOf(payload, meta));
     } else if (kind === "message") {
       steered = payload.role === "user";
       if (steered) continue;
@@ -44,14 +47,19 @@ export function progressOf(entries: readonly Entry[], started_at: string): Progr
       const response = data as unknown as BusPayload<"llm.call.response">;
       answer = answerOf(textOf(data.request_id), { payload: response });
       usage.push(answer.usage);
+      for (const { id } of answer.tool_calls) {
+        calls.delete(id);
+        results.delete(id);
+      }
     }
   }
   const open = [...calls].filter((id) => !results.has(id));
   return { answer, results, open, steered, usage };
 }
 
-function resultOf({ ok, envelope }: JsonObject): Result {
-  return { ok: ok === true, brief: isObject(envelope) ? textOf(envelope.brief) : "" };
+function resultOf({ ok, envelope }: JsonObject, { yield_to_user }: JsonObject): Result {
+  const brief = isObject(envelope) ? textOf(envelope.brief) : "";
+  return { ok: ok === true, brief, ...(yield_to_user === true ? { yields: true } : {}) };
 }
 
 function isObject(value: Json | undefined): value is JsonObject {

@@ -74,7 +74,8 @@ export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
     news.stop();
     for (const usage of progress.usage) turn.addUsage(usage);
     turn.iterations = progress.usage.length;
-    turn.steers = progress.steered ? 1 : 0;
+    // Beside who joined while the tape was read.
+    if (progress.steered) turn.steers++;
     return progress;
   }
 }

@@ -68,6 +68,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
     skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await deps.skills(turn.key.scope) : [],
   };
   let answer = from?.answer ?? null;
+  let before = from?.results;
   if (answer !== null) {
     state.iteration = turn.iterations;
     state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
@@ -84,13 +85,15 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
         break;
       case "llm":
         answer = await think(deps, turn, state, decision);
+        before = undefined;
         state.iteration = turn.iterations;
         state.last_response = { text: answer.text, tool_calls: answer.tool_calls, usage: answer.usage };
         state.tool_results = [];
         state.phase = "llm";
         break;
       case "tool": {
-        const { results, yielded } = await act(deps, turn, answer!, from?.results);
+        const { results, yielded } = await act(deps, turn, answer!, before);
+        before = undefined;
         // No strategy is asked: the tool has given the turn back to the user (tools.context).
         if (yielded !== null) return { content: answer!.text || yielded, tool_calls: [], write: null };
         state.tool_results = results;
@@ -226,13 +229,19 @@ async function act(
   turn.partial = "";
   const results = replies.map((reply, n) => {
     const { id, name } = calls[n]!;
-    if (reply === null) return { id, name, ...before.get(id)! };
+    if (reply === null) {
+      const { ok, brief } = before.get(id)!;
+      return { id, name, ok, brief };
+    }
     const { kind, payload } = reply;
     if (kind === "tool.error") return { id, name, ok: false, brief: String(payload.brief) };
     const { ok, envelope } = payload as BusEvent<"tool.call.result">["payload"];
     return { id, name, ok, brief: briefIn(envelope) };
   });
-  const yields = results.filter((_, n) => replies[n]?.payload.yield_to_user === true);
+  const yields = results.filter(({ id }, n) => {
+    const reply = replies[n];
+    return reply === null ? before.get(id)!.yields === true : reply?.payload.yield_to_user === true;
+  });
   return { results, yielded: yields.length === 0 ? null : yields.map(({ brief }) => brief).join("\n") };
 }
 

@@ -48,6 +48,8 @@ const ESSENTIAL: Readonly<Record<string, (payload: JsonObject) => Shape>> = {
   "tool.error": (data) => ({ kind: "event", payload: { name: "tool.error", data } }),
 };
 
+/** What a turn that is taken up again has to know of its calls. */
+const IN_META = ["request_id", "step", "yield_to_user"];
 const SKIPPED: ReadonlySet<string> = new Set(["assistant.message.delta", "llm.call.delta"]);
 const KERNEL_SESSION = "kernel";
 
@@ -63,7 +65,7 @@ export function entryFor(event: TapedEvent): TapedEntry | null {
     essential,
     entry: {
       ...shape,
-      meta: { event_id: event.id, source: event.source, ...pick(payload, ["request_id", "step"]) },
+      meta: { event_id: event.id, source: event.source, ...pick(payload, IN_META) },
       date: isoDate(event.ts * 1000),
     },
   };

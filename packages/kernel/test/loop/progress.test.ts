@@ -95,3 +95,16 @@ test("who spoke after the model was asked is still to be answered", () => {
   expect(of(said("user"), asked, said("user"), answered("q1")).steered).toBe(true);
   expect(of(said("user"), said("user"), asked, answered("q1")).steered).toBe(false);
 });
+
+test("a model that counts its calls from zero is not given an earlier answer's results", () => {
+  const again = of(
+    said("user"),
+    answered("q1", "call_0"),
+    called("call_0", "q1"),
+    result("call_0"),
+    asked,
+    answered("q2", "call_0"),
+  );
+  expect(again.answer).toMatchObject({ step: "q2" });
+  expect({ open: again.open, results: [...again.results.keys()] }).toEqual({ open: [], results: [] });
+});

@@ -1,8 +1,11 @@
-import type { Entry, KernelTool } from "@backplane/contract";
+import type { Entry, KernelPlugin, KernelTool } from "@backplane/contract";
+import { plugin as echo } from "@backplane/plugin-llm-echo";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
+import { manifest, tool } from "../support/manifests.ts";
+import { ok } from "../support/scripted-runner.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";
 
 const s1 = { session_id: "s1" };
@@ -189,6 +192,52 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
     status: "failed",
     error: { message: expect.stringContaining("may no longer ask") },
   });
+});
+
+verifies("tools.context", "a result that yields gives the turn back after a crash too", async () => {
+  const calls: string[] = [];
+  const tools = [counted("look", "read_only", calls)];
+  const first = await openTalk({ tools });
+  await first.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
+  first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
+  const text = '/tool choose {}\n/tool look {"hang": true}\n/then\n/say went on';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await openTalk({ tools, file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({
+    status: "completed",
+    iterations: 1,
+    output: { content: "Which one?" },
+  });
+});
+
+/** As some servers do that count from zero in every answer. */
+const counting = (plugin: KernelPlugin): KernelPlugin => ({
+  ...plugin,
+  onEvent(event, ctx) {
+    const emit: typeof ctx.emit = (kind, payload, options) => {
+      const { tool_calls } = payload as { tool_calls?: { id: string }[] };
+      const same = tool_calls?.map((call, n) => ({ ...call, id: `call_${n}` }));
+      return ctx.emit(kind, same === undefined ? payload : { ...payload, tool_calls: same }, options);
+    };
+    return plugin.onEvent!(event, { ...ctx, emit });
+  },
+});
+
+test("a call of a later answer is made, whatever id the model gives it", async () => {
+  const calls: string[] = [];
+  const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
+  const provider = counting(echo);
+  const first = await openTalk({ tools, provider });
+  const text = '/tool look {"hang": true}\n/then\n/tool count {}\n/then\n/say over';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await openTalk({ tools, provider, file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({ status: "completed", output: { content: "over" } });
+  expect(calls).toEqual(["look", "look", "count"]);
 });
 
 verifies(

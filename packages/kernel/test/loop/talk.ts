@@ -38,9 +38,9 @@ export interface Talk extends House {
 }
 
 export async function openTalk(
-  options: HouseOptions & { file?: string; tools?: KernelTool[] } = {},
+  options: HouseOptions & { file?: string; tools?: KernelTool[]; provider?: KernelPlugin } = {},
 ): Promise<Talk> {
-  const { tools = [addTool], plugins = [], ...rest } = options;
+  const { tools = [addTool], plugins = [], provider = echo, ...rest } = options;
   const events: BusEvent[] = [];
   const spy: KernelPlugin = {
     name: "spy",
@@ -51,7 +51,7 @@ export async function openTalk(
   };
   const house = await openHouse({
     ...rest,
-    plugins: [echo, react, toolPlugin("numbers", ...tools), spy, ...plugins],
+    plugins: [provider, react, toolPlugin("numbers", ...tools), spy, ...plugins],
   });
   const ref = (session_id: string) => ({ session_id });
   return {
