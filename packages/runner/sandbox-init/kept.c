@@ -2,7 +2,8 @@
  * The folders that a plugin keeps from one process to the next have no file system of their own, so nothing but a look
  * at them bounds them all together. PID 1 looks before the start and then again and again: often while that is quick,
  * less often where there is much to look at, so that it never takes more than a twentieth of one processor. It has the
- * plugin's own rights, and what it cannot see it takes for too much. Files that are deleted but still open count too.
+ * plugin's own rights, and what it cannot see it takes for too much. Files that are deleted but still
+ * open, or mapped, count too; not those that are on their way through a socket, which nobody can see.
  * Between two looks more can be written than there is room for; that is why the next start is refused then.
  */
 #define _GNU_SOURCE
@@ -12,7 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,13 +26,17 @@
 #define MAX_DELETED 1024
 #define SOONEST_MS 500
 #define SHARE 20
+#define ENDING_TRIES 10
+#define LARGEST (1ULL << 50)
 
 static struct { const char *path; unsigned long long bytes, files; } kept[MAX_KEPT];
 static int kept_count;
 
 struct sum {
   unsigned long long bytes, files, most_files;
-  int hidden;
+  int hidden, seen_count;
+  dev_t device;
+  struct { dev_t device; ino_t inode; } seen[MAX_DELETED];
 };
 
 /* `BYTES FILES PATH` */
@@ -72,42 +79,138 @@ static void add_tree(int folder, int depth, struct sum *sum) {
   closedir(entries);
 }
 
-/* Of one process, those that are below `path` and have no name any more; each once. */
-static void add_deleted(const char *pid, const char *path, struct sum *sum, ino_t *seen, int *count) {
-  char name[320], target[4200];
+static void add_once(struct sum *sum, dev_t device, ino_t inode, unsigned long long bytes) {
+  for (int i = 0; i < sum->seen_count; i++) {
+    if (sum->seen[i].inode == inode && sum->seen[i].device == device) return;
+  }
+  if (sum->seen_count == MAX_DELETED) {
+    sum->hidden = 1;
+    return;
+  }
+  sum->seen[sum->seen_count].device = device;
+  sum->seen[sum->seen_count++].inode = inode;
+  sum->bytes += bytes;
+  sum->files++;
+}
+
+static int is_below(const char *path, const char *target) {
   size_t length = strlen(path);
-  snprintf(name, sizeof name, "/proc/%s/fd", pid);
-  DIR *fds = opendir(name);
-  if (fds == NULL) return;
+  return strncmp(target, path, length) == 0 && target[length] == '/';
+}
+
+/* Open files without a name: on the folder's device, or below it by their path, which may be too long to be told. */
+static void add_deleted(DIR *fds, const char *path, struct sum *sum) {
+  char target[4200];
   for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
     struct stat info;
-    ssize_t n = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
-    if (n <= (ssize_t)length || strncmp(target, path, length) != 0 || target[length] != '/') continue;
     if (fstatat(dirfd(fds), entry->d_name, &info, 0) < 0 || !S_ISREG(info.st_mode) || info.st_nlink != 0) continue;
+    if (info.st_dev != sum->device) {
+      ssize_t n = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
+      target[n < 0 ? 0 : n] = '\0';
+      if (n >= 0 && !is_below(path, target)) continue;
+    }
+    add_once(sum, info.st_dev, info.st_ino, (unsigned long long)info.st_blocks * 512);
+  }
+}
+
+/* A mapping holds a file as an open one does, and does not tell its size: it may be as large as a file may be. */
+static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
+  char *line = NULL;
+  size_t room = 0;
+  struct rlimit most;
+  if (getrlimit(RLIMIT_FSIZE, &most) < 0 || most.rlim_cur > LARGEST) most.rlim_cur = LARGEST;
+  for (ssize_t n; (n = getline(&line, &room, maps)) > 0;) {
+    static const char mark[] = " (deleted)\n";
+    unsigned int major, minor;
+    unsigned long long inode;
+    int at = 0;
+    if (n < (ssize_t)sizeof mark || strcmp(line + n - (sizeof mark - 1), mark) != 0) continue;
+    if (sscanf(line, "%*s %*s %*s %x:%x %llu %n", &major, &minor, &inode, &at) != 3 || at == 0) continue;
+    if (!is_below(path, line + at)) continue;
+    /* On some file systems the device here is not the one that stat tells: what is open is known by its number too. */
     int known = 0;
-    for (int i = 0; i < *count && !known; i++) known = seen[i] == info.st_ino;
-    if (known) continue;
-    if (*count == MAX_DELETED) {
-      sum->hidden = 1;
+    for (int i = 0; i < sum->seen_count && !known; i++) known = sum->seen[i].inode == inode;
+    if (!known) add_once(sum, makedev(major, minor), inode, most.rlim_cur);
+  }
+  free(line);
+}
+
+/* What has ended, or is about to, holds nothing; it cannot be looked into either. */
+static int has_ended(const char *task) {
+  char name[640], text[512];
+  snprintf(name, sizeof name, "%s/stat", task);
+  int file = open(name, O_RDONLY | O_CLOEXEC);
+  if (file < 0) return 1;
+  ssize_t n = read(file, text, sizeof text - 1);
+  close(file);
+  text[n < 0 ? 0 : n] = '\0';
+  const char *state = strrchr(text, ')');
+  return state == NULL || strchr("ZX", state[2]) != NULL;
+}
+
+/* Each thread may have a table of its own. Who forbids to be looked into hides something. */
+static void add_task(const char *task, const char *path, struct sum *sum) {
+  char name[640];
+  snprintf(name, sizeof name, "%s/fd", task);
+  for (int tries = 0;; tries++) {
+    DIR *fds = opendir(name);
+    if (fds != NULL) {
+      add_deleted(fds, path, sum);
+      closedir(fds);
       break;
     }
-    seen[(*count)++] = info.st_ino;
-    sum->bytes += (unsigned long long)info.st_blocks * 512;
-    sum->files++;
+    if (errno == ENOENT || errno == ESRCH || has_ended(task)) return;
+    if (tries == ENDING_TRIES) {
+      sum->hidden = 1;
+      return;
+    }
+    /* Between giving back its memory and closing its files a process is closed to everybody. */
+    nanosleep(&(struct timespec){0, 20 * 1000 * 1000}, NULL);
   }
-  closedir(fds);
+}
+
+static void add_process(const char *pid, const char *path, struct sum *sum) {
+  char name[320], task[600];
+  snprintf(name, sizeof name, "/proc/%s/task", pid);
+  DIR *tasks = opendir(name);
+  if (tasks == NULL) return;
+  for (struct dirent *entry; !sum->hidden && (entry = readdir(tasks)) != NULL;) {
+    if (entry->d_name[0] == '.') continue;
+    snprintf(task, sizeof task, "%s/%s", name, entry->d_name);
+    add_task(task, path, sum);
+  }
+  rewinddir(tasks);
+  /* All threads have the same memory, and the first may have ended. */
+  for (struct dirent *entry; !sum->hidden && (entry = readdir(tasks)) != NULL;) {
+    if (entry->d_name[0] == '.') continue;
+    snprintf(task, sizeof task, "%s/%s/maps", name, entry->d_name);
+    FILE *maps = fopen(task, "re");
+    if (maps == NULL) continue;
+    int first = fgetc(maps);
+    if (first != EOF) {
+      ungetc(first, maps);
+      add_mapped(maps, path, sum);
+    }
+    fclose(maps);
+    if (first != EOF) break;
+  }
+  closedir(tasks);
 }
 
 static int is_too_much(int at) {
-  static ino_t seen[MAX_DELETED];
-  struct sum sum = {0, 0, kept[at].files, 0};
-  int count = 0, folder = open(kept[at].path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (folder < 0) return 1;
+  static struct sum sum;
+  struct stat info;
+  int folder = open(kept[at].path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (folder < 0 || fstat(folder, &info) < 0) return 1;
+  sum.bytes = sum.files = 0;
+  sum.most_files = kept[at].files;
+  sum.hidden = sum.seen_count = 0;
+  sum.device = info.st_dev;
   add_tree(folder, 0, &sum);
   DIR *processes = opendir("/proc");
   for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
     /* All but ourselves. */
-    if (atoi(entry->d_name) > 1) add_deleted(entry->d_name, kept[at].path, &sum, seen, &count);
+    if (atoi(entry->d_name) > 1) add_process(entry->d_name, kept[at].path, &sum);
   }
   if (processes != NULL) closedir(processes);
   return sum.hidden || sum.bytes > kept[at].bytes || sum.files > kept[at].files;

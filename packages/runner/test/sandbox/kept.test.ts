@@ -33,6 +33,11 @@ const WAIT = "time.sleep(60)";
 const file = (name: string, mib: number) =>
   `f = open("${name}", "wb"); f.write(b"x" * ${mib * MIB}); f.flush()\n`;
 
+/** Twelve MiB without a name, held by descriptors. */
+const deleted = (name: string, by = "") =>
+  `${by}fs = []\n${by}for i in range(4):\n${by}  f = open(f'${name}{i}', 'wb'); os.unlink(f'${name}{i}'); f.write(b'x' * ${3 * MIB}); f.flush(); fs.append(f)\n`;
+const DEEP = "for i in range(20):\n  os.mkdir('d' * 250); os.chdir('d' * 250)\n";
+
 verifies(
   "sandbox.limits",
   "what a plugin keeps is bounded as a whole, and its end names the disk",
@@ -72,16 +77,44 @@ test.each([
     "a tree without an end",
     "for i in range(36):\n  os.mkdir('d'); os.chdir('d')\nos.mkdir('e'); os.mkdir('f'); os.mkdir('g'); os.mkdir('h'); os.mkdir('i')\n",
   ],
+  [
+    "deleted files of a process that cannot be looked into",
+    `import ctypes; ctypes.CDLL(None).prctl(4, 0)\n${deleted("f")}`,
+  ],
+  ["deleted files in a folder whose path is too long", `${DEEP}${deleted("f")}`],
+  [
+    "deleted files of a thread whose process seems to have ended",
+    `import ctypes, threading, platform\ndef hide():\n${deleted("f", "  ")}  time.sleep(5)\nthreading.Thread(target=hide).start()\nctypes.CDLL(None).syscall({'x86_64': 60}.get(platform.machine(), 93), 0)\n`,
+  ],
+  [
+    "deleted files that are mapped and closed",
+    `import ctypes\nc = ctypes.CDLL(None); c.mmap.restype = ctypes.c_void_p\nfor i in range(4):\n  f = open(f'f{i}', 'w+b'); f.write(b'x' * ${3 * MIB}); f.flush(); c.mmap(None, ctypes.c_size_t(4096), 1, 1, f.fileno(), ctypes.c_long(0)); os.unlink(f'f{i}'); f.close()\n`,
+  ],
 ])("%s count", async (_, script) => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const folder = keptFolder();
-  const { death } = await run(sandbox, "data", folder, script + WAIT);
+  const { death } = await run(sandbox, "data", folder, `${script}time.sleep(5)`);
   expect(death).toMatchObject({ cause: "disk", message: MESSAGE });
 });
 
 test("files that come and go within bounds are nobody's business", async () => {
   const sandbox = await openTestSandbox({ limits: LIMITS });
   const script = `end = time.time() + 2\nwhile time.time() < end:\n  ${file("a", 2).trim()}; f.close(); os.mkdir('b'); os.rmdir('b'); os.unlink('a')\n`;
+  const { death } = await run(sandbox, "data", keptFolder(), script);
+  expect(death).toMatchObject({ cause: "exit", code: 0 });
+});
+
+test("processes and threads that come and go are not taken for hidden ones", async () => {
+  const sandbox = await openTestSandbox({ limits: LIMITS });
+  const script = `import threading
+end = time.time() + 2
+while time.time() < end:
+  t = threading.Thread(target=lambda: None); t.start(); t.join()
+  pid = os.fork()
+  if pid == 0: os._exit(0)
+  time.sleep(0.002)
+  os.waitpid(pid, 0)
+`;
   const { death } = await run(sandbox, "data", keptFolder(), script);
   expect(death).toMatchObject({ cause: "exit", code: 0 });
 });
