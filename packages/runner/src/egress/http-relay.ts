@@ -17,6 +17,9 @@ import { type Asked, readAbsolute, readAuthority, spell } from "./target.ts";
 /** What a connection stands for. */
 type Stand = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
 
+/** Node's parser reads on while requests wait for an answer, so who never waits for one would fill our memory. */
+const MOST_UNANSWERED = 16;
+
 export interface HttpRelay {
   serve(passage: Passage, stand: Stand): void;
 }
@@ -27,9 +30,9 @@ export function createHttpRelay(
   door: GatewayDoor | null,
   connected: (passage: Passage, target: Target) => Promise<void>,
 ): HttpRelay {
-  const stands = new WeakMap<Socket, { passage: Passage; stand: Stand }>();
+  const stands = new WeakMap<Socket, { passage: Passage; stand: Stand; unanswered: number }>();
   const serve = (passage: Passage, stand: Stand) => {
-    stands.set(passage.client, { passage, stand });
+    stands.set(passage.client, { passage, stand, unanswered: 0 });
     server.emit("connection", passage.client);
     passage.client.resume();
   };
@@ -62,7 +65,17 @@ export function createHttpRelay(
   });
 
   function handle(request: IncomingMessage, asker: Asker): void {
-    const { passage, stand } = stands.get(request.socket)!;
+    const client = stands.get(request.socket)!;
+    const { passage, stand } = client;
+    // The rest of a chunk is read after its connection has ended, too.
+    if (passage.ended) return;
+    if ("response" in asker) {
+      if (++client.unanswered > MOST_UNANSWERED) {
+        passage.refuse("limit.connections", "too many requests on one connection");
+        return passage.end();
+      }
+      asker.response.once("close", () => client.unanswered--);
+    }
     passage.watch(lead(passage, stand, request, asker));
   }
 

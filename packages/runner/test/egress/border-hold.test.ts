@@ -82,3 +82,26 @@ test("closing ends those who wait", async () => {
   await session.close();
   expect(await talk.rest()).toBe("");
 });
+
+test("who asks on and on without an answer is ended, held or not; a few at once are served", async () => {
+  const { port } = await listen((socket) => {
+    socket.on("data", () => socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"));
+  }, PUBLIC);
+  const { session, proxy } = await openRig({ domains: [`a.test:${port}`] });
+  const request = `GET http://a.test:${port}/ HTTP/1.1\r\nHost: a.test:${port}\r\n\r\n`;
+  session.hold(true);
+  const patient = new Talk(proxy).say(request.repeat(8));
+  const greedy = new Talk(proxy).say(request.repeat(1_000));
+  expect(await greedy.rest()).toBe("");
+  expect(session.refusals()).toMatchObject([{ reason: "limit.connections" }]);
+  session.hold(false);
+  await patient.hear("hi");
+  await until(() => patient.text.split("200 OK").length === 9);
+  // Answered ones do not count.
+  patient.say(request.repeat(10));
+  await until(() => patient.text.split("200 OK").length === 19);
+});
+
+async function until(done: () => boolean): Promise<void> {
+  while (!done()) await pause(5);
+}
