@@ -1,0 +1,202 @@
+/** Tapes against a model in memory: any order of appends, forks, compactions, undos and resets shows the same entries. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { Entry } from "@backplane/contract";
+import type { NewEntry, SessionKey, Store } from "@backplane/kernel/ports";
+import { openSqliteStore } from "@backplane/store";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+
+const RUNS = 25;
+const ACTS = 40;
+
+let dir: string;
+let store: Store;
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "bp-model-"));
+  store = await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
+});
+afterAll(async () => {
+  await store.close();
+  rmSync(dir, { recursive: true });
+});
+
+interface Shown {
+  id: number;
+  text: string;
+  anchor: boolean;
+}
+
+interface ModelChain {
+  id: string;
+  session: ModelSession;
+  shows: Shown[];
+  archived: boolean;
+}
+
+interface ModelSession {
+  key: SessionKey;
+  last: number;
+  head: ModelChain;
+  chains: ModelChain[];
+  /** What a replay shows. */
+  all: Shown[];
+}
+
+/** A repeatable source of numbers below `n`. */
+function dice(seed: number): (n: number) => number {
+  let state = seed + 1;
+  return (n) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * n);
+  };
+}
+
+test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
+  "tapes are as the model says (%i)",
+  async (seed) => {
+    const roll = dice(seed);
+    const { sessions } = store;
+    const { scope, workspace } = freshKey();
+    const all: ModelSession[] = [];
+    let words = 0;
+
+    const entriesOf = (count: number): NewEntry[] =>
+      Array.from({ length: count }, () => {
+        const name = `m${words++}`;
+        // Long ones end a row before it has its full number of entries.
+        return roll(9) === 0
+          ? { ...summary, payload: { name, state: {} } }
+          : message(roll(40) === 0 ? name.padEnd(300_000, "x") : name);
+      });
+    const write = (session: ModelSession, chain: ModelChain, entries: readonly NewEntry[]) => {
+      for (const { kind, payload } of entries) {
+        const shown = { id: ++session.last, text: textOf(payload), anchor: kind === "anchor" };
+        chain.shows.push(shown);
+        session.all.push(shown);
+      }
+    };
+    const begin = (session: ModelSession, id: string, shows: readonly Shown[]): ModelChain => {
+      const chain = { id, session, shows: [...shows], archived: false };
+      session.chains.push(chain);
+      return chain;
+    };
+    const open = async (name: string) => {
+      const key = { scope, workspace, session_id: name };
+      const { id, created_at } = newChain();
+      await sessions.create(newSession(key), { id, created_at }, [start], {});
+      const session = { key, last: 0, chains: [], all: [] } as unknown as ModelSession;
+      session.head = begin(session, id, []);
+      write(session, session.head, [start]);
+      all.push(session);
+    };
+
+    await open("s0");
+    for (let act = 0; act < ACTS; act++) {
+      const session = all[roll(all.length)]!;
+      const chain = session.chains[roll(session.chains.length)]!;
+      switch (roll(8)) {
+        case 0:
+        case 1:
+        case 2: {
+          const entries = entriesOf(roll(5) === 0 ? 60 + roll(150) : roll(7));
+          await sessions.append(session.key, entries);
+          write(session, session.head, entries);
+          break;
+        }
+        case 3: {
+          const entries = entriesOf(1 + roll(5));
+          const done = sessions.append(session.key, entries, chain.id);
+          if (chain.archived) await expect(done).rejects.toMatchObject({ code: "chain.archived" });
+          else write(session, (await done, chain), entries);
+          break;
+        }
+        case 4:
+        case 5: {
+          if (chain.shows.length === 0) break;
+          const at = chain.shows[roll(chain.shows.length)]!.id + (roll(4) === 0 ? 1 : 0);
+          const shows = chain.shows.filter(({ id }) => id <= at);
+          const made = newChain();
+          const key = roll(2) === 0 ? { ...session.key, session_id: `s${all.length}` } : null;
+          await sessions.fork({ scope, chain_id: chain.id, at }, made, key && newSession(key), {});
+          if (key === null) begin(session, made.id, shows);
+          else {
+            const last = shows.at(-1)!.id;
+            const child = { key, last, chains: [], all: [...shows] } as unknown as ModelSession;
+            child.head = begin(child, made.id, shows);
+            all.push(child);
+          }
+          break;
+        }
+        case 6: {
+          const { head } = session;
+          const last_entry_id = head.shows.at(-1)?.id ?? 0;
+          const made = newChain();
+          const first = [summary, ...entriesOf(roll(3))];
+          const done = await sessions.compact(
+            session.key,
+            { chain_id: head.id, last_entry_id },
+            made,
+            first,
+            {},
+          );
+          expect(done?.id).toBe(made.id);
+          session.head = begin(session, made.id, head.shows);
+          write(session, session.head, first);
+          break;
+        }
+        case 7: {
+          if (roll(3) > 0) {
+            const moved = await sessions.moveHead(session.key, session.head.id, chain.id, {});
+            expect(moved).toBe(!chain.archived);
+            if (moved) session.head = chain;
+          } else {
+            const made = newChain();
+            await sessions.reset(session.key, session.head.id, made, [start], {});
+            for (const one of session.chains) one.archived = true;
+            session.head = begin(session, made.id, []);
+            write(session, session.head, [start]);
+          }
+          break;
+        }
+      }
+    }
+
+    for (const session of all) {
+      expect(await sessions.get(session.key)).toMatchObject({
+        last_entry_id: session.last,
+        head_chain_id: session.head.id,
+      });
+      expect(await paged((after, limit) => sessions.replay(session.key, after, limit), 1 + roll(90))).toEqual(
+        briefs(session.all),
+      );
+      for (const { id, shows } of session.chains) {
+        expect(
+          await paged((after, limit) => sessions.entries(scope, id, after, limit), 1 + roll(90)),
+        ).toEqual(briefs(shows));
+        const from = shows.findLastIndex(({ anchor }) => anchor);
+        const since = await sessions.sinceAnchor(scope, id);
+        expect(since.map(brief)).toEqual(briefs(shows.slice(Math.max(0, from))));
+        expect(await sessions.verify(scope, id)).toBeNull();
+      }
+    }
+  },
+);
+
+async function paged(
+  read: (after: number, limit: number) => Promise<Entry[]>,
+  limit: number,
+): Promise<string[]> {
+  const found: string[] = [];
+  for (let after = 0; ; ) {
+    const page = await read(after, limit);
+    found.push(...page.map(brief));
+    if (page.length < limit) return found;
+    after = page.at(-1)!.id;
+  }
+}
+
+const textOf = (payload: NewEntry["payload"]) => String(payload.content ?? payload.name).slice(0, 9);
+const brief = ({ id, payload }: Entry) => `${id} ${textOf(payload)}`;
+const briefs = (shown: readonly Shown[]) => shown.map(({ id, text }) => `${id} ${text}`);
