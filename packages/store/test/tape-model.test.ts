@@ -109,7 +109,10 @@ test.each(Array.from({ length: RUNS }, (_, seed) => seed))(
           const entries = entriesOf(1 + roll(5));
           const done = sessions.append(session.key, entries, chain.id);
           if (chain.archived) await expect(done).rejects.toMatchObject({ code: "chain.archived" });
-          else write(session, (await done, chain), entries);
+          else {
+            await done;
+            write(session, chain, entries);
+          }
           break;
         }
         case 4:

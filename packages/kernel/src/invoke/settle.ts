@@ -23,6 +23,8 @@ export async function settle(door: Door, live: LiveCall, ending: Ending): Promis
   let final = finalRow(live, ending, deps.clock.now());
   let won = false;
   for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    // Another ending came first: a turn or a gateway that stops does not wait for a call that will not.
+    if (door.live.get(row.id) !== live) return await live.settled;
     try {
       won = await write(door, row, final);
       break;

@@ -3,6 +3,8 @@ import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
+import { manifest, tool } from "../support/manifests.ts";
+import { ok } from "../support/scripted-runner.ts";
 import { openTalk } from "./talk.ts";
 
 const ran: string[] = [];
@@ -168,4 +170,21 @@ test("a run that was begun under a key is found by a repeat after the gateway di
   await expect(second.kernel.runs.startOnce(user, body, "k", "other")).rejects.toMatchObject({
     code: "idempotency.conflict",
   });
+});
+
+test("a call that answers after the gateway has stopped is not recorded again", async () => {
+  const talk = await openTalk();
+  await talk.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
+  talk.runner.obeys = false;
+  const late = Promise.withResolvers<void>();
+  talk.runner.script = async () => {
+    await late.promise;
+    return ok();
+  };
+  await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
+  await until(() => talk.runner.orders.length === 1);
+  await talk.kernel.stop(50);
+  late.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(talk.logged.filter(({ level }) => level === "error")).toEqual([]);
 });
