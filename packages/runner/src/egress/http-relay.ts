@@ -72,7 +72,8 @@ export function createHttpRelay(
     if ("response" in asker) {
       if (++client.unanswered > MOST_UNANSWERED) {
         passage.refuse("limit.connections", "too many requests on one connection");
-        return passage.end();
+        passage.end();
+        return;
       }
       asker.response.once("close", () => client.unanswered--);
     }
