@@ -200,6 +200,7 @@ async function paged(
   }
 }
 
-const textOf = (payload: NewEntry["payload"]) => String(payload.content ?? payload.name).slice(0, 9);
+const textOf = (payload: NewEntry["payload"]) =>
+  JSON.stringify(payload.content ?? payload.name ?? null).slice(0, 9);
 const brief = ({ id, payload }: Entry) => `${id} ${textOf(payload)}`;
 const briefs = (shown: readonly Shown[]) => shown.map(({ id, text }) => `${id} ${text}`);
