@@ -2,7 +2,7 @@
 import type { AgentLoopState, BusPayload, Entry, Json, JsonObject, TokenUsage } from "@backplane/contract";
 import { answerOf, type ModelAnswer } from "./call-model.ts";
 
-export type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
+type Result = Pick<AgentLoopState["tool_results"][number], "ok" | "brief"> & {
   /** The tool gave the turn back to the user. */
   yields?: true;
 };
