@@ -35,8 +35,12 @@ describe("IdTable", () => {
   });
 
   test("lets go of what was deleted without a full collection", async () => {
-    const deleted = await survivors(new IdTable<object>());
-    expect(deleted).toBeLessThan(100);
+    // V8 may be in the middle of a full collection of its own, and keeps what is new until that is over.
+    let least = Number.POSITIVE_INFINITY;
+    for (let turns = 0; turns < 3 && least >= 100; turns++) {
+      least = Math.min(least, await survivors(new IdTable<object>()));
+    }
+    expect(least).toBeLessThan(100);
   });
 });
 
