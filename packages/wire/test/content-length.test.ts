@@ -151,7 +151,7 @@ test("a stream that ends inside a frame is a failure", async () => {
   }
 });
 
-test("a printed line is noticed at its line feed and shown", () => {
+function shownOf(chunk: string): unknown {
   let stray: unknown;
   const decoder = new ContentLengthDecoder(
     frameLimits(),
@@ -160,8 +160,18 @@ test("a printed line is noticed at its line feed and shown", () => {
       stray = error.details?.stray_output;
     },
   );
-  decoder.push(Buffer.from("\u001b[32mListening on port 80\u001b[0m\n"));
-  expect(stray).toBe("[32mListening on port 80[0m");
+  decoder.push(Buffer.from(chunk));
+  return stray;
+}
+
+test("a printed line is noticed at its line feed and shown", () => {
+  expect(shownOf("\u001b[32mListening on port 80\u001b[0m\n")).toBe("[32mListening on port 80[0m");
+});
+
+test("a frame that comes along with printed lines is not shown as one of them", () => {
+  const frame = 'Content-Length: 7\r\n\r\n{"a":1}';
+  expect(shownOf(`one\ntwo\n${frame}`)).toBe("one two");
+  expect(shownOf(`one\ntwo\n${frame.slice(0, 20)}`)).toBe("one two");
 });
 
 test("after a failure nothing more is handed out", () => {

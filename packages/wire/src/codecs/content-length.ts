@@ -143,8 +143,15 @@ class ContentLengthScanner implements Scanner {
 /** A line that does not end in \r\n is no header: most likely the plugin printed to stdout. */
 function refuseStrayText(header: Buffer): void {
   for (let at = header.indexOf(LF); at >= 0; at = header.indexOf(LF, at + 1)) {
-    if (at === 0 || header[at - 1] !== CR) throw invalidFrame("this is no Content-Length header", header);
+    if (at > 0 && header[at - 1] === CR) continue;
+    throw invalidFrame("this is no Content-Length header", beforeFirstFrame(header));
   }
+}
+
+/** What was printed is shown the same whether or not a frame came along in the same chunk. */
+function beforeFirstFrame(header: Buffer): Buffer {
+  const frame = header.indexOf("\nContent-Length:", 0, "latin1");
+  return frame < 0 ? header : header.subarray(0, frame);
 }
 
 function parseHeader(header: Buffer): number {
