@@ -23,6 +23,7 @@ test("up replaces its process once, with a bounded heap and the same command lin
     "--conditions=x",
     expect.stringMatching(/^--max-semi-space-size=\d+$/),
     expect.stringMatching(/^--heap-growing-percent=\d+$/),
+    "--no-allocation-site-pretenuring",
     "/main.js",
     "up",
     "--json",

@@ -3,8 +3,8 @@
  * next one, so under a steady coming and going one table that grew old keeps alive all that was added after it,
  * until the next full collection. Here the Map holds only places in an array, and a place is emptied when its entry goes.
  */
-export class IdTable<T extends object> {
-  readonly #places = new Map<string, number>();
+export class IdTable<T extends object, Id extends string | number = string> {
+  readonly #places = new Map<Id, number>();
   readonly #values: (T | undefined)[] = [];
   readonly #free: number[] = [];
 
@@ -12,26 +12,25 @@ export class IdTable<T extends object> {
     return this.#places.size;
   }
 
-  get(id: string): T | undefined {
+  get(id: Id): T | undefined {
     if (this.#places.size === 0) return undefined;
     const place = this.#places.get(id);
     return place === undefined ? undefined : this.#values[place];
   }
 
-  has(id: string): boolean {
+  has(id: Id): boolean {
     // Looking up a string that was just parsed is dear; a side that answers at once has nothing in flight.
     return this.#places.size > 0 && this.#places.has(id);
   }
 
-  /** The id must be new. */
-  add(id: string, value: T): void {
-    const place = this.#free.pop() ?? this.#values.length;
+  /** Takes the place of what had this id. */
+  add(id: Id, value: T): void {
+    const place = this.#places.get(id) ?? this.#newPlace(id);
     this.#values[place] = value;
-    this.#places.set(id, place);
   }
 
   /** The value that was there. */
-  delete(id: string): T | undefined {
+  delete(id: Id): T | undefined {
     const place = this.#places.get(id);
     if (place === undefined) return undefined;
     this.#places.delete(id);
@@ -39,6 +38,11 @@ export class IdTable<T extends object> {
     this.#values[place] = undefined;
     this.#free.push(place);
     return value;
+  }
+
+  /** All at this moment. */
+  ids(): Id[] {
+    return [...this.#places.keys()];
   }
 
   /** All at this moment. */
@@ -50,5 +54,11 @@ export class IdTable<T extends object> {
     this.#places.clear();
     this.#values.length = 0;
     this.#free.length = 0;
+  }
+
+  #newPlace(id: Id): number {
+    const place = this.#free.pop() ?? this.#values.length;
+    this.#places.set(id, place);
+    return place;
   }
 }

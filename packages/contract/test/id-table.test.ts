@@ -34,6 +34,16 @@ describe("IdTable", () => {
     ]);
   });
 
+  test("a second value takes the place of the first, under any kind of id", () => {
+    const table = new IdTable<{ n: number }, string | number>();
+    table.add(1, { n: 1 });
+    table.add("1", { n: 2 });
+    table.add(1, { n: 3 });
+    expect([table.size, table.ids(), table.values()]).toEqual([2, [1, "1"], [{ n: 3 }, { n: 2 }]]);
+    expect(table.delete(1)).toEqual({ n: 3 });
+    expect([table.has(1), table.values()]).toEqual([false, [{ n: 2 }]]);
+  });
+
   test("lets go of what was deleted without a full collection", async () => {
     // V8 may be in the middle of a full collection of its own, and keeps what is new until that is over.
     let least = Number.POSITIVE_INFINITY;

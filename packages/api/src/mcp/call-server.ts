@@ -49,7 +49,7 @@ export async function callServer(
     work = new ServerWork(deps.kernel, asking, { ...target, method, given });
   }
   const open = openCall(work);
-  session?.calls.set(request.id, open);
+  session?.calls.add(request.id, open);
   try {
     return await deliver(deps, { request, exchange, work, open }, reply);
   } finally {

@@ -40,7 +40,7 @@ export async function callTool(
   const open: OpenCall = openCall(null);
   if (session !== null) {
     open.cancelled = session.wasCancelled(request.id);
-    session.calls.set(request.id, open);
+    session.calls.add(request.id, open);
   }
   const forget = () => session?.calls.delete(request.id);
   const given = exchange.stateless ? readResponses(request.params.inputResponses) : {};

@@ -3,7 +3,7 @@
  * memory, because a client whose session is unknown begins a new one; what it called is on disk either way.
  */
 import { randomBytes } from "node:crypto";
-import { BackplaneError, type JsonObject } from "@backplane/contract";
+import { BackplaneError, IdTable, type JsonObject } from "@backplane/contract";
 import type { Caller, Clock } from "@backplane/kernel";
 import type { RpcAnswer, RpcId } from "./json-rpc.ts";
 import type { LogLevel } from "./log-levels.ts";
@@ -57,7 +57,7 @@ export class McpSession {
   readonly subscriptions = new Map<string, () => void>();
   used_at: number;
   /** By the id of the client's request. */
-  readonly calls = new Map<RpcId, OpenCall>();
+  readonly calls = new IdTable<OpenCall, RpcId>();
   /** Cancels that overtook their request on another connection; the last few. */
   readonly #early = new Set<RpcId>();
   /** Streams that wait for what is told outside of any request; the newest gets it. */

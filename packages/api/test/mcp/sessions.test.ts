@@ -18,7 +18,7 @@ test("an idle session ends after an hour, a busy one does not", () => {
   const sessions = new McpSessions(clock);
   const idle = sessions.open(caller("a"), OPENED);
   const busy = sessions.open(caller("a"), OPENED);
-  busy.calls.set(1, openCall(null));
+  busy.calls.add(1, openCall(null));
   now = SESSION_LIMITS.idle_ms + 1;
   expect(sessions.find(caller("a"), idle.id, null)).toBe(null);
   expect(sessions.find(caller("a"), busy.id, null)).toBe(busy);
@@ -49,14 +49,14 @@ test("a caller that opens too many loses its oldest idle one; others keep theirs
   const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
   const other = sessions.open(caller("b"), OPENED);
   const [first, second] = [sessions.open(caller("a"), OPENED), sessions.open(caller("a"), OPENED)];
-  first.calls.set(1, openCall(null));
+  first.calls.add(1, openCall(null));
   const third = sessions.open(caller("a"), OPENED);
   expect([first, second, third].map(({ id }) => sessions.find(caller("a"), id, null) !== null)).toEqual([
     true,
     false,
     true,
   ]);
-  third.calls.set(1, openCall(null));
+  third.calls.add(1, openCall(null));
   expect(() => sessions.open(caller("a"), OPENED)).toThrow(/Too many/);
   expect(sessions.find(caller("b"), other.id, null)).toBe(other);
 });

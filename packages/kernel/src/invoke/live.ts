@@ -69,7 +69,6 @@ export class LiveCalls {
 
   add(row: InvocationRow): LiveCall {
     const call = new LiveCall(row);
-    this.#calls.delete(row.id);
     this.#calls.add(row.id, call);
     return call;
   }

@@ -3,7 +3,14 @@
  * specification says. A line that is not JSON is answered with -32700 and the stream goes on; a line over
  * the limit or the end of the stream is final and rejects every pending call.
  */
-import { BackplaneError, codeOf, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import {
+  BackplaneError,
+  codeOf,
+  IdTable,
+  type Json,
+  type JsonObject,
+  toBackplaneError,
+} from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import {
@@ -55,7 +62,7 @@ export class RpcPeer {
   readonly #options: RpcPeerOptions;
   readonly #connection: Connection<Json>;
   readonly #maxQueued: number;
-  readonly #pending = new Map<number, PendingCall>();
+  readonly #pending = new IdTable<PendingCall, number>();
   #nextId = 1;
   #running = 0;
   #failure: BackplaneError | undefined;
@@ -95,7 +102,7 @@ export class RpcPeer {
       }
       const timer =
         timeout_ms === undefined ? undefined : setTimeout(() => this.#expire(id, timeout_ms), timeout_ms);
-      this.#pending.set(id, { method, resolve, reject, timer });
+      this.#pending.add(id, { method, resolve, reject, timer });
     });
   }
 
@@ -222,7 +229,7 @@ export class RpcPeer {
     if (this.#failure !== undefined) return;
     this.#failure = error;
     this.#connection.stop();
-    for (const id of this.#pending.keys()) this.#take(id)?.reject(error);
+    for (const id of this.#pending.ids()) this.#take(id)?.reject(error);
     this.#options.onFailure(error);
   }
 }

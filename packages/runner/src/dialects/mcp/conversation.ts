@@ -2,7 +2,7 @@
  * Requests and their answers on one line, in both directions. Every request settles once: answered, refused by the
  * server, or lost. Ids are ours and never come again, so that an answer after its time finds nobody and harms nothing.
  */
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, IdTable, type Json, type JsonObject } from "@backplane/contract";
 import type { Line, LineEvents } from "./line.ts";
 import { isObject, RPC } from "./revisions.ts";
 
@@ -54,7 +54,7 @@ const MAX_ASKED = 100;
 
 export class Conversation implements LineEvents {
   readonly #events: ConversationEvents;
-  readonly #open = new Map<number, Open>();
+  readonly #open = new IdTable<Open, number>();
   readonly line: Line;
   #nextId = 1;
   #asked = 0;
@@ -78,7 +78,7 @@ export class Conversation implements LineEvents {
     }
     const message = { jsonrpc: "2.0", id, method: waiting.method, params: params(id) };
     // Before it is sent: a line may know of its failure at once.
-    this.#open.set(id, { waiting, message, renewed: false });
+    this.#open.add(id, { waiting, message, renewed: false });
     try {
       this.line.send(message, waiting.headers);
     } catch (error) {
@@ -99,7 +99,7 @@ export class Conversation implements LineEvents {
 
   /** Nobody waits any more. */
   forget(id: number): void {
-    if (this.#open.delete(id)) this.line.drop(id);
+    if (this.#open.delete(id) !== undefined) this.line.drop(id);
   }
 
   *inFlight(): Iterable<Waiting> {
@@ -159,7 +159,7 @@ export class Conversation implements LineEvents {
   failure(error: BackplaneError): void {
     if (this.#failure !== null) return;
     this.#failure = error;
-    for (const id of Array.from(this.#open.keys())) this.lost(id, error);
+    for (const id of this.#open.ids()) this.lost(id, error);
     this.#events.failure(error);
   }
 

@@ -4,7 +4,7 @@
  * A call that is cancelled is over at once, since the protocol knows no acknowledgement. A call whose time ran out puts
  * the server to the test: one that answers nothing any more is given up, so that the next call gets a fresh one.
  */
-import { BackplaneError, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
+import { BackplaneError, IdTable, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
 import type { Description, RequestListener } from "@backplane/kernel/ports";
 import type { Exchange, Link, ProcessOrder, Session } from "../dialect.ts";
 import { answerAll, type AskCaller, answerQuestion, askerAmong, canAsk } from "./answer-question.ts";
@@ -46,7 +46,7 @@ export class McpSession implements Session, Caller {
   readonly #options: McpOptions;
   readonly #link: Link;
   readonly #talk: Conversation;
-  readonly #calls = new Map<string, ToolCall>();
+  readonly #calls = new IdTable<ToolCall>();
   readonly #subscription: Subscription;
   /** Resources that a server of a revision with sessions was subscribed to; a new session is told again. */
   readonly #subscribed = new Set<string>();
@@ -100,7 +100,7 @@ export class McpSession implements Session, Caller {
     const given = isObject(input) ? input : {};
     const headers = this.stateless ? paramHeaders(order.param_headers ?? [], given) : {};
     const call = new ToolCall(this, exchange, { name, arguments: given }, headers);
-    this.#calls.set(exchange.id, call);
+    this.#calls.add(exchange.id, call);
     if (this.dispatch(call)) exchange.sent();
   }
 
@@ -364,8 +364,6 @@ export class McpSession implements Session, Caller {
   }
 
   #onlyCall(): ToolCall | null {
-    if (this.#calls.size !== 1) return null;
-    for (const call of this.#calls.values()) return call;
-    return null;
+    return this.#calls.size === 1 ? this.#calls.values()[0]! : null;
   }
 }
