@@ -4,15 +4,24 @@
  * what the server says by itself.
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
-import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
 import { parseJson } from "@backplane/wire";
 import type { GuardedRequests } from "../../egress/guarded-requests.ts";
 import type { RunnerLimits } from "../../settings.ts";
+import {
+  type AnswerStream,
+  canResume,
+  followStream,
+  freshStream,
+  isStream,
+  pauseBefore,
+  type StreamEvents,
+} from "./answer-stream.ts";
 import { answerError, answerlessError, describesError, isRefusedProbe, signInError } from "./http-answers.ts";
 import { messageHeaders } from "./http-headers.ts";
+import { collectBody, HttpRequests, one } from "./http-requests.ts";
 import type { Line, LineEvents } from "./line.ts";
 import { type Agreement, isObject } from "./revisions.ts";
-import { SseReader } from "./sse-events.ts";
 
 export interface HttpLineOptions {
   requests: GuardedRequests;
@@ -24,27 +33,13 @@ export interface HttpLineOptions {
   config: JsonObject;
 }
 
-/** Where a stream stands. */
-interface Stream {
-  /** The request that it answers; null for the standing one. */
-  id: number | null;
-  last_event: string | null;
-  retry_ms: number | null;
-  tries: number;
-  answered: boolean;
-}
-
-const RETRY_MS = 1_000;
-/** A server that asks for none must not keep us busy. */
-const SHORTEST_RETRY_MS = 100;
-const LONGEST_RETRY_MS = 30_000;
-const MAX_TRIES = 5;
-
 export class HttpLine implements Line {
   readonly #options: HttpLineOptions;
   readonly #events: LineEvents;
-  readonly #requests = new Map<number, ClientRequest | null>();
-  readonly #others = new Set<ClientRequest>();
+  readonly #http: HttpRequests;
+  readonly #streamed: StreamEvents;
+  /** Who waits for an answer; null until its request is open. */
+  readonly #waiting = new Map<number, ClientRequest | null>();
   #own: Record<string, string>;
   #agreement: Agreement | null = null;
   #session: string | null = null;
@@ -56,6 +51,11 @@ export class HttpLine implements Line {
   constructor(options: HttpLineOptions, events: LineEvents) {
     this.#options = options;
     this.#events = events;
+    this.#http = new HttpRequests(options.requests);
+    this.#streamed = {
+      receive: (message, origin) => this.#receive(message, origin),
+      violation: (kind) => events.violation(kind),
+    };
     this.#own = options.headers(options.secrets, options.config);
   }
 
@@ -71,7 +71,7 @@ export class HttpLine implements Line {
     }
     const { id, method } = message;
     if (typeof id === "number" && typeof method === "string") {
-      this.#requests.set(id, null);
+      this.#waiting.set(id, null);
       void this.#before.then(() => this.#post(message, body, id, headers));
     } else if (method === "notifications/initialized") {
       this.#before = this.#tell(message, body);
@@ -79,8 +79,8 @@ export class HttpLine implements Line {
   }
 
   drop(id: number): void {
-    const request = this.#requests.get(id);
-    this.#requests.delete(id);
+    const request = this.#waiting.get(id);
+    this.#waiting.delete(id);
     request?.destroy();
   }
 
@@ -102,19 +102,16 @@ export class HttpLine implements Line {
     if (this.#closed) return;
     this.#closed = true;
     this.#renewed();
-    for (const request of this.#requests.values()) request?.destroy();
-    for (const request of this.#others) request.destroy();
-    const last = this.#session === null ? Promise.resolve() : this.#farewell();
-    void last.finally(() => this.#options.requests.close());
+    this.#http.close(() => (this.#session === null ? Promise.resolve() : this.#farewell()));
   }
 
   async #post(message: JsonObject, body: string, id: number, headers: Record<string, string>): Promise<void> {
-    if (!this.#requests.has(id) || this.#closed) return;
+    if (!this.#waiting.has(id) || this.#closed) return;
     try {
       const sent = { ...headers, ...this.#headersFor(message) };
-      const response = await this.#exchange("POST", sent, body, (request) => {
-        if (!this.#requests.has(id)) request.destroy();
-        else this.#requests.set(id, request);
+      const response = await this.#http.exchange("POST", sent, body, (request) => {
+        if (!this.#waiting.has(id)) request.destroy();
+        else this.#waiting.set(id, request);
       });
       if (message.method === "initialize") this.#session = one(response.headers["mcp-session-id"]);
       await this.#read(response, message, id, sent.authorization);
@@ -136,10 +133,10 @@ export class HttpLine implements Line {
       await this.#settleStream(stream);
       return;
     }
-    const text = await this.#collect(response);
+    const text = await collectBody(response, this.#options.limits.message_bytes);
     if (status === 200) return this.#receiveBody(text, id);
     if (status === 404 && this.#session !== null && message.method !== "initialize") {
-      this.#requests.delete(id);
+      this.#waiting.delete(id);
       return this.#events.expired(id);
     }
     const asked = signInError(status, one(response.headers["www-authenticate"]) ?? undefined, credential);
@@ -157,7 +154,7 @@ export class HttpLine implements Line {
       if (isObject(message)) this.#receive(message, id);
       else this.#events.violation("message_invalid");
     }
-    if (this.#requests.delete(id)) {
+    if (this.#waiting.delete(id)) {
       this.#events.lost(
         id,
         new BackplaneError("malformed_response", "The MCP server answered another request."),
@@ -167,74 +164,37 @@ export class HttpLine implements Line {
 
   #receive(message: JsonObject, origin: number | null): void {
     const { id, method } = message;
-    if (method === undefined && typeof id === "number") this.#requests.delete(id);
+    if (method === undefined && typeof id === "number") this.#waiting.delete(id);
     this.#events.receive(message, origin);
   }
 
-  /** Until the stream ends, by itself or by its answer. */
-  async #follow(response: IncomingMessage, stream: Stream): Promise<void> {
-    const { limits } = this.#options;
-    const reader = new SseReader(limits.message_bytes, {
-      data: (text) => this.#receiveEvent(text, stream),
-      id: (value) => {
-        stream.last_event = value;
-      },
-      retry: (ms) => {
-        stream.retry_ms = Math.min(Math.max(ms, SHORTEST_RETRY_MS), LONGEST_RETRY_MS);
-      },
-    });
-    try {
-      for await (const chunk of response) {
-        stream.tries = 0;
-        reader.push(chunk as Buffer);
-        if (stream.answered) break;
-      }
-    } catch (error) {
-      if (error instanceof BackplaneError) throw error;
-      // A broken stream is one that ended early.
-    }
-  }
-
-  #receiveEvent(text: string, stream: Stream): void {
-    let value: Json;
-    try {
-      value = parseJson(Buffer.from(text), this.#options.limits.json_depth);
-    } catch {
-      this.#events.violation("not_json");
-      return;
-    }
-    for (const message of Array.isArray(value) ? value : [value]) {
-      if (!isObject(message)) {
-        this.#events.violation("message_invalid");
-        continue;
-      }
-      if (stream.id !== null && message.method === undefined && message.id === stream.id)
-        stream.answered = true;
-      this.#receive(message, stream.id);
-    }
+  #follow(response: IncomingMessage, stream: AnswerStream): Promise<void> {
+    return followStream(response, stream, this.#options.limits, this.#streamed);
   }
 
   /** What is left of a request whose stream is over: nothing, or a new stream from where the old one ended. */
-  async #settleStream(stream: Stream): Promise<void> {
+  async #settleStream(stream: AnswerStream): Promise<void> {
     const { id } = stream;
-    while (id !== null && !stream.answered && this.#requests.has(id) && !this.#closed) {
-      if (stream.last_event === null || stream.tries >= MAX_TRIES) {
+    while (id !== null && !stream.answered && this.#waiting.has(id) && !this.#closed) {
+      if (!canResume(stream)) {
         throw new BackplaneError("crashed", "The MCP server closed the stream before it answered.");
       }
       stream.tries++;
       await this.#pause(stream);
-      if (!this.#requests.has(id)) return;
-      const response = await this.#get(stream, (request) => this.#requests.set(id, request)).catch(
-        () => null,
-      );
+      if (!this.#waiting.has(id)) return;
+      const response = await this.#get(stream, (request) => this.#waiting.set(id, request)).catch(() => null);
       if (response === null) continue;
       if (response.statusCode === 200 && isStream(response)) await this.#follow(response, stream);
-      else throw answerError(response.statusCode ?? 0, await this.#collect(response));
+      else
+        throw answerError(
+          response.statusCode ?? 0,
+          await collectBody(response, this.#options.limits.message_bytes),
+        );
     }
   }
 
   /** What the server says by itself. One that offers no such stream is left in peace. */
-  async #standing(stream: Stream): Promise<void> {
+  async #standing(stream: AnswerStream): Promise<void> {
     const agreement = this.#agreement;
     const session = this.#session;
     let opened = false;
@@ -270,23 +230,22 @@ export class HttpLine implements Line {
     }
   }
 
-  #pause({ retry_ms, tries }: Stream): Promise<void> {
-    const ms = retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
+  #pause(stream: AnswerStream): Promise<void> {
     return new Promise((resolve) => {
-      this.#options.after(ms, resolve);
+      this.#options.after(pauseBefore(stream), resolve);
     });
   }
 
-  #get(stream: Stream, born: (request: ClientRequest) => void): Promise<IncomingMessage> {
+  #get(stream: AnswerStream, born: (request: ClientRequest) => void): Promise<IncomingMessage> {
     const headers: Record<string, string> = { ...this.#common(), accept: "text/event-stream" };
     if (stream.last_event !== null) headers["last-event-id"] = stream.last_event;
-    return this.#exchange("GET", headers, null, born);
+    return this.#http.exchange("GET", headers, null, born);
   }
 
   /** A notification, or an answer of ours; what the server makes of it is its own affair. */
   async #tell(message: JsonObject, body: string): Promise<void> {
     try {
-      const response = await this.#exchange("POST", this.#headersFor(message), body, () => {});
+      const response = await this.#http.exchange("POST", this.#headersFor(message), body, () => {});
       response.resume();
     } catch {
       // The next request will tell.
@@ -295,32 +254,11 @@ export class HttpLine implements Line {
 
   async #farewell(): Promise<void> {
     try {
-      const response = await this.#exchange("DELETE", this.#common(), null, () => {}, true);
+      const response = await this.#http.exchange("DELETE", this.#common(), null, () => {}, true);
       response.resume();
     } catch {
       // It forgets us by itself.
     }
-  }
-
-  async #exchange(
-    method: string,
-    headers: Record<string, string>,
-    body: string | null,
-    born: (request: ClientRequest) => void,
-    evenClosed = false,
-  ): Promise<IncomingMessage> {
-    const request = await this.#options.requests.open({ method, headers });
-    if (this.#closed && !evenClosed) request.destroy();
-    this.#others.add(request);
-    request.once("close", () => this.#others.delete(request));
-    born(request);
-    return await new Promise((resolve, reject) => {
-      request.once("response", resolve);
-      request.on("error", reject);
-      // Node tells neither of an answer nor of an error when the server changes to another protocol.
-      request.once("close", () => reject(new Error("it gave no answer that can be read")));
-      request.end(body ?? undefined);
-    });
   }
 
   #headersFor(message: JsonObject): Record<string, string> {
@@ -334,26 +272,8 @@ export class HttpLine implements Line {
     return headers;
   }
 
-  async #collect(response: IncomingMessage): Promise<Buffer> {
-    const { message_bytes } = this.#options.limits;
-    const chunks: Buffer[] = [];
-    let size = 0;
-    for await (const chunk of response) {
-      size += (chunk as Buffer).length;
-      if (size > message_bytes) {
-        response.destroy();
-        throw new BackplaneError(
-          "frame_too_large",
-          `An answer is larger than ${message_bytes} bytes, which is the limit.`,
-        );
-      }
-      chunks.push(chunk as Buffer);
-    }
-    return Buffer.concat(chunks);
-  }
-
   #lose(id: number, error: unknown): void {
-    if (!this.#requests.delete(id)) return;
+    if (!this.#waiting.delete(id)) return;
     const known = error instanceof BackplaneError ? error : unreachable(error as NodeJS.ErrnoException);
     this.#events.lost(id, toBackplaneError(known));
   }
@@ -365,16 +285,4 @@ function unreachable(error: NodeJS.ErrnoException): BackplaneError {
     details: { reason: why },
     cause: error,
   });
-}
-
-function freshStream(id: number | null): Stream {
-  return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
-}
-
-function isStream(response: IncomingMessage): boolean {
-  return (response.headers["content-type"] ?? "").toLowerCase().startsWith("text/event-stream");
-}
-
-function one(header: string | string[] | undefined): string | null {
-  return (Array.isArray(header) ? header[0] : header) ?? null;
 }
