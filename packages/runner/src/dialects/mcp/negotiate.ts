@@ -2,7 +2,8 @@
  * How a conversation begins: `server/discover` first, as the stateless revision has it; a server that does not know it
  * is greeted with `initialize`. One that died or kept silent at the first question is spared it at its next start.
  */
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, type JsonObject } from "@backplane/contract";
+import type { Reply } from "./ask-in-time.ts";
 import type { RpcFailure } from "./conversation.ts";
 import {
   type Agreement,
@@ -16,12 +17,6 @@ import {
   STATELESS,
 } from "./revisions.ts";
 
-export type Reply =
-  | { kind: "answered"; result: Json }
-  | { kind: "refused"; error: RpcFailure }
-  | { kind: "lost"; error: BackplaneError }
-  | { kind: "late" };
-
 export interface Greeting {
   client: JsonObject;
   discover_ms: number;
@@ -31,9 +26,18 @@ export interface Greeting {
   request(method: string, params: JsonObject, timeout_ms: number): Promise<Reply>;
   /** It dies of `server/discover`, or does not answer it. */
   spare(): void;
+  /** What it printed so far that is no message. */
+  stray(): string;
 }
 
+/** Throws with what the server printed instead, which often says what went wrong. */
 export async function negotiate(greeting: Greeting): Promise<Agreement> {
+  return await agree(greeting).catch((error: BackplaneError) => {
+    throw withStray(error, greeting.stray());
+  });
+}
+
+async function agree(greeting: Greeting): Promise<Agreement> {
   const capabilities = { ...ASKABLE, roots: {} };
   const { client } = greeting;
   if (!greeting.skip_discovery) {
@@ -73,6 +77,14 @@ async function discover(greeting: Greeting, params: JsonObject, again = false): 
 function takesOurs({ code, data }: RpcFailure): boolean {
   const supported = code === RPC.unsupported_version && isObject(data) ? data.supported : undefined;
   return Array.isArray(supported) && supported.includes(STATELESS);
+}
+
+function withStray(error: BackplaneError, stray_output: string): BackplaneError {
+  if (stray_output === "") return error;
+  return new BackplaneError(error.code, error.message, {
+    details: { ...error.details, stray_output },
+    cause: error,
+  });
 }
 
 function silent(waited_ms: number): BackplaneError {

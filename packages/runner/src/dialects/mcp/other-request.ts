@@ -3,8 +3,64 @@ import { BackplaneError, type Json, type JsonObject } from "@backplane/contract"
 import type { RequestListener } from "@backplane/kernel/ports";
 import type { Asker, AskCaller } from "./answer-question.ts";
 import type { RpcFailure } from "./conversation.ts";
+import { again, asksFirst, MAX_ROUNDS, tooManyRounds } from "./tool-call.ts";
+
+/** What such a request needs of its session. */
+export interface Requester {
+  readonly stateless: boolean;
+  /** The id of the request; 0 where it could not be sent and it has been told. */
+  send(waiting: Asker, params: JsonObject): number;
+  withdraw(id: number, reason: string): void;
+  answers(requests: Json | undefined, asker: AskCaller | null): Promise<JsonObject | null>;
+  after(ms: number, run: () => void): () => void;
+}
 
 const MESSAGE_CHARS = 4_000;
+/** Whoever asks may have less patience. */
+const LONGEST_MS = 300_000;
+
+/** Rejects with a BackplaneError, for a server's refusal `plugin_failed`. */
+export async function makeRequest(
+  session: Requester,
+  method: string,
+  given: JsonObject,
+  listener: RequestListener | null,
+  signal: AbortSignal | null,
+): Promise<Json> {
+  let params = given;
+  for (let round = 0; round <= MAX_ROUNDS; round++) {
+    const result = await once(session, method, params, listener, signal);
+    if (!asksFirst(session.stateless, result)) return result;
+    const asker: AskCaller | null =
+      listener === null ? null : (what, about, key) => listener.ask(what, about, key);
+    params = again(given, result, await session.answers(result.inputRequests, asker));
+  }
+  throw tooManyRounds(method);
+}
+
+function once(
+  session: Requester,
+  method: string,
+  params: JsonObject,
+  listener: RequestListener | null,
+  signal: AbortSignal | null,
+): Promise<Json> {
+  return new Promise((resolve, reject) => {
+    const waiting = new OtherRequest(method, listener, resolve, reject);
+    const id = session.send(waiting, params);
+    if (id === 0) return;
+    const takeBack = () => {
+      session.withdraw(id, "timeout");
+      waiting.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
+    };
+    const late = session.after(LONGEST_MS, takeBack);
+    signal?.addEventListener("abort", takeBack, { once: true });
+    waiting.stop = () => {
+      late();
+      signal?.removeEventListener("abort", takeBack);
+    };
+  });
+}
 
 export class OtherRequest implements Asker {
   readonly method: string;

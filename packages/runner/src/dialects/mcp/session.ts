@@ -7,16 +7,26 @@
 import { BackplaneError, IdTable, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
 import type { Description, RequestListener } from "@backplane/kernel/ports";
 import type { Exchange, Link, ProcessOrder, Session } from "../dialect.ts";
-import { answerAll, type AskCaller, answerQuestion, askerAmong, canAsk } from "./answer-question.ts";
+import {
+  answerAll,
+  type AskCaller,
+  answerQuestion,
+  type Asker,
+  askerAmong,
+  canAsk,
+} from "./answer-question.ts";
+import { askInTime } from "./ask-in-time.ts";
 import { Conversation, type Waiting } from "./conversation.ts";
 import { describeTools } from "./describe-tools.ts";
 import type { Line, LineEvents } from "./line.ts";
-import { negotiate, type Reply } from "./negotiate.ts";
-import { OtherRequest } from "./other-request.ts";
+import { negotiate } from "./negotiate.ts";
+import { NoticeRate } from "./notice-rate.ts";
+import { makeRequest, OtherRequest, type Requester } from "./other-request.ts";
 import { type Agreement, ASKABLE, envelope, isObject } from "./revisions.ts";
 import { paramHeaders } from "./param-headers.ts";
+import { SessionSubscriptions } from "./session-subscriptions.ts";
 import { Subscription } from "./subscription.ts";
-import { again, asksFirst, type Caller, MAX_ROUNDS, ToolCall, tooManyRounds } from "./tool-call.ts";
+import { type Caller, ToolCall } from "./tool-call.ts";
 
 export interface McpOptions {
   link: Link;
@@ -34,29 +44,23 @@ const NOTHING: ToolExport["permissions"] = {
   secret_slots: [],
 };
 const LOG_LEVEL = "io.modelcontextprotocol/logLevel";
-/** A request that is no call; whoever asks may have less patience. */
-const LONGEST_MS = 300_000;
 /** Between two tries of a call that only asked to come again. */
 const PAUSE_MS = 250;
-const MAX_SUBSCRIBED = 10_000;
-/** What a server says unasked, per second; more is a flood and counts as broken rules. */
-const NOTICES_PER_SECOND = 200;
 
-export class McpSession implements Session, Caller {
+export class McpSession implements Session, Caller, Requester {
   readonly #options: McpOptions;
   readonly #link: Link;
   readonly #talk: Conversation;
   readonly #calls = new IdTable<ToolCall>();
   readonly #subscription: Subscription;
-  /** Resources that a server of a revision with sessions was subscribed to; a new session is told again. */
-  readonly #subscribed = new Set<string>();
+  readonly #subscribed = new SessionSubscriptions();
+  readonly #notices = new NoticeRate();
   #agreement: Agreement | null = null;
   #reopening: Promise<void> | null = null;
   /** Log messages from this level on are wanted. */
   #level = "info";
   #testing = false;
   #closed = false;
-  #notices = { second: 0, count: 0 };
 
   constructor(options: McpOptions) {
     this.#options = options;
@@ -70,7 +74,7 @@ export class McpSession implements Session, Caller {
     });
     this.#subscription = new Subscription({
       send: (waiting, params) => this.#talk.send(waiting, () => this.#withEnvelope(params, {})),
-      withdraw: (id) => this.#withdrawRequest(id, "replaced"),
+      withdraw: (id) => this.withdraw(id, "replaced"),
       later: (run) => this.#link.after(this.#link.timeouts.alive_ms, run),
       over: () => this.#closed || this.#talk.failed !== null,
     });
@@ -107,7 +111,7 @@ export class McpSession implements Session, Caller {
   cancel(id: string, reason: string): boolean {
     const call = this.#calls.get(id);
     if (call === undefined) return false;
-    this.#withdraw(call, reason);
+    this.#takeBack(call, reason);
     if (reason === "deadline_exceeded") this.#test();
     call.exchange.broke(new BackplaneError("cancelled"));
     return true;
@@ -115,7 +119,7 @@ export class McpSession implements Session, Caller {
 
   abandon(id: string): void {
     const call = this.#calls.get(id);
-    if (call !== undefined) this.#withdraw(call, "abandoned");
+    if (call !== undefined) this.#takeBack(call, "abandoned");
   }
 
   async describe(): Promise<Description> {
@@ -124,7 +128,7 @@ export class McpSession implements Session, Caller {
     // A pipe has no headers to put anything into.
     const headers = this.stateless && this.#talk.line.cancels_by_drop;
     return await describeTools(package_id, this.#agreement!, permissions, headers, (method, params) =>
-      this.#request(method, params, null, null),
+      makeRequest(this, method, params, null, null),
     );
   }
 
@@ -141,8 +145,8 @@ export class McpSession implements Session, Caller {
       if (method === "resources/subscribe") return this.#subscription.watch(params.uri, true);
       if (method === "resources/unsubscribe") return this.#subscription.watch(params.uri, false);
     }
-    const answer = await this.#request(method, params, listener, signal);
-    if (typeof params.uri === "string") this.#remember(method, params.uri);
+    const answer = await makeRequest(this, method, params, listener, signal);
+    if (typeof params.uri === "string") this.#subscribed.remember(method, params.uri);
     return answer;
   }
 
@@ -160,9 +164,24 @@ export class McpSession implements Session, Caller {
   }
 
   dispatch(call: ToolCall): boolean {
-    const askable = call.asker === null ? {} : ASKABLE;
-    call.rpc_id = this.#talk.send(call, (id) => this.#params(call.params, askable, id));
+    call.rpc_id = this.send(call, call.params);
     return call.rpc_id !== 0;
+  }
+
+  send(waiting: Asker, params: JsonObject): number {
+    const askable = waiting.asker === null ? {} : ASKABLE;
+    return this.#talk.send(waiting, (id) => this.#params(params, askable, id));
+  }
+
+  /** Over HTTP the stateless revision says it by closing the request, which `forget` does. */
+  withdraw(requestId: number, reason: string): void {
+    this.#talk.forget(requestId);
+    if (this.stateless && this.#talk.line.cancels_by_drop) return;
+    this.#talk.notify("notifications/cancelled", { requestId, reason });
+  }
+
+  after(ms: number, run: () => void): () => void {
+    return this.#link.after(ms, run);
   }
 
   async answers(requests: Json | undefined, asker: AskCaller | null): Promise<JsonObject | null> {
@@ -177,11 +196,6 @@ export class McpSession implements Session, Caller {
     const _meta = { ...(isObject(params._meta) ? params._meta : {}), progressToken: id };
     if (!this.stateless) return { ...params, _meta };
     return this.#withEnvelope({ ...params, _meta: { ..._meta, [LOG_LEVEL]: this.#level } }, capabilities);
-  }
-
-  #remember(method: string, uri: string): void {
-    if (method === "resources/unsubscribe") this.#subscribed.delete(uri);
-    if (method === "resources/subscribe" && this.#subscribed.size < MAX_SUBSCRIBED) this.#subscribed.add(uri);
   }
 
   /** Each request says it in this revision. */
@@ -208,20 +222,16 @@ export class McpSession implements Session, Caller {
       discover_ms,
       initialize_ms,
       skip_discovery: this.#options.skip_discovery,
-      request: (method, params, timeout_ms) => this.#ask(method, params, timeout_ms),
+      request: (method, params, timeout_ms) => askInTime(this.#talk, this.#link, method, params, timeout_ms),
       spare: () => this.#options.spare(),
-    }).catch((error: BackplaneError) => {
-      throw this.#withStray(error);
+      stray: () => this.#talk.line.stray?.() ?? "",
     });
     this.#agreement = agreement;
     this.#talk.line.agreed(agreement);
     if (agreement.stateless) this.#subscription.begin(agreement.capabilities);
     else this.#talk.notify("notifications/initialized");
     if (agreement.stateless) return;
-    for (const uri of this.#subscribed) {
-      // One that is not there any more is not worth the session.
-      this.#request("resources/subscribe", { uri }, null, null).catch(() => this.#subscribed.delete(uri));
-    }
+    this.#subscribed.tellAgain((uri) => makeRequest(this, "resources/subscribe", { uri }, null, null));
   }
 
   /** One for all requests that find the session gone. */
@@ -232,93 +242,10 @@ export class McpSession implements Session, Caller {
     return this.#reopening;
   }
 
-  #withStray(error: BackplaneError): BackplaneError {
-    const stray_output = this.#talk.line.stray?.() ?? "";
-    if (stray_output === "") return error;
-    return new BackplaneError(error.code, error.message, {
-      details: { ...error.details, stray_output },
-      cause: error,
-    });
-  }
-
-  /** For the line's own questions, outside of any revision's envelope. */
-  #ask(method: string, params: JsonObject, timeout_ms: number): Promise<Reply> {
-    return new Promise((resolve) => {
-      let stop = () => {};
-      const settle = (reply: Reply) => {
-        stop();
-        resolve(reply);
-      };
-      const id = this.#talk.send(
-        {
-          method,
-          answered: (result) => settle({ kind: "answered", result }),
-          refused: (error) => settle({ kind: "refused", error }),
-          lost: (error) => settle({ kind: "lost", error }),
-        },
-        () => params,
-      );
-      if (id === 0) return;
-      stop = this.#link.after(timeout_ms, () => {
-        this.#talk.forget(id);
-        resolve({ kind: "late" });
-      });
-    });
-  }
-
-  /** Any request but a tool call. Rejects with a BackplaneError, for a server's refusal `plugin_failed`. */
-  async #request(
-    method: string,
-    given: JsonObject,
-    listener: RequestListener | null,
-    signal: AbortSignal | null,
-  ): Promise<Json> {
-    let params = given;
-    for (let round = 0; round <= MAX_ROUNDS; round++) {
-      const result = await this.#once(method, params, listener, signal);
-      if (!asksFirst(this.stateless, result)) return result;
-      const asker: AskCaller | null =
-        listener === null ? null : (what, about, key) => listener.ask(what, about, key);
-      params = again(given, result, await this.answers(result.inputRequests, asker));
-    }
-    throw tooManyRounds(method);
-  }
-
-  #once(
-    method: string,
-    params: JsonObject,
-    listener: RequestListener | null,
-    signal: AbortSignal | null,
-  ): Promise<Json> {
-    return new Promise((resolve, reject) => {
-      const waiting = new OtherRequest(method, listener, resolve, reject);
-      const askable = listener === null ? {} : ASKABLE;
-      const id = this.#talk.send(waiting, (own) => this.#params(params, askable, own));
-      if (id === 0) return;
-      const takeBack = () => {
-        this.#withdrawRequest(id, "timeout");
-        waiting.lost(new BackplaneError("timeout", `${method} was not answered in time.`));
-      };
-      const late = this.#link.after(LONGEST_MS, takeBack);
-      signal?.addEventListener("abort", takeBack, { once: true });
-      waiting.stop = () => {
-        late();
-        signal?.removeEventListener("abort", takeBack);
-      };
-    });
-  }
-
-  #withdraw(call: ToolCall, reason: string): void {
+  #takeBack(call: ToolCall, reason: string): void {
     this.over(call);
     call.withdrawn = true;
-    if (call.rpc_id !== 0) this.#withdrawRequest(call.rpc_id, reason);
-  }
-
-  /** Over HTTP the stateless revision says it by closing the request, which `forget` does. */
-  #withdrawRequest(requestId: number, reason: string): void {
-    this.#talk.forget(requestId);
-    if (this.stateless && this.#talk.line.cancels_by_drop) return;
-    this.#talk.notify("notifications/cancelled", { requestId, reason });
+    if (call.rpc_id !== 0) this.withdraw(call.rpc_id, reason);
   }
 
   /** A server that answers not even this is stuck. */
@@ -327,7 +254,7 @@ export class McpSession implements Session, Caller {
     this.#testing = true;
     const method = this.stateless ? "server/discover" : "ping";
     const params = this.stateless ? this.#withEnvelope({}, {}) : {};
-    void this.#ask(method, params, this.#link.timeouts.alive_ms).then((reply) => {
+    void askInTime(this.#talk, this.#link, method, params, this.#link.timeouts.alive_ms).then((reply) => {
       this.#testing = false;
       if (reply.kind !== "late" || this.#closed) return;
       this.#talk.failure(
@@ -353,9 +280,7 @@ export class McpSession implements Session, Caller {
         return;
       }
     }
-    const second = Math.floor(performance.now() / 1_000);
-    if (this.#notices.second !== second) this.#notices = { second, count: 0 };
-    if (++this.#notices.count > NOTICES_PER_SECOND) {
+    if (!this.#notices.take()) {
       this.#link.violation("flood");
       return;
     }
