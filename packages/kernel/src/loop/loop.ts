@@ -7,40 +7,27 @@ import {
   AGENT_SEPARATOR,
   BackplaneError,
   type BusEvent,
-  codeOf,
   IdTable,
   isId,
-  type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { Accepted, UserMessage } from "../facade-agent.ts";
+import type { Accepted } from "../facade-agent.ts";
 import { callerOf } from "../keys/authenticate.ts";
-import type {
-  Appended,
-  Caller,
-  Logger,
-  OnceKey,
-  RunRow,
-  Scope,
-  SessionKey,
-  TapeWrite,
-} from "../ports/index.ts";
-import { entryFor } from "../sessions/entry-for.ts";
+import type { Caller, Logger, RunRow, Scope, SessionKey } from "../ports/index.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
-import type { TapeItem } from "../sessions/persister.ts";
 import { sessionName } from "../sessions/session-name.ts";
 import { beginTurn, type TurnRequest } from "./begin-turn.ts";
+import { type CarryDeps, carryTurn } from "./carry-turn.ts";
 import { mayJoin } from "./may-join.ts";
-import { catchUp, endOrphan, keyOf, type ResumeDeps, resumeTurn } from "./resume.ts";
-import { finishTurn, recordAnswer } from "./run-record.ts";
-import { type StepDeps, takeSteps, type TurnEnd } from "./steps.ts";
+import { endOrphan, keyOf, resumeTurn } from "./resume.ts";
 import type { StopReason, Turn } from "./turn.ts";
+import { messageOf, type SaidMessage, sayMessage, writeMessage } from "./user-message.ts";
 
 export interface Begun extends Accepted {
   turn: Turn;
 }
 
-export interface LoopDeps extends StepDeps, ResumeDeps {
+export interface LoopDeps extends CarryDeps {
   live: LiveSessions;
   log: Logger;
 }
@@ -264,7 +251,7 @@ export class Loop {
   }
 
   async #begin(request: TurnRequest): Promise<Begun> {
-    const said = this.#userItems(request);
+    const said = this.#say(request);
     const { once } = request;
     const keyed =
       once === undefined ? request : { ...request, once: { ...once, answer: { event_id: said.event_id } } };
@@ -275,67 +262,18 @@ export class Loop {
 
   async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
     if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
-    const { items, event_id, publish } = this.#userItems(request);
-    const ids = await turn.join(this.#write(turn, items, event_id, request.once));
-    publish();
-    return { entry_id: ids.last_id, event_id, run_id: turn.run.id, turn };
+    const said = this.#say(request);
+    const ids = await turn.join(writeMessage(this.#deps, turn, said, request.once));
+    said.publish();
+    return { entry_id: ids.last_id, event_id: said.event_id, run_id: turn.run.id, turn };
   }
 
-  /** Under a key it is a write of its own, which takes the key along. */
-  async #write(
-    turn: Turn,
-    items: readonly TapeItem[],
-    event_id: string,
-    once: OnceKey | undefined,
-  ): Promise<Appended> {
-    const { persister, sessions } = this.#deps;
-    if (once === undefined) return await persister.append(turn.key, items);
-    const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
-    const write = ({ key, entries }: TapeWrite) => sessions.append(key, entries, undefined, keyed);
-    return (await persister.ride(turn.key, items, write))!;
-  }
-
-  #userItems({ key, message, event }: TurnRequest): {
-    items: TapeItem[];
-    event_id: string;
-    publish: () => void;
-  } {
-    const itemOf = (of: BusEvent): TapeItem => ({ entry: entryFor(of)!.entry, event: of });
-    if (event !== undefined) return { items: [itemOf(event)], event_id: event.id, publish() {} };
-    if (message === null) return { items: [], event_id: "", publish() {} };
-    const { text, attachments } = message;
-    const payload = { text, ...(attachments === undefined ? {} : { attachments }) };
-    const to = { session_id: key.session_id, scope: key.scope };
-    const told = this.#deps.port.prepare("user.message.received", payload, to);
-    const publish = () => {
-      this.#seen.add(told.event.id);
-      told.publish();
-    };
-    return { items: [itemOf(told.event)], event_id: told.event.id, publish };
+  #say(request: TurnRequest): SaidMessage {
+    return sayMessage(this.#deps.port, request, (event_id) => this.#seen.add(event_id));
   }
 
   async #carry(name: string, place: Place, turn: Turn): Promise<void> {
-    const { port, log } = this.#deps;
-    let end: TurnEnd | null = null;
-    let failure: BackplaneError | null = null;
-    try {
-      const from = turn.run.resumed === undefined ? null : await catchUp(this.#deps, turn);
-      end = await takeSteps(this.#deps, turn, from);
-      // Who spoke after the model was last asked is answered in the same turn.
-      while (turn.steered && turn.stopped === null) {
-        await recordAnswer(this.#deps, turn, end);
-        end = await takeSteps(this.#deps, turn);
-      }
-    } catch (error) {
-      if (turn.stopped === null && codeOf(error) === undefined)
-        log.error({ err: error }, "a turn broke inside");
-      failure = toBackplaneError(error);
-    }
-    await turn.close();
-    const run = await finishTurn(this.#deps, turn, end, failure);
-    if (end?.write != null && turn.stopped === null && this.#deps.memories().length > 0) {
-      port.tryPublish("memory.write", { entry: end.write as unknown as JsonObject }, turn.to);
-    }
+    const run = await carryTurn(this.#deps, turn);
     this.#places.delete(name);
     // A moment later: what was just told belongs to this workspace's tape.
     this.#deps.clock.after(0, () => place.leave());
@@ -348,8 +286,4 @@ export class Loop {
     const to = { session_id: key.session_id, scope: key.scope };
     this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
   }
-}
-
-function messageOf({ text, attachments }: BusEvent<"user.message.received">["payload"]): UserMessage {
-  return attachments === undefined ? { text } : { text, attachments: attachments as JsonObject[] };
 }

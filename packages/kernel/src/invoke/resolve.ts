@@ -1,0 +1,102 @@
+/**
+ * Which binding a call means: by its id, or by the name of an export, which means what the catalog means by it. Whatever
+ * the caller may not see does not exist here.
+ */
+import { BackplaneError, type InvokeBody } from "@backplane/contract";
+import { pickBinding } from "../bindings/rollout.ts";
+import { asExport, isWhole } from "../bindings/whole-package.ts";
+import { ofHolder } from "../catalog/precedence.ts";
+import { usable } from "../catalog/usable.ts";
+import type { BindingSource } from "../definitions/with-definitions.ts";
+import type { BoundPackage, Scope } from "../ports/index.ts";
+import type { InvokeRequest } from "./open.ts";
+
+export interface ResolveDeps {
+  bindings: BindingSource;
+}
+
+/**
+ * A grant names tools as the catalog means them: a plugin's token reaches no other package under such a name. A turn
+ * has what its snapshot says.
+ */
+export async function resolveFor(
+  door: ResolveDeps,
+  { body, caller: { delegation, scope }, turn }: InvokeRequest,
+  rollout_key: string,
+): Promise<BoundPackage> {
+  const bound = await resolve(door, scope, body, rollout_key);
+  const { export_id, kind } = bound.binding;
+  const named = body.binding_id !== undefined || body.package_id !== undefined;
+  if (delegation === undefined || turn !== undefined || kind !== "tool" || !named) return bound;
+  const visible = await door.bindings.candidates(scope, export_id);
+  const [holder] = ofHolder(usable(scope.project_id === null ? visible.filter(isOrgWide) : visible, scope));
+  if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
+  throw new BackplaneError("export.not_found", `${holder.package.package_id} has the name ${export_id} here`);
+}
+
+async function resolve(
+  door: ResolveDeps,
+  scope: Scope,
+  body: InvokeBody,
+  rollout_key: string,
+): Promise<BoundPackage> {
+  const { bindings } = door;
+  if (body.binding_id !== undefined) {
+    const bound = await bindings.get(scope, body.binding_id);
+    if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
+    return isWhole(bound) ? toolOf(bound, body.export_id) : bound;
+  }
+  if (body.export_id === undefined) {
+    throw new BackplaneError("request.invalid", "name a binding_id or an export_id");
+  }
+  const visible = await bindings.candidates(scope, body.export_id, body.package_id);
+  const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
+  // A plain name of a tool means what the catalog means by it.
+  const meant = body.package_id === undefined ? ofHolder(usable(candidates, scope)) : candidates;
+  const picked = pickBinding(meant, rollout_key);
+  if (picked === null) throw notUsable(body.export_id, candidates);
+  return picked;
+}
+
+/**
+ * A caller of the whole org sees every project's bindings and may name one; by the export's name alone it gets
+ * the org's, never the config and secrets of some project.
+ */
+function isOrgWide({ binding }: BoundPackage): boolean {
+  return binding.scope.project_id === null;
+}
+
+function toolOf(bound: BoundPackage, export_id: string | undefined): BoundPackage {
+  const { binding_id, package_id } = bound.binding;
+  if (export_id === undefined) {
+    throw new BackplaneError(
+      "request.invalid",
+      `${binding_id} binds all tools of ${package_id}; send export_id too`,
+    );
+  }
+  const one = asExport(bound, export_id);
+  if (one === null) throw new BackplaneError("export.not_found", `${package_id} offers no ${export_id} here`);
+  return one;
+}
+
+/** A request that names binding and export has to mean the same thing by both. */
+function names(bound: BoundPackage, body: InvokeBody): boolean {
+  return (
+    (isWhole(bound) || body.export_id === undefined || body.export_id === bound.binding.export_id) &&
+    (body.package_id === undefined || body.package_id === bound.binding.package_id)
+  );
+}
+
+function notUsable(export_id: string, candidates: readonly BoundPackage[]): BackplaneError {
+  const waiting = candidates.find(({ binding }) => binding.status === "inactive")?.binding;
+  if (waiting !== undefined && candidates.every(({ binding }) => binding.status !== "active")) {
+    return new BackplaneError(
+      "export.not_found",
+      `${export_id} is bound by ${waiting.binding_id}, which waits for the secret slots ${waiting.unbound_slots.join(", ")}`,
+      { details: { binding_id: waiting.binding_id, unbound: waiting.unbound_slots } },
+    );
+  }
+  const what =
+    candidates.length === 0 ? "no binding makes it usable here" : "no active binding takes this call";
+  return new BackplaneError("export.not_found", `${export_id}: ${what}`);
+}
