@@ -5,7 +5,7 @@ import type { FastifyReply } from "fastify";
 import type { Answer } from "../route.ts";
 import { deliver, type DeliverDeps } from "./deliver.ts";
 import { isObject, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import type { Prompts } from "./prompts.ts";
 import { readResponses } from "./questions.ts";
 import type { Resources } from "./resources.ts";

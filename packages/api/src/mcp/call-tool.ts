@@ -8,7 +8,7 @@ import { createNotes } from "./call-notes.ts";
 import { callResult, gatewayRefusal, refusedResult } from "./call-result.ts";
 import { deliver, type DeliverDeps, within } from "./deliver.ts";
 import { isObject, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import { Questions, readResponses } from "./questions.ts";
 import { type OpenCall, openCall } from "./sessions.ts";
 import type { ToolNames } from "./tool-names.ts";

@@ -19,7 +19,7 @@ import {
   RpcError,
   type RpcRequest,
 } from "./json-rpc.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import type { Parked } from "./parked.ts";
 import type { Question } from "./questions.ts";
 import type { OpenCall } from "./sessions.ts";

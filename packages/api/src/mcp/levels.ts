@@ -5,7 +5,7 @@
 import type { Kernel } from "@backplane/kernel";
 import { isObject } from "./json-rpc.ts";
 import { heard, type LogLevel } from "./log-levels.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import { silent } from "./server-work.ts";
 import { serversOf } from "./view.ts";
 

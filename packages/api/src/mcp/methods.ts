@@ -3,35 +3,16 @@
  * they stand in call-tool and call-server, `subscriptions/listen` in server-events.
  */
 import { type JsonObject, plainWords } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
-import type { Answer } from "../route.ts";
-import { type RpcId, RPC, RpcError } from "./json-rpc.ts";
+import type { Exchange } from "./exchange.ts";
+import { RPC, RpcError } from "./json-rpc.ts";
 import type { ToolPages } from "./list-tools.ts";
 import { type LogLevel, readLevel } from "./log-levels.ts";
 import type { Prompts } from "./prompts.ts";
 import type { Resources } from "./resources.ts";
 import { NEGOTIATED, STATELESS } from "./revisions.ts";
-import type { McpSession } from "./sessions.ts";
 import { SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
 import type { ToolNames } from "./tool-names.ts";
 import type { View } from "./view.ts";
-
-/** One request and how it is to be answered. */
-export interface Exchange {
-  caller: Caller;
-  view: View;
-  session: McpSession | null;
-  stateless: boolean;
-  /** The client takes an event stream. */
-  streams: boolean;
-  /** What the client can do. */
-  capabilities: JsonObject;
-  /** Log messages from this level on; null: none. */
-  least: LogLevel | null;
-  /** The result as this revision writes it. */
-  spell(result: JsonObject): JsonObject;
-  answer(id: RpcId, result: JsonObject): Answer;
-}
 
 export interface MethodDeps {
   names: ToolNames;

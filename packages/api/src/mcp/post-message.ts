@@ -9,6 +9,7 @@ import type { FastifyReply } from "fastify";
 import type { Answer } from "../route.ts";
 import { callServer, type CallServerDeps, SERVER_METHODS } from "./call-server.ts";
 import { type CallDeps, callTool } from "./call-tool.ts";
+import { cached, type Exchange, negotiatedExchange, statelessExchange } from "./exchange.ts";
 import {
   errorMessage,
   isId,
@@ -23,17 +24,8 @@ import {
   type RpcNotification,
   type RpcRequest,
 } from "./json-rpc.ts";
-import { readLevel } from "./log-levels.ts";
-import { CAPABILITIES, type Exchange, instructionsOf, type Methods } from "./methods.ts";
-import {
-  checkVersionHeader,
-  isStateless,
-  META,
-  namesStateless,
-  negotiate,
-  one,
-  UNSAID,
-} from "./revisions.ts";
+import { CAPABILITIES, instructionsOf, type Methods } from "./methods.ts";
+import { checkVersionHeader, isStateless, namesStateless, negotiate, one, UNSAID } from "./revisions.ts";
 import { type EventDeps, subscription } from "./server-events.ts";
 import { serverError } from "./server-work.ts";
 import type { McpSession, McpSessions } from "./sessions.ts";
@@ -55,15 +47,6 @@ export interface Post {
   reply: FastifyReply;
 }
 
-/** Results that a client may keep; here for no time at all, since `list_changed` tells when to ask again. */
-const CACHEABLE: ReadonlySet<string> = new Set([
-  "tools/list",
-  "prompts/list",
-  "resources/list",
-  "resources/templates/list",
-  "resources/read",
-  "server/discover",
-]);
 const BATCHES: ReadonlySet<string> = new Set(["2025-03-26", "2024-11-05"]);
 const BATCH_MESSAGES = 100;
 const ACCEPTED: Answer = { status: 202, empty: true };
@@ -103,7 +86,8 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
       return answerOf(error, message.id, true);
     }
     try {
-      if (stateless) return await serve(message, statelessExchange(post, message, streams), post.reply);
+      if (stateless)
+        return await serve(message, statelessExchange(post, message, streams, server_info), post.reply);
       if (message.method === "initialize") return initialize(post, message);
       return await serve(message, negotiatedExchange(post, sessionOf(post), streams), post.reply);
     } catch (error) {
@@ -126,16 +110,6 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     if (run === undefined)
       throw new RpcError(RPC.method_not_found, `Method not found: ${method.slice(0, 128)}`);
     return cached(exchange, method).answer(id, await run(params, exchange));
-  }
-
-  function cached(exchange: Exchange, method: string): Exchange {
-    if (!exchange.stateless || !CACHEABLE.has(method)) return exchange;
-    const spell = (result: JsonObject) => exchange.spell({ ttlMs: 0, cacheScope: "private", ...result });
-    const answer = (id: RpcId, result: JsonObject): Answer => ({
-      status: 200,
-      json: resultMessage(id, spell(result)),
-    });
-    return { ...exchange, spell, answer };
   }
 
   function initialize({ caller, view }: Post, { id, params }: RpcRequest): Answer {
@@ -213,37 +187,6 @@ export function createPost(deps: PostDeps): (post: Post) => Promise<Answer> {
     } catch (error) {
       return errorMessage(message.id, rpcErrorOf(error));
     }
-  }
-
-  function negotiatedExchange(
-    { caller, view }: Post,
-    session: McpSession | null,
-    streams: boolean,
-  ): Exchange {
-    const answer = (id: RpcId, result: JsonObject): Answer => ({
-      status: 200,
-      json: resultMessage(id, result),
-    });
-    const least = session?.level ?? "info";
-    const capabilities = session?.capabilities ?? {};
-    const spell = (result: JsonObject) => result;
-    return { caller, view, session, stateless: false, streams, capabilities, least, spell, answer };
-  }
-
-  function statelessExchange({ caller, view }: Post, { params }: RpcRequest, streams: boolean): Exchange {
-    const spell = (result: JsonObject): JsonObject => ({
-      resultType: "complete",
-      ...result,
-      _meta: { ...(isObject(result._meta) ? result._meta : {}), [META.server_info]: server_info },
-    });
-    const answer = (id: RpcId, result: JsonObject): Answer => ({
-      status: 200,
-      json: resultMessage(id, spell(result)),
-    });
-    const meta = params._meta as JsonObject;
-    const least = readLevel(meta[META.log_level]);
-    const capabilities = meta[META.client_capabilities] as JsonObject;
-    return { caller, view, session: null, stateless: true, streams, capabilities, least, spell, answer };
   }
 
   /** Only what is wrong with the request itself has a status of its own. */

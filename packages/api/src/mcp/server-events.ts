@@ -5,7 +5,7 @@ import type { SseItem } from "../event-streams.ts";
 import { isObject, notification, resultMessage, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
 import type { Changed, ListWatch } from "./list-watch.ts";
 import { heard, levelOf, type LogLevel } from "./log-levels.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import type { Resources } from "./resources.ts";
 import { META } from "./revisions.ts";
 import type { McpSession } from "./sessions.ts";

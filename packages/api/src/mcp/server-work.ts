@@ -4,7 +4,7 @@ import type { Kernel, ServerInfo, ServerLine } from "@backplane/kernel";
 import { gatewayRefusal } from "./call-result.ts";
 import { isObject, isRpcError, notification, RPC, RpcError } from "./json-rpc.ts";
 import { heard, levelOf } from "./log-levels.ts";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import { Questions } from "./questions.ts";
 import { NoteQueue, type Work } from "./work.ts";
 

@@ -1,6 +1,6 @@
 /** A request to something behind the gateway: it takes its time, and tells and asks meanwhile. */
 import type { JsonObject } from "@backplane/contract";
-import type { Exchange } from "./methods.ts";
+import type { Exchange } from "./exchange.ts";
 import type { Questions } from "./questions.ts";
 
 export interface Work {
