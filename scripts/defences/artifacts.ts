@@ -1,0 +1,63 @@
+/** What a call hands over as a file is a file of its own scratch folder, with nothing in it that it was given in secret. */
+import { INIT, type Mutant, RUNNER } from "./mutant.ts";
+
+const ARTIFACTS = ["packages/runner/test/artifacts.test.ts"];
+
+export const ARTIFACT_DEFENCES: Mutant[] = [
+  {
+    defence: "sandbox: artifact not through a link",
+    file: `${INIT}/artifact.c`,
+    from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
+    to: "O_RDONLY | O_NONBLOCK",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact not through a linked folder",
+    file: `${INIT}/artifact.c`,
+    from: "O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)\n",
+    to: "O_RDONLY | O_DIRECTORY | O_CLOEXEC)\n",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact has one name",
+    file: `${INIT}/artifact.c`,
+    from: "info.st_nlink != 1",
+    to: "info.st_nlink < 1",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "sandbox: artifact without special bits",
+    file: `${INIT}/artifact.c`,
+    from: "(S_ISUID | S_ISGID)",
+    to: "0",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "plain: artifact not through a link",
+    file: `${RUNNER}/artifacts/read-beneath.ts`,
+    from: "O_RDONLY | O_NOFOLLOW | O_NONBLOCK",
+    to: "O_RDONLY | O_NONBLOCK",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "plain: artifact has one name",
+    file: `${RUNNER}/artifacts/read-beneath.ts`,
+    from: "nlink !== 1",
+    to: "nlink < 1",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "artifact path stays inside",
+    file: "packages/contract/src/artifact.ts",
+    from: ' && part !== ".."',
+    to: "",
+    tests: ARTIFACTS,
+  },
+  {
+    defence: "artifact holds no secret",
+    file: `${RUNNER}/artifacts/collect.ts`,
+    from: "if (how.redactor.active) {",
+    to: "if (how.redactor.active && false) {",
+    tests: ARTIFACTS,
+  },
+];

@@ -1,0 +1,72 @@
+/** Kernel plugins: those hosted in a sandbox, and those inline with a guard around what they connect to. */
+import { RUNNER, type Mutant } from "./mutant.ts";
+
+const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
+const LOADER = ["packages/gateway/test/plugin-loader.test.ts"];
+const GUARD = ["packages/gateway/test/network-guard.test.ts"];
+
+export const PLUGIN_DEFENCES: Mutant[] = [
+  {
+    defence: "hosted: no plain process instead of a sandbox",
+    file: `${RUNNER}/module-host/place-plugin.ts`,
+    from: "if (refusal === null) return sandbox;",
+    to: "if (refusal === null || sandbox === null) return sandbox;",
+    tests: ["packages/runner/test/module-host.test.ts"],
+  },
+  {
+    defence: "hosted: the home is hidden in a linked folder",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "hidden: own.map(inside),",
+    to: "hidden: [],",
+    tests: PLUGIN_TREE,
+  },
+  {
+    defence: "hosted: links out of a workspace show nothing",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "!isWithin(root, target) || target === root ||",
+    to: "target === root ||",
+    tests: PLUGIN_TREE,
+  },
+  {
+    defence: "hosted: no network but the operator's names",
+    file: `${RUNNER}/module-host/place-plugin.ts`,
+    from: "const grant = grantOf(reach);",
+    to: 'const grant = grantOf({ ...reach, allowed_domains: ["*", "localhost"] });',
+    tests: LOADER,
+  },
+  {
+    defence: "hosted: only what is installed beside it, not the gateway's folder",
+    file: `${RUNNER}/module-host/plugin-tree.ts`,
+    from: "return { root, beside: [join(root, MODULES)] };",
+    to: "return { root, beside: [root] };",
+    tests: LOADER,
+  },
+  {
+    defence: "hosted: a user for each state folder",
+    file: `${RUNNER}/sandbox/own-state.ts`,
+    from: "if (others.has(uid)) continue;",
+    to: "",
+    tests: ["packages/runner/test/sandbox/own-state.test.ts"],
+  },
+  {
+    defence: "inline: connections are looked at",
+    file: "packages/gateway/src/network-guard.ts",
+    from: "if (refusal === null) return connect.apply(this, args);",
+    to: "return connect.apply(this, args);",
+    tests: GUARD,
+  },
+  {
+    defence: "inline: the gateway's own code is not the plugin's",
+    file: "packages/gateway/src/network-guard.ts",
+    from: "leave: (work) => running.run(undefined, work),",
+    to: "leave: (work) => work(),",
+    tests: GUARD,
+  },
+  {
+    defence: "inline: tools are the plugin's code too",
+    file: "packages/gateway/src/inline-plugin.ts",
+    from: "ctx.registerTool(guardTool(tool, who, guard))",
+    to: "ctx.registerTool(tool)",
+    tests: GUARD,
+  },
+];
