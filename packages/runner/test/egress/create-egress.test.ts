@@ -1,65 +1,11 @@
 import { randomBytes } from "node:crypto";
-import { createServer, request as ask } from "node:http";
 import type { Socket } from "node:net";
-import { expect, onTestFinished, test } from "vitest";
+import { expect, test } from "vitest";
 import { ManualClock } from "../manual-clock.ts";
 import { connectLine, openRig, PUBLIC, SOCKS_GRANTED, socksConnect, Talk } from "./egress-rig.ts";
 import { hello } from "./hello.ts";
 import { listen } from "./loopback.ts";
-
-const TOKEN = "Bearer vai_dlg_abc";
-
-/** An HTTP server at PUBLIC that tells what it was asked. */
-async function httpServer(address = PUBLIC) {
-  const seen: string[] = [];
-  const server = createServer((request, response) => {
-    const chunks: Buffer[] = [];
-    request.on("data", (chunk: Buffer) => chunks.push(chunk));
-    request.on("end", () => {
-      const { method, url, headers } = request;
-      seen.push(`${method} ${url} ${headers.host}`);
-      response.setHeader("x-seen", JSON.stringify(headers));
-      response.end(Buffer.concat([Buffer.from(`${headers.host}:`), ...chunks]));
-    });
-  });
-  server.on("upgrade", (_request, socket) => {
-    socket.write("HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n");
-    socket.pipe(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, address, resolve));
-  onTestFinished(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  return { seen, port: (server.address() as { port: number }).port };
-}
-
-function through(
-  proxy: number,
-  url: string,
-  change: { method?: string; headers?: object; body?: Buffer } = {},
-) {
-  return new Promise<{ status: number; body: string; headers: NodeJS.Dict<string | string[]> }>(
-    (resolve, reject) => {
-      const { body, headers, method } = change;
-      const host = new URL(url).host;
-      const sent = ask(
-        { port: proxy, path: url, method: method ?? "GET", headers: { host, ...headers } },
-        (response) => {
-          let text = "";
-          response.setEncoding("latin1").on("data", (chunk: string) => {
-            text += chunk;
-          });
-          response.on("end", () =>
-            resolve({ status: response.statusCode!, body: text, headers: response.headers }),
-          );
-        },
-      );
-      sent.on("error", reject);
-      sent.end(body);
-    },
-  );
-}
+import { httpServer, through } from "./web-server.ts";
 
 const echo = (socket: Socket) => void socket.pipe(socket);
 
@@ -179,89 +125,6 @@ test("WebSocket goes through, any other upgrade goes on as plain HTTP", async ()
   expect(h2c.text).not.toContain('"upgrade"');
 });
 
-test("the gateway: with a scope also without a network, its delegated routes with the token, nothing else", async () => {
-  const web = await httpServer("127.0.0.1");
-  const base_url = `http://127.0.0.1:${web.port}`;
-  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  expect(rig.session.gateway_url).toBe(base_url);
-  expect(rig.session.listeners).toEqual([{ role: "gateway", address: "127.0.0.1", port: web.port }]);
-  const door = await rig.behind("gateway");
-  const get = (path: string, headers: object = {}) =>
-    through(door, base_url, { headers: { authorization: TOKEN, ...headers } }).then(() =>
-      ask1(path, headers),
-    );
-  const ask1 = async (path: string, headers: object) => {
-    const fields = Object.entries({ host: `127.0.0.1:${web.port}`, authorization: TOKEN, ...headers });
-    const lines = fields.map(([name, value]) => `${name}: ${String(value)}\r\n`).join("");
-    const talk = new Talk(door).say(`GET ${path} HTTP/1.1\r\n${lines}Connection: close\r\n\r\n`);
-    return Number((await talk.rest()).split(" ")[1]);
-  };
-  expect(await ask1("/v1/sessions?limit=1", {})).toBe(200);
-  expect(web.seen).toEqual([`GET /v1/sessions?limit=1 127.0.0.1:${web.port}`]);
-  for (const path of [
-    "/",
-    "/healthz",
-    "/metrics",
-    "/v1",
-    "/v1/../metrics",
-    "/v1/%2e%2e/metrics",
-    "/v1//x",
-    "/ws",
-  ]) {
-    expect(await ask1(path, {})).toBe(403);
-  }
-  expect(await ask1("/v1/sessions", { authorization: "Bearer bpk_abc" })).toBe(403);
-  expect(await ask1("/v1/sessions", { authorization: "" })).toBe(403);
-  expect(await ask1("/v1/sessions", { host: "evil.test" })).toBe(403);
-  expect((await get("/v1/sessions")) === 200 && web.seen.length).toBe(2);
-  const reasons = rig.session.refusals().map(({ reason }) => reason);
-  expect(reasons.filter((reason) => reason === "gateway.route")).toHaveLength(9);
-  expect(reasons.filter((reason) => reason === "gateway.no_token")).toHaveLength(2);
-  expect(reasons.filter((reason) => reason === "host.mismatch")).toHaveLength(1);
-});
-
-test("what a client calls the connection's own affair does not take the token or the length out of a message", async () => {
-  const heard: string[] = [];
-  const { port } = await listen((socket) => {
-    socket.on("data", (chunk: Buffer) => {
-      heard.push(chunk.toString("latin1"));
-      socket.end("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
-    });
-  });
-  const base_url = `http://127.0.0.1:${port}`;
-  const rig = await openRig({ network: "none", scopes: ["sessions:read"], gateway: { base_url } });
-  const door = await rig.behind("gateway");
-  const smuggled = `GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\n\r\n`;
-  const talk = new Talk(door).say(
-    `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
-    `Connection: authorization, content-length\r\nContent-Length: ${smuggled.length}\r\n\r\n${smuggled}`,
-  );
-  await talk.hear(/204/);
-  const [head] = heard.join("").split("\r\n\r\n", 1) as [string];
-  expect(head).toContain(`Authorization: ${TOKEN}`);
-  expect(head).toContain(`Content-Length: ${smuggled.length}`);
-});
-
-test("the gateway through the proxy: only with a scope, by any of the three ways", async () => {
-  const web = await httpServer("127.0.0.1");
-  const gateway = { base_url: `http://127.0.0.1:${web.port}` };
-  const url = `${gateway.base_url}/v1/sessions`;
-  const without = await openRig({ domains: ["*"], gateway });
-  expect((await through(without.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(403);
-  expect(without.session.refusals()).toMatchObject([{ host: "127.0.0.1", reason: "gateway.no_scope" }]);
-  const rig = await openRig({ domains: [], gateway, scopes: ["sessions:read"] });
-  expect((await through(rig.proxy, url, { headers: { authorization: TOKEN } })).status).toBe(200);
-  const inner = `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${web.port}\r\nAuthorization: ${TOKEN}\r\nConnection: close\r\n\r\n`;
-  const tunnel = new Talk(rig.proxy).say(connectLine(`127.0.0.1:${web.port}`));
-  await tunnel.hear(/established\r\n\r\n/);
-  expect(await tunnel.say(inner).rest()).toContain("200 OK");
-  const socks = new Talk(rig.proxy).say(socksConnect("127.0.0.1", web.port));
-  await socks.hear(SOCKS_GRANTED);
-  expect(await socks.say(inner).rest()).toContain("200 OK");
-  expect((await through(rig.proxy, `${gateway.base_url}/metrics`)).status).toBe(403);
-  expect((await through(rig.proxy, `${gateway.base_url}/mcp/x`)).status).toBe(403);
-});
-
 test("a host of the operator's may be private; the grant must name it too", async () => {
   const { port } = await httpServer("127.0.0.1");
   const operator_allows = [`ollama.test:${port}`, `127.0.0.1:${port}`];
@@ -274,52 +137,6 @@ test("a host of the operator's may be private; the grant must name it too", asyn
   expect((await through(bare.proxy, `http://ollama.test:${port}/`)).status).toBe(403);
 });
 
-test("a refusal tells the client why and the record the name, without control characters", async () => {
-  const told: object[] = [];
-  const rig = await openRig({ domains: ["a.test"], refused: (refusal) => told.push(refusal) });
-  const refused = await through(rig.proxy, "http://Evil.test/");
-  expect(refused).toMatchObject({ status: 403, headers: { "backplane-egress": "refused" } });
-  expect(refused.body).toContain("allowed_domains");
-  const talk = new Talk(rig.proxy).say(socksConnect("a.test\0\n.evil.test", 443));
-  await talk.rest();
-  expect(rig.session.refusals()).toEqual([
-    { host: "evil.test", port: 80, reason: "domain.not_allowed", at: expect.any(Number) },
-    { host: "a.test\\u0000\\u000a.evil.test", port: 443, reason: "name.invalid", at: expect.any(Number) },
-  ]);
-  expect(told).toEqual(rig.session.refusals());
-});
-
-test("requests on one connection at once: each refusal names what that one asked for", async () => {
-  const { port } = await httpServer();
-  const rig = await openRig({ domains: ["a.test"] });
-  const get = (host: string) => `GET http://${host}/ HTTP/1.1\r\nHost: ${host}\r\n\r\n`;
-  const talk = new Talk(rig.proxy).say(get("evil.test") + get("worse.test") + get(`a.test:${port}`));
-  await talk.hear(/403/);
-  expect(talk.text).toContain("evil.test");
-  expect(rig.session.refusals().map(({ host, reason }) => `${host} ${reason}`)).toEqual([
-    "evil.test domain.not_allowed",
-    "worse.test domain.not_allowed",
-  ]);
-});
-
-test.each(["http", "connect", "socks"])(
-  "%s: who leaves before the answer is recorded all the same",
-  async (way) => {
-    const { promise: looked, resolve: look } = Promise.withResolvers<string[]>();
-    const rig = await openRig({ domains: ["a.test"], resolve: () => looked });
-    const talk = new Talk(rig.proxy);
-    if (way === "socks") talk.say(socksConnect("a.test", 443));
-    else if (way === "connect") talk.say(connectLine("a.test:443"));
-    else talk.say("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n\r\n");
-    while (rig.resolved.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
-    talk.socket.resetAndDestroy();
-    while (rig.session.counts().sockets > 0) await new Promise((resolve) => setTimeout(resolve, 2));
-    look(["169.254.169.254"]);
-    await new Promise(setImmediate);
-    expect(rig.session.refusals()).toMatchObject([{ host: "a.test", reason: "address.forbidden" }]);
-  },
-);
-
 test("two invocations at once: each with its own list, record and counts", async () => {
   const { port } = await httpServer();
   const a = await openRig({ domains: ["a.test"] });
@@ -330,20 +147,6 @@ test("two invocations at once: each with its own list, record and counts", async
   expect((await through(a.proxy, `http://b.test:${port}/`)).status).toBe(403);
   expect([a.session.refusals().length, b.session.refusals().length]).toEqual([1, 1]);
   expect(a.session.counts().connections).toBe(1);
-});
-
-test("nobody answers, no such name: the client is told, nothing is a refusal", async () => {
-  const { server, port } = await listen(() => {}, PUBLIC);
-  await new Promise((resolve) => server.close(resolve));
-  const rig = await openRig({
-    domains: ["*"],
-    resolve: async (name) => (name === "none.test" ? [] : [PUBLIC]),
-  });
-  expect((await through(rig.proxy, `http://a.test:${port}/`)).status).toBe(502);
-  expect((await through(rig.proxy, "http://none.test/")).status).toBe(502);
-  const talk = new Talk(rig.proxy).say(connectLine(`a.test:${port}`));
-  expect(await talk.rest()).toContain("502");
-  expect(rig.session.counts()).toMatchObject({ refused: 0 });
 });
 
 test("the next address is tried, and only those that were checked", async () => {
