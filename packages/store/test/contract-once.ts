@@ -1,7 +1,7 @@
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
 import type { SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
-import { freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
+import { freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { ids, sampleInvocation } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 

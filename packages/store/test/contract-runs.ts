@@ -2,7 +2,7 @@
 import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { allPages } from "./all-pages.ts";
-import { brief, freshKey, message, newChain, newSession, start } from "./contract-sessions.ts";
+import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 

@@ -1,6 +1,7 @@
 /** One table of cases for every implementation of the store. */
 import { accessCases } from "./contract-access.ts";
 import { bindingCases } from "./contract-bindings.ts";
+import { chainCases } from "./contract-chains.ts";
 import { configCases } from "./contract-config.ts";
 import { definitionCases } from "./contract-definitions.ts";
 import { invocationCases } from "./contract-invocations.ts";
@@ -26,6 +27,7 @@ export function storeContract(subject: () => Subject): void {
   signInCases(() => subject().store);
   queueCases(() => subject().store);
   sessionCases(subject);
+  chainCases(subject);
   replayCases(subject);
   runCases(() => subject().store);
   onceCases(() => subject().store);

@@ -11,7 +11,7 @@ import { startPostgres } from "../../../test/support/postgres.ts";
 import { MIGRATIONS } from "../src/migrations/index.ts";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
 import { encodeEntry } from "../src/stores/session-row.ts";
-import { message, newChain, start } from "./contract-sessions.ts";
+import { message, newChain, start } from "./sample-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { LOCAL, sampleAudit, sampleInvocation, sampleSettlement } from "./samples.ts";
 

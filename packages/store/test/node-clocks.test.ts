@@ -6,7 +6,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import { freshKey, newChain, newSession, start } from "./contract-sessions.ts";
+import { freshKey, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleRun, tape } from "./sample-runs.ts";
 import { ids, sampleInvocation, sampleJob } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

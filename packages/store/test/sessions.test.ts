@@ -9,7 +9,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { MIGRATIONS } from "../src/migrations/index.ts";
-import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
 import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 

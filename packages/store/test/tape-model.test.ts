@@ -6,7 +6,7 @@ import type { Entry } from "@backplane/contract";
 import type { NewEntry, SessionKey, Store } from "@backplane/kernel/ports";
 import { openSqliteStore } from "@backplane/store";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { freshKey, message, newChain, newSession, start, summary } from "./contract-sessions.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 
 const RUNS = 25;
 const ACTS = 40;
