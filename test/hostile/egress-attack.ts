@@ -1,0 +1,29 @@
+/** One way to reach what an invocation was not granted. It ends when the proxy has let go of it. */
+import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
+import type { RigOptions } from "../../packages/runner/test/egress/egress-rig.ts";
+import type { Attacker } from "./egress-world.ts";
+
+export interface Attack {
+  name: string;
+  /** What the record must say, and of whom. */
+  reason: RefusalReason;
+  host?: string;
+  world?: RigOptions;
+  run: (attacker: Attacker) => Promise<unknown>;
+}
+
+/** A host that every attacker was granted. */
+export const OK = "api.acme.test";
+
+/** In plain words to the proxy. */
+export const saying = (
+  name: string,
+  words: (port: number) => string,
+  reason: RefusalReason,
+  host?: string,
+): Attack => ({
+  name,
+  reason,
+  ...(host === undefined ? {} : { host }),
+  run: ({ talk, port }) => talk(words(port)).rest(),
+});
