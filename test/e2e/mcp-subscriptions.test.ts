@@ -1,10 +1,11 @@
 /** A client that watches a resource goes on hearing of it after the server's process has died. */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { bindMcpServer } from "../support/mcp-server.ts";
 import { eventually } from "../support/processes.ts";
 
 /** Tells of each resource that it was subscribed to every 50 ms; its tool ends it. */
@@ -45,27 +46,7 @@ let folder: string;
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), "backplane-watch-"));
   gateway = await startTestGateway();
-  const dir = join(folder, "watch");
-  mkdirSync(dir);
-  writeFileSync(join(dir, "server.mjs"), SERVER);
-  const manifest = [
-    'api_version = "vai.plugin.v1"',
-    'package_id = "acme/watch"',
-    'version = "1.0.0"',
-    'name = "watch"',
-    "[runtime]",
-    'protocol = "mcp.stdio"',
-    'entrypoint = ["node", "./server.mjs"]',
-  ];
-  writeFileSync(join(dir, "vai-plugin.toml"), `${manifest.join("\n")}\n`);
-  const installed = await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
-  expect(installed.status, JSON.stringify(installed.body)).toBe(201);
-  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
-    package_id: "acme/watch",
-    package_version: "1.0.0",
-    export_id: "*",
-  });
-  expect(bound.status, JSON.stringify(bound.body)).toBe(201);
+  await bindMcpServer(gateway, folder, "watch", { program: SERVER, args: [] });
 });
 afterAll(async () => {
   await gateway?.dispose();

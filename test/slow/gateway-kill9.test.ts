@@ -3,21 +3,12 @@
  * servers, processes that are prepared, some of them with scratch and a way out. Within five seconds nothing of it is
  * left. Only its own things are counted: others work on this machine too.
  */
-import {
-  cpSync,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  readlinkSync,
-  rmSync,
-  writeFileSync,
-} from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { bindMcpServer } from "../support/mcp-server.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, isAlive } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
@@ -116,32 +107,11 @@ async function bindAll(gateway: TestGateway, folder: string): Promise<string[]> 
     await installAndBind(gateway, plugin, [name], { class: isolation, ...network });
     rmSync(plugin, { recursive: true, force: true });
   }
-  for (let at = 0; at < SERVERS; at++) names.push(await bindServer(gateway, folder, `server-${at}`));
+  for (let at = 0; at < SERVERS; at++) {
+    await bindMcpServer(gateway, folder, `server-${at}`);
+    names.push(`mcp_server-${at}_echo`);
+  }
   return names;
-}
-
-async function bindServer(gateway: TestGateway, folder: string, name: string): Promise<string> {
-  const dir = join(folder, name);
-  mkdirSync(dir);
-  cpSync(resolve("packages/runner/test/fixtures/mcp.mjs"), join(dir, "mcp.mjs"));
-  const manifest = [
-    'api_version = "vai.plugin.v1"',
-    `package_id = "acme/${name}"`,
-    'version = "1.0.0"',
-    `name = "${name}"`,
-    "[runtime]",
-    'protocol = "mcp.stdio"',
-    'entrypoint = ["node", "./mcp.mjs", "plain"]',
-  ];
-  writeFileSync(join(dir, "vai-plugin.toml"), manifest.join("\n"));
-  await gateway.http("POST", "/v1/plugin-packages", { source: { folder: dir } });
-  const bound = await gateway.http("POST", "/v1/plugin-bindings", {
-    package_id: `acme/${name}`,
-    package_version: "1.0.0",
-    export_id: "*",
-  });
-  expect(bound.status).toBe(201);
-  return `mcp_${name}_echo`;
 }
 
 /** Calls one after the other until the gateway is gone. */
