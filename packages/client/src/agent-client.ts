@@ -26,6 +26,7 @@ import type {
 } from "./agent-types.ts";
 import { type FollowOptions, follow } from "./follow.ts";
 import type { Http, HttpRequest } from "./http.ts";
+import { creating, part } from "./operations.ts";
 import type { SseMessage } from "./sse.ts";
 import type { CallOptions, InvokeOptions, ListOf, PageOptions } from "./types.ts";
 
@@ -46,7 +47,7 @@ export function createAgentClient(http: Http) {
       path,
       json,
       query,
-      headers: { "idempotency-key": call.idempotency_key },
+      headers: creating(call),
       signal: call.signal,
     });
   const session = (id: string) => `/v1/sessions/${part(id)}`;
@@ -187,8 +188,4 @@ export function createAgentClient(http: Http) {
 function updateOf({ data }: SseMessage): SessionUpdate {
   const { event, entry_id } = JSON.parse(data) as { event: SessionUpdate["event"]; entry_id?: number };
   return { event, entry_id: entry_id ?? null };
-}
-
-function part(id: string): string {
-  return encodeURIComponent(id);
 }

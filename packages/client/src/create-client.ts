@@ -1,31 +1,22 @@
 /** The typed HTTP client: one method per operation, grouped by noun. */
 import type {
-  AgentPluginInstalled,
   ApiKey,
   Approval,
   ApprovalAnswer,
   ApprovalGrant,
   ApprovalStatus,
   AuditEntry,
-  Binding,
-  BindingCreate,
-  BindingPatch,
   CallContext,
   CatalogEntry,
   ConfigEntry,
   ConfigMap,
   ConfigRemoved,
   ConfigWritten,
-  Definitions,
-  DiscoveredExport,
-  ExportKind,
-  InstrumentHealthReport,
   Invocation,
   InvocationEvent,
   InvocationStatus,
   Json,
   KeyScope,
-  Package,
   Policy,
   PolicyAnswer,
   PolicyExplanation,
@@ -35,17 +26,12 @@ import type {
   Secret,
   SecretKeyRotation,
   SemanticEvent,
-  SignIn,
-  SignInBegin,
-  SignInStarted,
-  ValidationReport,
-  WorkspaceFolder,
-  WorkspaceReview,
-  WorkspaceTrust,
 } from "@backplane/contract";
 import { createAgentClient } from "./agent-client.ts";
 import { type FollowOptions, follow } from "./follow.ts";
-import { createHttp, type HttpOptions, type HttpRequest } from "./http.ts";
+import { createHttp, type HttpOptions } from "./http.ts";
+import { ifMatch, operationsOf, part } from "./operations.ts";
+import { createPluginClient } from "./plugin-client.ts";
 import type {
   CallOptions,
   CreatedKey,
@@ -59,13 +45,6 @@ import type {
 
 export type ClientOptions = HttpOptions;
 export type Client = ReturnType<typeof createClient>;
-
-const LISTS: Record<ExportKind, string> = {
-  tool: "/v1/plugin-tools",
-  hook: "/v1/plugin-hooks",
-  compactor: "/v1/plugin-compactors",
-  harness: "/v1/plugin-harnesses",
-};
 
 export interface NewKey {
   name: string;
@@ -83,19 +62,7 @@ export interface PolicyWrite {
 
 export function createClient(options: ClientOptions) {
   const http = createHttp(options);
-  const get = <T>(path: string, query?: HttpRequest["query"], call: CallOptions = {}) =>
-    http.json<T>({ method: "GET", path, ...(query && { query }), signal: call.signal });
-  const remove = (path: string, headers?: HttpRequest["headers"]) =>
-    http.empty({ method: "DELETE", path, ...(headers && { headers }) });
-  const post = <T>(path: string, json: unknown, call: CallOptions = {}, query?: HttpRequest["query"]) =>
-    http.json<T>({
-      method: "POST",
-      path,
-      json,
-      headers: creating(call),
-      signal: call.signal,
-      ...(query && { query }),
-    });
+  const { get, post, remove } = operationsOf(http);
 
   const writePolicy = (method: "PUT" | "PATCH", json: PolicyPatch, { level, generation }: PolicyWrite) =>
     http.json<PolicyAnswer>({
@@ -103,107 +70,12 @@ export function createClient(options: ClientOptions) {
       path: "/v1/policy",
       json,
       query: { level },
-      headers: { "if-match": generation === undefined ? undefined : `"${generation}"` },
+      headers: ifMatch(generation),
     });
 
   return {
     ...createAgentClient(http),
-    packages: {
-      installArchive: (
-        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
-        call: CallOptions = {},
-        /** Of the folder that was packed: its name and when it was made, which an archive cannot tell. */
-        from: { name?: string; born_at?: string } = {},
-      ) =>
-        http.json<Package>({
-          method: "POST",
-          path: "/v1/plugin-packages",
-          query: from,
-          upload: bytes,
-          headers: creating(call),
-          signal: call.signal,
-        }),
-      /** A folder of the gateway's host; admin credential only. */
-      installFolder: (folder: string, call?: CallOptions) =>
-        post<Package>("/v1/plugin-packages", { source: { folder } }, call),
-      /** An Agent Plugins folder, packed: several packages, each with the body that binds it. */
-      installAgentPlugin: (
-        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
-        { strict }: { strict: boolean },
-        call: CallOptions = {},
-      ) =>
-        http.json<AgentPluginInstalled>({
-          method: "POST",
-          path: "/v1/agent-plugins",
-          query: { strict: strict ? 1 : 0 },
-          upload: bytes,
-          headers: creating(call),
-          signal: call.signal,
-        }),
-      /** An MCP server of the npm registry, with its whole dependency tree. */
-      installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
-        post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
-      list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
-      get: (id: string) => get<Package>(`/v1/plugin-packages/${part(id)}`),
-      remove: (id: string) => remove(`/v1/plugin-packages/${part(id)}`),
-    },
-    bindings: {
-      create: (body: BindingCreate, call?: CallOptions) => post<Binding>("/v1/plugin-bindings", body, call),
-      list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
-        get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
-      get: (id: string) => get<Binding>(`/v1/plugin-bindings/${part(id)}`),
-      /** With `generation` the change is refused (request.precondition) when someone else was first. */
-      patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
-        http.json<Binding>({
-          method: "PATCH",
-          path: `/v1/plugin-bindings/${part(id)}`,
-          json: body,
-          headers: { "if-match": when.generation === undefined ? undefined : `"${when.generation}"` },
-        }),
-      validate: (id: string) => post<ValidationReport>(`/v1/plugin-bindings/${part(id)}:validate`, undefined),
-      remove: (id: string) => remove(`/v1/plugin-bindings/${part(id)}`),
-      /** What its tools are, as it described them. */
-      definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${part(id)}/definitions`),
-      /** Asks it again. */
-      describe: (id: string) => post<Definitions>(`/v1/plugin-bindings/${part(id)}:describe`, undefined),
-      /** Whether the gateway is signed in to its server. */
-      signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${part(id)}/sign-in`),
-      /** Begins a sign-in; admin credential only, as the two below. */
-      login: (id: string, given: SignInBegin = {}) =>
-        post<SignInStarted>(`/v1/plugin-bindings/${part(id)}:login`, given),
-      /** The address that the browser was sent to. */
-      completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
-      logout: (id: string) => http.empty({ method: "POST", path: `/v1/plugin-bindings/${part(id)}:logout` }),
-      /** Offers tools whose definition changed: one, or all of them. `revision`: the definitions that were looked at. */
-      accept: (id: string, export_id = "*", revision?: number) =>
-        post<Definitions>(`/v1/plugin-bindings/${part(id)}:accept`, {
-          export_id,
-          ...(revision === undefined ? {} : { revision }),
-        }),
-    },
-    /** Instrument plugins; admin credential only. */
-    instruments: {
-      /** `probe` starts those that do not run, to ask them too. */
-      health: async (timeout_ms: number, { probe }: { probe: boolean }) =>
-        (
-          await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", {
-            timeout_ms,
-            probe: probe ? 1 : 0,
-          })
-        ).items,
-    },
-    /** Folders of the gateway's machine; admin token only. */
-    workspaces: {
-      list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
-      review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>
-        post<WorkspaceReview>("/v1/workspaces:review", { path, kind }),
-      trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
-        post<WorkspaceFolder>("/v1/workspaces", wanted),
-      untrust: (id: string) => remove(`/v1/workspaces/${part(id)}`),
-    },
-    exports: {
-      list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,
-    },
+    ...createPluginClient(http),
     invocations: {
       /** Resolves with the record: ended when `wait` was long enough, else running or waiting for approval. */
       invoke: (body: InvokeRequest, call: InvokeOptions = {}) =>
@@ -309,12 +181,4 @@ export function createClient(options: ClientOptions) {
     loginLink: () => post<{ path: string; expires_at: string }>("/v1/login-links", undefined),
     status: (call?: CallOptions) => get<GatewayStatus>("/v1/status", undefined, call),
   };
-}
-
-function creating(call: CallOptions): HttpRequest["headers"] {
-  return { "idempotency-key": call.idempotency_key };
-}
-
-function part(id: string): string {
-  return encodeURIComponent(id);
 }
