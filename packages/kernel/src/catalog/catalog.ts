@@ -3,52 +3,18 @@
  * takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at most:
  * another node may have changed them.
  */
-import type {
-  CatalogEntry,
-  EffectClass,
-  Json,
-  JsonObject,
-  LlmTool,
-  Origin,
-  PluginExport,
-  Risk,
-} from "@backplane/contract";
+import type { CatalogEntry } from "@backplane/contract";
 import { inOrder } from "../bindings/rollout.ts";
-import { share } from "../bus/snapshot.ts";
 import { ADMIN_TOOLS } from "../instruments/admin-tools.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
-import { forbidden, grantUnder } from "../policy/forbidden.ts";
+import { forbidden } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
-import { riskOf } from "../policy/risk.ts";
-import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
 import { SAMPLING_TOOL } from "../sampling/sampling-tool.ts";
-import { type Candidate, candidateOf, grouped, rank } from "./precedence.ts";
-import { tokenCost } from "./token-cost.ts";
+import { byName, entryOf, type Source, wayAround } from "./catalog-entry.ts";
+import { factsOf, offer, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
+import { candidateOf, grouped, rank } from "./precedence.ts";
 import { usable } from "./usable.ts";
-
-export interface OfferedTool extends LlmTool {
-  /** As every model call shows it. */
-  shown: LlmTool;
-  package_id: string;
-  /** Of a tool that the gateway itself runs; null where rollout decides at the call. */
-  binding_id: string | null;
-  export_id: string;
-  legacy: boolean;
-  deferred: boolean;
-  keywords: readonly string[];
-  origin: Origin;
-  /** What clients outside of the loop are told beside that. */
-  about: ToolAbout;
-}
-
-interface ToolAbout {
-  title: string | null;
-  output_schema: JsonObject | null;
-  effect_class: EffectClass;
-  requires_approval: boolean;
-  risk: Risk;
-}
 
 export interface CatalogSnapshot {
   /** What the caller may be offered, by name. */
@@ -78,24 +44,9 @@ export interface CatalogDeps {
   anySkill: (scope: Scope) => Promise<boolean>;
 }
 
-interface Why {
-  reason: string;
-  fix: string | null;
-}
-
-interface Source extends Candidate {
-  plan: ExportPlan;
-}
-
 const FRESH_MS = 1_000;
 const KEPT = 256;
 const WARNED = 4_096;
-/** Of one name the one that has it comes first. */
-const LAST = { offered: 0, hidden: 0, held: 1, skipped: 2, failed: 3, inactive: 4 } as const satisfies Record<
-  CatalogEntry["status"],
-  number
->;
-const ANYTHING: JsonObject = { type: "object", properties: {} };
 /** The core tool that finds deferred ones; without any it would only cost tokens. */
 export const SEARCH_TOOL = "tool_search";
 /** The bundled tool that reads skills; the same holds for it. */
@@ -212,132 +163,4 @@ function isOrgWide({ binding }: BoundPackage): boolean {
 /** Null: a plugin's own token sees what its grant names, which is not worth keeping. */
 function keyOf({ org_id, project_id }: Scope, { role, delegation, admin }: Caller): string | null {
   return delegation === undefined ? `${org_id}\n${project_id}\n${role}\n${admin}` : null;
-}
-
-/** What a tool is whoever asks: made once per plan, because the catalog is made anew all the time. */
-interface ToolFacts {
-  shown: LlmTool;
-  title: string | null;
-  output_schema: JsonObject | null;
-  token_cost: number;
-}
-
-function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
-  const tool = item.kind === "tool" ? item.tool : null;
-  const title = item.display_name ?? item.id;
-  const shown = share({
-    name: item.id,
-    description: item.description === undefined || item.description === "" ? title : item.description,
-    parameters: objectSchema(schemaAt(bound, tool?.input_schema)),
-  });
-  const output = schemaAt(bound, tool?.output_schema);
-  return {
-    shown,
-    title: title === item.id ? null : title,
-    output_schema: isObject(output) ? output : null,
-    token_cost: tokenCost(shown),
-  };
-}
-
-function offer(
-  { shown, title, output_schema }: ToolFacts,
-  origin: Origin,
-  plan: ExportPlan,
-  policy: StandingPolicy,
-  legacy: boolean,
-): OfferedTool {
-  const { export: item, bound } = plan;
-  const tool = item.kind === "tool" ? item.tool : null;
-  const own = bound.package.manifest.runtime.protocol === "module.kernel";
-  return {
-    ...shown,
-    shown,
-    package_id: bound.package.package_id,
-    binding_id: own ? bound.binding.binding_id : null,
-    export_id: item.id,
-    legacy,
-    deferred: tool?.deferred === true || policy.deferred(item.id),
-    keywords: tool?.keywords ?? [],
-    origin,
-    about: {
-      title,
-      output_schema,
-      effect_class: plan.effect_class,
-      requires_approval: tool?.requires_approval ?? false,
-      risk: riskOf(plan, grantUnder(plan, policy), policy, []).risk,
-    },
-  };
-}
-
-function entryOf(
-  { shown, about, origin, deferred }: OfferedTool,
-  { token_cost }: ToolFacts,
-  { export: item, bound, taken_out }: ExportPlan,
-  status: CatalogEntry["status"],
-  why: Why | null,
-): CatalogEntry {
-  return {
-    name: shown.name,
-    title: about.title,
-    description: shown.description,
-    origin,
-    package_id: bound.package.package_id,
-    package_version: bound.package.version,
-    binding_id: bound.binding.binding_id,
-    status,
-    reason: why?.reason ?? brokenBy(item),
-    fix: why?.fix ?? null,
-    category: categoryOf(item),
-    risk: about.risk,
-    effect_class: about.effect_class,
-    requires_approval: about.requires_approval,
-    deferred,
-    token_cost,
-    input_schema: shown.parameters,
-    taken_out,
-  };
-}
-
-/** Whoever has the name gives it up, or the tool is called by its package. */
-function wayAround(loser: Source, holder: Source | null): string | null {
-  if (holder === null) return null;
-  const { origin, package_id, plan } = holder;
-  if (origin === "core" || origin === "workspace")
-    return `It can be called by its package: backplane invoke ${loser.name} --package ${loser.package_id}`;
-  const { binding, package: pack } = plan.bound;
-  return pack.manifest.runtime.protocol === "module.kernel"
-    ? `backplane plugin disable ${package_id.split("/").at(-1)}`
-    : `backplane binding disable ${binding.binding_id}`;
-}
-
-/** A tool that did not load keeps its name and is offered; whoever lists it has to see that it cannot run. */
-function brokenBy(item: PluginExport): string | null {
-  const error = item.kind === "tool" ? item.tool.load_error : undefined;
-  return error === undefined ? null : `it cannot run: ${error}`;
-}
-
-function categoryOf(item: PluginExport): string | null {
-  return item.kind === "tool" ? (item.tool.category ?? null) : null;
-}
-
-function schemaAt({ package: pack }: BoundPackage, path: string | undefined): Json | null {
-  return path === undefined ? null : (pack.schemas[path] ?? null);
-}
-
-/** Vendors want an object; a tool without a schema takes any. */
-export function objectSchema(schema: Json | null): JsonObject {
-  return isObject(schema) ? schema : ANYTHING;
-}
-
-function isObject(value: Json | null): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-/** By name; of one name the one that has it first. */
-export function byName(a: CatalogEntry, b: CatalogEntry): number {
-  return compare(a.name, b.name) || LAST[a.status] - LAST[b.status];
-}
-
-function compare(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

@@ -23,7 +23,7 @@ import type { Policies } from "../policy/policies.ts";
 import { riskOf } from "../policy/risk.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
-import { objectSchema } from "./catalog.ts";
+import { objectSchema } from "./offered-tool.ts";
 import { shownWords } from "./shown-words.ts";
 import { tokenCost } from "./token-cost.ts";
 import { usable } from "./usable.ts";

@@ -8,7 +8,8 @@ import type { Catalog, CatalogTool } from "../facade-agent.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Caller } from "../ports/index.ts";
-import { byName, type CatalogSnapshot, type ToolCatalog } from "./catalog.ts";
+import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";
+import { byName } from "./catalog-entry.ts";
 import type { KeptBack } from "./kept-back.ts";
 
 export interface Offers {

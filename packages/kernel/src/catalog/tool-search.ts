@@ -6,7 +6,8 @@ import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
 import type { Turn } from "../loop/turn.ts";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
 import type { Scope } from "../ports/index.ts";
-import { type OfferedTool, SEARCH_TOOL } from "./catalog.ts";
+import { SEARCH_TOOL } from "./catalog.ts";
+import type { OfferedTool } from "./offered-tool.ts";
 
 const DEFAULT_LIMIT = 5;
 const MOST = 20;

@@ -3,7 +3,7 @@ import type { PendingApprovals } from "../approval/pending.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
-import type { Surroundings } from "../policy/rules.ts";
+import type { Surroundings } from "../policy/rule.ts";
 import type { LendModel } from "../sampling/lend-model.ts";
 import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { SessionKey } from "../ports/index.ts";

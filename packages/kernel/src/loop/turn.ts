@@ -2,7 +2,7 @@
 import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
 import type { Caller, RunRow, SessionKey } from "../ports/index.ts";
-import type { OfferedTool } from "../catalog/catalog.ts";
+import type { OfferedTool } from "../catalog/offered-tool.ts";
 import type { History } from "./history.ts";
 
 export type StopReason = "user" | "shutdown" | "wall";

@@ -3,7 +3,8 @@ import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import { narrowed } from "../invoke/export-plan.ts";
 import type { Opened } from "../invoke/open.ts";
 import { riskOf } from "./risk.ts";
-import { RULES, type Surroundings } from "./rules.ts";
+import type { Surroundings } from "./rule.ts";
+import { RULES } from "./rules.ts";
 
 declare const admitted: unique symbol;
 

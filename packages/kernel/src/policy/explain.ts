@@ -21,7 +21,8 @@ import { grantUnder } from "./forbidden.ts";
 import type { Policies } from "./policies.ts";
 import { riskOf } from "./risk.ts";
 import { partEntry, partNamed, partPlan } from "./server-access.ts";
-import { type Asked, RULES, type Surroundings } from "./rules.ts";
+import type { Asked, Surroundings } from "./rule.ts";
+import { RULES } from "./rules.ts";
 
 export interface ExplainDeps {
   catalog: ToolCatalog;

@@ -4,7 +4,8 @@ import { toGrant } from "../grant/effective.ts";
 import { intersect } from "../grant/intersect.ts";
 import type { ExportPlan } from "../invoke/export-plan.ts";
 import type { Caller } from "../ports/index.ts";
-import { type Asked, RULES, type Surroundings } from "./rules.ts";
+import type { Asked, Surroundings } from "./rule.ts";
+import { RULES } from "./rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 
 interface Forbidden {

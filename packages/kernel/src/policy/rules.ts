@@ -2,58 +2,12 @@
  * The rules of admission, in one list, asked in this order. The first that denies decides; an `ask` holds
  * unless a later rule denies. They are pure: what they need to know of the house comes in `Surroundings`.
  */
-import {
-  compareRisk,
-  type DelegationScope,
-  type ErrorCode,
-  type ErrorDetails,
-  type Grant,
-  runsElsewhere,
-  tolerates,
-} from "@backplane/contract";
-import type { Opened } from "../invoke/open.ts";
+import { type DelegationScope, runsElsewhere, tolerates } from "@backplane/contract";
 import { originOf } from "./origin.ts";
 import { plainCategory } from "./policy-document.ts";
 import { riskOf } from "./risk.ts";
-import type { CompiledSelection } from "./standing-policy.ts";
-
-/** What the rules look at: a call that was opened, or one that somebody only asks about. */
-export type Asked = Pick<
-  Opened,
-  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row"
->;
-
-/** What is true around the call at this moment. */
-export interface Surroundings {
-  stopping: boolean;
-  sandbox: () => { enabled: boolean; available: boolean; reason: string };
-  queueFull: (gate: string, max_concurrency: number) => boolean;
-  /** As many calls wait for a person as may. */
-  waitingFull: () => boolean;
-  /** How deep calls may start calls. */
-  max_depth: number;
-}
-
-type Decision =
-  | typeof PASS
-  | { kind: "deny"; code: ErrorCode; message: string; details?: ErrorDetails; fix?: string }
-  | { kind: "ask"; reason: string };
-
-export interface Rule {
-  name: string;
-  /** What it looks at, for people. */
-  about: string;
-  /** Depends on who asks for what, not on the arguments or the moment: what it denies is not even listed. */
-  standing?: true;
-  decide(call: Asked, grant: Grant, around: Surroundings): Decision;
-}
-
-const PASS = { kind: "pass" } as const;
-const deny = (
-  code: ErrorCode,
-  message: string,
-  more: { details?: ErrorDetails; fix?: string } = {},
-): Decision => ({ kind: "deny", code, message, ...more });
+import { roleForbids } from "./role-forbids.ts";
+import { type Asked, type Decision, deny, PASS, type Rule, type Surroundings } from "./rule.ts";
 
 export const RULES: readonly Rule[] = [
   {
@@ -275,41 +229,6 @@ function askPerson(call: Asked, around: Surroundings, reason: string): Decision 
 
 function allowing(field: string, allowed: ReadonlySet<string>, more: string): string {
   return `backplane policy set ${field} '${JSON.stringify([...allowed, more])}'`;
-}
-
-/** Denial comes first: what is denied is denied whatever is allowed (instr.origins). */
-function roleForbids({ caller, plan, policy, hits }: Asked, grant: Grant): string | null {
-  if (plan.export.kind !== "tool") return null;
-  for (const { allow, deny: denied, max_risk } of policy.roles.get(caller.role) ?? []) {
-    const facts = factsOf(plan);
-    if (denied !== null) {
-      if (denied.origins?.has(facts.origin)) return `its origin ${facts.origin} is denied`;
-      if (denied.tools?.(facts.name)) return "the tool is denied";
-      if (facts.category !== undefined && denied.categories?.has(plainCategory(facts.category)))
-        return `its category ${facts.category} is denied`;
-    }
-    const missing = allow === null ? null : notIn(allow, facts);
-    if (missing !== null) return missing;
-    if (max_risk === null) continue;
-    const { risk } = riskOf(plan, grant, policy, hits);
-    if (compareRisk(risk, max_risk) > 0) return `its risk is ${risk}, and the role may use up to ${max_risk}`;
-  }
-  return null;
-}
-
-function notIn(allow: CompiledSelection, { origin, name, category }: ToolFacts): string | null {
-  if (allow.origins !== null && !allow.origins.has(origin)) return `its origin ${origin} is not allowed`;
-  if (allow.tools !== null && !allow.tools(name)) return "the tool is not among those allowed";
-  if (allow.categories === null) return null;
-  if (category === undefined) return "it has no category, and only some are allowed";
-  return allow.categories.has(plainCategory(category)) ? null : `its category ${category} is not allowed`;
-}
-
-type ToolFacts = ReturnType<typeof factsOf>;
-
-function factsOf({ export: item, bound }: Asked["plan"]) {
-  const category = item.kind === "tool" ? item.tool.category : undefined;
-  return { name: item.id, origin: originOf(bound), category };
 }
 
 function whyAsk({ plan }: Asked): string | null {

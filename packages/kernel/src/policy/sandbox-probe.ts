@@ -1,6 +1,6 @@
 /** Whether a sandbox is there, asked of the runner at most once a second: calls must not pay for its report. */
 import type { KernelDeps } from "../deps.ts";
-import type { Surroundings } from "./rules.ts";
+import type { Surroundings } from "./rule.ts";
 
 const FRESH_MS = 1_000;
 

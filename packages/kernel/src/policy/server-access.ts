@@ -23,7 +23,8 @@ import { effectiveClass } from "./class.ts";
 import { forbidden, grantUnder } from "./forbidden.ts";
 import { originOf } from "./origin.ts";
 import { riskOf } from "./risk.ts";
-import { type Asked, RULES, type Surroundings } from "./rules.ts";
+import type { Asked, Surroundings } from "./rule.ts";
+import { RULES } from "./rules.ts";
 import { NO_RULES } from "./security-rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 

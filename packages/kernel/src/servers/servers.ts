@@ -19,7 +19,7 @@ import type { KernelDeps } from "../deps.ts";
 import type { ServerInfo, Servers } from "../facade-servers.ts";
 import { unheard } from "../invoke/answer-ask.ts";
 import type { Policies } from "../policy/policies.ts";
-import type { Surroundings } from "../policy/rules.ts";
+import type { Surroundings } from "../policy/rule.ts";
 import { partOf, partPlan, requirePart, type ServerPart, visibleParts } from "../policy/server-access.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
