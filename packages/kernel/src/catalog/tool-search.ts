@@ -6,6 +6,7 @@ import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
 import type { Turn } from "../loop/turn.ts";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
 import type { Scope } from "../ports/index.ts";
+import { coreTool, noBrief } from "../tools/core-tool.ts";
 import { SEARCH_TOOL } from "./catalog.ts";
 import type { OfferedTool } from "./offered-tool.ts";
 
@@ -16,7 +17,7 @@ export function toolSearch(
   version: string,
   turnAt: (scope: Scope, session_id: string) => Turn | undefined,
 ): RegisteredTool {
-  return {
+  return coreTool(version, {
     spec: {
       name: SEARCH_TOOL,
       description:
@@ -37,14 +38,7 @@ export function toolSearch(
       },
       effect_class: "read_only",
     },
-    plugin: "backplane",
-    version,
-    mode: "inline",
-    origin: "core",
-    installed_at: "",
-    legacy: false,
-    generation: 1,
-    brief: () => Promise.resolve(null),
+    brief: noBrief,
     run: async (args, { session_id, scope }) => {
       const turn = session_id === null ? undefined : turnAt(scope, session_id);
       if (turn === undefined) return outside();
@@ -54,7 +48,7 @@ export function toolSearch(
       for (const { name } of found) turn.found.add(name);
       return answer(found);
     },
-  };
+  });
 }
 
 /** The best first; a word counts most in the name, then in the keywords, then in the description. */

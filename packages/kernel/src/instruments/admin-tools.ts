@@ -14,10 +14,8 @@ import {
 } from "@backplane/contract";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
 import type { Caller } from "../ports/index.ts";
+import { coreTool } from "../tools/core-tool.ts";
 import type { InstrumentsFacade } from "./instruments.ts";
-
-/** Who a core tool belongs to, where tools name their plugin. */
-export const CORE = "backplane";
 
 /** Offered to admins alone. */
 export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];
@@ -34,32 +32,27 @@ export function instrumentAdminTools(
   /** For whom the call is made; null outside of a turn. */
   callerOf: (as: string) => Caller | null,
 ): RegisteredTool[] {
-  return toolsOf(instruments).map(({ brief, run, spec }) => ({
-    spec,
-    plugin: CORE,
-    version,
-    mode: "inline" as const,
-    origin: "core" as const,
-    installed_at: "",
-    legacy: false,
-    generation: 1,
-    brief: async (args) => brief(args),
-    run: async (args, call) => {
-      try {
-        const caller = callerOf(call.as);
-        if (caller === null) {
-          throw new BackplaneError(
-            "auth.missing",
-            `${spec.name} acts for the caller of a turn; call it in a session`,
-          );
+  return toolsOf(instruments).map(({ brief, run, spec }) =>
+    coreTool(version, {
+      spec,
+      brief: async (args) => brief(args),
+      run: async (args, call) => {
+        try {
+          const caller = callerOf(call.as);
+          if (caller === null) {
+            throw new BackplaneError(
+              "auth.missing",
+              `${spec.name} acts for the caller of a turn; call it in a session`,
+            );
+          }
+          const { brief: words, data } = await run(caller, args);
+          return { ok: true, brief: words, display: { kind: "json", data } };
+        } catch (error) {
+          return refused(error);
         }
-        const { brief: words, data } = await run(caller, args);
-        return { ok: true, brief: words, display: { kind: "json", data } };
-      } catch (error) {
-        return refused(error);
-      }
-    },
-  }));
+      },
+    }),
+  );
 }
 
 function toolsOf(instruments: InstrumentsFacade): AdminTool[] {

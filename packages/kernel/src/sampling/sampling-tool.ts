@@ -5,10 +5,10 @@
  */
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
 import type { ActiveModels } from "../agent/models.ts";
-import { CORE } from "../instruments/admin-tools.ts";
 import type { ModelCalls } from "../loop/call-model.ts";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
 import type { KernelDeps } from "../deps.ts";
+import { coreTool, noBrief } from "../tools/core-tool.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
 
 export const SAMPLING_TOOL = "model_sampling";
@@ -22,7 +22,7 @@ export interface SamplingToolParts {
 }
 
 export function samplingTool({ deps, models, active, open }: SamplingToolParts): RegisteredTool {
-  return {
+  return coreTool(deps.version ?? "0.0.0", {
     spec: {
       name: SAMPLING_TOOL,
       description: "Asks the org's model what an MCP server wants to know during a call of one of its tools.",
@@ -41,14 +41,7 @@ export function samplingTool({ deps, models, active, open }: SamplingToolParts):
       risk: "medium",
       timeout_ms: COGNITION_LIMITS.timeout_ms,
     },
-    plugin: CORE,
-    version: deps.version ?? "0.0.0",
-    mode: "inline",
-    origin: "core",
-    installed_at: "",
-    legacy: false,
-    generation: 1,
-    brief: () => Promise.resolve(null),
+    brief: noBrief,
     run: async (args, { scope, signal }): Promise<ToolReturn> => {
       const request = open.get(args.request_id as string);
       if (request === undefined) return refused("it answers requests of MCP servers alone");
@@ -67,7 +60,7 @@ export function samplingTool({ deps, models, active, open }: SamplingToolParts):
       const data: JsonObject = { text, model, provider, usage: { ...usage } };
       return { ok: true, brief: `${usage.total} tokens`, display: { kind: "json", data } };
     },
-  };
+  });
 }
 
 function messagesOf({ system, messages }: SamplingRequest): unknown[] {
