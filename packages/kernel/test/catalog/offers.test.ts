@@ -1,26 +1,18 @@
 /** The catalog as clients outside of the loop see it. */
-import type { KernelPlugin } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { admin, guest, openHouse, user } from "../support/house.ts";
 import { hook, manifest, tool } from "../support/manifests.ts";
+import { toolPlugin } from "../support/tool-plugin.ts";
 
-const writer: KernelPlugin = {
-  name: "writer",
-  version: "1.0.0",
-  category: "tool",
-  subscriptions: () => [],
-  async onLoad(ctx) {
-    await ctx.registerTool({
-      name: "write",
-      description: "Writes.",
-      parameters: { type: "object" },
-      effect_class: "non_idempotent_write",
-      requires_approval: true,
-      run: () => ({ ok: true, brief: "done", display: { kind: "text", text: "done" } }),
-    });
-  },
-};
+const writer = toolPlugin("writer", {
+  name: "write",
+  description: "Writes.",
+  parameters: { type: "object" },
+  effect_class: "non_idempotent_write",
+  requires_approval: true,
+  run: () => ({ ok: true, brief: "done", display: { kind: "text", text: "done" } }),
+});
 
 test("tools of plugins and bound exports in one list; each caller sees what it may call", async () => {
   const house = await openHouse({ plugins: [writer] });

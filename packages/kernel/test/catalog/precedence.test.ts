@@ -1,11 +1,12 @@
 /** Who has a name, from every pair of sources, and through a real house. */
-import type { KernelPlugin, Origin } from "@backplane/contract";
+import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type Candidate, candidateOf, rank } from "../../src/catalog/precedence.ts";
 import { admin, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
+import { toolPlugin } from "../support/tool-plugin.ts";
 
 const source = (
   origin: Origin,
@@ -111,21 +112,13 @@ test("names that look alike collide, and a name with something invisible in it i
   ]);
 });
 
-const searcher: KernelPlugin = {
-  name: "searcher",
-  version: "1.0.0",
-  category: "tool",
-  subscriptions: () => [],
-  async onLoad(ctx) {
-    await ctx.registerTool({
-      name: "search",
-      description: "Searches.",
-      parameters: { type: "object" },
-      effect_class: "read_only",
-      run: () => ({ ok: true, brief: "found", display: { kind: "text", text: "found" } }),
-    });
-  },
-};
+const searcher = toolPlugin("searcher", {
+  name: "search",
+  description: "Searches.",
+  parameters: { type: "object" },
+  effect_class: "read_only",
+  run: () => ({ ok: true, brief: "found", display: { kind: "text", text: "found" } }),
+});
 
 verifies(
   "tools.precedence",

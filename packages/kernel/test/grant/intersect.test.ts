@@ -1,6 +1,7 @@
 import { DELEGATION_SCOPES, EXECUTION_CLASSES } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
 import { covers } from "../../src/grant/domains.ts";
 import { toGrant } from "../../src/grant/effective.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
@@ -88,17 +89,7 @@ test("order, grouping and repetition do not matter", () => {
 });
 
 test("a grant from nothing gives nothing", () => {
-  expect(toGrant({})).toEqual({
-    class: "isolated",
-    network: "none",
-    allowed_domains: [],
-    filesystem: "none",
-    mounts: [],
-    gateway_api_scopes: [],
-    secret_slots: [],
-    capabilities: [],
-    tools: null,
-  });
+  expect(toGrant({})).toEqual(noGrant());
 });
 
 test("without network no domain is shown, and a list of none reaches nothing", () => {

@@ -1,11 +1,11 @@
-import type { KernelTool } from "@backplane/contract";
+import type { Approval, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
-import { openTalk } from "./talk.ts";
+import { openTalk, type Talk } from "./talk.ts";
 
 const ran: string[] = [];
 const deploy: KernelTool = {
@@ -19,6 +19,16 @@ const deploy: KernelTool = {
   },
 };
 const HOUR = 3_600_000;
+
+/** Answers the id of the run, which waits for a person. */
+async function askToDeploy({ kernel }: Talk): Promise<string> {
+  const text = '/tool deploy {"to": "prod"}';
+  return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
+}
+
+async function pending({ kernel }: Talk): Promise<readonly Approval[]> {
+  return (await kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+}
 
 verifies("loop.history", "a conversation goes on after a restart as if nothing had been", async () => {
   const first = await openTalk();
@@ -40,19 +50,12 @@ verifies(
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
     const first = await openTalk(long);
-    const { run_id } = await first.kernel.sessions.message(
-      user,
-      { session_id: "s1" },
-      { text: '/tool deploy {"to": "prod"}' },
-    );
-    await until(
-      async () =>
-        (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
-    );
+    const run_id = await askToDeploy(first);
+    await until(async () => (await pending(first)).length === 1);
     await first.crash();
 
     const second = await openTalk({ ...long, file: first.file });
-    const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+    const items = await pending(second);
     expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
     // The turn waits for the answer as it did before.
     expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "running" });
@@ -71,11 +74,7 @@ test("after an orderly stop the conversation goes on from the result, though the
   ran.length = 0;
   const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
   const first = await openTalk(long);
-  const { run_id } = await first.kernel.sessions.message(
-    user,
-    { session_id: "s1" },
-    { text: '/tool deploy {"to": "prod"}' },
-  );
+  const run_id = await askToDeploy(first);
   await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
   await first.kernel.stop(1_000);
   await first.crash();
@@ -84,7 +83,7 @@ test("after an orderly stop the conversation goes on from the result, though the
     status: "failed",
     error: { code: "gateway_stopping" },
   });
-  const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+  const items = await pending(second);
   await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
   const last = async () => (await second.tape()).at(-1)?.payload.content;
   await until(async () => JSON.stringify((await last()) ?? "").includes("deployed"));
@@ -98,18 +97,15 @@ verifies(
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR } };
     const first = await openTalk({ ...long, tools: [deploy] });
-    await first.kernel.sessions.message(user, { session_id: "s1" }, { text: '/tool deploy {"to": "prod"}' });
-    await until(
-      async () =>
-        (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
-    );
+    await askToDeploy(first);
+    await until(async () => (await pending(first)).length === 1);
     await first.crash();
     const second = await openTalk({
       ...long,
       tools: [{ ...deploy, description: "Deploys and deletes." }],
       file: first.file,
     });
-    const { items } = await second.kernel.approvals.list(user, { status: "pending" }, { limit: 5 });
+    const items = await pending(second);
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
     await until(
       async () => (await second.kernel.invocations.get(user, items[0]!.invocation_id)).status === "failed",
@@ -131,11 +127,8 @@ verifies(
     ] as const) {
       ran.length = 0;
       const talk = await openTalk({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
-      await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: '/tool deploy {"to": "prod"}' });
-      await until(
-        async () =>
-          (await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items.length === 1,
-      );
+      await askToDeploy(talk);
+      await until(async () => (await pending(talk)).length === 1);
       const from = performance.now();
       await talk.kernel.stop(5_000);
       expect(performance.now() - from).toBeLessThan(10_000);

@@ -3,6 +3,7 @@ import { plugin as echo } from "@backplane/plugin-llm-echo";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
+import type { Caller } from "../../src/ports/index.ts";
 import { admin, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
@@ -39,6 +40,14 @@ const orderOf = (tape: readonly Entry[]) =>
 async function ended(talk: Talk, run_id: string) {
   await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
   return await talk.kernel.runs.get(user, run_id);
+}
+
+/** Somebody who asks by a key of their own, which can be taken back. */
+async function keyHolder({ kernel }: Talk): Promise<{ caller: Caller; revoke(): Promise<void> }> {
+  const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
+  const { key, token } = await kernel.keys.create(admin, wanted as never);
+  const caller = await kernel.keys.authenticate(token);
+  return { caller, revoke: () => kernel.keys.revoke(admin, key.id) };
 }
 
 test("a turn that a crash cut off in its tools goes on: what may run twice does, nothing is doubled", async () => {
@@ -154,16 +163,11 @@ test("a turn that brought the gateway down twice is ended, and says why", async 
 test("an operator can have cut off turns end; who may no longer ask is not answered", async () => {
   const slow = "/slow 50\n/say one two three four five six";
   const first = await openTalk();
-  const key = await first.kernel.keys.create(admin, {
-    name: "k",
-    role: "user",
-    scopes: ["sessions:write"],
-  } as never);
-  const caller = await first.kernel.keys.authenticate(key.token);
+  const { caller, revoke } = await keyHolder(first);
   const mine = await first.kernel.sessions.message(user, s1, { text: slow });
   const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
   await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
-  await first.kernel.keys.revoke(admin, key.key.id);
+  await revoke();
   await first.crash();
   const second = await openTalk({
     file: first.file,
@@ -177,15 +181,10 @@ test("an operator can have cut off turns end; who may no longer ask is not answe
   expect((await ended(second, keyed.run_id)).resumed).toBeUndefined();
 
   const third = await openTalk();
-  const again = await third.kernel.keys.create(admin, {
-    name: "k",
-    role: "user",
-    scopes: ["sessions:write"],
-  } as never);
-  const them = await third.kernel.keys.authenticate(again.token);
-  const theirs = await third.kernel.sessions.message(them, s1, { text: slow });
+  const them = await keyHolder(third);
+  const theirs = await third.kernel.sessions.message(them.caller, s1, { text: slow });
   await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
-  await third.kernel.keys.revoke(admin, again.key.id);
+  await them.revoke();
   await third.crash();
   const fourth = await openTalk({ file: third.file });
   expect(await ended(fourth, theirs.run_id)).toMatchObject({

@@ -1,10 +1,11 @@
 /** What a fresh pair of eyes broke once. */
-import type { BusEvent, KernelPlugin, KernelTool } from "@backplane/contract";
+import type { KernelPlugin, KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
+import { yesPlugin } from "../support/yes-plugin.ts";
 import { addTool, openTalk } from "./talk.ts";
 
 const s1 = { session_id: "s1" };
@@ -128,18 +129,7 @@ test("an interrupt does not wait for a handler that hangs", async () => {
 
 verifies("subagent.enforced", "a child ends with the call that spawned it", async () => {
   const gate = gated();
-  const asked: BusEvent[] = [];
-  const yes: KernelPlugin = {
-    name: "yes",
-    version: "1.0.0",
-    category: "adapter",
-    subscriptions: () => ["approval.request"],
-    async onEvent(event, ctx) {
-      asked.push(event);
-      const id = String((event.payload as { id: string }).id);
-      await ctx.emit("approval.response", { id, response: "approve" }, { session_id: "kernel" });
-    },
-  };
+  const { yes } = yesPlugin();
   const talk = await openTalk({ tools: [gate.tool], plugins: [agentTool, yes] });
   const turn = talk.say(`/tool agent ${JSON.stringify({ goal: "/tool wait {}" })}`);
   await until(() => gate.running() === 1);

@@ -3,33 +3,15 @@ import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, until, user } from "../support/house.ts";
+import { yesPlugin } from "../support/yes-plugin.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";
 
 const spawn = (goal: string, more: object = {}) => `/tool agent ${JSON.stringify({ goal, ...more })}`;
 
 /** Says yes to every question, and counts them. */
 async function openAgents(): Promise<Talk & { asked: BusEvent[] }> {
-  const asked: BusEvent[] = [];
-  const talk = await openTalk({
-    tools: [addTool],
-    plugins: [
-      agentTool,
-      {
-        name: "yes",
-        version: "1.0.0",
-        category: "adapter",
-        subscriptions: () => ["approval.request"],
-        async onEvent(event, ctx) {
-          asked.push(event);
-          await ctx.emit(
-            "approval.response",
-            { id: (event.payload as { id: string }).id, response: "approve" },
-            { session_id: "kernel" },
-          );
-        },
-      },
-    ],
-  });
+  const { asked, yes } = yesPlugin();
+  const talk = await openTalk({ tools: [addTool], plugins: [agentTool, yes] });
   return { ...talk, asked };
 }
 

@@ -2,8 +2,9 @@
 import type { BusEvent, Entry, KernelPlugin, KernelTool, Run } from "@backplane/contract";
 import { plugin as echo } from "@backplane/plugin-llm-echo";
 import { plugin as react } from "@backplane/plugin-strategy-react";
-import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
+import { toolOk } from "@backplane/sdk/kernel";
 import { type House, type HouseOptions, openHouse, user } from "../support/house.ts";
+import { toolPlugin } from "../support/tool-plugin.ts";
 
 export const addTool: KernelTool = {
   name: "add",
@@ -17,18 +18,6 @@ export const addTool: KernelTool = {
   effect_class: "read_only",
   run: ({ a, b }) => toolOk(String(Number(a) + Number(b))),
 };
-
-function toolPlugin(name: string, ...tools: KernelTool[]): KernelPlugin {
-  return defineKernelPlugin({
-    name,
-    version: "1.0.0",
-    category: "tool",
-    subscriptions: () => [],
-    async onLoad(ctx) {
-      for (const tool of tools) await ctx.registerTool(tool);
-    },
-  });
-}
 
 export interface Talk extends House {
   /** Says something and waits for the end of the turn. */

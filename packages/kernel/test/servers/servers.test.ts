@@ -5,21 +5,13 @@ import type { ServerLine } from "../../src/facade-servers.ts";
 import type { Runner } from "../../src/ports/index.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, guest, openHouse, user } from "../support/house.ts";
-import { manifest } from "../support/manifests.ts";
 import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
+import { WEATHER_SERVER } from "../support/weather-server.ts";
 
-const SERVER = manifest([], {
-  package_id: "acme/weather",
-  runtime: {
-    protocol: "mcp.stdio",
-    entrypoint: ["node", "server.js"],
-    permissions: { filesystem: "scratch", secret_slots: ["api_key"] },
-  },
-});
 const TOOL = ToolExportSchema.parse({
   id: "mcp_weather_today",
   kind: "tool",
-  permissions: SERVER.runtime.permissions,
+  permissions: WEATHER_SERVER.runtime.permissions,
   tool: { effect_class: "read_only", native_name: "today" },
 });
 const bound = { secrets: { api_key: "secret://org_local/weather" } };
@@ -54,7 +46,7 @@ test("a server is there for those who see its binding, and for no plugin's own t
   const house = await open(async () => ({}));
   const { servers } = house.kernel;
   expect(await servers.list(user)).toEqual([]);
-  const { binding_id } = await house.bind(SERVER, bound);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
   const listed = await servers.list(user);
   expect(listed).toEqual([
     {
@@ -88,7 +80,7 @@ test("a request goes to the process of its tools; its secrets come back out of n
     const form = await listener.ask("elicitation/create", {});
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
-  const { binding_id } = await house.bind(SERVER, bound);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
   const heard = line();
   const answer = await house.kernel.servers.request(
     user,
@@ -106,7 +98,7 @@ test("a request goes to the process of its tools; its secrets come back out of n
 
 test("reading is in the audit log; listing is not", async () => {
   const house = await open(async () => ({}));
-  const { binding_id } = await house.bind(SERVER, bound);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
   const { servers, audit } = house.kernel;
   await servers.request(user, binding_id, "resources/list", {}, line());
   await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
@@ -118,7 +110,7 @@ test("reading is in the audit log; listing is not", async () => {
 
 test("what a plugin asks during a call reaches whoever called, and nobody else", async () => {
   const house = await open(async () => ({}));
-  const { binding_id } = await house.bind(SERVER, bound);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
   const seen: unknown[] = [];
   house.runner.script = async ({ ask }) => {
@@ -144,7 +136,7 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
 
 test("a policy that allows no tools of MCP servers allows nothing else of them", async () => {
   const house = await open(async () => ({ contents: [] }));
-  const { binding_id } = await house.bind(SERVER, bound);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
   const { policy, servers } = house.kernel;
   const read = () =>
     servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line()).then(
@@ -170,7 +162,7 @@ verifies(
   "resources and prompts go by the policy of tools: role, origin, name, category and risk, denials first",
   async () => {
     const house = await open(async () => ({ contents: [] }));
-    const { binding_id } = await house.bind(SERVER, bound);
+    const { binding_id } = await house.bind(WEATHER_SERVER, bound);
     const { policy, servers, audit } = house.kernel;
     const read = (caller = guest, method = "resources/read") =>
       servers.request(caller, binding_id, method, { uri: "w://now" }, line()).then(
@@ -247,8 +239,8 @@ test("the policy's host level holds for requests and questions, too", async () =
     return {};
   });
   const network = { network: "egress" as const, allowed_domains: ["a.example"] };
-  const permissions = { ...SERVER.runtime.permissions!, ...network };
-  const online = { ...SERVER, runtime: { ...SERVER.runtime, permissions } };
+  const permissions = { ...WEATHER_SERVER.runtime.permissions!, ...network };
+  const online = { ...WEATHER_SERVER, runtime: { ...WEATHER_SERVER.runtime, permissions } };
   const { binding_id } = await house.bind(online, bound);
   expect(house.runner.questions[0]!.grant.network).toBe("egress");
   await house.kernel.policy.put(admin, "org", { host: { network: "none" } });
@@ -262,7 +254,7 @@ test("the policy's host level holds for requests and questions, too", async () =
 
 test("servers stand as they were bound, so that no name gets before another", async () => {
   const house = await open(async () => ({}));
-  await house.bind(SERVER, bound);
-  await house.bind({ ...SERVER, package_id: "evil/aaa" }, bound);
+  await house.bind(WEATHER_SERVER, bound);
+  await house.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
   expect((await house.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
 });

@@ -1,0 +1,11 @@
+/** An MCP server as a package: no exports of its own, one secret, a scratch folder. */
+import { manifest } from "./manifests.ts";
+
+export const WEATHER_SERVER = manifest([], {
+  package_id: "acme/weather",
+  runtime: {
+    protocol: "mcp.stdio",
+    entrypoint: ["node", "server.js"],
+    permissions: { filesystem: "scratch", secret_slots: ["api_key"] },
+  },
+});
