@@ -1,16 +1,8 @@
 /** Deliveries from before there were lanes get theirs, and those that are over an age. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import type { Store } from "@backplane/kernel/ports";
-import { openPostgresStore, openSqliteStore } from "@backplane/store";
-import pg from "pg";
-import { expect, test } from "vitest";
-import { startPostgres } from "../../../test/support/postgres.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { expect } from "vitest";
+import { type Statement, upgradeCases } from "./upgrade-cases.ts";
 
-const BEFORE = MIGRATIONS.filter(({ version }) => version < 5);
 const job = (id: string, queue: string, group: string | null, state: string) =>
   `insert into jobs (id, queue, group_name, open_group, state, run_at, due_at, max_attempts, last_attempt, attempt, fence, payload)
     values ('${id}', '${queue}', ${group === null ? "null" : `'${group}'`}, ${state === "ready" ? `'${group}'` : "null"},
@@ -34,30 +26,12 @@ async function check(store: Store): Promise<void> {
   expect(await store.retention.jobs("done", 2_000, 1_001, 9)).toBe(0);
   expect(await store.retention.jobs("done", 2_000, 1_000, 9)).toBe(2);
   expect(await store.retention.jobs("dead", 2_000, 1_000, 9)).toBe(1);
-  await store.close();
 }
 
-test("SQLite", async () => {
-  const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
-  const file = join(dir, "store.db");
-  await (await openSqliteStore({ file, threaded: false, migrations: BEFORE })).close();
-  const database = new DatabaseSync(file);
-  for (const text of OLD) database.exec(text);
-  database.close();
-  await check(await openSqliteStore({ file, threaded: false }));
-  rmSync(dir, { recursive: true });
-});
-
-test("PostgreSQL", async () => {
-  const server = await startPostgres();
-  try {
-    await (await openPostgresStore({ url: server.url, migrations: BEFORE })).close();
-    const direct = new pg.Client({ connectionString: server.url });
-    await direct.connect();
-    for (const text of OLD) await direct.query(text);
-    await direct.end();
-    await check(await openPostgresStore({ url: server.url, caller_clock: true }));
-  } finally {
-    await server.stop();
-  }
+upgradeCases({
+  before: 5,
+  fill: async () => {},
+  old: () => OLD.map((text): Statement => [text, []]),
+  check,
+  caller_clock: true,
 });

@@ -1,21 +1,13 @@
 /** Databases of the schema before runs and spans, with tapes and calls in them, are brought up to today's. */
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { DatabaseSync } from "node:sqlite";
 import type { Store } from "@backplane/kernel/ports";
-import { openPostgresStore, openSqliteStore } from "@backplane/store";
-import pg from "pg";
-import { expect, test } from "vitest";
-import { startPostgres } from "../../../test/support/postgres.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { expect } from "vitest";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
 import { encodeEntry } from "../src/stores/session-row.ts";
-import { message, newChain, start } from "./sample-sessions.ts";
 import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { message, newChain, start } from "./sample-sessions.ts";
 import { LOCAL, sampleAudit, sampleInvocation, sampleSettlement } from "./samples.ts";
+import { type Statement, upgradeCases } from "./upgrade-cases.ts";
 
-const BEFORE = MIGRATIONS.filter(({ version }) => version < 4);
 const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
 const row = sampleInvocation({ session_id: "s" });
 
@@ -34,27 +26,18 @@ function odd() {
 }
 
 /** As the schema of then had them. */
-function oldTape(): [text: string, values: (string | number | null)[]][] {
+function oldTape(): Statement[] {
   const { org_id, project_id } = LOCAL;
-  const session = (
-    id: string,
-    chain: string,
-    parent: string | null,
-  ): [string, (string | number | null)[]] => [
+  const session = (id: string, chain: string, parent: string | null): Statement => [
     "insert into sessions values ($1, $2, '/w', $3, 'n', $4, $5, $5, 4, '{}', '2026-01-01T00:00:00.000Z')",
     [org_id, project_id!, id, parent, chain],
   ];
-  const chain = (
-    id: string,
-    of: string,
-    fork: number,
-    hash: string,
-  ): [string, (string | number | null)[]] => [
+  const chain = (id: string, of: string, fork: number, hash: string): Statement => [
     "insert into chains values ($1, $2, $3, '/w', $4, $5, $6, $7, 4, $8, null, '2026-01-01T00:00:00.000Z')",
     [id, org_id, project_id!, of, fork === 0 ? "start" : "fork", fork === 0 ? null : ROOT, fork, hash],
   ];
   let hash = originHash("", ROOT, null, 0);
-  const lines = ENTRIES.map((entry, index): [string, (string | number | null)[]] => {
+  const lines = ENTRIES.map((entry, index): Statement => {
     hash = entryHash(hash, ROOT, index + 1, entry);
     return ["insert into entries values ($1, $2, $3, $4, $5, $6, $7)", [ROOT, index + 1, ...entry, hash]];
   });
@@ -67,9 +50,14 @@ function oldTape(): [text: string, values: (string | number | null)[]][] {
   ];
 }
 
+/** The calls of then said neither their turn nor their role. */
+const OLD_CALLS = {
+  sqlite: "update invocations set body = json_remove(body, '$.turn', '$.role')",
+  postgres: "update invocations set body = (body::jsonb - 'turn' - 'role')::text",
+};
+
 async function fill(store: Store) {
   await store.invocations.open(row, { facts: { audit: sampleAudit() } });
-  await store.close();
 }
 
 async function check(store: Store) {
@@ -94,34 +82,6 @@ async function check(store: Store) {
   expect((await store.sessions.sinceAnchor(LOCAL, CHILD)).map(({ id }) => id)).toEqual([1, 2, 3, 4, 5, 6]);
   for (const id of [ROOT, CHILD]) expect(await store.sessions.verify(LOCAL, id)).toBeNull();
   expect(await store.audit.verify()).toBeNull();
-  await store.close();
 }
 
-test("SQLite", async () => {
-  const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
-  const file = join(dir, "store.db");
-  await fill(await openSqliteStore({ file, threaded: false, migrations: BEFORE }));
-  const database = new DatabaseSync(file);
-  database.exec("update invocations set body = json_remove(body, '$.turn', '$.role')");
-  for (const [text, values] of oldTape()) {
-    database.prepare(text.replaceAll(/\$(\d+)/g, "?$1")).run(...values);
-  }
-  database.close();
-  await check(await openSqliteStore({ file, threaded: false }));
-  rmSync(dir, { recursive: true });
-});
-
-test("PostgreSQL", async () => {
-  const server = await startPostgres();
-  try {
-    await fill(await openPostgresStore({ url: server.url, migrations: BEFORE }));
-    const direct = new pg.Client({ connectionString: server.url });
-    await direct.connect();
-    await direct.query("update invocations set body = (body::jsonb - 'turn' - 'role')::text");
-    for (const [text, values] of oldTape()) await direct.query(text, values);
-    await direct.end();
-    await check(await openPostgresStore({ url: server.url }));
-  } finally {
-    await server.stop();
-  }
-});
+upgradeCases({ before: 4, fill, old: (engine) => [[OLD_CALLS[engine], []], ...oldTape()], check });

@@ -1,0 +1,65 @@
+/** A database as an earlier version left it is brought up to today's: one case, on both engines. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Store } from "@backplane/kernel/ports";
+import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import pg from "pg";
+import { test } from "vitest";
+import { startPostgres } from "../../../test/support/postgres.ts";
+import { MIGRATIONS } from "../src/migrations/index.ts";
+
+/** With `$1` for the first value, on either engine. */
+export type Statement = readonly [text: string, values: readonly (string | number | null)[]];
+
+export interface Upgrade<Left> {
+  /** The first version that the old database does not have. */
+  before: number;
+  /** What could be written then by today's store. */
+  fill(store: Store): Promise<Left>;
+  /** What only the old version would have written. */
+  old?(engine: "sqlite" | "postgres"): Iterable<Statement>;
+  check(store: Store, left: Left): Promise<void>;
+  /** Of the PostgreSQL store that is checked. */
+  caller_clock?: boolean;
+}
+
+export function upgradeCases<Left>({ before, fill, old, check, caller_clock = false }: Upgrade<Left>): void {
+  const migrations = MIGRATIONS.filter(({ version }) => version < before);
+
+  test("SQLite", async () => {
+    const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
+    const file = join(dir, "store.db");
+    const store = await openSqliteStore({ file, threaded: false, migrations });
+    const left = await fill(store);
+    await store.close();
+    const database = new DatabaseSync(file);
+    for (const [text, values] of old?.("sqlite") ?? []) {
+      database.prepare(text.replaceAll(/\$(\d+)/g, "?$1")).run(...values);
+    }
+    database.close();
+    const today = await openSqliteStore({ file, threaded: false });
+    await check(today, left);
+    await today.close();
+    rmSync(dir, { recursive: true });
+  });
+
+  test("PostgreSQL", async () => {
+    const server = await startPostgres();
+    try {
+      const store = await openPostgresStore({ url: server.url, migrations });
+      const left = await fill(store);
+      await store.close();
+      const direct = new pg.Client({ connectionString: server.url });
+      await direct.connect();
+      for (const [text, values] of old?.("postgres") ?? []) await direct.query(text, [...values]);
+      await direct.end();
+      const today = await openPostgresStore({ url: server.url, caller_clock });
+      await check(today, left);
+      await today.close();
+    } finally {
+      await server.stop();
+    }
+  });
+}
