@@ -1,6 +1,6 @@
 /** Processes that wait for their one call: there before it, and gone with their gateway, however that ends. */
-import { readFileSync } from "node:fs";
 import { expect } from "vitest";
+import { treeOf } from "../../packages/runner/test/sandbox/process-tree.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, isAlive } from "../support/processes.ts";
@@ -28,25 +28,10 @@ async function prewarmed(gateway: TestGateway): Promise<number> {
   return body.runner.prewarmed;
 }
 
-/** Everybody that this process has brought into the world and that lives. */
-function descendants(pid: number): number[] {
-  let children: number[] = [];
-  try {
-    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
-    children = text
-      .split(" ")
-      .map(Number)
-      .filter((child) => child > 0);
-  } catch {
-    // It is gone.
-  }
-  return children.flatMap((child) => [child, ...descendants(child)]);
-}
-
 verifies("sandbox.kill", "a killed and a stopped gateway leave nobody that waited for a call", async () => {
   for (const end of ["kill9", "stop"] as const) {
     const { gateway } = await called();
-    const family = descendants(gateway.pid);
+    const family = treeOf(gateway.pid);
     // bwrap, PID 1 and the plugin at least.
     expect(family.length).toBeGreaterThanOrEqual(3);
     await gateway[end]();

@@ -7,6 +7,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
+import { childrenOf } from "../../packages/runner/src/sandbox/children-of.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { bindMcpServer } from "../support/mcp-server.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
@@ -151,17 +152,7 @@ function startOf(pid: number): string {
 const isSame = ({ pid, start }: Born) => start !== "" && startOf(pid) === start && isAlive(pid);
 
 function descendants(pid: number): Born[] {
-  let text = "";
-  try {
-    text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
-  } catch {
-    // It is gone.
-  }
-  const children = text
-    .split(" ")
-    .map(Number)
-    .filter((child) => child > 0);
-  return children.flatMap((child) => [{ pid: child, start: startOf(child) }, ...descendants(child)]);
+  return childrenOf(pid).flatMap((child) => [{ pid: child, start: startOf(child) }, ...descendants(child)]);
 }
 
 /** The folders of this gateway's cgroups, in every tree. */

@@ -5,9 +5,10 @@
  * to a child, sandbox-init hands out listeners before the plugin starts.
  */
 import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
-import { closeSync, openSync, readFileSync } from "node:fs";
+import { closeSync, openSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
+import { childrenOf } from "./children-of.ts";
 import { ControlChannel } from "./control-channel.ts";
 
 export interface Bubblewrap {
@@ -93,18 +94,6 @@ function killBoth(child: ChildProcess, outer: number, control: ControlChannel): 
   }
   const late = setTimeout(() => send(-outer), OUTER_GRACE_MS);
   child.once("exit", () => clearTimeout(late));
-}
-
-function childrenOf(pid: number): number[] {
-  try {
-    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
-    return text
-      .split(" ")
-      .map(Number)
-      .filter((child) => child > 0);
-  } catch {
-    return [];
-  }
 }
 
 function send(pid: number): void {

@@ -1,17 +1,6 @@
 /** The processes below another, as the host sees them. */
 import { readFileSync } from "node:fs";
-
-function childrenOf(pid: number): number[] {
-  try {
-    const text = readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8");
-    return text
-      .split(" ")
-      .map(Number)
-      .filter((child) => child > 0);
-  } catch {
-    return [];
-  }
-}
+import { childrenOf } from "../../src/sandbox/children-of.ts";
 
 export function treeOf(pid: number): number[] {
   return childrenOf(pid).flatMap((child) => [child, ...treeOf(child)]);
