@@ -1,6 +1,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
-import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
+import {
+  expectInterrupted,
+  expectNoKeyOfEnvironment,
+  expectStatuses,
+  expectTimeouts,
+} from "../../../packages/sdk/test/kernel/llm-checks.ts";
+import { sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { plugin } from "../src/plugin.ts";
 import { block, event, ping, start, stop, text, toolUse } from "./wire.ts";
@@ -183,22 +189,13 @@ test("a conversation that begins with the assistant still begins with the user t
 
 verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
   const error = (type: string, message = "no") => ({ type: "error", error: { type, message } });
-  const cases: [number, object, Record<string, string>, object][] = [
+  await expectStatuses(vendor, bus, "sk-ant-key", [
     [400, error("invalid_request_error"), {}, { retryable: false }],
     [401, error("authentication_error", "invalid x-api-key sk-ant-key"), {}, { retryable: false }],
     [429, error("rate_limit_error"), { "retry-after": "11" }, { retryable: true, retry_after_s: 11 }],
     [500, error("api_error"), {}, { retryable: true }],
     [529, error("overloaded_error"), {}, { retryable: true }],
-  ];
-  for (const [status_code, body, headers, expected] of cases) {
-    vendor.answer = json(status_code, body, headers);
-    const before = vendor.requests.length;
-    const end = await bus.end();
-    expect(end.kind).toBe("llm.call.error");
-    expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
-    expect(end.payload.error).not.toContain("sk-ant-key");
-    expect(vendor.requests.length - before).toBe(1);
-  }
+  ]);
 });
 
 verifies(
@@ -231,35 +228,18 @@ verifies(
 
 verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
   bus.instances.org_a = [withConfig({ timeout_s: 0.1 })];
-  for (const answer of [() => undefined, sse(start() + text(0, "and"), { after: "hang" })]) {
-    vendor.answer = answer;
-    expect((await bus.end()).payload).toMatchObject({ kind: "timeout", retryable: true });
-    await vendor.requests.at(-1)?.closed;
-  }
+  const half = sse(start() + text(0, "and"), { after: "hang" });
+  await expectTimeouts(vendor, bus, [() => undefined, half]);
 });
 
 test("an interrupt closes the connection", async () => {
-  vendor.answer = sse(start() + text(0, "slowly"), { after: "hang" });
-  const call = bus.ask();
-  await bus.until(() => bus.emitted.length > 0);
-  await bus.send("user.interrupt", {}).handled;
-  await call.handled;
-  await vendor.requests[0]?.closed;
-  expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
+  await expectInterrupted(vendor, bus, sse(start() + text(0, "slowly"), { after: "hang" }));
 });
 
 test("a key of the environment goes to no instance", async () => {
-  process.env.ANTHROPIC_API_KEY = "sk-of-the-gateway";
-  process.env.ANTHROPIC_AUTH_TOKEN = "token-of-the-gateway";
-  try {
-    vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
-    bus.instances.org_a = [instanceOf("llm-anthropic", { base_url: url })];
-    expect((await bus.end()).kind).toBe("llm.call.response");
-    expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
-  } finally {
-    delete process.env.ANTHROPIC_API_KEY;
-    delete process.env.ANTHROPIC_AUTH_TOKEN;
-  }
+  vendor.answer = sse(start() + text(0, "ok") + stop("end_turn", 1));
+  const keyless = instanceOf("llm-anthropic", { base_url: url });
+  await expectNoKeyOfEnvironment(vendor, bus, keyless, ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"]);
 });
 
 test("without a key the vendor is not asked, and health says what is missing", async () => {

@@ -1,6 +1,12 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { instanceOf, LlmBus } from "../../../packages/sdk/test/kernel/llm-bus.ts";
+import {
+  expectInterrupted,
+  expectNoKeyOfEnvironment,
+  expectStatuses,
+  expectTimeouts,
+} from "../../../packages/sdk/test/kernel/llm-checks.ts";
 import { json, sse, Vendor } from "../../../packages/sdk/test/kernel/llm-vendor.ts";
 import { plugin } from "../src/plugin.ts";
 import { chunk, data, done, text, usage } from "./wire.ts";
@@ -192,7 +198,7 @@ test("a reasoning server's thoughts are thinking, not text", async () => {
 
 verifies("llm.provider", "statuses are typed, with Retry-After, and never carry the key", async () => {
   const error = (message: string, code: string | null = null) => ({ error: { message, type: "x", code } });
-  const cases: [number, object, Record<string, string>, object][] = [
+  await expectStatuses(vendor, bus, "sk-test-key", [
     [400, error("bad tools"), {}, { retryable: false }],
     [401, error("Incorrect API key provided: sk-test-key."), {}, { retryable: false }],
     [
@@ -205,17 +211,7 @@ verifies("llm.provider", "statuses are typed, with Retry-After, and never carry 
     [429, error("You exceeded your quota", "insufficient_quota"), {}, { retryable: false }],
     [500, error("oops"), {}, { retryable: true }],
     [503, {}, {}, { retryable: true }],
-  ];
-  for (const [status_code, body, headers, expected] of cases) {
-    vendor.answer = json(status_code, body, headers);
-    const before = vendor.requests.length;
-    const end = await bus.end();
-    expect(end.kind).toBe("llm.call.error");
-    expect(end.payload).toMatchObject({ kind: "status", status_code, ...expected });
-    expect(end.payload.error).not.toContain("sk-test-key");
-    // The SDK's own retries are off: trying again is the kernel's.
-    expect(vendor.requests.length - before).toBe(1);
-  }
+  ]);
 });
 
 verifies(
@@ -249,22 +245,12 @@ verifies(
 
 verifies("llm.provider", "a server that says nothing, or nothing more, times out", async () => {
   bus.instances.org_a = [instanceOf("llm-openai", { base_url: url, timeout_s: 0.1 })];
-  for (const answer of [() => undefined, sse(chunk({ content: "and" }), { after: "hang" })]) {
-    vendor.answer = answer;
-    const { payload } = await bus.end();
-    expect(payload).toMatchObject({ kind: "timeout", retryable: true });
-    await vendor.requests.at(-1)?.closed;
-  }
+  const half = sse(chunk({ content: "and" }), { after: "hang" });
+  await expectTimeouts(vendor, bus, [() => undefined, half]);
 });
 
 test("an interrupt closes the connection", async () => {
-  vendor.answer = sse(chunk({ content: "slowly" }), { after: "hang" });
-  const call = bus.ask();
-  await bus.until(() => bus.emitted.length > 0);
-  await bus.send("user.interrupt", {}).handled;
-  await call.handled;
-  await vendor.requests[0]?.closed;
-  expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
+  await expectInterrupted(vendor, bus, sse(chunk({ content: "slowly" }), { after: "hang" }));
 });
 
 test("a changed key is used by the next call", async () => {
@@ -281,17 +267,9 @@ test("a changed key is used by the next call", async () => {
 });
 
 test("a key of the environment goes to no instance", async () => {
-  process.env.OPENAI_API_KEY = "sk-of-the-gateway";
-  process.env.OPENAI_ORG_ID = "org-of-the-gateway";
-  try {
-    vendor.answer = sse(text("ok") + done);
-    bus.instances.org_a = [instanceOf("llm-openai", { base_url: url })];
-    expect((await bus.end()).kind).toBe("llm.call.response");
-    expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
-  } finally {
-    delete process.env.OPENAI_API_KEY;
-    delete process.env.OPENAI_ORG_ID;
-  }
+  vendor.answer = sse(text("ok") + done);
+  const keyless = instanceOf("llm-openai", { base_url: url });
+  await expectNoKeyOfEnvironment(vendor, bus, keyless, ["OPENAI_API_KEY", "OPENAI_ORG_ID"]);
 });
 
 test("without a key the vendor is not asked, and health says what is missing", async () => {

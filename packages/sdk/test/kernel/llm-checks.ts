@@ -1,0 +1,68 @@
+/** What holds for every provider on a vendor's SDK; the vendor's own words come from its tests. */
+import type { ProviderInstance } from "@backplane/contract";
+import { expect } from "vitest";
+import type { LlmBus } from "./llm-bus.ts";
+import { json, type Vendor, type VendorAnswer } from "./llm-vendor.ts";
+
+/** A status, its body and headers, and what is told of it. */
+export type StatusCase = [status_code: number, body: object, headers: Record<string, string>, told: object];
+
+/** Each is told as a status, without the key, and asked for once: trying again is the kernel's. */
+export async function expectStatuses(
+  vendor: Vendor,
+  bus: LlmBus,
+  key: string,
+  cases: readonly StatusCase[],
+): Promise<void> {
+  for (const [status_code, body, headers, told] of cases) {
+    vendor.answer = json(status_code, body, headers);
+    const before = vendor.requests.length;
+    const end = await bus.end();
+    expect(end.kind).toBe("llm.call.error");
+    expect(end.payload).toMatchObject({ kind: "status", status_code, ...told });
+    expect(end.payload.error).not.toContain(key);
+    // The SDK's own retries are off.
+    expect(vendor.requests.length - before).toBe(1);
+  }
+}
+
+/** Of an instance with a short time: these answers take too long, and their connections are closed. */
+export async function expectTimeouts(
+  vendor: Vendor,
+  bus: LlmBus,
+  answers: readonly VendorAnswer[],
+): Promise<void> {
+  for (const answer of answers) {
+    vendor.answer = answer;
+    expect((await bus.end()).payload).toMatchObject({ kind: "timeout", retryable: true });
+    await vendor.requests.at(-1)?.closed;
+  }
+}
+
+/** `answer` says one thing and hangs; the user interrupts it. */
+export async function expectInterrupted(vendor: Vendor, bus: LlmBus, answer: VendorAnswer): Promise<void> {
+  vendor.answer = answer;
+  const call = bus.ask();
+  await bus.until(() => bus.emitted.length > 0);
+  await bus.send("user.interrupt", {}).handled;
+  await call.handled;
+  await vendor.requests[0]?.closed;
+  expect(bus.emitted.map(({ kind }) => kind)).toEqual(["llm.call.delta"]);
+}
+
+/** The variables that the SDK would read are set, and an instance without a key of its own sends none of them. */
+export async function expectNoKeyOfEnvironment(
+  vendor: Vendor,
+  bus: LlmBus,
+  instance: ProviderInstance,
+  names: readonly string[],
+): Promise<void> {
+  for (const name of names) process.env[name] = "sk-of-the-gateway";
+  try {
+    bus.instances.org_a = [instance];
+    expect((await bus.end()).kind).toBe("llm.call.response");
+    expect(JSON.stringify(vendor.requests[0]?.headers)).not.toContain("of-the-gateway");
+  } finally {
+    for (const name of names) delete process.env[name];
+  }
+}
