@@ -1,5 +1,5 @@
 /** The example as a real jar, in the JVM of this machine. Without a JDK there is nothing to show, and it says so. */
-import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -7,26 +7,15 @@ import { fileURLToPath } from "node:url";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { buildJar, missingJdk } from "./build-jar.ts";
+import { buildJar } from "./build-jar.ts";
+import { answersOf, failedWith, jdk, withJdk } from "./in-java.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-java-"));
-const jdk = missingJdk();
 let jar = "";
 beforeAll(() => {
   if (jdk === null) jar = buildJar(base);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
-
-/** Skipped is not passed: a report without these tests shows nothing of Java. */
-function withJdk(name: string, run: () => Promise<void>): void {
-  test(name, async ({ skip }) => {
-    if (jdk !== null) {
-      console.error(`SKIPPED, not shown: ${name}: ${jdk}`);
-      skip(jdk);
-    }
-    await run();
-  }, 120_000);
-}
 
 withJdk("the jar is a package that java starts", async () => {
   const schemas = createSchemas();
@@ -83,21 +72,11 @@ withJdk("batches and notifications are answered as JSON-RPC says", async () => {
     "{broken",
     '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
   ];
-  const out = execFileSync("java", ["-cp", jar, "com.example.text.Main"], { input: `${lines.join("\n")}\n` });
-  const answers = out
-    .toString()
-    .trim()
-    .split("\n")
-    .map((line) => JSON.parse(line));
-  const failed = (id: unknown, code: number) => ({
-    jsonrpc: "2.0",
-    id,
-    error: expect.objectContaining({ code }),
-  });
+  const answers = answersOf(["-cp", jar, "com.example.text.Main"], lines);
   expect(answers).toEqual([
-    [failed(1, -32601), failed(null, -32600)],
-    failed(null, -32600),
-    failed(null, -32700),
+    [failedWith(1, -32601), failedWith(null, -32600)],
+    failedWith(null, -32600),
+    failedWith(null, -32700),
     { jsonrpc: "2.0", id: "last", result: { success: true } },
   ]);
 });

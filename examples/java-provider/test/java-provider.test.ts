@@ -1,19 +1,18 @@
 /** The provider behind the ready host, in the JVM of this machine. Without a JDK there is nothing to show, and it says so. */
-import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from "node:child_process";
+import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/instruments/java-host.ts";
-import { missingJdk } from "../../java-instrument/test/build-jar.ts";
+import { answersOf, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
 import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
 
 const PROVIDER = "com.example.notes.NotesProvider";
 const base = mkdtempSync(join(tmpdir(), "backplane-java-provider-"));
 const places = { sources: SDK_JAVA, cache: join(base, "programs") };
-const jdk = missingJdk();
 let jar = "";
 let host_jar = "";
 beforeAll(async () => {
@@ -22,17 +21,6 @@ beforeAll(async () => {
   host_jar = await findOrBuildJavaHost(places);
 }, 120_000);
 afterAll(() => rmSync(base, { recursive: true, force: true }));
-
-/** Skipped is not passed: a report without these tests shows nothing of Java. */
-function withJdk(name: string, run: () => Promise<void>): void {
-  test(name, async ({ skip }) => {
-    if (jdk !== null) {
-      console.error(`SKIPPED, not shown: ${name}: ${jdk}`);
-      skip(jdk);
-    }
-    await run();
-  }, 120_000);
-}
 
 function start(provider = PROVIDER, classes = jar) {
   const args = ["-cp", `${host_jar}:${classes}`, JAVA_HOST_CLASS, provider];
@@ -143,26 +131,13 @@ withJdk(
       '{"jsonrpc":"2.0","id":7,"method":"initialize","params":[]}',
       '{"jsonrpc":"2.0","id":"last","method":"shutdown"}',
     ];
-    const out = execFileSync("java", ["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], {
-      input: `${lines.join("\n")}\n`,
-      stdio: ["pipe", "pipe", "ignore"],
-    });
-    const answers = out
-      .toString()
-      .trim()
-      .split("\n")
-      .map((line) => JSON.parse(line));
-    const failed = (id: unknown, code: number) => ({
-      jsonrpc: "2.0",
-      id,
-      error: expect.objectContaining({ code }),
-    });
+    const answers = answersOf(["-cp", `${host_jar}:${jar}`, JAVA_HOST_CLASS, PROVIDER], lines);
     expect(answers).toEqual([
-      [failed(1, -32601), failed(null, -32600)],
-      failed(null, -32600),
-      failed(null, -32700),
-      failed(7, -32602),
-      failed("last", -32002),
+      [failedWith(1, -32601), failedWith(null, -32600)],
+      failedWith(null, -32600),
+      failedWith(null, -32700),
+      failedWith(7, -32602),
+      failedWith("last", -32002),
     ]);
   },
 );
