@@ -1,5 +1,12 @@
 /** An instance's fields. They come as an operator typed them, so each is read with its default. */
-import { configNumber, configText, type JsonObject, type ProviderInstance } from "@backplane/sdk/kernel";
+import {
+  configNumber,
+  configText,
+  configTimeout,
+  type JsonObject,
+  type ProviderInstance,
+  TIMEOUT_FIELD,
+} from "@backplane/sdk/kernel";
 
 export const VENDOR_HOST = "api.anthropic.com";
 const VENDOR_URL = `https://${VENDOR_HOST}`;
@@ -39,13 +46,7 @@ export const configSchema: JsonObject = {
       description: "Marks system prompt, tools and conversation for the vendor's cache.",
       default: true,
     },
-    timeout_s: {
-      type: "number",
-      title: "Timeout in seconds",
-      description: "How long to wait for the next piece of an answer.",
-      exclusiveMinimum: 0,
-      default: 600,
-    },
+    timeout_s: TIMEOUT_FIELD,
   },
   required: ["model"],
   additionalProperties: false,
@@ -59,6 +60,6 @@ export function readConfig({ config }: ProviderInstance): AnthropicConfig {
     temperature: configNumber(config.temperature),
     thinking_budget: configNumber(config.thinking_budget) ?? 0,
     cache: config.cache !== false,
-    timeout_s: configNumber(config.timeout_s) || 600,
+    timeout_s: configTimeout(config.timeout_s),
   };
 }

@@ -2,9 +2,11 @@
 import {
   configNumber,
   configText,
+  configTimeout,
   isVendorUrl,
   type JsonObject,
   type ProviderInstance,
+  TIMEOUT_FIELD,
 } from "@backplane/sdk/kernel";
 
 export const VENDOR_HOST = "api.openai.com";
@@ -43,13 +45,7 @@ export const configSchema: JsonObject = {
     organization: { type: "string", title: "Organization" },
     temperature: { type: "number", title: "Temperature", minimum: 0, maximum: 2 },
     max_tokens: { type: "integer", title: "Most tokens of an answer", minimum: 1 },
-    timeout_s: {
-      type: "number",
-      title: "Timeout in seconds",
-      description: "How long to wait for the next piece of an answer.",
-      exclusiveMinimum: 0,
-      default: 600,
-    },
+    timeout_s: TIMEOUT_FIELD,
   },
   required: ["model"],
   additionalProperties: false,
@@ -63,7 +59,7 @@ export function readConfig({ config }: ProviderInstance): OpenAiConfig {
     organization: configText(config.organization),
     temperature: configNumber(config.temperature),
     max_tokens: configNumber(config.max_tokens),
-    timeout_s: configNumber(config.timeout_s) || 600,
+    timeout_s: configTimeout(config.timeout_s),
   };
 }
 

@@ -53,8 +53,10 @@ export { vendorStream } from "./llm-stream.ts";
 export {
   configNumber,
   configText,
+  configTimeout,
   isVendorUrl,
   lazyVendorClient,
+  TIMEOUT_FIELD,
   type VendorAccess,
   vendorHealth,
   withStatusOf,

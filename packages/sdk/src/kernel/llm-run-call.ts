@@ -19,8 +19,7 @@ import { type LlmAnswer, AnswerDraft } from "./llm-answer.ts";
 import { Deltas } from "./llm-deltas.ts";
 import { classifyFailure, LlmCallError, redact } from "./llm-failure.ts";
 import { splitMessages } from "./llm-history.ts";
-
-const DEFAULT_TIMEOUT_S = 600;
+import { configTimeout } from "./llm-vendor.ts";
 
 /** The reason of an abort that nobody waits to hear of. */
 export const INTERRUPTED = "interrupted";
@@ -81,7 +80,7 @@ async function streamAnswer(call: LlmCall, deltas: Deltas): Promise<LlmAnswer> {
       signal,
     })
     [Symbol.asyncIterator]();
-  const patience = new Patience(controller, instance.config.timeout_s);
+  const patience = new Patience(controller, configTimeout(instance.config.timeout_s));
   try {
     for (;;) {
       const step = await patience.wait(parts);
@@ -107,8 +106,7 @@ class Patience {
   readonly #total: NodeJS.Timeout;
   #waiting = false;
 
-  constructor(controller: AbortController, timeout_s: unknown) {
-    const seconds = typeof timeout_s === "number" && timeout_s > 0 ? timeout_s : DEFAULT_TIMEOUT_S;
+  constructor(controller: AbortController, seconds: number) {
     const stop = (message: string) => controller.abort(new LlmCallError({ kind: "timeout", message }));
     this.#controller = controller;
     this.#timer = setTimeout(() => {

@@ -2,7 +2,7 @@
  * What providers on a vendor's SDK have in common: fields as an operator typed them, and a client that is loaded and
  * made at the first call. A vendor's own address wants a key; a compatible server on another one may not.
  */
-import type { Json } from "@backplane/contract";
+import type { Json, JsonObject } from "@backplane/contract";
 import { LlmCallError } from "./llm-failure.ts";
 import type { InstanceHealth } from "./llm-provider.ts";
 
@@ -14,6 +14,21 @@ export function configText(value: Json | undefined): string | null {
 /** Null for what is no number, or below zero. */
 export function configNumber(value: Json | undefined): number | null {
   return typeof value === "number" && value >= 0 ? value : null;
+}
+
+const TIMEOUT_S = 600;
+
+/** The field of a provider's schema that `configTimeout` reads. */
+export const TIMEOUT_FIELD: JsonObject = {
+  type: "number",
+  title: "Timeout in seconds",
+  description: "How long to wait for the next piece of an answer.",
+  exclusiveMinimum: 0,
+  default: TIMEOUT_S,
+};
+
+export function configTimeout(value: Json | undefined): number {
+  return configNumber(value) || TIMEOUT_S;
 }
 
 /** Whether the address is `host` or below it. */
