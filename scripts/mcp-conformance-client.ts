@@ -10,8 +10,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Json } from "@backplane/contract";
-import type { Clock, DescribeOrder, RunOrder } from "@backplane/kernel/ports";
+import type { Clock, DescribeOrder } from "@backplane/kernel/ports";
 import { createRunner } from "@backplane/runner";
+import { noGrant } from "../test/support/no-grant.ts";
 
 const url = new URL(process.argv.at(-1)!);
 const scenario = process.env.MCP_CONFORMANCE_SCENARIO ?? "";
@@ -41,17 +42,7 @@ const runner = createRunner({
   log: { debug: quiet, info: quiet, warn: quiet, error: quiet } as never,
 });
 
-const grant: RunOrder["grant"] = {
-  class: "worker",
-  network: "egress",
-  allowed_domains: [url.host],
-  filesystem: "none",
-  mounts: [],
-  gateway_api_scopes: [],
-  secret_slots: [],
-  capabilities: [],
-  tools: null,
-};
+const grant = noGrant({ class: "worker", network: "egress", allowed_domains: [url.host] });
 const order: DescribeOrder = {
   package: {
     package_id: "conformance/server",

@@ -14,18 +14,24 @@ const caller = (project_id: string | null): Caller => ({
   admin: false,
 });
 
-test("a binding of the whole org: what one project's process says is not told in another project", async () => {
-  let say = (_notice: ServerNotice): void => undefined;
+/** What the watch needs of a kernel with one server, which says what a test says. */
+function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say(notice: ServerNotice): void } {
+  let heard = (_notice: ServerNotice): void => undefined;
   const kernel = {
     catalog: { list: async () => [], onChanged: () => () => undefined },
     servers: {
-      list: async () => [SHARED],
+      list: async () => [server()],
       onNotice(listener: (notice: ServerNotice) => void) {
-        say = listener;
+        heard = listener;
         return () => undefined;
       },
     },
   } as unknown as Kernel;
+  return { kernel, say: (notice) => heard(notice) };
+}
+
+test("a binding of the whole org: what one project's process says is not told in another project", async () => {
+  const { kernel, say } = kernelWith(() => SHARED);
   const watch = createListWatch(kernel, clock);
   const heard: string[] = [];
   for (const project_id of ["proj_a", "proj_b", null]) {
@@ -47,18 +53,8 @@ test("a binding of the whole org: what one project's process says is not told in
 });
 
 test("whose policy has taken a server's resources away hears of them no more, though it is subscribed", async () => {
-  let say = (_notice: ServerNotice): void => undefined;
   let capabilities: JsonObject = { resources: { subscribe: true } };
-  const kernel = {
-    catalog: { list: async () => [], onChanged: () => () => undefined },
-    servers: {
-      list: async () => [{ ...SHARED, capabilities }],
-      onNotice(listener: (notice: ServerNotice) => void) {
-        say = listener;
-        return () => undefined;
-      },
-    },
-  } as unknown as Kernel;
+  const { kernel, say } = kernelWith(() => ({ ...SHARED, capabilities }));
   const watch = createListWatch(kernel, clock);
   const heard: string[] = [];
   await watch.listen(caller("p"), { changed: () => undefined, notice: ({ method }) => heard.push(method) });
