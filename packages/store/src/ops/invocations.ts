@@ -1,8 +1,9 @@
 /** waiting_approval → running → one of the terminal statuses, each step once and only by the fence's holder. */
-import { type Dialect, locked, nowAt, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
 import type { AppendedRows } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type TakeKey, takeKey } from "./idempotency.ts";
+import { ofGoneNode } from "./leases.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 export const INVOCATION_COLUMNS =
@@ -137,18 +138,14 @@ export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> 
   );
 }
 
-/** A node is gone when it holds no lease `node/…`; a SQLite home is exclusive, so any other node is gone. */
+/** Takes over what gone nodes left. */
 export function* claimInvocations(
   p: { status: "running" | "waiting_approval"; node_id: string; now: number | null; limit: number },
   dialect: Dialect,
 ): Op<Row[]> {
-  const gone =
-    dialect === "sqlite"
-      ? ""
-      : `and not exists (select 1 from leases l where l.name = 'node/' || i.node_id and l.expires_at > ${nowAt(dialect, "$3")})`;
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
-      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${gone}
+      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${ofGoneNode(dialect, "i.node_id", "$3")}
       order by i.id limit $2 ${locked(dialect, "for update of i skip locked")})
       returning ${INVOCATION_COLUMNS}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],

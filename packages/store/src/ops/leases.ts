@@ -61,3 +61,12 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
   );
   return rows.length > 0;
 }
+
+/**
+ * Narrows a claim to rows whose node is gone: it holds no lease `node/…`. A SQLite home is exclusive, so there any other
+ * node is gone, and no parameter is read.
+ */
+export function ofGoneNode(dialect: Dialect, column: string, now: string): string {
+  if (dialect === "sqlite") return "";
+  return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowAt(dialect, now)})`;
+}

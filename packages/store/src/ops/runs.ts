@@ -1,8 +1,9 @@
 /** running → one of the other statuses, once. Locks: the run, then its session, then the facts. */
-import { type Dialect, locked, nowAt, type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
 import { type AppendedRows, appendEntries } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
+import { ofGoneNode } from "./leases.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 const RUN_COLUMNS =
@@ -94,18 +95,14 @@ export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | nu
   return hit.length === 0 ? null : yield* writeTape(p.tape, dialect);
 }
 
-/** As for invocations: a node without its lease is gone, and in a SQLite home every other node is. */
+/** Takes over what gone nodes left. */
 export function* claimRuns(
   p: { node_id: string; now: number | null; limit: number },
   dialect: Dialect,
 ): Op<Row[]> {
-  const gone =
-    dialect === "sqlite"
-      ? ""
-      : `and not exists (select 1 from leases l where l.name = 'node/' || r.node_id and l.expires_at > ${nowAt(dialect, "$3")})`;
   return yield sql(
     `update runs set node_id = $1 where id in (
-      select r.id from runs r where r.status = 'running' and r.node_id <> $1 ${gone}
+      select r.id from runs r where r.status = 'running' and r.node_id <> $1 ${ofGoneNode(dialect, "r.node_id", "$3")}
       order by r.id limit $2 ${locked(dialect, "for update of r skip locked")})
       returning ${RUN_COLUMNS}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
