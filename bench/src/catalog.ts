@@ -16,7 +16,8 @@ import { createSchemas } from "@backplane/supply";
 import { createToolCatalog } from "../../packages/kernel/src/catalog/catalog.ts";
 import { ExportPlans } from "../../packages/kernel/src/invoke/export-plan.ts";
 import { Policies } from "../../packages/kernel/src/policy/policies.ts";
-import { type Asked, RULES, type Surroundings } from "../../packages/kernel/src/policy/rules.ts";
+import type { Asked, Surroundings } from "../../packages/kernel/src/policy/rule.ts";
+import { RULES } from "../../packages/kernel/src/policy/rules.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 

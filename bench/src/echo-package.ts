@@ -3,6 +3,7 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { build } from "esbuild";
 
 export async function buildEchoPackage(): Promise<{ folder: string; remove(): void }> {
@@ -18,6 +19,26 @@ export async function buildEchoPackage(): Promise<{ folder: string; remove(): vo
     logLevel: "warning",
   });
   return { folder, remove: () => rmSync(folder, { recursive: true, force: true }) };
+}
+
+/** The same in a content store of this home, as the runner takes it. */
+export async function importEchoPackage(home: string) {
+  const echo = await buildEchoPackage();
+  const schemas = createSchemas();
+  const files = openContentStore(join(home, "blobs"));
+  const os = process.platform === "darwin" ? "darwin" : "linux";
+  const arch = process.arch === "arm64" ? "arm64" : "amd64";
+  const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
+  const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
+  const { package_id, version, runtime } = manifest;
+  return {
+    files,
+    pack: { package_id, version, digest, runtime },
+    async close() {
+      await schemas.close();
+      echo.remove();
+    },
+  };
 }
 
 /** The same as a published MCP server would be: the official SDK and one tool, bundled into one file. */

@@ -3,11 +3,10 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { logTo } from "../../test/support/log-to.ts";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
-import { buildEchoPackage } from "./echo-package.ts";
+import { importEchoPackage } from "./echo-package.ts";
 import { callRows } from "./wire-warm-call.ts";
 
 const log = logTo();
@@ -18,13 +17,7 @@ const throughTheRunner: EchoPeer = {
   async open() {
     const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
     mkdirSync(join(home, "scratch"));
-    const echo = await buildEchoPackage();
-    const schemas = createSchemas();
-    const files = openContentStore(join(home, "blobs"));
-    const os = process.platform === "darwin" ? "darwin" : "linux";
-    const arch = process.arch === "arm64" ? "arm64" : "amd64";
-    const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
-    const imported = await importer.import({ kind: "folder", path: echo.folder });
+    const { files, pack, close } = await importEchoPackage(home);
     const runner = createRunner({
       files,
       clock,
@@ -32,16 +25,9 @@ const throughTheRunner: EchoPeer = {
       host: { name: "bench", version: "1.0.0" },
       log,
     });
-    const { manifest, digest } = imported;
     const run = randomBytes(4).toString("hex");
     let next = 0;
     const listener = { event: () => undefined };
-    const pack = {
-      package_id: manifest.package_id,
-      version: manifest.version,
-      digest,
-      runtime: manifest.runtime,
-    };
     return {
       async call(text) {
         const invocation_id = `inv_${run}${next++}`;
@@ -69,8 +55,7 @@ const throughTheRunner: EchoPeer = {
       },
       async close() {
         await runner.close(1_000);
-        await schemas.close();
-        echo.remove();
+        await close();
         rmSync(home, { recursive: true, force: true });
       },
     };

@@ -7,11 +7,10 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import { logTo } from "../../test/support/log-to.ts";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
-import { buildEchoPackage } from "./echo-package.ts";
+import { importEchoPackage } from "./echo-package.ts";
 import { benchContext } from "./echo-peer.ts";
 import { median, percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";
@@ -143,19 +142,7 @@ async function withEcho(measure: (echo: Echo) => Promise<Row[]>): Promise<Row[]>
 
 async function echoPackage() {
   const home = mkdtempSync(join(tmpdir(), "backplane-bench-"));
-  const echo = await buildEchoPackage();
-  const schemas = createSchemas();
-  const files = openContentStore(join(home, "blobs"));
-  const os = process.platform === "darwin" ? "darwin" : "linux";
-  const arch = process.arch === "arm64" ? "arm64" : "amd64";
-  const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
-  const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
-  const pack = {
-    package_id: manifest.package_id,
-    version: manifest.version,
-    digest,
-    runtime: manifest.runtime,
-  };
+  const { files, pack, close } = await importEchoPackage(home);
   let runners = 0;
   let calls = 0;
   return {
@@ -209,8 +196,7 @@ async function echoPackage() {
       };
     },
     async close() {
-      await schemas.close();
-      echo.remove();
+      await close();
       rmSync(home, { recursive: true, force: true });
     },
   };

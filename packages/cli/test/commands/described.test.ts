@@ -26,6 +26,12 @@ function folder(name: string, files: Record<string, string>): string {
   return join(root, name);
 }
 
+/** The manifest of an instrument plugin whose provider is provider.mjs. */
+function instrument(id: string, isolationMode: "InProcess" | "External"): string {
+  const about = { id, name: id, version: "1.0.0", author: "Acme", description: "An instrument." };
+  return JSON.stringify({ ...about, providerClass: "./provider.mjs#Provider", isolationMode });
+}
+
 const bindingIn = (text: string) => /bind_[0-9a-z]+/.exec(text)![0];
 
 const TOOL = (risk: string) =>
@@ -137,15 +143,7 @@ test("after a server is installed, the one command that lets its tools run unask
 
 test("an instrument that may not run inside the gateway is refused with the commands for its own binding", async () => {
   const plugin = folder("inside", {
-    "META-INF/hefty-plugin.json": JSON.stringify({
-      id: "inside",
-      name: "Inside",
-      version: "1.0.0",
-      author: "Acme",
-      description: "Wants in.",
-      providerClass: "./provider.mjs#Provider",
-      isolationMode: "InProcess",
-    }),
+    "META-INF/hefty-plugin.json": instrument("inside", "InProcess"),
     "provider.mjs": "export class Provider { instruments = []; initialize() {} }",
   });
   const { out, err } = await gateway.backplane(["plugin", "install", plugin]);
@@ -184,15 +182,7 @@ test("a server that may not be dialled is told with the setting that allows it, 
 
 test("doctor asks every instrument for its health, and names bindings that do not answer or hold broken tools", async () => {
   const plugin = folder("ill", {
-    "META-INF/hefty-plugin.json": JSON.stringify({
-      id: "ill",
-      name: "Ill",
-      version: "1.0.0",
-      author: "Acme",
-      description: "Feels unwell.",
-      providerClass: "./provider.mjs#Provider",
-      isolationMode: "External",
-    }),
+    "META-INF/hefty-plugin.json": instrument("ill", "External"),
     "provider.mjs": `
       const one = (name, healthCheck, invoke = () => ({})) => ({ name, riskLevel: "ReadOnly", invoke, healthCheck,
         metadata: { name, category: "Application", description: name } });
