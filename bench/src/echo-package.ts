@@ -34,7 +34,7 @@ export async function importEchoPackage(home: string) {
   return {
     files,
     pack: { package_id, version, digest, runtime },
-    async close() {
+    close: async () => {
       await schemas.close();
       echo.remove();
     },

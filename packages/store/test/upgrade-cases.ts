@@ -17,10 +17,10 @@ export interface Upgrade<Left> {
   /** The first version that the old database does not have. */
   before: number;
   /** What could be written then by today's store. */
-  fill(store: Store): Promise<Left>;
+  fill: (store: Store) => Promise<Left>;
   /** What only the old version would have written. */
-  old?(engine: "sqlite" | "postgres"): Iterable<Statement>;
-  check(store: Store, left: Left): Promise<void>;
+  old?: (engine: "sqlite" | "postgres") => Iterable<Statement>;
+  check: (store: Store, left: Left) => Promise<void>;
   /** Of the PostgreSQL store that is checked. */
   caller_clock?: boolean;
 }

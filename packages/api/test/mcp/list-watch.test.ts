@@ -15,7 +15,7 @@ const caller = (project_id: string | null): Caller => ({
 });
 
 /** What the watch needs of a kernel with one server, which says what a test says. */
-function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say(notice: ServerNotice): void } {
+function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice: ServerNotice) => void } {
   let heard = (_notice: ServerNotice): void => undefined;
   const kernel = {
     catalog: { list: async () => [], onChanged: () => () => undefined },

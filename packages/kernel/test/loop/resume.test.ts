@@ -43,7 +43,7 @@ async function ended(talk: Talk, run_id: string) {
 }
 
 /** Somebody who asks by a key of their own, which can be taken back. */
-async function keyHolder({ kernel }: Talk): Promise<{ caller: Caller; revoke(): Promise<void> }> {
+async function keyHolder({ kernel }: Talk): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
   const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
   const { key, token } = await kernel.keys.create(admin, wanted as never);
   const caller = await kernel.keys.authenticate(token);
