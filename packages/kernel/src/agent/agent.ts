@@ -2,15 +2,6 @@
 import { KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { hearAnswers } from "../approval/on-bus.ts";
 import type { Kernel } from "../facade.ts";
-import type {
-  Adapters,
-  AgentChains,
-  AgentPlugins,
-  AgentProviders,
-  AgentRuns,
-  AgentSessions,
-  Fanout,
-} from "../facade-agent.ts";
 import { createFanout } from "../fanout/fanout.ts";
 import type { Door } from "../invoke/door.ts";
 import { Compactions } from "../loop/compaction.ts";
@@ -29,14 +20,9 @@ import { createAgentChains } from "./chains.ts";
 import { createAgentRuns } from "./runs.ts";
 import { createAgentSessions } from "./sessions.ts";
 
-export interface Agent {
-  sessions: AgentSessions;
-  chains: AgentChains;
-  runs: AgentRuns;
-  fanout: Fanout;
-  plugins: AgentPlugins;
-  providers: AgentProviders;
-  adapters: Adapters;
+/** What of it clients are given, and what the kernel itself needs. */
+export interface Agent
+  extends Pick<Kernel, "sessions" | "chains" | "runs" | "fanout" | "plugins" | "providers" | "adapters"> {
   loop: Loop;
   catalog: ToolCatalog;
   start(): Promise<void>;

@@ -42,6 +42,8 @@ export interface ToolFacts {
   token_cost: number;
 }
 
+const ANYTHING: JsonObject = { type: "object", properties: {} };
+
 export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
   const tool = item.kind === "tool" ? item.tool : null;
   const title = item.display_name ?? item.id;
@@ -58,8 +60,6 @@ export function factsOf({ export: item, bound }: ExportPlan): ToolFacts {
     token_cost: tokenCost(shown),
   };
 }
-
-const ANYTHING: JsonObject = { type: "object", properties: {} };
 
 export function offer(
   { shown, title, output_schema }: ToolFacts,

@@ -27,14 +27,6 @@ const SHORTEST_RETRY_MS = 100;
 const LONGEST_RETRY_MS = 30_000;
 const MAX_TRIES = 5;
 
-export function freshStream(id: number | null): AnswerStream {
-  return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
-}
-
-export function isStream(response: IncomingMessage): boolean {
-  return (response.headers["content-type"] ?? "").toLowerCase().startsWith("text/event-stream");
-}
-
 /** Until the stream ends, by itself or by its answer. Throws what breaks a limit. */
 export async function followStream(
   response: IncomingMessage,
@@ -63,16 +55,6 @@ export async function followStream(
   }
 }
 
-/** Whether the server said from where, and has not failed too often. */
-export function canResume({ last_event, tries }: AnswerStream): boolean {
-  return last_event !== null && tries < MAX_TRIES;
-}
-
-/** The pause before the next try: what the server asked for, or longer each time. */
-export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
-  return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
-}
-
 function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, events: StreamEvents): void {
   let value: Json;
   try {
@@ -90,4 +72,22 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
       stream.answered = true;
     events.receive(message, stream.id);
   }
+}
+
+/** Whether the server said from where, and has not failed too often. */
+export function canResume({ last_event, tries }: AnswerStream): boolean {
+  return last_event !== null && tries < MAX_TRIES;
+}
+
+/** The pause before the next try: what the server asked for, or longer each time. */
+export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
+  return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
+}
+
+export function freshStream(id: number | null): AnswerStream {
+  return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
+}
+
+export function isStream(response: IncomingMessage): boolean {
+  return (response.headers["content-type"] ?? "").toLowerCase().startsWith("text/event-stream");
 }
