@@ -1,12 +1,5 @@
 /** The whole chain of one call, from random policies at every level: the manifest's to the caller's caller. */
-import {
-  type Binding,
-  DELEGATION_SCOPES,
-  EXECUTION_CLASSES,
-  type Grant,
-  type InvokeBody,
-  type Package,
-} from "@backplane/contract";
+import type { Binding, Grant, Package } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -19,79 +12,7 @@ import { callerOf } from "../../src/keys/authenticate.ts";
 import { openHouse, scope, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
-
-const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
-const sparse = <T extends object>(arbitrary: fc.Arbitrary<T>) =>
-  arbitrary.map((value) => JSON.parse(JSON.stringify(value)) as T);
-const slots = fc.subarray(["jira", "slack", "mail"]);
-const names = fc.subarray(["one", "two", "three"]);
-const scopes = fc.subarray([...DELEGATION_SCOPES]);
-const domains = fc.subarray(["*", "*.example.com", "api.example.com", "api.example.com:443", "other.org"]);
-const isolation = fc.constantFrom(...EXECUTION_CLASSES);
-const network = fc.constantFrom("none" as const, "egress" as const);
-const filesystem = fc.constantFrom("none" as const, "scratch" as const, "assets_ro" as const);
-const mount = fc.record({
-  source: fc.constantFrom("/data", "/work"),
-  target: fc.constant("/in"),
-  writable: fc.boolean(),
-});
-
-const level: fc.Arbitrary<GrantLevel> = sparse(
-  fc.record({
-    class: maybe(isolation),
-    network: maybe(network),
-    allowed_domains: maybe(domains),
-    filesystem: maybe(filesystem),
-    mounts: maybe(fc.boolean()),
-    gateway_api_scopes: maybe(scopes),
-    secret_slots: maybe(slots),
-    capabilities: maybe(names),
-    tools: maybe(names),
-  }),
-);
-const asked = sparse(
-  fc.record({
-    network,
-    filesystem,
-    gateway_api_scopes: scopes,
-    secret_slots: slots,
-    allowed_domains: maybe(domains),
-  }),
-);
-const policy = sparse(
-  fc.record({
-    allowed_domains: maybe(domains),
-    mounts: maybe(fc.uniqueArray(mount, { maxLength: 2, selector: (one) => one.source })),
-    capabilities: maybe(names),
-    permissions: maybe(
-      fc.record({
-        network: maybe(network),
-        filesystem: maybe(filesystem),
-        gateway_api_scopes: maybe(scopes),
-      }),
-    ),
-  }),
-);
-const narrow: fc.Arbitrary<InvokeBody["narrow"]> = maybe(
-  sparse(
-    fc.record({
-      network: maybe(fc.constant("none" as const)),
-      allowed_domains: maybe(domains),
-      filesystem: maybe(fc.constant("none" as const)),
-      secret_slots: maybe(slots),
-      gateway_api_scopes: maybe(scopes),
-      tools: maybe(names),
-    }),
-  ),
-);
-const exported = fc.record({ asked, policy, isolation, capabilities: names });
-type Exported = typeof exported extends fc.Arbitrary<infer T> ? T : never;
-const host = fc.record({
-  min_class: maybe(isolation),
-  network: maybe(network),
-  default_domains: maybe(domains),
-  mounts: maybe(fc.boolean()),
-});
+import { type Exported, exported, host, level, maybe, narrow } from "./random-levels.ts";
 
 function standing(
   { asked: permissions, policy: bound, isolation: kept, capabilities }: Exported,

@@ -1,33 +1,35 @@
-import { DELEGATION_SCOPES, EXECUTION_CLASSES } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { covers } from "../../src/grant/domains.ts";
 import { toGrant } from "../../src/grant/effective.ts";
 import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
+import {
+  domains,
+  filesystem,
+  isolation,
+  maybe,
+  mount,
+  names,
+  network,
+  scopes,
+  sparse,
+} from "./random-levels.ts";
 
-const maybe = <T>(arbitrary: fc.Arbitrary<T>) => fc.option(arbitrary, { nil: undefined });
-const names = fc.subarray(["one", "two", "three"]);
-const domains = fc.subarray(["*", "*.example.com", "api.example.com", "api.example.com:443", "other.org"]);
-const mount = fc.record({
-  source: fc.constantFrom("/data", "/work"),
-  target: fc.constant("/in"),
-  writable: fc.boolean(),
-});
 const mounts = fc.oneof(fc.boolean(), fc.uniqueArray(mount, { maxLength: 2, selector: (one) => one.source }));
-const level: fc.Arbitrary<Level> = fc
-  .record({
-    class: maybe(fc.constantFrom(...EXECUTION_CLASSES)),
-    network: maybe(fc.constantFrom("none" as const, "egress" as const)),
+const level: fc.Arbitrary<Level> = sparse(
+  fc.record({
+    class: maybe(isolation),
+    network: maybe(network),
     allowed_domains: maybe(domains),
-    filesystem: maybe(fc.constantFrom("none" as const, "scratch" as const, "assets_ro" as const)),
+    filesystem: maybe(filesystem),
     mounts: maybe(mounts),
-    gateway_api_scopes: maybe(fc.subarray([...DELEGATION_SCOPES])),
+    gateway_api_scopes: maybe(scopes),
     secret_slots: maybe(names),
     capabilities: maybe(names),
     tools: maybe(names),
-  })
-  .map((fields) => JSON.parse(JSON.stringify(fields)) as Level);
+  }) as fc.Arbitrary<Level>,
+);
 
 function notWider(child: Level, parent: Level): boolean {
   const inside = (a?: readonly string[] | null, b?: readonly string[] | null) =>

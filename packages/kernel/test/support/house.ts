@@ -27,6 +27,13 @@ export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
 export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
+/** Of the whole org, which plugins are for. */
+export const owner: Caller = {
+  ...user,
+  actor: "key_owner",
+  role: "owner",
+  scope: { ...user.scope, project_id: null },
+};
 
 export interface House {
   kernel: Kernel;
