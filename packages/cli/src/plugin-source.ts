@@ -1,6 +1,7 @@
 /**
  * What `plugin install SOURCE` means: an Agent Plugins folder, a package (a folder with a manifest, an archive) or a kernel plugin (a folder whose
- * package.json says so, or a name in the npm registry). Decided by what is there, before anything is sent.
+ * package.json says so, or npm:NAME). Decided by what is there, before anything is sent. Only `npm:` downloads: a mistyped
+ * folder must not become a stranger's package of that name.
  */
 import { accessSync, constants, existsSync, readFileSync, type Stats, statSync } from "node:fs";
 import { join, resolve } from "node:path";
@@ -16,12 +17,14 @@ export type PluginSource =
   | { kind: "kernel"; source: string; local: boolean };
 
 const MANIFEST = "vai-plugin.toml";
+/** What npm could know by this name; a file name with an ending is more likely a path. */
+const FILE_NAME = /\.(tgz|tar|tar\.gz|zip|jar|json|toml|ts|js)$/;
 const NPM_NAME = /^(?:@[a-z0-9][a-z0-9._~-]*\/)?[a-z0-9][a-z0-9._~-]*(?:@[^/@\s]+)?$/;
 
 export function readPluginSource(cwd: string, text: string): PluginSource {
   if (text.startsWith("npm:")) return { kind: "kernel", source: text.slice("npm:".length), local: false };
   const path = resolve(cwd, text);
-  if (!existsSync(path) && isRegistryName(text)) return { kind: "kernel", source: text, local: false };
+  if (!existsSync(path) && NPM_NAME.test(text) && !FILE_NAME.test(text)) throw maybeRegistryName(text);
   const folder = statOf(path, text).isDirectory();
   if (!folder && path.endsWith(".json")) return { kind: "mcp", path };
   if (folder && !existsSync(join(path, MANIFEST)) && namesKernelPlugins(path))
@@ -53,9 +56,10 @@ export function unreadable(shown: string, why: string): BackplaneError {
   });
 }
 
-/** A mistyped path must not become a download: what looks like a path or an archive is no name. */
-function isRegistryName(text: string): boolean {
-  return NPM_NAME.test(text) && !/\.(tgz|tar|tar\.gz|zip|jar)$/.test(text);
+function maybeRegistryName(text: string): BackplaneError {
+  return new BackplaneError("cli.usage", `${text} does not exist or cannot be read.`, {
+    fix: `Correct the path; if you mean the package of that name in the npm registry: backplane plugin install npm:${text}`,
+  });
 }
 
 function isAgentPlugin(folder: string): boolean {

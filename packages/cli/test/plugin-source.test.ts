@@ -28,17 +28,28 @@ test.each([
   ["some.tgz", { kind: "package", folder: false }],
   ["mcp.json", { kind: "mcp" }],
   ["kernel", { kind: "kernel", local: true }],
-  ["acme-memory", { kind: "kernel", local: false, source: "acme-memory" }],
-  ["acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],
-  ["@acme/memory@next", { kind: "kernel", local: false, source: "@acme/memory@next" }],
+  ["npm:acme-memory@1.2.0", { kind: "kernel", local: false, source: "acme-memory@1.2.0" }],
+  ["npm:@acme/memory@next", { kind: "kernel", local: false, source: "@acme/memory@next" }],
   ["npm:kernel", { kind: "kernel", local: false, source: "kernel" }],
 ])("%s", (text, expected) => {
   expect(readPluginSource(cwd, text)).toMatchObject(expected);
 });
 
-test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "Absent Name", "../absent"])(
+test.each(["./absent", "/absent", "absent/folder", "absent.tgz", "absent.json", "Absent Name", "../absent"])(
   "%s looks like a path, and never becomes a download",
   (text) => {
     expect(() => readPluginSource(cwd, text)).toThrow("does not exist or cannot be read");
+  },
+);
+
+test.each(["absent", "acme-memory@1.2.0", "@acme/memory"])(
+  "%s is no folder here, and a download only with npm: before it",
+  (text) => {
+    expect(() => readPluginSource(cwd, text)).toThrow(
+      expect.objectContaining({
+        code: "cli.usage",
+        fix: expect.stringContaining(`backplane plugin install npm:${text}`),
+      }),
+    );
   },
 );
