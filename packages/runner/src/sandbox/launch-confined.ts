@@ -2,7 +2,7 @@
  * One process through the parts of a sandbox: slot, plan, spawn, listeners, start; and at its end the cause, the way
  * out closed and the slot back. The session of its way out is this file's to close, also when there is no start.
  */
-import { lstatSync } from "node:fs";
+import { existsSync, lstatSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorName } from "node:util";
 import { type ArtifactFault, BackplaneError } from "@backplane/contract";
@@ -16,7 +16,7 @@ import { giveFolder } from "./give-folder.ts";
 import type { SandboxLimits } from "./limits.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { ownState } from "./own-state.ts";
-import { plan, type SandboxPlan, type SandboxRequest } from "./plan.ts";
+import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
 import { keepHosts } from "./read-host.ts";
 
@@ -74,6 +74,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
     const has_assets = assets?.isDirectory() ?? false;
     const planned = plan({ ...asked, ...way, ...state, slot: slot.index, has_assets }, made.host);
+    assertMounted(asked.grant.mounts);
     for (const { source, writable } of asked.binds ?? []) {
       if (writable && planned.uid !== null) await giveFolder(source, planned.uid);
     }
@@ -129,6 +130,12 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     },
     death,
   };
+}
+
+/** A folder that went away is the binding's trouble, not the sandbox's, though bwrap would stumble over it. */
+function assertMounted(mounts: SandboxRequest["grant"]["mounts"]): void {
+  const gone = mounts.find(({ source }) => !existsSync(source));
+  if (gone !== undefined) throw refusedMount(gone.source, "the gateway's machine has no such folder");
 }
 
 const EDQUOT = 122;

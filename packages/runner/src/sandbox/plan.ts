@@ -216,8 +216,8 @@ function checkMount({ source, target, writable }: Grant["mounts"][number]): Plan
   return { source, target, writable, system: false };
 }
 
-function refusedMount(path: string, why: string): BackplaneError {
+export function refusedMount(path: string, why: string): BackplaneError {
   return new BackplaneError("launch_failed", `The binding mounts ${JSON.stringify(path)}: ${why}.`, {
-    fix: "Correct the mounts of the binding.",
+    fix: "Correct the mounts of the binding: backplane binding set ID --mount FOLDER[:TARGET], or --no-mount.",
   });
 }

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -129,13 +129,29 @@ test("an operator's mounts appear where they were put, writable only if they say
   // Closed to everyone but the gateway, as a home is; its inside is open.
   const closed = emptyFolder();
   const shared = join(closed, "shared");
-  mkdirSync(shared, { mode: 0o777 });
+  mkdirSync(shared);
+  chmodSync(shared, 0o777);
   writeFileSync(join(shared, "file"), "shared");
   const mounts = (writable: boolean) => ({ mounts: [{ source: shared, target: "/srv/shared", writable }] });
   const script = "cat /srv/shared/file; touch /srv/shared/new 2>/dev/null && echo written; true";
   const readOnly = await sh(sandbox, script, { grant: mounts(false) });
   expect(readOnly.out).toBe("shared");
   expect(existsSync(join(shared, "new"))).toBe(false);
+  expect((await sh(sandbox, script, { grant: mounts(true) })).out).toBe("sharedwritten\n");
+  expect(existsSync(join(shared, "new"))).toBe(true);
+});
+
+test("a mount whose folder is gone is the binding's trouble, with the way to mend it, and no missing sandbox", async () => {
+  const sandbox = await openTestSandbox();
+  const source = join(emptyFolder(), "gone");
+  const grant = { mounts: [{ source, target: "/srv/gone", writable: false }] };
+  await expect(sh(sandbox, "true", { grant })).rejects.toMatchObject({
+    code: "launch_failed",
+    message: `The binding mounts ${JSON.stringify(source)}: the gateway's machine has no such folder.`,
+    fix: expect.stringContaining("backplane binding set ID --mount"),
+  });
+  // Its slot is free again, and the next start is a usual one.
+  expect((await sh(sandbox, "echo on", {})).out).toBe("on\n");
 });
 
 describe("limits name their cause", () => {
