@@ -21,7 +21,8 @@ export interface BindingOptions {
   domains?: string[];
   percent?: number;
   capabilities?: string[];
-  mount?: Mount[];
+  /** false: none any more. */
+  mount?: Mount[] | false;
   hostTarget?: boolean;
   /** false: none. */
   sampling?: NonNullable<BindingPolicy["sampling"]> | boolean;
@@ -96,7 +97,7 @@ function policyOf(options: BindingOptions): BindingPolicy {
     ...(options.timeout === undefined ? {} : { timeout_ms: options.timeout }),
     ...(options.domains === undefined ? {} : { allowed_domains: options.domains }),
     ...(options.capabilities === undefined ? {} : { capabilities: options.capabilities }),
-    ...(options.mount === undefined ? {} : { mounts: options.mount }),
+    ...(options.mount === undefined ? {} : { mounts: options.mount || [] }),
     ...(options.hostTarget === undefined ? {} : { host_target: options.hostTarget }),
     ...samplingPolicy(options.sampling),
   };

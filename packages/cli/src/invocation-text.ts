@@ -48,6 +48,7 @@ export function describeInvocation(invocation: Invocation): string {
     ended: invocation.ended_at,
     grant: grant ?? undefined,
     error: error === null ? undefined : `${error.code}: ${error.message}`,
+    fix: typeof error?.details?.fix === "string" ? error.details.fix : undefined,
   });
   const parts = [facts, `input:\n${pretty(invocation.input)}`];
   const result = resultText(invocation);

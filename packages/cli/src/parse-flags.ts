@@ -39,14 +39,14 @@ export function slotPair(text: string, before: Record<string, string> = {}): Rec
 }
 
 /** `folder`, `folder:target`, each with `:rw` at its end; collected. The folder is one of the gateway's machine. */
-export function mountOf(text: string, before: Mount[] = []): Mount[] {
+export function mountOf(text: string, before: Mount[] | false = []): Mount[] {
   const writable = text.endsWith(":rw");
   const [folder = "", target, ...more] = text.replace(/:r[wo]$/, "").split(":");
   if (folder === "" || more.length > 0) {
     throw new InvalidArgumentError("--mount takes FOLDER[:TARGET][:rw], as in ~/notes:/data:rw.");
   }
   const source = resolve(folder.replace(/^~(?=\/|$)/, homedir()));
-  return [...before, { source, target: target ?? join("/data", basename(source)), writable }];
+  return [...(before || []), { source, target: target ?? join("/data", basename(source)), writable }];
 }
 
 /** `1000`, or `1000:20`: tokens for one request, requests within an hour. */

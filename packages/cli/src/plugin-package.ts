@@ -60,6 +60,7 @@ const OF_A_BINDING = [
   "percent",
   "mount",
   "hostTarget",
+  "sampling",
   "orgWide",
 ] as const;
 

@@ -27,6 +27,13 @@ export async function sayTools(context: Context, { binding_id, unbound_slots }: 
   await sayAsking(context, own);
 }
 
+/** Only what is wrong: it does not answer. */
+export async function sayTrouble(context: Context, { binding_id }: Binding): Promise<void> {
+  if (context.out.quiet) return;
+  const found = await ifAllowed(context.client().bindings.definitions(binding_id));
+  if (found !== null && found.error !== null) sayUnanswered(context, binding_id, found.error);
+}
+
 function sayUnanswered({ out }: Context, binding_id: string, error: NonNullable<Definitions["error"]>): void {
   out.note(plainLine(`It offers no tools yet (${error.code}): ${error.message}`));
   // Its message has the commands for this very binding.
@@ -75,12 +82,13 @@ function patternOf(some: readonly CatalogEntry[], own: readonly CatalogEntry[]):
 }
 
 /** A key that may install need not be one that may read everything else. */
-async function ifAllowed<T>(asking: Promise<T>): Promise<T | null> {
+export async function ifAllowed<T>(asking: Promise<T>): Promise<T | null> {
   try {
     return await asking;
   } catch (error) {
     const code = codeOf(error);
-    if (code === "auth.scope" || code === "export.not_found") return null;
+    // Packages of skills have no tools, and say so.
+    if (code === "auth.scope" || code === "export.not_found" || code === "request.invalid") return null;
     throw error;
   }
 }

@@ -63,7 +63,7 @@ describe("three lines", () => {
   test.each([
     ["package.bound", { bindings: ["bind_1"] }, "backplane binding remove bind_1"],
     ["package.bound", { bindings: ["bind_1", "bind_2"] }, "backplane binding remove bind_1 (and bind_2)"],
-    ["secret.in_use", { used_by: ["bind_3"] }, "backplane binding remove bind_3"],
+    ["secret.in_use", { used_by: ["bind_3"] }, "backplane binding set --unset-secret SLOT bind_3"],
     ["binding.conflict", { binding_id: "bind_4" }, "backplane binding set bind_4 with the same flags"],
     ["package.bound", { bindings: [] }, ERROR_CODES["package.bound"].remedy],
   ] as const)("%s names what stands in the way: %j", (code, details, fix) => {

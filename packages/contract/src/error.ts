@@ -30,6 +30,17 @@ export class BackplaneError extends Error {
   }
 }
 
+/** What to do in this very case; undefined where only the code's general remedy is known. */
+export function ownFix({ code, fix }: Pick<BackplaneError, "code" | "fix">): string | undefined {
+  return fix === ERROR_CODES[code].remedy ? undefined : fix;
+}
+
+/** For a record, which keeps no field of its own for it: the details, with the remedy of this case among them. */
+export function withFix(error: Pick<BackplaneError, "code" | "fix" | "details">): ErrorDetails | undefined {
+  const fix = ownFix(error);
+  return fix === undefined ? error.details : { ...error.details, fix };
+}
+
 export function codeOf(error: unknown): ErrorCode | undefined {
   if (typeof error !== "object" || error === null) return undefined;
   const code = (error as { code?: unknown }).code;

@@ -19,7 +19,7 @@ export { type CheckedInstruments, checkInstruments, instrumentProviderOf } from 
 export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
 export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
-export { BackplaneError, codeOf, type ErrorDetails, toBackplaneError } from "./error.ts";
+export { BackplaneError, codeOf, type ErrorDetails, ownFix, toBackplaneError, withFix } from "./error.ts";
 export { ERROR_CODES, type ErrorCode, isErrorCode } from "./error-codes.ts";
 export type { ErrorSpec } from "./error-spec.ts";
 export { IdTable } from "./id-table.ts";

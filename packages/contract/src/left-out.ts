@@ -1,6 +1,5 @@
 /** Why one part of several cannot be used, in words for people. */
-import { codeOf, toBackplaneError } from "./error.ts";
-import { ERROR_CODES } from "./error-codes.ts";
+import { codeOf, ownFix, toBackplaneError } from "./error.ts";
 import type { LeftOut } from "./schema/index.ts";
 
 const NAME_LENGTH = 64;
@@ -11,8 +10,9 @@ export function isPartFault(thrown: unknown): boolean {
 }
 
 export function leftOut(kind: LeftOut["kind"], name: string, thrown: unknown): LeftOut {
-  const { message, fix, code } = toBackplaneError(thrown);
+  const known = toBackplaneError(thrown);
+  const { message, fix, code } = known;
   // The remedy of package.invalid speaks of any package; other codes have one that helps.
-  const general = code === "package.invalid" && fix === ERROR_CODES[code].remedy;
+  const general = code === "package.invalid" && ownFix(known) === undefined;
   return { kind, name: name.slice(0, NAME_LENGTH), reason: message, fix: general ? null : fix };
 }

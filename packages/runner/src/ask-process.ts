@@ -51,7 +51,7 @@ export async function askProcess<T>(
 
 /** Its last words may hold what it was given. */
 function clean(error: BackplaneError, redactor: Redactor): BackplaneError {
-  const { code, message, details } = error;
+  const { code, message, details, fix } = error;
   const more = details === undefined ? {} : { details: redactor.json(details as JsonObject) };
-  return new BackplaneError(code, redactor.text(message), more);
+  return new BackplaneError(code, redactor.text(message), { ...more, fix: redactor.text(fix) });
 }

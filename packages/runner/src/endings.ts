@@ -1,5 +1,5 @@
 /** How a call ends when the plugin did not say so itself, and what its process's end adds to it. */
-import { BackplaneError, type JsonObject } from "@backplane/contract";
+import { BackplaneError, type JsonObject, withFix } from "@backplane/contract";
 import type { RunOrder } from "@backplane/kernel/ports";
 import type { Answer } from "./accept-result.ts";
 import { ended, lastWords } from "./diagnose.ts";
@@ -9,7 +9,8 @@ import { limitMet } from "./sandbox/cause-of-death.ts";
 export type Interruption = "deadline" | "user" | "shutdown";
 
 export function failure(error: BackplaneError): Answer {
-  const { code, message, details } = error;
+  const { code, message } = error;
+  const details = withFix(error);
   return {
     status: "failed",
     result: null,

@@ -22,7 +22,8 @@ export function callResult({ id, error, tool_result }: Invocation): JsonObject {
   if (error !== null) {
     const code = Number(error.details?.plugin_code);
     if (FOR_CLIENTS.has(code)) throw new RpcError(code, error.message, error.details?.data);
-    _meta[ERROR_META] = { code: error.code };
+    const fix = error.details?.fix;
+    _meta[ERROR_META] = { code: error.code, ...(typeof fix === "string" ? { fix } : {}) };
     return { content: [{ type: "text", text: error.message }], isError: true, _meta };
   }
   const structured = structuredContent(tool_result?.structured_output);

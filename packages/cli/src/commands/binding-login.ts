@@ -2,12 +2,13 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { readFile } from "node:fs/promises";
 import { resolve } from "node:path";
-import { BackplaneError, type Binding, serverName, type SignIn, WHOLE_PACKAGE } from "@backplane/contract";
+import { BackplaneError, type SignIn } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
 import { canAsk, confirm, readVisible } from "../ask.ts";
 import { launchBrowser } from "../browser.ts";
 import type { Context } from "../context.ts";
+import { findBinding } from "../find-binding.ts";
 import { fields } from "../output.ts";
 import { plainLine } from "../plain-text.ts";
 import { readStdin } from "../read-input.ts";
@@ -33,7 +34,6 @@ Examples:
   backplane binding login example --client-id abc123 --private-key key.pem --client-credentials
 `;
 const LOOK_MS = 500;
-const PAGE = 200;
 
 export function addBindingLoginCommands(binding: Command, act: Act): void {
   binding
@@ -57,7 +57,7 @@ export function addBindingLoginCommands(binding: Command, act: Act): void {
 async function login(context: Context, options: LoginOptions, name: string): Promise<undefined> {
   const { out, io } = context;
   assertOneStdin(context, options);
-  const binding = await findServer(context, name);
+  const binding = await findBinding(context, name);
   const id = binding.binding_id;
   const { bindings } = context.client();
   const started = await bindings.login(id, await given(context, options, name));
@@ -82,7 +82,7 @@ async function login(context: Context, options: LoginOptions, name: string): Pro
 }
 
 async function logout(context: Context, _options: object, name: string): Promise<undefined> {
-  const binding = await findServer(context, name);
+  const binding = await findBinding(context, name);
   await confirm(
     context.io,
     context.flags,
@@ -136,36 +136,6 @@ async function answered(context: Context, id: string): Promise<void> {
       throw new BackplaneError("sign_in.expired");
     await pause(LOOK_MS);
   }
-}
-
-/** By id, or as the names of its tools carry it. */
-async function findServer(context: Context, name: string): Promise<Binding> {
-  const { bindings } = context.client();
-  if (name.startsWith("bind_")) return await bindings.get(name);
-  const found: Binding[] = [];
-  let after: string | undefined;
-  do {
-    const page = await bindings.list({
-      kind: "tool",
-      limit: PAGE,
-      ...(after === undefined ? {} : { after }),
-    });
-    found.push(
-      ...page.items.filter(
-        ({ export_id, package_id }) =>
-          export_id === WHOLE_PACKAGE && (package_id === name || serverName(package_id) === name),
-      ),
-    );
-    after = page.next ?? undefined;
-  } while (after !== undefined);
-  const [only] = found;
-  if (found.length === 1 && only !== undefined) return only;
-  const ids = found.map(({ binding_id }) => binding_id).join(", ");
-  throw new BackplaneError(
-    "binding.not_found",
-    found.length === 0 ? `No server is bound as ${name}.` : `Several servers are bound as ${name}: ${ids}.`,
-    { fix: "Name its binding id; see: backplane binding list" },
-  );
 }
 
 function assertOneStdin({ io, flags }: Context, { paste, clientSecret }: LoginOptions): void {

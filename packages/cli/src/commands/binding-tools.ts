@@ -5,6 +5,7 @@ import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
 import type { Context } from "../context.ts";
 import { differenceText } from "../difference-text.ts";
+import { findBinding } from "../find-binding.ts";
 import { table } from "../output.ts";
 import { plainLine } from "../plain-text.ts";
 
@@ -12,18 +13,19 @@ const SHOWN = 100;
 
 export function addBindingToolCommands(binding: Command, act: Act): void {
   binding
-    .command("tools <id>")
+    .command("tools <binding>")
     .description("Show the tools of a server as it described them, and those that it changed since.")
     .option("--refresh", "ask it again now")
     .action(act(tools));
   binding
-    .command("accept <id> [tool]")
+    .command("accept <binding> [tool]")
     .description("Offer a tool again that changed its definition; without TOOL all of them.")
     .action(act(accept));
 }
 
-async function tools(context: Context, options: { refresh?: boolean }, id: string): Promise<undefined> {
+async function tools(context: Context, options: { refresh?: boolean }, name: string): Promise<undefined> {
   const { bindings } = context.client();
+  const { binding_id: id } = await findBinding(context, name);
   show(context, options.refresh === true ? await bindings.describe(id) : await bindings.definitions(id));
   if (!context.out.json) await saySignIn(context, id);
   return undefined;
@@ -42,10 +44,11 @@ async function saySignIn(context: Context, id: string): Promise<void> {
 }
 
 /** What a stranger wrote for the model to read is shown before it is let in. */
-async function accept(context: Context, _options: object, id: string, tool?: string): Promise<undefined> {
+async function accept(context: Context, _options: object, name: string, tool?: string): Promise<undefined> {
   const { io, flags, out } = context;
   assertConfirmable(io, flags);
   const { bindings } = context.client();
+  const { binding_id: id } = await findBinding(context, name);
   const { quarantined, revision } = await bindings.definitions(id);
   const waiting = quarantined.filter((one) => tool === undefined || one.export.id === tool);
   for (const one of waiting) for (const line of differenceText(one)) out.note(line);

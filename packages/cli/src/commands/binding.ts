@@ -1,22 +1,34 @@
 /** `binding`: an export made usable, and changed while it is in use. */
-import { type Binding, EXPORT_KINDS, type ExportKind, type ValidationReport } from "@backplane/contract";
+import {
+  BackplaneError,
+  type Binding,
+  EXPORT_KINDS,
+  type ExportKind,
+  type ValidationReport,
+} from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
-import { confirm } from "../ask.ts";
+import { assertConfirmable, confirm } from "../ask.ts";
 import { type BindingOptions, bindingFlags, bindingParts, mergeParts } from "../binding-flags.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
+import { findBinding } from "../find-binding.ts";
 import { findPackage } from "../find-package.ts";
 import { fields } from "../output.ts";
 import { addBindingLoginCommands } from "./binding-login.ts";
 import { addBindingToolCommands } from "./binding-tools.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
+import { listOf } from "../parse-flags.ts";
 import { plainLine } from "../plain-text.ts";
+import { sayChanged, sayNarrowed } from "../say-changed.ts";
 
 const EXAMPLES = `
 Examples:
   backplane binding create acme/devkit@0.1.0 jira_search --secret jira_token=jira_dev
-  backplane binding set bind_... --class worker --timeout 5000
+  backplane binding set jira_search --class worker --timeout 5000
+  backplane binding set bind_... --no-mount
+
+BINDING is a binding id, or the package or export that it binds where that is one binding.
 `;
 
 export function addBindingCommands(program: Command, act: Act): void {
@@ -33,23 +45,25 @@ export function addBindingCommands(program: Command, act: Act): void {
     .addOption(new Option("--kind <kind>", "only this kind").choices(EXPORT_KINDS))
     .option("--package <id>", "only this package")
     .action(act(list));
-  binding.command("show <id>").description("Show a binding.").action(act(show));
-  bindingFlags(binding.command("set <id>"))
+  binding.command("show <binding>").description("Show a binding.").action(act(show));
+  bindingFlags(binding.command("set <binding>"))
     .description("Change what the flags name and keep the rest; the next call uses it.")
     .option("--to <version>", "move to another installed version of the package")
+    .option("--no-mount", "show it no folder any more")
+    .option("--unset-secret <slot>", "take a slot's secret away; may be repeated", listOf)
     .action(act(set));
   binding
-    .command("enable <id>")
+    .command("enable <binding>")
     .description("Let it be called.")
     .action(act((context, _options: object, id: string) => setStatus(context, id, "active")));
   binding
-    .command("disable <id>")
+    .command("disable <binding>")
     .description("Refuse calls, keep the settings.")
     .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
   addBindingToolCommands(binding, act);
   addBindingLoginCommands(binding, act);
-  binding.command("validate <id>").description("Check it without calling anything.").action(act(validate));
-  binding.command("remove <id>").description("Remove a binding.").action(act(remove));
+  binding.command("validate <binding>").description("Check it without calling anything.").action(act(validate));
+  binding.command("remove <binding>").description("Remove a binding.").action(act(remove));
 }
 
 async function create(
@@ -68,6 +82,7 @@ async function create(
     ...parts,
   });
   showBinding(context, made);
+  await sayNarrowed(context, made);
   return undefined;
 }
 
@@ -91,36 +106,63 @@ async function list(
   return undefined;
 }
 
-async function show(context: Context, _options: object, id: string): Promise<undefined> {
-  showBinding(context, await context.client().bindings.get(id));
+async function show(context: Context, _options: object, name: string): Promise<undefined> {
+  showBinding(context, await findBinding(context, name));
   return undefined;
 }
 
 /** Reads, then patches what was read: a change by someone else in between is request.precondition, not lost. */
 async function set(
   context: Context,
-  options: BindingOptions & { to?: string },
-  id: string,
+  options: BindingOptions & { to?: string; unsetSecret?: string[] },
+  name: string,
 ): Promise<undefined> {
-  const parts = await bindingParts(context, options);
-  const client = context.client();
-  const present = await client.bindings.get(id);
+  const { to, unsetSecret: unset = [], ...flags } = options;
+  if (Object.keys(options).length === 0) throw nothingNamed(name);
+  const parts = await bindingParts(context, flags);
+  const present = await findBinding(context, name);
+  assertBoundSlots(present, unset);
+  const secrets = { ...present.secrets };
+  for (const slot of unset) delete secrets[slot];
   const patch = {
-    ...mergeParts(present, parts),
-    ...(options.to === undefined ? {} : { package_version: options.to }),
+    ...(unset.length === 0 ? {} : { secrets }),
+    ...mergeParts({ ...present, secrets }, parts),
+    ...(to === undefined ? {} : { package_version: to }),
   };
-  showBinding(context, await client.bindings.patch(id, patch, { generation: present.generation }));
+  const { binding_id: id, generation } = present;
+  const changed = await context.client().bindings.patch(id, patch, { generation });
+  showBinding(context, changed);
+  await sayChanged(context, present, changed);
   return undefined;
 }
 
-async function setStatus(context: Context, id: string, status: "active" | "disabled"): Promise<undefined> {
-  const client = context.client();
-  const present = await client.bindings.get(id);
-  showBinding(context, await client.bindings.patch(id, { status }, { generation: present.generation }));
+/** A patch of nothing would still end the processes of the generation before. */
+function nothingNamed(name: string): BackplaneError {
+  return new BackplaneError("cli.usage", "No flag says what to change.", {
+    fix: `backplane binding show ${name}, then: backplane binding set --help`,
+  });
+}
+
+function assertBoundSlots({ binding_id, secrets }: Binding, slots: readonly string[]): void {
+  const unknown = slots.find((slot) => secrets[slot] === undefined);
+  if (unknown === undefined) return;
+  const bound = Object.keys(secrets).join(", ") || "none";
+  throw new BackplaneError("cli.usage", `The slot ${unknown} has no secret; those with one: ${bound}.`, {
+    fix: `backplane binding show ${binding_id}`,
+  });
+}
+
+async function setStatus(context: Context, name: string, status: "active" | "disabled"): Promise<undefined> {
+  const present = await findBinding(context, name);
+  const { binding_id, generation } = present;
+  const changed = await context.client().bindings.patch(binding_id, { status }, { generation });
+  showBinding(context, changed);
+  await sayChanged(context, present, changed);
   return undefined;
 }
 
-async function validate(context: Context, _options: object, id: string): Promise<number> {
+async function validate(context: Context, _options: object, name: string): Promise<number> {
+  const { binding_id: id } = await findBinding(context, name);
   const report = await context.client().bindings.validate(id);
   context.out.data(report, () => {
     const issues = report.issues.map(
@@ -153,11 +195,13 @@ function grantedOf({ requested, grant }: ValidationReport): Record<string, strin
   return { class: grant.class, ...Object.fromEntries(rows) };
 }
 
-async function remove(context: Context, _options: object, id: string): Promise<undefined> {
+async function remove(context: Context, _options: object, name: string): Promise<undefined> {
+  assertConfirmable(context.io, context.flags);
+  const { binding_id: id, export_id, package_id } = await findBinding(context, name);
   await confirm(
     context.io,
     context.flags,
-    `Remove the binding ${id}? Its export can no longer be called through it.`,
+    `Remove the binding ${id} (${export_id} of ${package_id})? What it binds can no longer be called through it.`,
   );
   await context.client().bindings.remove(id);
   context.out.data({ removed: id }, () => `Removed ${id}`);

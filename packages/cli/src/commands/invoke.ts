@@ -98,7 +98,8 @@ function failureOf(invocation: Invocation, gave_up: Followed["gave_up"]): Failur
     code: "plugin_failed",
     message: "The plugin marked its result as an error.",
   };
-  return { code, message: `${message} (${invocation.id})`, details };
+  const fix = typeof details?.fix === "string" ? { fix: details.fix } : {};
+  return { code, message: `${message} (${invocation.id})`, details, ...fix };
 }
 
 async function bodyOf(

@@ -92,6 +92,55 @@ describe("bindings and packages", () => {
     expect(wrong.err).toContain("prefix");
   });
 
+  test("set without a flag is refused, and no process is replaced for it", async () => {
+    const id = bindings.echo!.binding_id;
+    const before = await gateway.json<Binding>(["binding", "show", id]);
+    const { exit, err } = await gateway.backplane(["binding", "set", id]);
+    expect(exit).toBe(EXIT.usage);
+    expect(err).toContain("No flag says what to change.");
+    expect(await gateway.json<Binding>(["binding", "show", id])).toEqual(before);
+  });
+
+  test("folders and secrets are taken back by flag", async () => {
+    const id = bindings.secretive!.binding_id;
+    const folder = mkdtempSync(join(tmpdir(), "backplane-cli-"));
+    try {
+      const set = (...flags: string[]) => gateway.json<Binding>(["binding", "set", id, ...flags]);
+      expect((await set("--mount", `${folder}:/data`)).policy.mounts).toHaveLength(1);
+      expect((await set("--no-mount")).policy).toMatchObject({ class: "worker", mounts: [] });
+      await gateway.backplane(["secret", "set", "kept"], { stdin: "a value of a secret\n" });
+      expect((await set("--secret", "token=kept")).status).toBe("active");
+      const inUse = await gateway.backplane(["secret", "remove", "kept", "--yes"]);
+      expect(inUse.err).toContain(`fix: backplane binding set --unset-secret SLOT ${id}`);
+      const wrong = await gateway.backplane(["binding", "set", id, "--unset-secret", "tokn"]);
+      expect(wrong.exit).toBe(EXIT.usage);
+      expect(wrong.err).toContain("The slot tokn has no secret; those with one: token.");
+      expect(await set("--unset-secret", "token")).toMatchObject({ secrets: {}, status: "inactive" });
+      expect((await gateway.backplane(["secret", "remove", "kept", "--yes"])).exit).toBe(EXIT.ok);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+
+  test("a binding is found by what it binds; a name of several is refused with their ids", async () => {
+    const found = await gateway.json<Binding>(["binding", "show", "echo"]);
+    expect(found.binding_id).toBe(bindings.echo!.binding_id);
+    const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
+    expect(several.err).toContain("error[binding.not_found]");
+    expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
+    const none = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
+    expect(none.err).toContain("Nothing is bound as ecko.");
+  });
+
+  test("names that a package does not ask to reach are kept, and said to be out of reach", async () => {
+    const set = (...flags: string[]) =>
+      gateway.backplane(["binding", "set", bindings.echo!.binding_id, ...flags]);
+    expect((await set("--domains", "api.example.com")).err).toContain(
+      "api.example.com stays out of reach: acme/cli-kit does not ask for the network.",
+    );
+    expect((await set("--domains", "")).err).toBe("");
+  });
+
   test("set does not overwrite what someone else changed in between", async () => {
     const id = bindings.slow!.binding_id;
     // Stands between the command and the gateway, and lets another change slip in right before the PATCH.

@@ -57,6 +57,29 @@ test("a tool file that does not load is named with its error wherever tools are 
   expect((await gateway.backplane(["plugin", "list"])).out).toMatch(/local\/files .*tool files/);
 });
 
+test("a change after which nothing starts is said at once, with what to do; and so is what a secret lets in", async () => {
+  const permissions = { secret_slots: ["token"] };
+  const tools = folder("gone", {
+    "package.json": JSON.stringify({ name: "gone", backplane: { permissions } }),
+    "tools/looks.ts": TOOL("low"),
+  });
+  expect((await gateway.backplane(["plugin", "install", tools])).err).toContain("--secret token=NAME");
+  await gateway.backplane(["secret", "set", "look"], { stdin: "a value of a secret\n" });
+  const bound = await gateway.backplane(["binding", "set", "local/gone", "--secret", "token=look"]);
+  expect(bound.err).toContain("Tools: looks\n");
+  const away = await gateway.backplane(["binding", "set", "gone", "--mount", `${root}/nowhere:/data`]);
+  expect(away.exit).toBe(EXIT.ok);
+  expect(away.err).toContain(`The binding mounts "${root}/nowhere": the gateway's machine has no such folder.`);
+  expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
+  // The record keeps the way out, too.
+  const called = await gateway.backplane(["invoke", "looks"]);
+  expect(called.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
+  const invocation = /inv_[0-9a-z]+/.exec(called.err)![0];
+  const shown = await gateway.backplane(["invocation", "show", invocation]);
+  expect(shown.out).toMatch(/\nfix: +Correct the mounts of the binding/);
+  expect((await gateway.backplane(["binding", "set", "gone", "--no-mount"])).err).toBe("");
+});
+
 test("hidden characters in an author's words are shown to the operator alone, who is told of them", async () => {
   const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
   await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);

@@ -8,8 +8,8 @@ import {
   type Binding,
   codeOf,
   type Definitions,
-  ERROR_CODES,
   isDescribed,
+  ownFix,
   toBackplaneError,
   type ToolExport,
 } from "@backplane/contract";
@@ -218,8 +218,10 @@ export function createDefinitions(
 
 /** With the remedy of this very case, where there is one; that of the code speaks of calls. */
 function whyNot(error: unknown): NonNullable<Definitions["error"]> {
-  const { code, message, fix } = toBackplaneError(error);
-  return { code, message, ...(fix === ERROR_CODES[code].remedy ? {} : { fix }) };
+  const known = toBackplaneError(error);
+  const { code, message } = known;
+  const fix = ownFix(known);
+  return { code, message, ...(fix === undefined ? {} : { fix }) };
 }
 
 function changedAgain(): BackplaneError {

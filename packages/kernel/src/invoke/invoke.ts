@@ -3,7 +3,7 @@
  * admit, record, approve, run, settle. Each step takes the branded value of the one before, so a gate that
  * is skipped does not compile. What is told comes from the outbox rows that record and settle write.
  */
-import { BackplaneError, codeOf, type Invocation, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, codeOf, type Invocation, toBackplaneError, withFix } from "@backplane/contract";
 import { approve } from "../approval/approve.ts";
 import type { Ticket } from "../facade.ts";
 import { admit } from "../policy/admit.ts";
@@ -65,8 +65,8 @@ async function passThrough(door: Door, recorded: Recorded): Promise<Ending | nul
 
 function broken(door: Door, invocation_id: string, error: unknown): Ending {
   if (codeOf(error) === undefined) door.deps.log.error({ err: error, invocation_id }, "a call broke inside");
-  const { code, message } = toBackplaneError(error);
-  return failedWith(code, message);
+  const known = toBackplaneError(error);
+  return failedWith(known.code, known.message, { details: withFix(known) });
 }
 
 /** Before anything is read or written. */

@@ -105,7 +105,8 @@ async function recordRefusal(door: Door, refused: Refused): Promise<never> {
   const { call, code, message, details, fix } = refused;
   const now = deps.clock.now();
   const row = newRow(door, call, now);
-  const error: InvocationError = { code, message, details: details as JsonObject };
+  const kept = fix === undefined ? details : { ...details, fix };
+  const error: InvocationError = { code, message, details: kept as JsonObject };
   row.status = "failed";
   row.error = error;
   row.ended_at = row.created_at;
