@@ -53,20 +53,33 @@ export function describeInvocation(invocation: Invocation): string {
   const parts = [facts, `input:\n${pretty(invocation.input)}`];
   const result = resultText(invocation);
   if (result !== "") parts.push(`result:\n${result}`);
-  if (invocation.egress !== null) parts.push(`refused connections:\n${refusedText(invocation.egress)}`);
+  if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);
   return parts.join("\n");
 }
 
-function refusedText({ refused, refusals }: NonNullable<Invocation["egress"]>): string {
+/** Each refusal of its way out, and last the command that opens it where a name is all that is missing. */
+export function refusedLines({ egress, grant, binding_id }: Invocation): string[] {
+  if (egress === null) return [];
+  const { refused, refusals } = egress;
   const lines = refusals.map(({ host, port, reason, message, detail, shared }) => {
     const more = detail === undefined ? "" : ` (${detail})`;
     const whose = shared ? " [one of several calls on the same process]" : "";
     return plainLine(`${host === "" ? "(no name)" : host}:${port} ${reason}: ${message}${more}${whose}`);
   });
   if (refused > refusals.length) lines.push(`and ${refused - refusals.length} more`);
-  return lines.join("\n");
+  const asked = refusals
+    .filter(({ host, reason }) => reason === "domain.not_allowed" && host !== "")
+    .map(({ host, port }) => (WEB_PORTS.includes(port) ? host : `${host}:${port}`));
+  if (asked.length > 0) {
+    // The flag takes the place of what was named before.
+    const names = [...new Set([...(grant?.allowed_domains ?? []), ...asked])].join(",");
+    lines.push(plainLine(`If you trust it with them: backplane binding set ${binding_id} --domains ${names}`));
+  }
+  return lines;
 }
+
+const WEB_PORTS = [80, 443];
 
 /** One plugin event in one line. */
 export function eventLine(item: Pick<InvocationEvent, "event">): string {

@@ -35,7 +35,8 @@ function withoutNetwork(
   requested: ValidationReport["requested"],
   grant: ValidationReport["grant"],
 ): string[] {
-  const names = policy.allowed_domains!.join(", ");
+  const wanted = policy.allowed_domains!;
+  const names = wanted.join(", ");
   if (requested.network === "none")
     return [
       `${names} stays out of reach: ${package_id} does not ask for the network. Its author asks with network = "egress" in its permissions.`,
@@ -44,7 +45,12 @@ function withoutNetwork(
     return [
       `${names} stays out of reach: the host's policy gives nobody the network (backplane policy show).`,
     ];
-  if (grant.allowed_domains.length > 0) return [];
-  const asked = requested.allowed_domains?.join(", ") ?? "any name";
-  return [`${names} stays out of reach: ${package_id} asks for ${asked}, and what both name is nothing.`];
+  const missing = wanted.filter((name) => !grant.allowed_domains.includes(name));
+  if (missing.length === 0) return [];
+  const given = grant.allowed_domains.join(", ") || "nothing";
+  const why =
+    requested.allowed_domains === undefined
+      ? "a policy above the binding allows less"
+      : `${package_id} itself asks for ${requested.allowed_domains.join(", ")}`;
+  return [`${missing.join(", ")} stays out of reach: ${why}, so a call may reach ${given}.`];
 }

@@ -8,7 +8,7 @@ import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { type Followed, followInvocation } from "../follow-invocation.ts";
-import { invocationExit, resultText } from "../invocation-text.ts";
+import { invocationExit, refusedLines, resultText } from "../invocation-text.ts";
 import { type PageOptions, pageFlags } from "../page.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { readJson } from "../read-input.ts";
@@ -78,6 +78,9 @@ async function run(context: Context, options: InvokeOptions, exportId: string | 
 
 /** The record is the data, whatever became of the call; what went wrong is said in three lines on stderr. */
 function report(context: Context, { invocation, gave_up }: Followed): number {
+  // A plugin seldom says why it reached nothing; the record does.
+  const refused = refusedLines(invocation);
+  if (refused.length > 0) context.out.note(["Refused connections:", ...refused].join("\n  "));
   const failure = failureOf(invocation, gave_up);
   if (failure === null) return EXIT.ok;
   context.io.stderr.write(`${errorLines(failure)}\n`);
