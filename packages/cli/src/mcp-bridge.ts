@@ -198,6 +198,8 @@ async function relay(response: Response, write: (line: string) => void): Promise
   const given = parse(text);
   const message = Array.isArray(given) || (isObject(given) && given.jsonrpc === "2.0");
   if (!message) return refusalIn(given) ?? `what answers is no gateway (status ${response.status})`;
+  // Over HTTP an error of the endpoint itself needs no id; on a pipe nobody could tell whose it is, and would wait.
+  if (isObject(given) && given.id === null && !response.ok) return refusalIn(given);
   write(JSON.stringify(given));
   return null;
 }

@@ -32,8 +32,8 @@ interface Conversation {
   close(): Promise<number>;
 }
 
-function converse(env: Record<string, string> = {}): Conversation {
-  const { io, ended } = gateway.begin(["mcp"], { stdin: null, env });
+function converse(env: Record<string, string> = {}, flags: string[] = []): Conversation {
+  const { io, ended } = gateway.begin(["mcp", ...flags], { stdin: null, env });
   const heard: Message[] = [];
   const write = io.stdout.write.bind(io.stdout);
   const waiters = new Set<() => void>();
@@ -192,4 +192,12 @@ test("a gateway that was started again is joined again, by the handshake of befo
   await bridged;
   await running.stop("test over");
   rmSync(home, { recursive: true, force: true });
+});
+
+test("a server that is not bound is told to the request that asked, which would wait for ever otherwise", async () => {
+  const client = converse({}, ["--server", "nope"]);
+  client.send({ jsonrpc: "2.0", id: 7, method: "tools/list" });
+  const { error } = await client.answer(7);
+  expect(error.message).toContain("no MCP server nope is bound here; backplane binding list");
+  expect(await client.close()).toBe(EXIT.ok);
 });
