@@ -2,6 +2,7 @@
 import {
   BackplaneError,
   type BindingPolicy,
+  codeOf,
   EXECUTION_CLASSES,
   type ExecutionClass,
   type JsonObject,
@@ -112,9 +113,21 @@ function samplingPolicy(sampling: BindingOptions["sampling"]): BindingPolicy {
 async function secretRefs(context: Context, names: Record<string, string>): Promise<Record<string, string>> {
   const refs: Record<string, string> = {};
   for (const [slot, name] of Object.entries(names)) {
-    refs[slot] = name.startsWith("secret://") ? name : (await context.client().secrets.get(name)).ref;
+    refs[slot] = name.startsWith("secret://") ? name : await refOf(context, name);
   }
   return refs;
+}
+
+/** The gateway names nothing that it does not find; here it is the caller's own word. */
+async function refOf(context: Context, name: string): Promise<string> {
+  try {
+    return (await context.client().secrets.get(name)).ref;
+  } catch (error) {
+    if (codeOf(error) !== "secret.not_found") throw error;
+    throw new BackplaneError("secret.not_found", `There is no secret ${name}.`, {
+      fix: `Store it: backplane secret set ${name}; or name one of: backplane secret list`,
+    });
+  }
 }
 
 /** `acme/devkit@0.1.0`; the version may be left out when one is installed. */

@@ -24,6 +24,7 @@ export async function findPackage(context: Context, name: string): Promise<Packa
   if (found.length === 0) throw new BackplaneError("package.not_found", `${name} is not installed here.`);
   const versions = found.map((item) => item.version).join(", ");
   throw new BackplaneError("cli.usage", `${package_id} is installed in several versions: ${versions}.`, {
-    fix: `Name one, as in ${package_id}@${found.at(-1)!.version}.`,
+    // The newest stands first.
+    fix: `Name one, as in ${package_id}@${found[0]!.version}.`,
   });
 }

@@ -4,7 +4,7 @@
  */
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import {
   BackplaneError,
   type Binding,
@@ -51,7 +51,7 @@ export function remoteEntry(name: string, url: string): McpServerEntry {
 
 export async function readMcpFile(path: string): Promise<McpServers> {
   const { readMcpJson } = await import("@backplane/supply");
-  return readMcpJson(readFileSync(path, "utf8"));
+  return readMcpJson(readFileSync(path, "utf8"), basename(path));
 }
 
 /** Exit code: whether all of them are there. */

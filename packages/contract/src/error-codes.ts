@@ -293,7 +293,7 @@ export const ERROR_CODES = {
   "invocation.not_found": refusal(
     404,
     "There is no such invocation.",
-    "List invocations with `backplane invoke --list`.",
+    "List invocations with `backplane invocation list`.",
   ),
   "artifact.not_found": refusal(
     404,

@@ -164,7 +164,7 @@ describe("instr.manifest: how it is started", () => {
 
 describe("a manifest that is wrong is refused with what to write", () => {
   const WRONG: [what: string, manifest: unknown, words: RegExp, others?: Record<string, string>][] = [
-    ["no JSON", "{", /not valid JSON/],
+    ["no JSON", "{", /^META-INF\/hefty-plugin\.json: it is not valid JSON/],
     ["no object", [], /write one object/],
     ["no id", { ...HELLO, id: undefined }, /id is missing; write lower case with hyphens/],
     ["an id in capitals", { ...HELLO, id: "Hello" }, /id is "Hello"; write lower case/],

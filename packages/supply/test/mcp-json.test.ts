@@ -52,6 +52,7 @@ test.each([
   ["{}", 'has no "mcpServers"'],
   ['{"mcpServers":{}}', "names no server"],
 ])("%s is refused", (text, words) => {
+  expect(() => readMcpJson(text, "servers.json")).toThrow(/servers\.json/);
   expect(() => readMcpJson(text)).toThrow(words);
 });
 

@@ -67,9 +67,10 @@ export function gatewayRefusal(error: BackplaneError): RpcError {
 
 function issuesIn(issues: unknown): string {
   if (!Array.isArray(issues)) return "";
-  const lines = issues.flatMap((issue: unknown) =>
+  // The message is the first one already.
+  const lines = issues.slice(1).flatMap((issue: unknown) =>
     isObject(issue) && typeof issue.message === "string"
-      ? [`\n- ${typeof issue.path === "string" ? issue.path : "input"}: ${issue.message}`]
+      ? [`\n${typeof issue.path === "string" && issue.path !== "" ? issue.path : "the input"}: ${issue.message}`]
       : [],
   );
   return lines.slice(0, 20).join("");

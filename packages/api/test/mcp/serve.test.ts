@@ -100,6 +100,8 @@ describe.each(["2025-11-25", "2026-07-28"])("revision %s", (revision) => {
     const wrong = await client.ask("tools/call", call("echo", { text: 7 }));
     expect(wrong.last.result).toMatchObject({
       isError: true,
+      // Once: the model pays for each word.
+      content: [{ type: "text", text: expect.stringMatching(/^\/text: [^\n]+$/) }],
       _meta: { "backplane/error": { code: "input.invalid" } },
     });
     for (const name of ["nothing", "notify", "../etc"]) {

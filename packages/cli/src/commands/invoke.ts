@@ -65,7 +65,9 @@ async function run(context: Context, options: InvokeOptions, exportId: string | 
   if (!options.wait) {
     const started = await client.invocations.invoke(body);
     out.data(started, () => started.id);
-    out.note(`Started. See it with: backplane invocation show ${started.id}`);
+    const waits = started.status === "waiting_approval" && started.approval_id !== null;
+    if (waits) out.note(`Waits for a person: backplane approve allow ${started.approval_id} (or deny)`);
+    out.note(`${waits ? "Then see" : "Started. See"} it with: backplane invocation show ${started.id}`);
     return EXIT.ok;
   }
   const followed = await followInvocation(context, () => client.invocations.invoke(body), {

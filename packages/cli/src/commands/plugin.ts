@@ -44,7 +44,7 @@ export function addPluginCommands(program: Command, act: Act): void {
     .command("plugin")
     .description("Install plugins and look at them.")
     .addHelpText("after", EXAMPLES);
-  bindingFlags(plugin.command("install <source> [args...]"))
+  bindingFlags(plugin.command("install [source] [args...]"))
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
     )
@@ -99,9 +99,10 @@ export function addPluginCommands(program: Command, act: Act): void {
 async function install(
   context: Context,
   options: PackageOptions & { editable?: boolean; mcp?: string; strict?: boolean },
-  text: string,
+  text: string | undefined,
   args: string[],
 ): Promise<number | undefined> {
+  if (text === undefined) throw noSource(options.mcp);
   if (options.mcp !== undefined) {
     assertNoArgs(args, text);
     return await installMcpServers(context, options, only(remoteEntry(text, options.mcp)));
@@ -132,6 +133,14 @@ async function install(
   }
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+function noSource(url: string | undefined): BackplaneError {
+  if (url === undefined)
+    return new BackplaneError("cli.usage", "Name what to install.", { fix: "backplane plugin install --help" });
+  return new BackplaneError("cli.usage", "Name the server; its tools are called mcp_NAME_….", {
+    fix: `backplane plugin install --mcp ${url} NAME`,
+  });
 }
 
 function only(server: McpServerEntry): McpServers {

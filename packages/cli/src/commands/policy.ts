@@ -23,6 +23,7 @@ import { fields, type Output, table } from "../output.ts";
 import { plainLine } from "../plain-text.ts";
 import { readJson, readStdin } from "../read-input.ts";
 import { parseValue } from "../read-value.ts";
+import { ifAllowed } from "../say-tools.ts";
 
 interface LevelOptions {
   level: PolicyLevel;
@@ -107,8 +108,7 @@ async function set(
       fix: `Name it, or pipe it in: backplane policy set ${field} < file`,
     });
   }
-  const text = piped ? (await readStdin(context.io)).toString("utf8") : argument;
-  const value = parseValue(text);
+  const value = readField(field, piped ? (await readStdin(context.io)).toString("utf8") : argument);
   if (field === ".") {
     const written = await policy.put(value as Policy, { level });
     context.out.data(written, () => `Set the policy (generation ${written.generation})`);
@@ -119,7 +119,37 @@ async function set(
   const written = await policy.patch(patch, { level, generation });
   const did = value === null ? "Took back" : "Set";
   context.out.data(written, () => `${did} ${field} (generation ${written.generation})`);
+  if (value !== null) await sayUnmet(context, field);
   return undefined;
+}
+
+/** Words are words, but what begins like JSON and is none would be told of as a string of the wrong type. */
+function readField(field: string, text: string): Json {
+  const value = parseValue(text);
+  if (typeof value !== "string") return value;
+  if (value.trim() === "")
+    throw new BackplaneError("cli.usage", `No value for ${field} came in.`, {
+      fix: `Name it: backplane policy set ${field} VALUE; null takes it back to its default`,
+    });
+  if (/^\s*[[{"]/.test(value))
+    throw new BackplaneError("cli.usage", `The value of ${field} is not JSON: ${value.slice(0, 80)}`, {
+      fix: "Quote it for the shell, as in backplane policy set roles.guest '{\"max_risk\":\"low\"}'",
+    });
+  return value;
+}
+
+/** A judgement may come before its tool, and a misspelt name looks the same: whoever wrote it can tell. */
+async function sayUnmet(context: Context, field: string): Promise<void> {
+  const [top, ...name] = field.split(".");
+  if (top !== "risks" || name.length === 0 || context.out.quiet) return;
+  const pattern = name.join(".");
+  const parts = pattern.split("*").map((part) => part.replace(/[.+?^${}()|[\]\\]/g, "\\$&"));
+  const meant = new RegExp(`^${parts.join(".*")}$`);
+  const tools = await ifAllowed(context.client().catalog.list({ all: true }));
+  if (tools === null || tools.some((entry) => meant.test(entry.name))) return;
+  context.out.note(
+    plainLine(`No tool here is called ${pattern}; it holds once one is. See: backplane tool list --all`),
+  );
 }
 
 /** The top field that `path` lies in, with the value in its place; null removes. */

@@ -128,6 +128,13 @@ describe("bindings and packages", () => {
     const several = await gateway.backplane(["binding", "remove", "cli-kit", "--yes"]);
     expect(several.err).toContain("error[binding.not_found]");
     expect(several.err).toContain(`${bindings.echo!.binding_id} (echo)`);
+    const nameless = await gateway.backplane(["binding", "set", "echo", "--secret", "token=kit_tokn"]);
+    expect(nameless.err).toContain("There is no secret kit_tokn.");
+    const server = await gateway.backplane(["plugin", "install", "--mcp", "https://a.example/mcp"]);
+    expect([server.exit, server.err]).toEqual([
+      EXIT.usage,
+      expect.stringContaining("fix: backplane plugin install --mcp https://a.example/mcp NAME"),
+    ]);
     const none = await gateway.backplane(["binding", "set", "ecko", "--timeout", "9000"]);
     expect(none.err).toContain("Nothing is bound as ecko.");
   });

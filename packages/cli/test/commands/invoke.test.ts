@@ -112,6 +112,12 @@ describe("approvals", () => {
     return { ...call, id };
   }
 
+  test("one that is left alone says that a person is waited for", async () => {
+    const { err } = await gateway.backplane(["invoke", "guarded", "--no-wait"]);
+    const id = /Waits for a person: backplane approve allow (appr_\w+)/.exec(err)?.[1] ?? "";
+    expect((await gateway.backplane(["approve", "deny", id])).exit).toBe(EXIT.ok);
+  });
+
   test("the call says how to answer, waits, and runs when allowed", async () => {
     const { id, ended } = await waiting();
     const pending = await gateway.json<{ items: Approval[] }>(["approve", "list"]);

@@ -36,6 +36,13 @@ test("fields are set one by one, taken back with null, or all at once; what is w
   expect((await set("tolerance.conversation", "everything")).exit).not.toBe(EXIT.ok);
   expect((await set("nothing", "1")).exit).not.toBe(EXIT.ok);
   expect((await set("a..b", "1")).exit).toBe(EXIT.usage);
+  const torn = await set("roles.guest", "{max_risk");
+  expect([torn.exit, torn.err]).toEqual([EXIT.usage, expect.stringContaining("roles.guest is not JSON")]);
+  const empty = await gateway.backplane(["policy", "set", "tolerance.conversation"], { stdin: "" });
+  expect([empty.exit, empty.err]).toEqual([EXIT.usage, expect.stringContaining("No value for tolerance")]);
+  // A judgement may come before its tool; a misspelt one should not pass for it.
+  expect((await set("risks.agnet", "low")).err).toContain("No tool here is called agnet;");
+  expect((await set("risks.ag*t", "low")).err).toBe("");
   const whole = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
   expect([whole.exit, await policy()]).toEqual([EXIT.ok, {}]);
 });

@@ -120,7 +120,7 @@ function parse(text: string): Record<string, unknown> {
     value = JSON.parse(text.replace(/^\ufeff/, ""));
   } catch (error) {
     const reason = (error as Error).message.split("\n")[0]?.slice(0, 160);
-    throw invalid([["", `this is not valid JSON: ${reason}`]]);
+    throw invalid([["META-INF/hefty-plugin.json", `it is not valid JSON: ${reason}`]]);
   }
   if (isRecord(value)) return value;
   throw invalid([["", "write one object with id, name, version, author, description and providerClass"]]);

@@ -33,18 +33,18 @@ export interface McpServers {
 }
 
 /** Throws package.invalid where the file itself cannot be read. */
-export function readMcpJson(text: string): McpServers {
+export function readMcpJson(text: string, file = "mcp.json"): McpServers {
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw invalid(`mcp.json is no JSON: ${(error as Error).message.split("\n")[0]}`);
+    throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
   }
   const servers = isObject(value) ? (value.mcpServers ?? value.servers) : undefined;
-  if (!isObject(servers)) throw invalid('mcp.json has no "mcpServers"');
+  if (!isObject(servers)) throw invalid(`${file} has no "mcpServers"`);
   const entries = Object.entries(servers);
-  if (entries.length === 0) throw invalid('"mcpServers" of mcp.json names no server');
-  if (entries.length > MAX_SERVERS) throw invalid(`mcp.json names more than ${MAX_SERVERS} servers`);
+  if (entries.length === 0) throw invalid(`"mcpServers" of ${file} names no server`);
+  if (entries.length > MAX_SERVERS) throw invalid(`${file} names more than ${MAX_SERVERS} servers`);
   return readServers(servers, readMcpServer);
 }
 

@@ -75,6 +75,8 @@ async function manifestOf(dir: string, name: string, secret_slots: readonly stri
   });
 }
 
+const OTHER = "Name the package that the server's own instructions start with npx; a library is none.";
+
 /** npx's rule: the only program, or the one that is named like the package. */
 async function programOf(dir: string, home: string, name: string, bin: unknown): Promise<string> {
   const programs: [string, unknown][] =
@@ -83,7 +85,7 @@ async function programOf(dir: string, home: string, name: string, bin: unknown):
   const [, path] = programs.find(([each]) => each === short) ?? (programs.length === 1 ? programs[0]! : []);
   if (typeof path !== "string") {
     const which = programs.map(([each]) => each).join(", ");
-    throw unusable(name, which === "" ? "it has no program to start" : `it has several programs: ${which}`);
+    throw unusable(name, which === "" ? "it has no program to start" : `it has several programs: ${which}`, OTHER);
   }
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
