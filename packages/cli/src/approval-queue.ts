@@ -54,7 +54,10 @@ export class ApprovalQueue {
   #ask(approval: Approval): void {
     this.#editor.ask(keysText(approval), (line) => {
       const answer = readAnswer(approval, line);
-      if (answer === null) return this.#ask(approval);
+      if (answer === null) {
+        this.#say("  Answer y, s or n.");
+        return this.#ask(approval);
+      }
       if (answer.response !== "reject" || answer.feedback !== undefined)
         return void this.#send(approval, answer);
       this.#editor.ask("  why? (Enter: no reason) ", (why) => {

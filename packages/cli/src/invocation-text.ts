@@ -34,7 +34,7 @@ export function describeInvocation(invocation: Invocation): string {
     package: `${invocation.package_id}@${invocation.package_version}`,
     digest: invocation.package_digest,
     binding: `${binding_id} (generation ${invocation.binding_generation})`,
-    class: invocation.class,
+    class: classText(invocation),
     effect: invocation.effect_class,
     session: session_id ?? undefined,
     trace: invocation.trace_id,
@@ -56,6 +56,11 @@ export function describeInvocation(invocation: Invocation): string {
   if (invocation.egress !== null) parts.push(`refused connections:\n${refusedLines(invocation).join("\n")}`);
   if (invocation.stderr_tail) parts.push(`stderr:\n${plainText(invocation.stderr_tail).trimEnd()}`);
   return parts.join("\n");
+}
+
+/** The class is the binding's; a tool that the admin lets onto the host runs in none. */
+export function classText({ class: name, grant }: Pick<Invocation, "class" | "grant">): string {
+  return grant?.host === true ? "host" : name;
 }
 
 /** Each refusal of its way out, and last the command that opens it where a name is all that is missing. */

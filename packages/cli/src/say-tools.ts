@@ -21,9 +21,11 @@ export async function sayTools(context: Context, { binding_id, unbound_slots }: 
   for (const warning of found.warnings) out.note(plainLine(warning));
   const listed = await ifAllowed(client.catalog.list({ all: true }));
   const own = (listed ?? []).filter((entry) => entry.binding_id === binding_id);
-  for (const { name, status, reason } of own)
-    if (reason !== null)
-      out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
+  for (const { name, status, reason, fix } of own) {
+    if (reason === null) continue;
+    out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
+    if (fix !== null) out.note(plainLine(`fix: ${fix}`));
+  }
   await sayAsking(context, own);
 }
 

@@ -58,9 +58,9 @@ describe("what the keys mean", () => {
   });
 });
 
-test("the question shows the risk and the very arguments, and obeys none of them", () => {
+test("the question shows whose tool it is, the risk and the very arguments, and obeys none of them", () => {
   const text = questionText(createOutput(captureIo(), {}), approval("high"), "s1");
-  expect(text).toContain("rm wants to run (high risk)");
+  expect(text).toContain("rm of acme/files@1.0.0 wants to run (high risk)");
   expect(text).toContain('"path": "/tmp/x"');
   expect(text).not.toContain("\u001b");
   expect(text).not.toContain("for s1");

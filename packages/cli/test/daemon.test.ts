@@ -114,6 +114,7 @@ describe("up --detach, down", () => {
       const again = await backplane("up", "--detach", "--port", "0");
       expect(again.exit).toBe(EXIT.failed);
       expect(again.err).toContain("error[home.locked]");
+      expect(again.err).toContain(`It is ready at ${ready.url}, as process ${ready.pid}`);
 
       const down = await backplane("down", "--json");
       expect(JSON.parse(down.out)).toMatchObject({ stopped: true, pid: ready.pid });

@@ -9,7 +9,7 @@ import { INVOCATION_STATUSES, type InvocationStatus } from "@backplane/contract"
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
-import { describeInvocation, eventLine } from "../invocation-text.ts";
+import { classText, describeInvocation, eventLine } from "../invocation-text.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { untilSignal } from "../until-signal.ts";
@@ -65,7 +65,7 @@ export async function listInvocations(context: Context, options: ListOptions): P
     item.export_id,
     item.status,
     item.error?.code,
-    item.class,
+    classText(item),
     item.created_at,
     item.started_at === null || item.ended_at === null
       ? null

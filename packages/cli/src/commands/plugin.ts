@@ -104,15 +104,18 @@ async function install(
 ): Promise<number | undefined> {
   if (text === undefined) throw noSource(options.mcp);
   if (options.mcp !== undefined) {
+    assertServerFlags(options, text);
     assertNoArgs(args, text);
     return await installMcpServers(context, options, only(remoteEntry(text, options.mcp)));
   }
   const found = readPluginSource(context.io.cwd, text);
   if (found.kind === "mcp") {
+    assertServerFlags(options, text);
     assertNoArgs(args, text);
     return await installMcpServers(context, options, await readMcpFile(found.path));
   }
   if (found.kind === "agent-plugin") {
+    assertServerFlags(options, text);
     assertNoArgs(args, text);
     return await installAgentPlugin(context, options, found.path);
   }
@@ -120,6 +123,7 @@ async function install(
     throw wrongFlag("--editable", "local folders", text);
   }
   if (found.kind === "kernel" && !found.local && !(await isKernelPlugin(context, found.source, args))) {
+    assertServerFlags(options, text);
     return await installMcpServers(context, options, only(npmEntry(found.source, args)));
   }
   assertNoArgs(args, text);
@@ -141,6 +145,13 @@ function noSource(url: string | undefined): BackplaneError {
   return new BackplaneError("cli.usage", "Name the server; its tools are called mcp_NAME_….", {
     fix: `backplane plugin install --mcp ${url} NAME`,
   });
+}
+
+/** Of servers nothing is linked; and what is not bound takes no flag of a binding but its slots. */
+function assertServerFlags(options: PackageOptions & { editable?: boolean }, text: string): void {
+  if (options.editable === true) throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
+  const { secret: _slots, ...rest } = options;
+  if (options.bind === false) assertBound(rest, text);
 }
 
 function only(server: McpServerEntry): McpServers {

@@ -43,7 +43,8 @@ async function list(context: Context, options: { all?: boolean }): Promise<undef
   ]);
   out.data(items, () => (items.length === 0 ? "" : withFixes(table(out, heads, rows), items)));
   if (out.json) return undefined;
-  if (items.length === 0) out.note("There are none. Install a plugin: backplane plugin install PATH --bind");
+  if (items.length === 0)
+    out.note("You are offered none. See what there is, and why not: backplane tool list --all");
   else out.note(costNote(items));
   return undefined;
 }

@@ -1,6 +1,6 @@
 /** `up`: the gateway in this process until a signal, or in the background with --detach. */
 import { closeSync, writeSync } from "node:fs";
-import { BackplaneError, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, codeOf, toBackplaneError } from "@backplane/contract";
 import type { Gateway } from "@backplane/gateway";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
@@ -9,6 +9,7 @@ import type { Context } from "../context.ts";
 import { detach, type Ready, type UpOptions } from "../detach.ts";
 import { EXIT, exitCodeOf } from "../exit-codes.ts";
 import type { Io } from "../io.ts";
+import { isAlive, readDaemonFile } from "../locate.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { errorDocument, toFailure } from "../report-error.ts";
 import { version } from "../version.ts";
@@ -72,7 +73,9 @@ async function foreground(
   try {
     const { loadConfig, startGateway } = await import("@backplane/gateway");
     const config = loadConfig({ home: context.home, env: io.env, flags: configFlags(options) });
-    const gateway = await startGateway(config);
+    const gateway = await startGateway(config).catch((error: unknown) => {
+      throw codeOf(error) === "home.locked" ? lockedBy(context.home, error) : error;
+    });
     ready({
       url: gateway.url,
       login_url: gateway.loginUrl(),
@@ -97,6 +100,14 @@ async function foreground(
     silence();
     calm();
   }
+}
+
+/** Whoever starts a second one wants the first: where it is, when it has said so. */
+function lockedBy(home: string, cause: unknown): unknown {
+  const running = readDaemonFile(home);
+  if (running === null || !isAlive(running.pid)) return cause;
+  const message = `It is ready at ${running.url}, as process ${running.pid}, on ${home}.`;
+  return new BackplaneError("home.locked", message, { cause });
 }
 
 /**

@@ -187,6 +187,8 @@ describe("at a terminal", () => {
     const call = '/tool agent {"goal":"/say kid"}\r';
     type(call);
     await until(/\[s\] this session/);
+    type("sure\r");
+    await until(/Answer y, s or n\./);
     type("s\r");
     await until(/✓ agent[\s\S]*> /);
     type(call);

@@ -80,6 +80,29 @@ test("a change after which nothing starts is said at once, with what to do; and 
   expect((await gateway.backplane(["binding", "set", "gone", "--no-mount"])).err).toBe("");
 });
 
+test("a flag that nothing would come of is refused for servers, too", async () => {
+  const server = { mcpServers: { own: { command: "node", args: ["-e", "1"] } } };
+  const file = join(folder("flags", { "mcp.json": JSON.stringify(server) }), "mcp.json");
+  const linked = await gateway.backplane(["plugin", "install", file, "--editable"]);
+  expect([linked.exit, linked.err]).toEqual([EXIT.usage, expect.stringContaining("--editable")]);
+  const unbound = await gateway.backplane(["plugin", "install", file, "--no-bind", "--domains", "a.example"]);
+  expect([unbound.exit, unbound.err]).toEqual([EXIT.usage, expect.stringContaining("--domains belongs to")]);
+  expect((await gateway.backplane(["plugin", "list"])).out).not.toContain("mcp/own");
+});
+
+test("a tool that lost its name says at once who has it and what to do; one on the host is not called isolated", async () => {
+  const host = TOOL("low").replace("description", 'executionTarget: "host", description');
+  await gateway.backplane(["plugin", "install", folder("first", { "tools/twice.ts": host })]);
+  const { err } = await gateway.backplane(["plugin", "install", folder("next", { "tools/twice.ts": host })]);
+  expect(err).toMatch(/twice is not offered: .*local\/first .*\nfix: backplane binding disable bind_/);
+  await gateway.backplane(["binding", "set", "local/first", "--host-target"]);
+  const { id } = await gateway.json<{ id: string }>(["invoke", "twice"]);
+  expect((await gateway.backplane(["invocation", "show", id])).out).toMatch(/\nclass: +host\n/);
+  await gateway.backplane(["policy", "set", "allowed_tool_categories", '["none-has-it"]']);
+  expect((await gateway.backplane(["tool", "list"])).err).toContain("why not: backplane tool list --all");
+  await gateway.backplane(["policy", "set", "allowed_tool_categories", "null"]);
+});
+
 test("hidden characters in an author's words are shown to the operator alone, who is told of them", async () => {
   const sly = TOOL("low").replace("A tool.", "A \u202etool.\u{e0068}\u{e0069}");
   await gateway.backplane(["plugin", "install", folder("sly", { "tools/slyly.ts": sly })]);
