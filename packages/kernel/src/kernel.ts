@@ -113,7 +113,14 @@ export function createKernel(given: KernelDeps): Kernel {
   });
   const rows = createPackageRows(deps);
   const packages = createPackages(deps, rows);
-  const instruments = createInstruments({ deps, policies, definitions, packages, bindings: () => bindings });
+  const instruments = createInstruments({
+    deps,
+    policies,
+    definitions,
+    packages,
+    bindings: () => bindings,
+    catalog: () => offers.catalog,
+  });
   const bindings = offers.watching(instruments.watching(createBindings(deps, definitions)));
   const admin = instrumentAdminTools(
     instruments.facade,

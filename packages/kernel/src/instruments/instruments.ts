@@ -6,6 +6,7 @@
 import {
   BackplaneError,
   type Binding,
+  type CatalogEntry,
   type Definitions,
   type ExecutionClass,
   type InstrumentHealthReport,
@@ -51,6 +52,7 @@ interface InstrumentsParts {
   definitions: Pick<DefinitionsRoom, "describe">;
   packages: Pick<Kernel["packages"], "install">;
   bindings: () => Kernel["bindings"];
+  catalog: () => Pick<Kernel["catalog"], "entries">;
   policies: Pick<Policies, "of">;
 }
 
@@ -68,6 +70,7 @@ export function dependencyGate({ store }: KernelDeps): (bound: BoundPackage) => 
 
 export function createInstruments({
   bindings,
+  catalog,
   definitions,
   deps,
   policies,
@@ -124,7 +127,11 @@ export function createInstruments({
       async list(caller) {
         requireAdmin(caller, "list plugins");
         const plugins = await instrumentPlugins(store.bindings, caller.scope);
-        return await Promise.all([...plugins.values()].map(view));
+        const views = await Promise.all([...plugins.values()].map(view));
+        const lost = (await catalog().entries(caller, { all: true })).filter(
+          ({ status }) => status === "failed" || status === "skipped",
+        );
+        return views.map((one) => withLost(one, lost));
       },
       async health(caller, question) {
         requireAdmin(caller, "ask plugins for their health");
@@ -219,6 +226,13 @@ export function createInstruments({
 
 function scopeKey({ org_id, project_id }: Scope): string {
   return `${org_id}/${project_id ?? ""}`;
+}
+
+/** A plugin that runs may still have lost names to others (instr.collision). */
+function withLost(view: InstrumentPluginView, lost: readonly CatalogEntry[]): InstrumentPluginView {
+  const own = lost.filter(({ binding_id }) => binding_id === view.binding_id);
+  const warnings = own.map(({ name, reason }) => `${name} is not offered: ${reason}`);
+  return { ...view, warnings: [...view.warnings, ...warnings] };
 }
 
 function viewOf(

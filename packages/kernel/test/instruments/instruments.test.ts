@@ -218,6 +218,18 @@ describe("instr.admin", () => {
     ]);
   });
 
+  test("a plugin that runs and lost a name to another says so, with the collision", async () => {
+    const { bind, house } = await open();
+    await bind("one-name");
+    await bind("one_name");
+    const seen = (await house.kernel.instruments.list(admin)).map(({ state, warnings }) => [state, warnings]);
+    expect(seen).toContainEqual(["running", []]);
+    expect(seen).toContainEqual([
+      "running",
+      [expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /)],
+    ]);
+  });
+
   test("unload takes the instruments away", async () => {
     const { bind, house, offered } = await open();
     await bind("other");

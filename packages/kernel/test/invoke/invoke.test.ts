@@ -138,6 +138,13 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
       requested_by: caller.actor,
     });
   }
+  await house.kernel.bindings.patch(admin, write.binding_id, { status: "disabled" }, undefined);
+  expect(await refusal({ export_id: "write" }, user)).toMatchObject({
+    code: "export.not_found",
+    message: `write is bound by ${write.binding_id}, which is disabled`,
+    fix: `backplane binding enable ${write.binding_id}`,
+  });
+  await house.kernel.bindings.patch(admin, write.binding_id, { status: "active" }, undefined);
   house.runner.sandbox = { enabled: false, available: false, reason: "no sandbox here" };
   house.clock.monotonic = () => performance.now() + 10_000;
   const unsafe = await refusal({ export_id: "write" }, user);
