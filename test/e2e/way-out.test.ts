@@ -202,7 +202,9 @@ def ask(input, call):
     const shown = await gateway.cli("invocation", "show", record.id);
     expect(shown.stdout).toContain("refused connections:\nevil.test:80 domain.not_allowed: The grant");
     expect(shown.stdout).toMatch(
-      new RegExp(`If you trust it with them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`),
+      new RegExp(
+        `If you trust it with them: backplane binding set ${bindings.ask} --domains \\S+,evil\\.test\n`,
+      ),
     );
     const seen = await gateway.cli("invoke", "ask", "--input", '{"urls":["http://evil.test/"]}');
     expect(seen.stderr).toContain("Refused connections:\n  evil.test:80 domain.not_allowed");

@@ -18,6 +18,7 @@ import type { McpServerEntry, McpServers, ServerDraft } from "@backplane/supply"
 import { bindWhole } from "./bind-exports.ts";
 import { type BindingOptions, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
+import { EXIT } from "./exit-codes.ts";
 import { refuseLeftOut, sayLeftOut } from "./left-out.ts";
 import { plainLine } from "./plain-text.ts";
 import { sayTools } from "./say-tools.ts";
@@ -146,6 +147,15 @@ async function install(context: Context, server: McpServerEntry, secret_slots: s
 
 /** Its slots are part of what was installed, so others make other bytes of a version that never changes. */
 async function installNpm(context: Context, spec: string, secret_slots: string[]): Promise<Package> {
+  // It takes seconds, in the gateway, which does not stop with this command.
+  const silence = context.io.onSignal(() => {
+    context.out.note(
+      plainLine(
+        `Interrupted. The gateway goes on installing ${spec} and binds nothing; to bind it, install it again.`,
+      ),
+    );
+    context.io.exit(EXIT.interrupted);
+  });
   try {
     return await context.client().packages.installNpm(spec, secret_slots);
   } catch (error) {
@@ -153,6 +163,8 @@ async function installNpm(context: Context, spec: string, secret_slots: string[]
     throw new BackplaneError("package.conflict", `${spec} is installed already with other secret slots.`, {
       fix: "Remove its binding and the package (backplane binding list, backplane plugin list), then install it again.",
     });
+  } finally {
+    silence();
   }
 }
 

@@ -79,7 +79,9 @@ export function refusedLines({ egress, grant, binding_id }: Invocation): string[
   if (asked.length > 0) {
     // The flag takes the place of what was named before.
     const names = [...new Set([...(grant?.allowed_domains ?? []), ...asked])].join(",");
-    lines.push(plainLine(`If you trust it with them: backplane binding set ${binding_id} --domains ${names}`));
+    lines.push(
+      plainLine(`If you trust it with them: backplane binding set ${binding_id} --domains ${names}`),
+    );
   }
   return lines;
 }

@@ -65,6 +65,9 @@ function fixOf({ code, fix, details }: Failure): string {
 const COMMANDS: Record<string, (details: Record<string, unknown>) => string | undefined> = {
   "package.bound": ({ bindings }) => forEach(bindings, "backplane binding remove"),
   "session.not_found": () => "backplane session list",
+  // Headers are for those who speak HTTP.
+  "request.precondition": () =>
+    "Somebody changed it at the same moment: look at it, and run the command again.",
   "secret.in_use": ({ used_by }) => forEach(used_by, "backplane binding set --unset-secret SLOT"),
   "binding.conflict": ({ binding_id }) =>
     typeof binding_id === "string" ? `backplane binding set ${binding_id} with the same flags` : undefined,

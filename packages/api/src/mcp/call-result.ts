@@ -68,11 +68,15 @@ export function gatewayRefusal(error: BackplaneError): RpcError {
 function issuesIn(issues: unknown): string {
   if (!Array.isArray(issues)) return "";
   // The message is the first one already.
-  const lines = issues.slice(1).flatMap((issue: unknown) =>
-    isObject(issue) && typeof issue.message === "string"
-      ? [`\n${typeof issue.path === "string" && issue.path !== "" ? issue.path : "the input"}: ${issue.message}`]
-      : [],
-  );
+  const lines = issues
+    .slice(1)
+    .flatMap((issue: unknown) =>
+      isObject(issue) && typeof issue.message === "string"
+        ? [
+            `\n${typeof issue.path === "string" && issue.path !== "" ? issue.path : "the input"}: ${issue.message}`,
+          ]
+        : [],
+    );
   return lines.slice(0, 20).join("");
 }
 

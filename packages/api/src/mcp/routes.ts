@@ -164,7 +164,10 @@ export function createMcpServer(deps: McpDeps): McpServer {
 }
 
 function noServer(name: string | null): Answer {
-  const error = new RpcError(RPC.refused, `no MCP server ${name?.slice(0, 128)} is bound here; backplane binding list shows what is`);
+  const error = new RpcError(
+    RPC.refused,
+    `no MCP server ${name?.slice(0, 128)} is bound here; backplane binding list shows what is`,
+  );
   return { status: 404, json: errorMessage(null, error) };
 }
 

@@ -62,7 +62,10 @@ export function addBindingCommands(program: Command, act: Act): void {
     .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
   addBindingToolCommands(binding, act);
   addBindingLoginCommands(binding, act);
-  binding.command("validate <binding>").description("Check it without calling anything.").action(act(validate));
+  binding
+    .command("validate <binding>")
+    .description("Check it without calling anything.")
+    .action(act(validate));
   binding.command("remove <binding>").description("Remove a binding.").action(act(remove));
 }
 

@@ -141,7 +141,9 @@ async function install(
 
 function noSource(url: string | undefined): BackplaneError {
   if (url === undefined)
-    return new BackplaneError("cli.usage", "Name what to install.", { fix: "backplane plugin install --help" });
+    return new BackplaneError("cli.usage", "Name what to install.", {
+      fix: "backplane plugin install --help",
+    });
   return new BackplaneError("cli.usage", "Name the server; its tools are called mcp_NAME_….", {
     fix: `backplane plugin install --mcp ${url} NAME`,
   });
@@ -149,7 +151,8 @@ function noSource(url: string | undefined): BackplaneError {
 
 /** Of servers nothing is linked; and what is not bound takes no flag of a binding but its slots. */
 function assertServerFlags(options: PackageOptions & { editable?: boolean }, text: string): void {
-  if (options.editable === true) throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
+  if (options.editable === true)
+    throw wrongFlag("--editable", "folders of tool files and kernel plugins", text);
   const { secret: _slots, ...rest } = options;
   if (options.bind === false) assertBound(rest, text);
 }

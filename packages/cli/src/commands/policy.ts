@@ -3,6 +3,7 @@ import {
   BackplaneError,
   CALL_CONTEXTS,
   type CallContext,
+  codeOf,
   higherRisk,
   type Json,
   type JsonObject,
@@ -114,14 +115,28 @@ async function set(
     context.out.data(written, () => `Set the policy (generation ${written.generation})`);
     return undefined;
   }
-  const { policy: before, generation } = await policy.get(level);
-  const patch = withField(before as JsonObject, field, value);
-  const written = await policy.patch(patch, { level, generation });
+  const written = await setField(context, level, field, value);
   const did = value === null ? "Took back" : "Set";
   context.out.data(written, () => `${did} ${field} (generation ${written.generation})`);
   if (value !== null) await sayUnmet(context, field);
   return undefined;
 }
+
+/** One field takes nothing from what another command sets meanwhile, so it is simply put into what is there then. */
+async function setField(context: Context, level: PolicyLevel, field: string, value: Json) {
+  const { policy } = context.client();
+  for (let attempt = 1; ; attempt++) {
+    const { policy: before, generation } = await policy.get(level);
+    const patch = withField(before as JsonObject, field, value);
+    try {
+      return await policy.patch(patch, { level, generation });
+    } catch (error) {
+      if (codeOf(error) !== "request.precondition" || attempt === RACES) throw error;
+    }
+  }
+}
+
+const RACES = 20;
 
 /** Words are words, but what begins like JSON and is none would be told of as a string of the wrong type. */
 function readField(field: string, text: string): Json {
@@ -133,7 +148,7 @@ function readField(field: string, text: string): Json {
     });
   if (/^\s*[[{"]/.test(value))
     throw new BackplaneError("cli.usage", `The value of ${field} is not JSON: ${value.slice(0, 80)}`, {
-      fix: "Quote it for the shell, as in backplane policy set roles.guest '{\"max_risk\":\"low\"}'",
+      fix: 'Quote it for the shell, as in backplane policy set roles.guest \'{"max_risk":"low"}\'',
     });
   return value;
 }

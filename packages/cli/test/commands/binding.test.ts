@@ -181,10 +181,26 @@ describe("bindings and packages", () => {
       ]);
       expect(exit).toBe(EXIT.failed);
       expect(err).toContain("error[request.precondition]");
+      expect(err).toContain("fix: Somebody changed it at the same moment");
       expect((await gateway.json<Binding>(["binding", "show", id])).policy.timeout_ms).toBe(7_000);
     } finally {
       between.close();
     }
+  });
+
+  test("an installation that is interrupted says that the gateway goes on with it", async () => {
+    const slow = createServer(() => {});
+    slow.listen(0, "127.0.0.1");
+    await once(slow, "listening");
+    const url = `http://127.0.0.1:${(slow.address() as AddressInfo).port}`;
+    const { io, ended } = gateway.begin(["plugin", "install", "npm:acme-server", "--url", url, "--", "x"]);
+    await once(slow, "request");
+    io.signal("SIGINT");
+    expect(io.exits).toEqual([EXIT.interrupted]);
+    expect(io.err()).toContain("The gateway goes on installing acme-server and binds nothing");
+    slow.closeAllConnections();
+    slow.close();
+    await ended;
   });
 
   test("disable, enable, validate, show, list", async () => {

@@ -69,7 +69,9 @@ test("a change after which nothing starts is said at once, with what to do; and 
   expect(bound.err).toContain("Tools: looks\n");
   const away = await gateway.backplane(["binding", "set", "gone", "--mount", `${root}/nowhere:/data`]);
   expect(away.exit).toBe(EXIT.ok);
-  expect(away.err).toContain(`The binding mounts "${root}/nowhere": the gateway's machine has no such folder.`);
+  expect(away.err).toContain(
+    `The binding mounts "${root}/nowhere": the gateway's machine has no such folder.`,
+  );
   expect(away.err).toContain("fix: Correct the mounts of the binding: backplane binding set ID --mount");
   // The record keeps the way out, too.
   const called = await gateway.backplane(["invoke", "looks"]);

@@ -43,6 +43,13 @@ test("fields are set one by one, taken back with null, or all at once; what is w
   // A judgement may come before its tool; a misspelt one should not pass for it.
   expect((await set("risks.agnet", "low")).err).toContain("No tool here is called agnet;");
   expect((await set("risks.ag*t", "low")).err).toBe("");
+  // Several at once: each is in it afterwards.
+  const names = ["a", "b", "c", "d"];
+  const raced = await Promise.all(names.map((name) => set(`risks.at_once_${name}`, "low")));
+  expect(raced.map(({ exit }) => exit)).toEqual(names.map(() => EXIT.ok));
+  expect(Object.keys(((await policy()) as { risks: object }).risks)).toEqual(
+    expect.arrayContaining(names.map((name) => `at_once_${name}`)),
+  );
   const whole = await gateway.backplane(["policy", "set", "."], { stdin: "{}" });
   expect([whole.exit, await policy()]).toEqual([EXIT.ok, {}]);
 });

@@ -99,9 +99,13 @@ function notUsable(export_id: string, candidates: readonly BoundPackage[]): Back
   const [off] = candidates;
   if (off !== undefined && candidates.every(({ binding }) => binding.status === "disabled")) {
     const { binding_id } = off.binding;
-    return new BackplaneError("export.not_found", `${export_id} is bound by ${binding_id}, which is disabled`, {
-      fix: `backplane binding enable ${binding_id}`,
-    });
+    return new BackplaneError(
+      "export.not_found",
+      `${export_id} is bound by ${binding_id}, which is disabled`,
+      {
+        fix: `backplane binding enable ${binding_id}`,
+      },
+    );
   }
   const what =
     candidates.length === 0 ? "no binding makes it usable here" : "no active binding takes this call";

@@ -85,7 +85,11 @@ async function programOf(dir: string, home: string, name: string, bin: unknown):
   const [, path] = programs.find(([each]) => each === short) ?? (programs.length === 1 ? programs[0]! : []);
   if (typeof path !== "string") {
     const which = programs.map(([each]) => each).join(", ");
-    throw unusable(name, which === "" ? "it has no program to start" : `it has several programs: ${which}`, OTHER);
+    throw unusable(
+      name,
+      which === "" ? "it has no program to start" : `it has several programs: ${which}`,
+      OTHER,
+    );
   }
   const file = await realpath(join(home, path)).catch(() => null);
   const root = await realpath(dir);
