@@ -49,7 +49,7 @@ describe("help", () => {
   test("a group alone shows its commands", async () => {
     const { exit, out } = await backplane(["plugin"]);
     expect(exit).toBe(EXIT.ok);
-    expect(out).toContain("install [options] <source>");
+    expect(out).toContain("install [options] [source]");
   });
 
   test("the version", async () => {

@@ -64,7 +64,8 @@ export async function listInvocations(context: Context, options: ListOptions): P
     item.id,
     item.export_id,
     item.status,
-    item.error?.code,
+    // The call went well, and the tool says that what it was asked for did not.
+    item.error?.code ?? (item.tool_result?.is_error === true ? "is_error" : null),
     classText(item),
     item.created_at,
     item.started_at === null || item.ended_at === null

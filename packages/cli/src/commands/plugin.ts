@@ -44,7 +44,9 @@ export function addPluginCommands(program: Command, act: Act): void {
     .command("plugin")
     .description("Install plugins and look at them.")
     .addHelpText("after", EXAMPLES);
+  // Required, but what is missing with --mcp is a name, which our own words say.
   bindingFlags(plugin.command("install [source] [args...]"))
+    .usage("[options] <source> [args...]")
     .description(
       "Install a folder (vai-plugin.toml, tool files, an instrument plugin, Agent Plugins), an archive (.tgz, .zip, .jar), an MCP server (npm:NAME, an mcp.json, --mcp URL NAME), or a kernel plugin (a folder, npm:NAME).",
     )

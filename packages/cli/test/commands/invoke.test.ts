@@ -47,6 +47,13 @@ describe("invoke", () => {
     expect(record(json.out)).toMatchObject({ status: "failed", error: { code: "plugin_failed" } });
   });
 
+  test("a result that is an error exits 1, and is seen as one in the list of calls that went well", async () => {
+    const ran = await gateway.backplane(["invoke", "echo", "--input", '{"text":"as an error"}']);
+    expect([ran.exit, ran.out]).toEqual([EXIT.failed, "not found\n"]);
+    const listed = await gateway.backplane(["invocation", "list", "--limit", "1"]);
+    expect(listed.out).toMatch(/echo +succeeded +is_error /);
+  });
+
   test("input that does not fit its schema exits 1 and names the place", async () => {
     const { exit, err } = await gateway.backplane(["invoke", "echo", "--input", "{}"]);
     expect(exit).toBe(EXIT.failed);

@@ -45,6 +45,9 @@ function answer({ id, body }) {
     });
   } else if (export_id === "secretive") {
     say(`${context.secrets.token.length} characters`);
+  } else if (input.text === "as an error") {
+    const content = [{ type: "text", text: "not found" }];
+    reply(id, { status: "succeeded", result: { content, is_error: true } });
   } else {
     event({ type: "progress", message: "working" });
     say(`${context.config.prefix ?? ""}${input.text ?? "done"}`);
