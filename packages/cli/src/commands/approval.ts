@@ -88,6 +88,9 @@ async function answer(
     answered,
     () => `${answered.status === "approved" ? "Allowed" : "Denied"} ${answered.tool} (${id})`,
   );
+  // A yes runs it only if it still is what was asked about, and the policy still allows it.
+  if (answered.status === "approved")
+    context.out.note(`See what comes of it: backplane invocation show ${answered.invocation_id}`);
   return undefined;
 }
 

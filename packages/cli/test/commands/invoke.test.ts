@@ -130,7 +130,9 @@ describe("approvals", () => {
     const pending = await gateway.json<{ items: Approval[] }>(["approve", "list"]);
     expect(pending.items.map((item) => item.id)).toContain(id);
     expect((await gateway.backplane(["approve", "show", id])).out).toContain("arguments:");
-    expect((await gateway.backplane(["approve", "allow", id])).out).toContain("Allowed guarded");
+    const allowed = await gateway.backplane(["approve", "allow", id]);
+    expect(allowed.out).toContain("Allowed guarded");
+    expect(allowed.err).toMatch(/See what comes of it: backplane invocation show inv_\w+\n/);
     const { exit, out } = await ended;
     expect({ exit, status: record(out).status }).toEqual({ exit: EXIT.ok, status: "succeeded" });
   });
