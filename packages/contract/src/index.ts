@@ -52,5 +52,6 @@ export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redac
 export type * from "./schema/index.ts";
 export * from "./risk.ts";
 export type * from "./catalog.ts";
+export { type Soon, whenThere } from "./soon.ts";
 export * from "./tool-files.ts";
 export * from "./vocabulary.ts";

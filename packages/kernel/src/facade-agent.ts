@@ -20,6 +20,7 @@ import type {
   RiskContext,
   Run,
   Session,
+  Soon,
 } from "@backplane/contract";
 import type { Caller, OnceKey, Page, PageOf, SessionKey } from "./ports/index.ts";
 
@@ -189,7 +190,7 @@ export interface Catalog {
   /** By name. The same array as long as nothing has changed on this node. */
   list(caller: Caller): Promise<readonly CatalogTool[]>;
   /** Null: there is no such tool for this caller. */
-  find(caller: Caller, name: string): Promise<CatalogTool | null>;
+  find(caller: Caller, name: string): Soon<CatalogTool | null>;
   /** By name. With `all` also what this caller is not offered, and why. */
   entries(caller: Caller, how: { all: boolean }): Promise<readonly CatalogEntry[]>;
   /** All that goes by this name, the one that has it first. Throws tool.not_found. */

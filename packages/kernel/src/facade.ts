@@ -70,6 +70,8 @@ import type { SignIns } from "./sign-ins/sign-ins.ts";
 export interface Ticket {
   id: string;
   invocation: Invocation;
+  /** The invocation's, without a copy of it. */
+  readonly status: Invocation["status"];
   settled: Promise<Invocation>;
   /** How many events it has told so far: who sees none need not ask `watch` for them. */
   readonly events: number;

@@ -1,4 +1,5 @@
 /** What the two databases give; every port above is written once on top of it. */
+import type { Soon } from "@backplane/contract";
 import type { Dialect, Op } from "./op.ts";
 import type { WriteInput, WriteName, WriteResult } from "./ops/index.ts";
 
@@ -12,7 +13,7 @@ export interface Backend {
   later(rows: WriteInput<"appendProgress">): void;
   read<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
   /** A read that the request path makes all the time; `key` names it for a cache that is always fresh. */
-  readHot<T>(key: string, op: (dialect: Dialect) => Op<T>): Promise<T>;
+  readHot<T>(key: string, op: (dialect: Dialect) => Op<T>): Soon<T>;
   onAppended(listener: () => void): () => void;
   /** This process committed events. */
   appended(): void;

@@ -1,5 +1,11 @@
 /** `tools/call`, through the one door: the tool by its name, then its invocation as a piece of work. */
-import { type InvokeBody, isTerminal, type JsonObject, toBackplaneError } from "@backplane/contract";
+import {
+  type Invocation,
+  type InvokeBody,
+  isTerminal,
+  type JsonObject,
+  toBackplaneError,
+} from "@backplane/contract";
 import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/kernel";
 import type { FastifyReply } from "fastify";
 import type { Metrics } from "../metrics.ts";
@@ -10,7 +16,7 @@ import { deliver, type DeliverDeps, within } from "./deliver.ts";
 import { isObject, RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
 import type { Exchange } from "./exchange.ts";
 import { Questions, readResponses } from "./questions.ts";
-import { type OpenCall, openCall } from "./sessions.ts";
+import { type McpSession, type OpenCall, openCall } from "./sessions.ts";
 import type { ToolNames } from "./tool-names.ts";
 import type { Work } from "./work.ts";
 
@@ -36,57 +42,59 @@ export async function callTool(
     for (const [key, answer] of Object.entries(given)) work.questions.answer(key, answer as JsonObject);
     return await deliver(deps, { request, exchange, work, open: openCall(work) }, reply);
   }
-  const { body, tool } = await readCall(deps, request, exchange);
+  const { name, input } = readCall(request, exchange);
+  // Usually there at once.
+  const found = deps.names.find(caller, exchange.view, name);
+  const tool = found instanceof Promise ? await found : found;
+  if (tool === null) throw unknownTool(name);
   const open: OpenCall = openCall(null);
   if (session !== null) {
     open.cancelled = session.wasCancelled(request.id);
     session.calls.add(request.id, open);
   }
-  const forget = () => session?.calls.delete(request.id);
-  const given = exchange.stateless ? readResponses(request.params.inputResponses) : {};
+  const given = exchange.stateless ? readResponses(request.params.inputResponses) : undefined;
   const questions = new Questions(exchange.capabilities, given);
   let ticket: Ticket;
   try {
-    ticket = await deps.kernel.invocations.invoke(caller, body, {
-      context: "conversation",
-      ...(questions.possible ? { ask: questions.ask } : {}),
-    });
+    ticket = await deps.kernel.invocations.invoke(
+      caller,
+      bodyOf(tool, input, session),
+      questions.possible ? { context: "conversation", ask: questions.ask } : CONVERSATION,
+    );
   } catch (error) {
-    forget();
+    session?.calls.delete(request.id);
     const refused = toBackplaneError(error);
     if (refused.code === "export.not_found") throw unknownTool(tool.name);
     const result = refusedResult(refused);
     if (result === null) throw gatewayRefusal(refused);
     return exchange.answer(request.id, result);
   }
-  const work = new ToolWork(deps, exchange, ticket, questions, tool.name);
+  const work = new ToolWork(deps, exchange, ticket, questions, tool.name, ({ status }) => {
+    session?.calls.delete(request.id);
+    questions.close();
+    deps.metrics.invocationEnded(status);
+  });
   open.cancel = () => work.cancel();
   if (open.cancelled) work.cancel();
-  void ticket.settled.then((invocation) => {
-    forget();
-    questions.close();
-    deps.metrics.invocationEnded(invocation.status);
-  });
   return await deliver(deps, { request, exchange, work, open }, reply);
 }
 
-async function readCall(
-  { names }: CallDeps,
-  { id, params }: RpcRequest,
-  { caller, session, view }: Exchange,
-) {
+const CONVERSATION = { context: "conversation" } as const;
+
+function readCall({ id, params }: RpcRequest, { session }: Exchange): { name: string; input: JsonObject } {
   const { name, arguments: input = {} } = params;
   if (typeof name !== "string") throw new RpcError(RPC.invalid_params, "params.name must be a text");
   if (!isObject(input)) throw new RpcError(RPC.invalid_params, "params.arguments must be an object");
   if (session?.calls.has(id) === true) throw new RpcError(RPC.invalid_request, `the id ${id} is in use`);
-  const tool: CatalogTool | null = await names.find(caller, view, name);
-  if (tool === null) throw unknownTool(name);
-  const which =
-    tool.binding_id === null
-      ? { export_id: tool.name, package_id: tool.package_id }
-      : { binding_id: tool.binding_id, export_id: tool.name };
-  const body: InvokeBody = { ...which, input, ...(session === null ? {} : { session_id: session.ref }) };
-  return { tool, body };
+  return { name, input };
+}
+
+function bodyOf(tool: CatalogTool, input: JsonObject, session: McpSession | null): InvokeBody {
+  const body: InvokeBody = { export_id: tool.name, input };
+  if (tool.binding_id === null) body.package_id = tool.package_id;
+  else body.binding_id = tool.binding_id;
+  if (session !== null) body.session_id = session.ref;
+  return body;
 }
 
 function unknownTool(name: string): RpcError {
@@ -110,16 +118,18 @@ class ToolWork implements Work {
     ticket: Ticket,
     questions: Questions,
     tool: string,
+    ended: (invocation: Invocation) => void,
   ) {
     this.#deps = deps;
     this.#exchange = exchange;
     this.#ticket = ticket;
     this.#tool = tool;
     this.questions = questions;
-    this.result = ticket.settled.then((ended) => {
-      if (!isTerminal(ended.status))
+    this.result = ticket.settled.then((invocation) => {
+      ended(invocation);
+      if (!isTerminal(invocation.status))
         throw new RpcError(RPC.refused, "the gateway stops; the call goes on later");
-      return callResult(ended);
+      return callResult(invocation);
     });
     this.result.catch(() => undefined);
   }
@@ -158,7 +168,7 @@ class ToolWork implements Work {
   }
 
   get #waiting(): boolean {
-    return this.#ticket.invocation.status === "waiting_approval";
+    return this.#ticket.status === "waiting_approval";
   }
 }
 

@@ -56,7 +56,7 @@ export async function deliver(
     return await inOnePiece(deps, delivery);
   }
   if (progressToken(request) === undefined && !work.eager()) {
-    const first = await within(deps.clock, endOrQuestion(work), PATIENCE_MS);
+    const first = await endOrQuestion(work, deps.clock);
     if (first === "question" && exchange.stateless) return await askBack(deps, delivery);
     if (first === "end" && work.quiet(exchange)) return await whole(delivery);
   }
@@ -71,7 +71,7 @@ export async function deliver(
 }
 
 async function inOnePiece(deps: DeliverDeps, delivery: Delivery): Promise<Answer> {
-  const first = await endOrQuestion(delivery.work);
+  const first = await endOrQuestion(delivery.work, null);
   return first === "question" ? await askBack(deps, delivery) : await whole(delivery);
 }
 
@@ -156,14 +156,20 @@ function cancelWhenGone({ open, work }: Delivery, reply: FastifyReply): void {
   });
 }
 
-async function endOrQuestion(work: Work): Promise<"end" | "question"> {
-  const ended = work.result.then(
-    () => "end" as const,
-    () => "end" as const,
-  );
-  if (!work.questions.possible) return await ended;
-  const asked = new Promise<"question">((resolve) => work.questions.listen(() => resolve("question")));
-  return await Promise.race([ended, asked]).finally(() => work.questions.listen(null));
+/** Null, where there is a clock: neither came in time. One promise for all three, since nearly every call waits here. */
+function endOrQuestion(work: Work, clock: Clock | null): Promise<"end" | "question" | null> {
+  return new Promise((resolve) => {
+    const asks = work.questions.possible;
+    const timer = clock?.after(PATIENCE_MS, () => come(null));
+    const come = (first: "end" | "question" | null): void => {
+      timer?.stop();
+      if (asks) work.questions.listen(null);
+      resolve(first);
+    };
+    const end = (): void => come("end");
+    work.result.then(end, end);
+    if (asks) work.questions.listen(() => come("question"));
+  });
 }
 
 function progressToken({ params }: RpcRequest): string | number | undefined {

@@ -45,14 +45,29 @@ export function negotiatedExchange(
   session: McpSession | null,
   streams: boolean,
 ): Exchange {
-  const answer = (id: RpcId, result: JsonObject): Answer => ({
-    status: 200,
-    json: resultMessage(id, result),
-  });
   const least = session?.level ?? "info";
-  const capabilities = session?.capabilities ?? {};
-  const spell = (result: JsonObject) => result;
-  return { caller, view, session, stateless: false, streams, capabilities, least, spell, answer };
+  const capabilities = session?.capabilities ?? NO_CAPABILITIES;
+  return {
+    caller,
+    view,
+    session,
+    stateless: false,
+    streams,
+    capabilities,
+    least,
+    spell: asIs,
+    answer: plain,
+  };
+}
+
+const NO_CAPABILITIES: JsonObject = {};
+
+function asIs(result: JsonObject): JsonObject {
+  return result;
+}
+
+function plain(id: RpcId, result: JsonObject): Answer {
+  return { status: 200, json: resultMessage(id, result) };
 }
 
 export function statelessExchange(

@@ -21,28 +21,30 @@ interface Waiting extends Question {
 export class Questions {
   readonly #capabilities: JsonObject;
   /** Answers that came with the request, before anything was asked. */
-  readonly #given: Map<string, JsonObject>;
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #given: Map<string, JsonObject> | null;
+  /** Made for the first: most calls ask nothing. */
+  #waiting: Map<string, Waiting> | null = null;
   #asked = 0;
   /** Null: nobody listens now. */
   #told: ((question: Question) => void) | null = null;
   #closed = false;
 
-  constructor(capabilities: JsonObject, given: JsonObject = {}) {
+  constructor(capabilities: JsonObject, given?: JsonObject) {
     this.#capabilities = capabilities;
-    this.#given = new Map(Object.entries(given) as [string, JsonObject][]);
+    this.#given = given === undefined ? null : new Map(Object.entries(given) as [string, JsonObject][]);
   }
 
   readonly ask: Ask = (method, params, key) => {
     if (this.#closed || !takes(this.#capabilities, method, params)) return null;
     const name = this.#nameOf(key);
-    const given = this.#given.get(name);
+    const given = this.#given?.get(name);
     if (given !== undefined) {
-      this.#given.delete(name);
+      this.#given?.delete(name);
       return Promise.resolve(given);
     }
     return new Promise((resolve, reject) => {
       const question: Waiting = { key: name, method, params, resolve, reject };
+      this.#waiting ??= new Map();
       this.#waiting.set(name, question);
       this.#told?.(question);
     });
@@ -55,13 +57,13 @@ export class Questions {
   }
 
   get open(): readonly Question[] {
-    return [...this.#waiting.values()];
+    return this.#waiting === null ? [] : [...this.#waiting.values()];
   }
 
   /** Who puts them to the client from now on; at once for those that wait. */
   listen(told: ((question: Question) => void) | null): void {
     this.#told = told;
-    if (told !== null) for (const question of this.#waiting.values()) told(question);
+    if (told !== null) for (const question of this.open) told(question);
   }
 
   /** False: nothing is asked under this key. */
@@ -79,6 +81,7 @@ export class Questions {
   close(): void {
     this.#closed = true;
     this.#told = null;
+    if (this.#waiting === null) return;
     for (const question of this.#waiting.values())
       unheard(question.method).then(
         (answer) => question.resolve(answer),
@@ -88,15 +91,15 @@ export class Questions {
   }
 
   #take(key: string): Waiting | undefined {
-    const question = this.#waiting.get(key);
-    this.#waiting.delete(key);
+    const question = this.#waiting?.get(key);
+    this.#waiting?.delete(key);
     return question;
   }
 
   /** The plugin's own name of it, as long as that is free. */
   #nameOf(key: string | undefined): string {
     this.#asked++;
-    return key === undefined || this.#waiting.has(key) ? `question_${this.#asked}` : key;
+    return key === undefined || this.#waiting?.has(key) === true ? `question_${this.#asked}` : key;
   }
 }
 

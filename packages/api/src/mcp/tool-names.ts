@@ -1,5 +1,5 @@
 /** The tools of a view by the names that the view gives them. Made once per catalog: the kernel answers the same array. */
-import { hiddenIn } from "@backplane/contract";
+import { hiddenIn, type Soon } from "@backplane/contract";
 import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
 import type { View } from "./view.ts";
 
@@ -11,7 +11,7 @@ export interface NamedTool {
 export interface ToolNames {
   /** By name. The same array as long as nothing has changed. */
   list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
-  find(caller: Caller, view: View, name: string): Promise<CatalogTool | null>;
+  find(caller: Caller, view: View, name: string): Soon<CatalogTool | null>;
 }
 
 interface Named {
@@ -41,9 +41,9 @@ export function createToolNames(catalog: Catalog): ToolNames {
 
   return {
     list: async (caller, view) => (await named(caller, view)).tools,
-    async find(caller, view, name) {
-      if (view.server === null) return await catalog.find(caller, name);
-      return (await named(caller, view)).byName.get(name) ?? null;
+    find(caller, view, name) {
+      if (view.server === null) return catalog.find(caller, name);
+      return named(caller, view).then(({ byName }) => byName.get(name) ?? null);
     },
   };
 }

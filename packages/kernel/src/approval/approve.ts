@@ -2,7 +2,7 @@
  * Third gate: nothing to ask, or a person said yes to this very call. After the answer everything is checked
  * again from the row, because the wait may have been long. `Approved` is minted here alone.
  */
-import { codeOf, type Grant } from "@backplane/contract";
+import { type Approval, codeOf, type Grant, type Soon } from "@backplane/contract";
 import type { Place } from "../invoke/concurrency.ts";
 import { mintDelegation } from "../invoke/delegation.ts";
 import type { Door } from "../invoke/door.ts";
@@ -47,10 +47,14 @@ export interface NotApproved {
   ending: Ending | null;
 }
 
-export async function approve(door: Door, recorded: Recorded): Promise<Approved | NotApproved> {
+export function approve(door: Door, recorded: Recorded): Soon<Approved | NotApproved> {
   const { live, onward } = recorded;
   if (onward.kind === "run") return new ApprovedCall(live, onward.admitted, onward.token, onward.place);
-  const { approval } = onward;
+  return ask(door, recorded, onward.approval);
+}
+
+async function ask(door: Door, recorded: Recorded, approval: Approval): Promise<Approved | NotApproved> {
+  const { live } = recorded;
   live.stage = "approval";
   live.interrupt = () => void door.pending.end(approval.id, "cancelled");
   const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);

@@ -3,7 +3,7 @@
  * takes one snapshot and keeps it, so that nothing shifts under it. Bindings are read again after a second at most:
  * another node may have changed them.
  */
-import type { CatalogEntry } from "@backplane/contract";
+import type { CatalogEntry, Soon } from "@backplane/contract";
 import { inOrder } from "../bindings/rollout.ts";
 import { ADMIN_TOOLS } from "../instruments/admin-tools.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
@@ -26,7 +26,7 @@ export interface CatalogSnapshot {
 }
 
 export interface ToolCatalog {
-  snapshot(caller: Caller): Promise<CatalogSnapshot>;
+  snapshot(caller: Caller): Soon<CatalogSnapshot>;
   /** After a change of bindings, tools or policy on this node. */
   forget(): void;
 }
@@ -42,6 +42,12 @@ export interface CatalogDeps {
   legacy: (bound: BoundPackage) => boolean;
   /** Whether there is a skill to read in this scope. */
   anySkill: (scope: Scope) => Promise<boolean>;
+}
+
+interface Kept {
+  at: number;
+  /** Itself, as soon as it is read. */
+  snapshot: Soon<CatalogSnapshot>;
 }
 
 const FRESH_MS = 1_000;
@@ -62,7 +68,7 @@ const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound h
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
   const { clock, plans, policies } = deps;
-  const known = new Map<string, { at: number; snapshot: Promise<CatalogSnapshot> }>();
+  const known = new Map<string, Kept>();
   const warned = new Set<string>();
   const facts = new WeakMap<ExportPlan, ToolFacts>();
   const factsAt = (plan: ExportPlan): ToolFacts => {
@@ -141,13 +147,14 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (there !== undefined && now - there.at < FRESH_MS) return there.snapshot;
       const reading = read(caller);
       known.delete(key);
-      const kept = { at: Number.POSITIVE_INFINITY, snapshot: reading };
+      const kept: Kept = { at: Number.POSITIVE_INFINITY, snapshot: reading };
       known.set(key, kept);
       if (known.size > KEPT) known.delete(known.keys().next().value as string);
       // Whoever asks while it is being read gets the same.
       reading.then(
-        () => {
+        (snapshot) => {
           kept.at = clock.monotonic();
+          kept.snapshot = snapshot;
         },
         () => known.delete(key),
       );

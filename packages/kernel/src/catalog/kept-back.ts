@@ -10,6 +10,7 @@ import {
   isDescribed,
   type Json,
   type QuarantinedTool,
+  type Soon,
   type ToolExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
@@ -42,7 +43,7 @@ export function createKeptBack(
   deps: Pick<KernelDeps, "store" | "host">,
   policies: Pick<Policies, "of">,
   /** Active bindings as the catalog sees them, one for each tool. */
-  active: (scope: Scope) => Promise<readonly BoundPackage[]>,
+  active: (scope: Scope) => Soon<readonly BoundPackage[]>,
 ): KeptBack {
   const { store, host } = deps;
 

@@ -2,7 +2,7 @@
  * The catalog for clients outside of the loop: what a caller is offered, what else there is and why it is not offered,
  * and word of changes. Everything is read from the snapshot that turns take.
  */
-import { BackplaneError, type CatalogEntry } from "@backplane/contract";
+import { BackplaneError, type CatalogEntry, type Soon, whenThere } from "@backplane/contract";
 import type { Kernel } from "../facade.ts";
 import type { Catalog, CatalogTool } from "../facade-agent.ts";
 import type { ToolTable } from "../plugins/plugins-port.ts";
@@ -41,15 +41,15 @@ export function createOffers(
 
   // A snapshot is shared by many calls; what is made of it is made once.
   const made = new WeakMap<CatalogSnapshot, Shown>();
-  async function shown(caller: Caller): Promise<Shown> {
-    const snapshot = await catalog.snapshot(caller);
+  const shownOf = (snapshot: CatalogSnapshot): Shown => {
     let found = made.get(snapshot);
     if (found === undefined) {
       found = show(snapshot);
       made.set(snapshot, found);
     }
     return found;
-  }
+  };
+  const shown = (caller: Caller): Soon<Shown> => whenThere(catalog.snapshot(caller), shownOf);
 
   async function everything(caller: Caller): Promise<CatalogEntry[]> {
     const [{ entries }, out] = await Promise.all([catalog.snapshot(caller), keptBack(caller)]);
@@ -59,7 +59,7 @@ export function createOffers(
   return {
     catalog: {
       list: async (caller) => (await shown(caller)).tools,
-      find: async (caller, name) => (await shown(caller)).byName.get(name) ?? null,
+      find: (caller, name) => whenThere(shown(caller), ({ byName }) => byName.get(name) ?? null),
       entries: async (caller, { all }) => {
         if (all) return await everything(caller);
         const { entries } = await catalog.snapshot(caller);
@@ -81,7 +81,7 @@ export function createOffers(
         work.then((done) => {
           changed(caller.scope.org_id);
           // Whoever lost a name by this is warned of now, and not when somebody happens to look.
-          catalog.snapshot(caller).catch(() => undefined);
+          void Promise.resolve(catalog.snapshot(caller)).catch(() => undefined);
           return done;
         });
       return {

@@ -1,5 +1,5 @@
 /** Bindings of described packages, with what their running thing said it offers in place of the empty manifest. */
-import { type Definitions, isDescribed } from "@backplane/contract";
+import { type Definitions, isDescribed, type Soon, whenThere } from "@backplane/contract";
 import { asExport, eachExport } from "../bindings/whole-package.ts";
 import type { BindingStore, BoundPackage, DefinitionStore } from "../ports/index.ts";
 
@@ -29,12 +29,9 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   const definitionsOf = ({ binding: { binding_id, scope } }: BoundPackage) =>
     definitions.get(scope.org_id, binding_id);
   /** Nothing is offered before the first answer. */
-  const dressed = async (bound: BoundPackage): Promise<BoundPackage> => {
-    const given = await definitionsOf(bound);
-    return given === null ? bound : dressedBy(bound, given).whole;
-  };
-  const exportOf = async (bound: BoundPackage, export_id: string): Promise<BoundPackage | null> => {
-    const given = await definitionsOf(bound);
+  const dressed = (bound: BoundPackage): Soon<BoundPackage> =>
+    whenThere(definitionsOf(bound), (given) => (given === null ? bound : dressedBy(bound, given).whole));
+  const dressedExport = (bound: BoundPackage, given: Definitions | null, export_id: string) => {
     if (given === null) return asExport(bound, export_id);
     const { whole, exports } = dressedBy(bound, given);
     const there = exports.get(export_id);
@@ -44,19 +41,17 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     if (one !== null || exports.size < NO_SUCH_EXPORTS_KEPT) exports.set(export_id, one);
     return one;
   };
+  const exportOf = (bound: BoundPackage, export_id: string): Soon<BoundPackage | null> =>
+    asks(bound)
+      ? whenThere(definitionsOf(bound), (given) => dressedExport(bound, given, export_id))
+      : asExport(bound, export_id);
   return {
-    async get(scope, id) {
-      const bound = await stored.get(scope, id);
-      return bound === null || !asks(bound) ? bound : await dressed(bound);
-    },
-    async candidates(scope, export_id, package_id) {
-      const found: BoundPackage[] = [];
-      for (const bound of await stored.candidates(scope, export_id, package_id)) {
-        const one = asks(bound) ? await exportOf(bound, export_id) : asExport(bound, export_id);
-        if (one !== null) found.push(one);
-      }
-      return found;
-    },
+    get: (scope, id) =>
+      whenThere(stored.get(scope, id), (bound) => (bound === null || !asks(bound) ? bound : dressed(bound))),
+    candidates: (scope, export_id, package_id) =>
+      whenThere(stored.candidates(scope, export_id, package_id), (bounds) =>
+        together(bounds.map((bound) => exportOf(bound, export_id))),
+      ),
     async discover(scope, kind) {
       const found: BoundPackage[] = [];
       for (const bound of await stored.discover(scope, kind)) {
@@ -65,6 +60,16 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
       return found;
     },
   };
+}
+
+/** Those that are any. */
+function together(found: Soon<BoundPackage | null>[]): Soon<BoundPackage[]> {
+  const there: BoundPackage[] = [];
+  for (const one of found) {
+    if (one instanceof Promise) return Promise.all(found).then((all) => all.filter((each) => each !== null));
+    if (one !== null) there.push(one);
+  }
+  return there;
 }
 
 function asks(bound: BoundPackage): boolean {

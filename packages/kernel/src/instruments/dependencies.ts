@@ -2,7 +2,7 @@
  * A plugin is loaded after those that it depends on (instr.lifecycle). One whose dependency is missing, did not load or
  * depends on it in turn is skipped with an error of its own, and the rest load.
  */
-import { BackplaneError, type Definitions } from "@backplane/contract";
+import { BackplaneError, type Definitions, type Soon } from "@backplane/contract";
 import { orderByRequires } from "../plugins/order.ts";
 import type { BoundPackage } from "../ports/index.ts";
 import { instrumentOf } from "./instrument-plugins.ts";
@@ -19,7 +19,7 @@ export function loadOrder(plugins: Plugins): BoundPackage[] {
 export async function dependencyProblem(
   bound: BoundPackage,
   plugins: Plugins,
-  loaded: (bound: BoundPackage) => Promise<Definitions | null>,
+  loaded: (bound: BoundPackage) => Soon<Definitions | null>,
 ): Promise<BackplaneError | null> {
   const own = instrumentOf(bound);
   if (own === null || own.dependencies.length === 0) return null;

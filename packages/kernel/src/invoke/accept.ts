@@ -4,20 +4,22 @@ import {
   type InvocationError,
   type Json,
   type JsonObject,
+  type Soon,
   type ToolResult,
+  whenThere,
 } from "@backplane/contract";
 import type { RunOutcome, SchemaIssue } from "../ports/index.ts";
 import type { Ending } from "./ending.ts";
 import type { ExportPlan } from "./export-plan.ts";
 import type { Redactor } from "./redact.ts";
 
-export async function accept(
+export function accept(
   plan: ExportPlan,
   outcome: RunOutcome,
   retry_count: number,
   started_at: string | null,
   redactor: Redactor | null,
-): Promise<Ending> {
+): Soon<Ending> {
   const ending: Ending = {
     status: outcome.status,
     result: redactor === null || outcome.result === null ? outcome.result : redactor.json(outcome.result),
@@ -46,8 +48,9 @@ export async function accept(
     return malformed(ending, "structured_output is missing, and the tool has an output_schema");
   }
   const checked = plan.checkOutput(result.structured_output);
-  const issues = Array.isArray(checked) ? checked : await checked;
-  return issues.length === 0 ? ending : malformed(ending, describe(issues[0]!));
+  return whenThere(checked, (issues) =>
+    issues.length === 0 ? ending : malformed(ending, describe(issues[0]!)),
+  );
 }
 
 function acceptObject(ending: Ending): Ending {

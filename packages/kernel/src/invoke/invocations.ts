@@ -46,12 +46,10 @@ export function createInvocations(door: Door): Kernel["invocations"] {
   }
 
   return {
-    invoke: async (caller, body, how = {}) => {
-      checkIds(body);
-      return await invoke(door, { caller, body, ...how });
-    },
+    // The way of nearly every call: no promise around the door's own.
+    invoke: (caller, body, how = {}) => refusal(body) ?? invoke(door, { caller, body, ...how }),
     invokeOnce: async (caller, body, key, digest) => {
-      checkIds(body);
+      await refusal(body);
       const { began, before } = await openOnce(door.deps, caller, key, digest, (once) =>
         invoke(door, { caller, body, once }),
       );
@@ -79,6 +77,12 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 }
 
 /** Session ids of the kernel's own making never come in from outside (bus.session-ids). */
-function checkIds(body: InvokeBody): void {
-  if (body.session_id !== undefined) checkClientSessionId(body.session_id);
+function refusal(body: InvokeBody): Promise<never> | null {
+  if (body.session_id === undefined) return null;
+  try {
+    checkClientSessionId(body.session_id);
+    return null;
+  } catch (error) {
+    return Promise.reject(error as Error);
+  }
 }

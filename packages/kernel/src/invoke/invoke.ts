@@ -39,6 +39,10 @@ class LiveTicket implements Ticket {
     this.#live = live;
   }
 
+  get status(): Invocation["status"] {
+    return this.#live.row.status;
+  }
+
   get invocation(): Invocation {
     return publicInvocation(this.#live.row);
   }
@@ -59,7 +63,8 @@ export async function carry(door: Door, recorded: Recorded): Promise<void> {
 }
 
 async function passThrough(door: Door, recorded: Recorded): Promise<Ending | null> {
-  const approved = await approve(door, recorded);
+  const asked = approve(door, recorded);
+  const approved = asked instanceof Promise ? await asked : asked;
   return approved.gate === "open" ? await run(door, approved) : approved.ending;
 }
 

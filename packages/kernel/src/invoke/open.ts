@@ -9,6 +9,7 @@ import {
   type IdNoun,
   type InvokeBody,
   type Json,
+  type Soon,
 } from "@backplane/contract";
 import { asExport } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
@@ -102,11 +103,9 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
   const { ids, host } = door.deps;
   const { caller, body } = request;
   const id = ids.next("invocation");
-  const [bound, policy] = await Promise.all([
-    resolveFor(door, request, body.session_id ?? id),
-    door.policies.of(caller.scope),
-  ]);
-  // Usually known at once: a call need not wait a turn for it.
+  // All three are usually there: a call need not wait a turn for them.
+  const found = both(resolveFor(door, request, body.session_id ?? id), door.policies.of(caller.scope));
+  const [bound, policy] = found instanceof Promise ? await found : found;
   const known = door.plans.get(bound, caller.scope);
   const plan = known instanceof Promise ? await known : known;
   const input = body.input ?? {};
@@ -133,6 +132,10 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     depth: caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1,
     row: null,
   });
+}
+
+function both<A, B>(a: Soon<A>, b: Soon<B>): Soon<[A, B]> {
+  return a instanceof Promise || b instanceof Promise ? Promise.all([a, b]) : [a, b];
 }
 
 /** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */

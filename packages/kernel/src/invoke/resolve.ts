@@ -2,7 +2,7 @@
  * Which binding a call means: by its id, or by the name of an export, which means what the catalog means by it. Whatever
  * the caller may not see does not exist here.
  */
-import { BackplaneError, type InvokeBody } from "@backplane/contract";
+import { BackplaneError, type InvokeBody, type Soon, whenThere } from "@backplane/contract";
 import { pickBinding } from "../bindings/rollout.ts";
 import { asExport, isWhole } from "../bindings/whole-package.ts";
 import { ofHolder } from "../catalog/precedence.ts";
@@ -19,43 +19,52 @@ export interface ResolveDeps {
  * A grant names tools as the catalog means them: a plugin's token reaches no other package under such a name. A turn
  * has what its snapshot says.
  */
-export async function resolveFor(
+export function resolveFor(
   door: ResolveDeps,
-  { body, caller: { delegation, scope }, turn }: InvokeRequest,
+  request: InvokeRequest,
   rollout_key: string,
-): Promise<BoundPackage> {
-  const bound = await resolve(door, scope, body, rollout_key);
-  const { export_id, kind } = bound.binding;
+): Soon<BoundPackage> {
+  const { body, caller, turn } = request;
+  const found = resolve(door, caller.scope, body, rollout_key);
   const named = body.binding_id !== undefined || body.package_id !== undefined;
-  if (delegation === undefined || turn !== undefined || kind !== "tool" || !named) return bound;
+  if (caller.delegation === undefined || turn !== undefined || !named) return found;
+  return whenThere(found, (bound) => asMeant(door, caller.scope, bound));
+}
+
+async function asMeant(door: ResolveDeps, scope: Scope, bound: BoundPackage): Promise<BoundPackage> {
+  const { export_id, kind } = bound.binding;
+  if (kind !== "tool") return bound;
   const visible = await door.bindings.candidates(scope, export_id);
   const [holder] = ofHolder(usable(scope.project_id === null ? visible.filter(isOrgWide) : visible, scope));
   if (holder === undefined || holder.package.package_id === bound.package.package_id) return bound;
   throw new BackplaneError("export.not_found", `${holder.package.package_id} has the name ${export_id} here`);
 }
 
-async function resolve(
-  door: ResolveDeps,
+function resolve(
+  { bindings }: ResolveDeps,
   scope: Scope,
   body: InvokeBody,
   rollout_key: string,
-): Promise<BoundPackage> {
-  const { bindings } = door;
-  if (body.binding_id !== undefined) {
-    const bound = await bindings.get(scope, body.binding_id);
-    if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
-    return isWhole(bound) ? toolOf(bound, body.export_id) : bound;
-  }
-  if (body.export_id === undefined) {
+): Soon<BoundPackage> {
+  const { binding_id, export_id, package_id } = body;
+  if (binding_id !== undefined)
+    return whenThere(bindings.get(scope, binding_id), (found) => byId(found, body));
+  if (export_id === undefined) {
     throw new BackplaneError("request.invalid", "name a binding_id or an export_id");
   }
-  const visible = await bindings.candidates(scope, body.export_id, body.package_id);
-  const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
-  // A plain name of a tool means what the catalog means by it.
-  const meant = body.package_id === undefined ? ofHolder(usable(candidates, scope)) : candidates;
-  const picked = pickBinding(meant, rollout_key);
-  if (picked === null) throw notUsable(body.export_id, candidates);
-  return picked;
+  return whenThere(bindings.candidates(scope, export_id, package_id), (visible) => {
+    const candidates = scope.project_id === null ? visible.filter(isOrgWide) : visible;
+    // A plain name of a tool means what the catalog means by it.
+    const meant = package_id === undefined ? ofHolder(usable(candidates, scope)) : candidates;
+    const picked = pickBinding(meant, rollout_key);
+    if (picked === null) throw notUsable(export_id, candidates);
+    return picked;
+  });
+}
+
+function byId(bound: BoundPackage | null, body: InvokeBody): BoundPackage {
+  if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
+  return isWhole(bound) ? toolOf(bound, body.export_id) : bound;
 }
 
 /**

@@ -8,6 +8,7 @@ import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
 import { accept } from "./accept.ts";
 import { answerAsk } from "./answer-ask.ts";
+import type { Place } from "./concurrency.ts";
 import { runOrder } from "./context.ts";
 import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
@@ -18,11 +19,16 @@ import { backoff, mayRetry } from "./retry.ts";
 import { isRemote, MAX_RENEWALS } from "../sign-ins/tokens.ts";
 
 /** null: another node holds the row now and will end it. */
-export async function run(door: Door, call: Approved): Promise<Ending | null> {
+export function run(door: Door, call: Approved): Promise<Ending | null> {
+  const deadline = door.deps.clock.monotonic() + call.live.left_ms;
+  return call.place === null
+    ? attempts(door, call, deadline, null)
+    : inLine(door, call, deadline, call.place);
+}
+
+async function inLine(door: Door, call: Approved, deadline: number, place: Place): Promise<Ending | null> {
   const { clock } = door.deps;
-  const { live, place } = call;
-  const deadline = clock.monotonic() + live.left_ms;
-  if (place === null) return await attempts(door, call, deadline, null);
+  const { live } = call;
   try {
     live.stage = "queued";
     const held = await place.acquire(deadline, (interrupt) => {
@@ -82,7 +88,7 @@ async function attempts(
       tried + 1 < host.retry.max_attempts &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
-    if (!again) return await accept(plan, outcome, retries, started_at, redactor);
+    if (!again) return accept(plan, outcome, retries, started_at, redactor);
     await interruptible(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (!(await store.invocations.retried(row.id, row.fence, retries + 1))) return null;

@@ -7,6 +7,7 @@ import {
   type PolicyExplanation,
   type PolicyStep,
   type Role,
+  type Soon,
 } from "@backplane/contract";
 import type { ToolCatalog } from "../catalog/catalog.ts";
 import type { KeptBack } from "../catalog/kept-back.ts";
@@ -31,7 +32,7 @@ export interface ExplainDeps {
   around: Surroundings;
   host: HostPolicy;
   /** Active bindings of tools, those of whole servers among them. */
-  servers: (scope: Scope) => Promise<readonly BoundPackage[]>;
+  servers: (scope: Scope) => Soon<readonly BoundPackage[]>;
 }
 
 export interface Question {

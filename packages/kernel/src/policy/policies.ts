@@ -10,10 +10,12 @@ import {
   type PolicyAnswer,
   type PolicyLevel,
   type PolicyPatch,
+  type Soon,
+  whenThere,
 } from "@backplane/contract";
 import { atLeast, auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
-import type { Caller, PolicyRow, Scope } from "../ports/index.ts";
+import type { Caller, PolicyRow, PolicyRows, Scope } from "../ports/index.ts";
 import { compileRules } from "./security-rules.ts";
 import { type StandingPolicy, standingPolicy } from "./standing-policy.ts";
 
@@ -35,17 +37,21 @@ export class Policies {
   }
 
   /** What holds in this scope now. */
-  async of(scope: Scope): Promise<StandingPolicy> {
-    const { org, project } = await this.#deps.store.policies.at(scope);
+  of(scope: Scope): Soon<StandingPolicy> {
+    return whenThere(this.#deps.store.policies.at(scope), (rows) => this.#standing(scope, rows));
+  }
+
+  #standing(scope: Scope, { org, project }: PolicyRows): Soon<StandingPolicy> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const generations = `${org?.generation ?? 0}.${project?.generation ?? 0}`;
     const known = this.#made.get(key);
     if (known?.generations === generations) return known.standing;
-    const standing = await this.#make(org?.policy ?? {}, project?.policy ?? {});
-    this.#made.delete(key);
-    this.#made.set(key, { generations, standing });
-    if (this.#made.size > KEPT) this.#made.delete(this.#made.keys().next().value as string);
-    return standing;
+    return this.#make(org?.policy ?? {}, project?.policy ?? {}).then((standing) => {
+      this.#made.delete(key);
+      this.#made.set(key, { generations, standing });
+      if (this.#made.size > KEPT) this.#made.delete(this.#made.keys().next().value as string);
+      return standing;
+    });
   }
 
   async get(caller: Caller, level: PolicyLevel): Promise<PolicyAnswer> {

@@ -1,5 +1,5 @@
 /** Secrets (ciphertext only), API keys, delegated tokens, idempotency keys, audit. */
-import type { ApiKey, AuditEntry, JsonObject, Secret } from "@backplane/contract";
+import type { ApiKey, AuditEntry, JsonObject, Secret, Soon } from "@backplane/contract";
 import type { Facts, NewAudit } from "./facts.ts";
 import type { NewDelegation } from "./invocation-store.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
@@ -57,7 +57,7 @@ export interface SecretVault {
 export interface KeyStore {
   create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
   /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
-  byHash(token_hash: string): Promise<ApiKey | null>;
+  byHash(token_hash: string): Soon<ApiKey | null>;
   get(org_id: string, id: string): Promise<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
   revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;

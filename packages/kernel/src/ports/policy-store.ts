@@ -1,4 +1,4 @@
-import type { Policy } from "@backplane/contract";
+import type { Policy, Soon } from "@backplane/contract";
 import type { Facts } from "./facts.ts";
 import type { Scope } from "./scope.ts";
 
@@ -12,9 +12,14 @@ export interface PolicyRow {
   updated_by: string;
 }
 
+export interface PolicyRows {
+  org: PolicyRow | null;
+  project: PolicyRow | null;
+}
+
 export interface PolicyStore {
   /** What holds in a scope: the org's row and the project's, null where nothing was ever set. Always fresh. */
-  at(scope: Scope): Promise<{ org: PolicyRow | null; project: PolicyRow | null }>;
+  at(scope: Scope): Soon<PolicyRows>;
   /** Writes `row` if the stored generation is still `row.generation - 1` (0: there is none); false otherwise. */
   put(row: PolicyRow, facts: Facts): Promise<boolean>;
 }

@@ -3,7 +3,14 @@
  * exactly while its plugin is loaded; rows name it by its binding id, so recovery and long approvals find it again.
  */
 import { hash } from "node:crypto";
-import { type Binding, canonicalJson, INVOCATION_LIMITS, type Json, type Package } from "@backplane/contract";
+import {
+  type Binding,
+  canonicalJson,
+  INVOCATION_LIMITS,
+  type Json,
+  type Package,
+  whenThere,
+} from "@backplane/contract";
 import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { BoundPackage, Scope } from "../ports/index.ts";
 import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
@@ -55,17 +62,18 @@ export function withKernelTools(
     get(scope, id) {
       const tool = toolOf(id);
       if (tool === undefined) return stored.get(scope, id);
-      return Promise.resolve(tool === null ? null : bound(tool, scope));
+      return tool === null ? null : bound(tool, scope);
     },
-    async candidates(scope, export_id, package_id) {
-      const own = [core.get(export_id), tools.get(export_id)].flatMap((tool) =>
-        tool == null || (package_id !== undefined && package_id !== packageId(tool))
-          ? []
-          : [bound(tool, scope)],
-      );
+    candidates(scope, export_id, package_id) {
+      const own: BoundPackage[] = [];
+      for (const tool of [core.get(export_id), tools.get(export_id)]) {
+        if (tool != null && (package_id === undefined || package_id === packageId(tool)))
+          own.push(bound(tool, scope));
+      }
       // Packages of this publisher exist in memory alone.
       if (package_id !== undefined && own.length > 0) return own;
-      return [...own, ...(await stored.candidates(scope, export_id, package_id))];
+      const others = stored.candidates(scope, export_id, package_id);
+      return own.length === 0 ? others : whenThere(others, (more) => [...own, ...more]);
     },
     own: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
     tool: (binding_id) => toolOf(binding_id) ?? null,

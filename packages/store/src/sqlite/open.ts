@@ -54,7 +54,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     write: (name, input) => cache.around(name, () => group.write(name, input) as Promise<never>),
     later: (rows) => group.later(rows),
     read: async (op) => read(op("sqlite")),
-    readHot: async (key, op) => cache.get(key, () => read(op("sqlite"))),
+    readHot: (key, op) => cache.get(key, () => read(op("sqlite"))),
     onAppended: (listener) => listeners.add(listener),
     appended: () => listeners.call(),
     async ping() {
