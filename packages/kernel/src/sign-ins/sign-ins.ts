@@ -18,6 +18,7 @@ import type { BoundPackage, Caller, Login, NewAudit } from "../ports/index.ts";
 import { type Begun, beginLogin, prepare, redeem } from "./login.ts";
 import { clientMetadata, type OurPlace } from "./oauth-client.ts";
 import { oauthFetch, short } from "./oauth-fetch.ts";
+import { isRenewable } from "./renewal.ts";
 import {
   NOTHING,
   readSignIn,
@@ -27,7 +28,7 @@ import {
   writeSignIn,
 } from "./sign-in-record.ts";
 import { requestTokens, revoke } from "./token-request.ts";
-import { hasOwnCredential, isRemote, isRenewable, loginCommand, serverUrl } from "./tokens.ts";
+import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "./tokens.ts";
 
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;

@@ -1,7 +1,7 @@
 /**
- * The token of a binding's sign-in, for every call and question to its server. It is renewed ahead of its end or when the
- * server refuses it, by one at a time however many calls wait, on every node: who renews holds the row until it is done.
- * A refresh token that was refused is not tried again; then a person has to sign in.
+ * The token of a binding's sign-in, for every call and question to its server. One that still holds is used at once; near
+ * its end it is renewed behind the calls. They wait for a renewal only when it is over or the server refuses it. Where it
+ * cannot be renewed, a person has to sign in.
  */
 import { hash } from "node:crypto";
 import { BackplaneError, type Grant } from "@backplane/contract";
@@ -9,10 +9,10 @@ import type { KernelDeps } from "../deps.ts";
 import { secretsOf } from "../invoke/context.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
 import { isFor } from "./discover.ts";
-import { oauthFetch, short } from "./oauth-fetch.ts";
+import { short } from "./oauth-fetch.ts";
+import { createRenewal, isRenewable, placeOf } from "./renewal.ts";
 import { covers, isStepUp, union } from "./scope.ts";
 import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
-import { isFinal, requestTokens } from "./token-request.ts";
 
 export interface SignInTokens {
   /** What the binding's slots hold, and the token of its sign-in where it has one. */
@@ -29,104 +29,30 @@ export interface SignInTokens {
 
 /** The slot that is the `Authorization` header of a server at an address. */
 const SLOT = "authorization";
-/** A token that ends within this is renewed before it is used. */
+/** A token that ends within this is renewed behind the calls that still use it. */
 const AHEAD_MS = 30_000;
-/** Who renews has this long; then another may. */
-const RENEW_MS = 30_000;
-const PAUSE_MS = 200;
 const RACES = 5;
 /** For a conversation with an older token, after a new one, and after one with more scope. */
 export const MAX_RENEWALS = 3;
 
-interface Place {
-  org_id: string;
-  binding_id: string;
-}
-
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
 export function createTokens(deps: Deps): SignInTokens {
-  const { clock } = deps;
-  /** One renewal at a time here; the row holds the other nodes. */
-  const renewing = new Map<string, Promise<boolean>>();
+  const renewal = createRenewal(deps);
 
   async function token(bound: BoundPackage): Promise<string | undefined> {
     const { org_id, binding_id } = placeOf(bound);
     const session = sessionFor(bound, await readSignIn(deps, org_id, binding_id));
     if (session === null) return undefined;
-    const left = session.expires_at === null ? Number.POSITIVE_INFINITY : session.expires_at - clock.now();
-    if (left > AHEAD_MS || !isRenewable(session)) return session.access_token;
-    try {
-      await renew(bound, session.access_token, null);
-    } catch (error) {
-      // It may do once more; the server decides.
-      deps.log.warn({ binding_id, err: error }, "a token could not be renewed");
+    const { access_token, expires_at } = session;
+    const left = expires_at === null ? Number.POSITIVE_INFINITY : expires_at - deps.clock.now();
+    if (left > AHEAD_MS || !isRenewable(session)) return access_token;
+    if (left > 0) {
+      renewal.behind(bound, access_token);
+      return access_token;
     }
+    await renewal.now(bound, access_token, null);
     return (await readSignIn(deps, org_id, binding_id))?.record.session?.access_token;
-  }
-
-  /** False: this token is the last one until somebody signs in. */
-  function renew(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
-    const { binding_id } = bound.binding;
-    const running = renewing.get(binding_id);
-    if (running !== undefined) return running;
-    const next = renewNow(bound, refused, scope).finally(() => renewing.delete(binding_id));
-    renewing.set(binding_id, next);
-    return next;
-  }
-
-  async function renewNow(bound: BoundPackage, refused: string, scope: string | null): Promise<boolean> {
-    const place = placeOf(bound);
-    const until = clock.monotonic() + 2 * RENEW_MS;
-    while (clock.monotonic() < until) {
-      const found = await readSignIn(deps, place.org_id, place.binding_id);
-      const session = found?.record.session ?? null;
-      if (found === null || session === null) return false;
-      if (session.access_token !== refused) return true;
-      if (!isRenewable(session)) return false;
-      if (found.row.renewing_until > clock.now()) {
-        await pause();
-        continue;
-      }
-      const renewing_until = clock.now() + RENEW_MS;
-      if (!(await writeSignIn(deps, place, found, found.record, { renewing_until }))) continue;
-      const held = { record: found.record, row: { ...found.row, revision: found.row.revision + 1 } };
-      const asked = scope === null ? session : { ...session, scope };
-      try {
-        const tokens = await requestTokens(
-          deps,
-          oauthFetch(deps, bound.binding.scope),
-          asked,
-          grantOf(asked),
-        );
-        return await keepRenewed(place, held, { ...asked, ...tokens });
-      } catch (error) {
-        const over = isFinal(error);
-        const words = (error as Error).message;
-        const record = over
-          ? { ...found.record, needed: words, session: { ...session, refresh_token: null } }
-          : found.record;
-        await writeSignIn(deps, place, held, record);
-        if (over) return false;
-        throw error;
-      }
-    }
-    return false;
-  }
-
-  /** A refresh token may have rotated: what came is kept, whatever else was written meanwhile of the same session. */
-  async function keepRenewed(place: Place, held: StoredSignIn, session: SignInSession): Promise<boolean> {
-    const before = held.record.session?.access_token;
-    let found: StoredSignIn | null = held;
-    for (let race = 0; race < RACES; race++) {
-      const { challenge, needed } = race === 0 ? NOTHING : found.record;
-      if (await writeSignIn(deps, place, found, { challenge, needed, session })) return true;
-      found = await readSignIn(deps, place.org_id, place.binding_id);
-      // Signed out, or in anew: that holds.
-      if (found === null || found.record.session === null) return false;
-      if (found.record.session.access_token !== before) return true;
-    }
-    return false;
   }
 
   async function challenged(
@@ -144,7 +70,7 @@ export function createTokens(deps: Deps): SignInTokens {
     // An older token was shown, or none: by a conversation that began before, and is refused for that.
     if (challenge.shown !== shownAs(session.access_token)) return null;
     if (isStepUp(challenge)) return await stepUp(bound, challenge, session);
-    if (await renew(bound, session.access_token, null)) return null;
+    if (await renewal.now(bound, session.access_token, null)) return null;
     const found = await readSignIn(deps, org_id, binding_id);
     const why = found?.record.needed ?? "its token is refused and cannot be renewed";
     return await needed(
@@ -169,7 +95,7 @@ export function createTokens(deps: Deps): SignInTokens {
       });
     }
     const machine = session.grant === "client_credentials";
-    if (machine && (await renew(bound, session.access_token, wanted))) return null;
+    if (machine && (await renewal.now(bound, session.access_token, wanted))) return null;
     const more = short(challenge.scope);
     return await needed(bound, challenge, `The MCP server of ${package_id} asks for more scope (${more})`);
   }
@@ -189,10 +115,6 @@ export function createTokens(deps: Deps): SignInTokens {
       if (await writeSignIn(deps, place, found, record, { renewing_until })) break;
     }
     return signInNeeded(bound, why, challenge);
-  }
-
-  function pause(): Promise<void> {
-    return new Promise((resolve) => void clock.after(PAUSE_MS, resolve));
   }
 
   const tokens: SignInTokens = {
@@ -244,10 +166,6 @@ function sessionFor(bound: BoundPackage, found: StoredSignIn | null): SignInSess
   return session !== null && isFor(session.resource, serverUrl(bound)) ? session : null;
 }
 
-export function isRenewable({ grant, refresh_token }: SignInSession): boolean {
-  return grant === "client_credentials" || refresh_token !== null;
-}
-
 export function loginCommand({ binding }: BoundPackage): string {
   return `backplane binding login ${binding.binding_id}`;
 }
@@ -255,11 +173,6 @@ export function loginCommand({ binding }: BoundPackage): string {
 /** As a runner tells which credential it showed. */
 function shownAs(token: string): string {
   return hash("sha256", `Bearer ${token}`, "hex");
-}
-
-function grantOf({ grant, refresh_token, scope }: SignInSession): Record<string, string> {
-  if (grant === "authorization_code") return { grant_type: "refresh_token", refresh_token: refresh_token! };
-  return { grant_type: grant, ...(scope === null ? {} : { scope }) };
 }
 
 function signInNeeded(bound: BoundPackage, why: string, challenge: ServerChallenge): BackplaneError {
@@ -288,8 +201,4 @@ function challengeOf(details: unknown): ServerChallenge {
     resource_metadata: text(found.resource_metadata),
     shown: text(found.shown),
   };
-}
-
-function placeOf({ binding }: BoundPackage): Place {
-  return { org_id: binding.scope.org_id, binding_id: binding.binding_id };
 }

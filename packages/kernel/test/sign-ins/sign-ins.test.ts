@@ -32,13 +32,18 @@ const TOOL = ToolExportSchema.parse({
 });
 
 /** Really asks, but for the server's own metadata: there is no server. */
-function runnerAt(as: AuthorizationServer): ScriptedRunner & { fetched: HostRequest[]; away: boolean } {
+function runnerAt(
+  as: AuthorizationServer,
+): ScriptedRunner & { fetched: HostRequest[]; away: boolean; hangs: Promise<void> | null } {
   const fetched: HostRequest[] = [];
   const runner = Object.assign(new ScriptedRunner(), {
     fetched,
     away: false,
+    /** Nothing is answered before this is. */
+    hangs: null as Promise<void> | null,
     async fetch(request: HostRequest) {
       fetched.push(request);
+      await runner.hangs;
       if (runner.away) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
       if (request.url.startsWith("http://127.0.0.1:1/")) {
         const metadata = {
@@ -97,6 +102,10 @@ async function signIn({ kernel }: House, as: AuthorizationServer, binding_id: st
   await kernel.signIns.complete(null, await as.visit(authorization_url!));
 }
 
+/** Requests for a new token that went out, answered or not. */
+const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
+  fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
+
 const call = (house: House) => house.call({ export_id: "mcp_notes_read", input: {} });
 
 test("only an admin begins and ends a sign-in; whoever may read the binding sees whether there is one", async () => {
@@ -147,16 +156,74 @@ test("a login ends after ten minutes, and a newer one takes its place", async ()
 });
 
 test("a token at its end is renewed before it is used; one that still holds is not", async () => {
-  const { as, house, binding_id } = await open();
+  const { as, house, runner, binding_id } = await open();
   await signIn(house, as, binding_id);
   expect((await call(house)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
-  house.clock.wall_offset = 3_600_000 - 20_000;
+  house.clock.wall_offset = 3_600_000;
+  const used = runner.orders.at(-1)!.context.secrets.authorization;
   expect((await call(house)).status).toBe("succeeded");
+  expect(runner.orders.at(-1)!.context.secrets.authorization).not.toBe(used);
+  expect(runner.orders).toHaveLength(2);
   expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
     "authorization_code",
     "refresh_token",
   ]);
+});
+
+test("near its end a token is used at once, and renewed behind the calls by one of them", async () => {
+  const { as, house, runner, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  await call(house);
+  const used = runner.orders.at(-1)!.context.secrets.authorization;
+  house.clock.wall_offset = 3_600_000 - 20_000;
+  const answered = Promise.withResolvers<void>();
+  runner.hangs = answered.promise;
+  const done = await Promise.all(Array.from({ length: 10 }, () => call(house)));
+  expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
+  expect(runner.orders.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
+    Array(10).fill(used),
+  );
+  await until(() => renewals(runner) === 1);
+  answered.resolve();
+  await until(async () => {
+    await call(house);
+    return runner.orders.at(-1)!.context.secrets.authorization !== used;
+  });
+  expect(renewals(runner)).toBe(1);
+  expect(as.token_requests).toHaveLength(2);
+});
+
+test("an authorization server that is away near a token's end is asked again after pauses that grow", async () => {
+  const { as, house, runner, binding_id } = await open();
+  await signIn(house, as, binding_id);
+  house.clock.wall_offset = 3_600_000 - 20_000;
+  runner.away = true;
+  const failed = () =>
+    house.logged.filter((line) => JSON.stringify(line).includes("could not be renewed")).length;
+  // After so many ms of pause it is asked for the n-th time, and not before.
+  for (const [n, pause] of [0, 2_000, 4_000, 8_000].entries()) {
+    if (n > 0) {
+      house.clock.monotonic_offset += pause - 1_000;
+      expect((await call(house)).status).toBe("succeeded");
+      // Long enough for a request that nobody waits for.
+      await new Promise((done) => setTimeout(done, 100));
+      expect(renewals(runner)).toBe(n);
+      house.clock.monotonic_offset += 1_000;
+    }
+    expect((await call(house)).status).toBe("succeeded");
+    await until(() => failed() === n + 1);
+    expect(renewals(runner)).toBe(n + 1);
+  }
+  // Over: now a call waits for the answer, pause or not, and fails with it; once, not twice.
+  house.clock.wall_offset = 3_600_000;
+  const sent = runner.orders.length;
+  expect(await call(house)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  expect(renewals(runner)).toBe(5);
+  expect(runner.orders).toHaveLength(sent);
+  runner.away = false;
+  expect((await call(house)).status).toBe("succeeded");
+  expect(renewals(runner)).toBe(6);
 });
 
 test("a token that the server refuses is renewed once for all calls, and none of them is lost or run twice", async () => {
@@ -341,11 +408,9 @@ test("a renewal keeps its tokens although somebody else wrote of the sign-in mea
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
   // The early call asks for more scope while the authorization server still thinks about the renewal.
   as.slow_ms = 300;
-  house.clock.wall_offset = 3_600_000 - 20_000;
+  house.clock.wall_offset = 3_600_000;
   const late = call(house);
-  await until(
-    () => runner.fetched.filter(({ body }) => body?.includes("grant_type=refresh_token")).length > 0,
-  );
+  await until(() => renewals(runner) > 0);
   release.resolve();
   expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
   expect((await late).status).toBe("succeeded");

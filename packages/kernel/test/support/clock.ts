@@ -3,6 +3,7 @@ import type { Clock, Timer } from "../../src/ports/index.ts";
 /** Real time, but the wall can jump and everything can be halted as a killed process would be. */
 export class TestClock implements Clock {
   wall_offset = 0;
+  monotonic_offset = 0;
   #halted = false;
   readonly #timers = new Set<NodeJS.Timeout>();
 
@@ -15,7 +16,7 @@ export class TestClock implements Clock {
   }
 
   monotonic(): number {
-    return performance.now();
+    return performance.now() + this.monotonic_offset;
   }
 
   after(ms: number, run: () => void): Timer {
