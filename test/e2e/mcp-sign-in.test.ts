@@ -308,6 +308,19 @@ test("signing out forgets it here and there", async () => {
   expect((await call()).error).toMatchObject({ code: "sign_in.needed" });
 });
 
+test("removing the binding revokes both tokens and leaves nothing of the sign-in", async () => {
+  await signedIn();
+  const [access, refresh] = as.given_out.slice(-2);
+  const removed = await gateway.cli("binding", "remove", binding_id, "--yes");
+  expect(removed.code, removed.stderr).toBe(0);
+  await eventually(
+    () => as.revoked.includes(access!) && as.revoked.includes(refresh!),
+    20_000,
+    "both are revoked",
+  );
+  expect((await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).status).toBe(404);
+});
+
 test("no token, code or secret lies readable in the home or the log, and the audit log names who did what", async () => {
   const { body } = await gateway.http<{ items: { action: string; actor: string }[] }>(
     "GET",

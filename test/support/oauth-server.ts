@@ -22,6 +22,8 @@ export interface AuthorizationServer {
   token_requests: Form[];
   registrations: Record<string, unknown>[];
   revoked: string[];
+  /** What the revocation endpoint answers; what is not 200 revokes nothing. */
+  revoke_status: number;
   /** Every secret text that it ever gave out. */
   given_out: string[];
   /** Seconds. */
@@ -60,6 +62,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     token_requests: [],
     registrations: [],
     revoked: [],
+    revoke_status: 200,
     given_out: ["machine-secret-0123456789"],
     expires_in: 3_600,
     slow_ms: 0,
@@ -101,9 +104,12 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
       return json(response, 201, { client_id: `client-${as.registrations.length}` });
     }
     if (url.pathname === "/revoke") {
-      const { token } = formOf(body);
+      const { token, token_type_hint } = formOf(body);
+      if (as.revoke_status !== 200) return json(response, as.revoke_status, { error: `about ${token}` });
+      if (!token!.startsWith(token_type_hint!.replace("_token", "-"))) return json(response, 400, {});
       as.revoked.push(token!);
       refresh.delete(token!);
+      access.delete(token!);
       return json(response, 200, {});
     }
     if (url.pathname === "/token") {

@@ -40,6 +40,7 @@ import { createLendModel } from "./sampling/lend-model.ts";
 import type { SamplingRequest } from "./sampling/sampling-request.ts";
 import { SAMPLING_TOOL, samplingTool } from "./sampling/sampling-tool.ts";
 import { createSecrets } from "./secrets/secrets.ts";
+import { createGiveBack } from "./sign-ins/give-back.ts";
 import { createSignIns } from "./sign-ins/sign-ins.ts";
 import { createTokens } from "./sign-ins/tokens.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
@@ -61,7 +62,8 @@ export function createKernel(given: KernelDeps): Kernel {
   const news = approvalNews(base.port, deps.log);
   const pending = new PendingApprovals(deps, news);
   const policies = new Policies(deps);
-  const tokens = createTokens(deps);
+  const givenBack = createGiveBack(deps);
+  const tokens = createTokens(deps, givenBack);
   const door: Door = {
     deps,
     bindings: base.bindings,
@@ -121,7 +123,7 @@ export function createKernel(given: KernelDeps): Kernel {
     bindings: () => bindings,
     catalog: () => offers.catalog,
   });
-  const bindings = offers.watching(instruments.watching(createBindings(deps, definitions)));
+  const bindings = offers.watching(instruments.watching(createBindings(deps, definitions, givenBack)));
   const admin = instrumentAdminTools(
     instruments.facade,
     deps.version ?? "0.0.0",
@@ -141,9 +143,11 @@ export function createKernel(given: KernelDeps): Kernel {
     prepared,
     folders: deps.folders,
     bindings: offers.watching(
-      createBindings(deps, {
-        describe: (bound) => definitions.describe(bound, prepared.get(bound.package.digest)),
-      }),
+      createBindings(
+        deps,
+        { describe: (bound) => definitions.describe(bound, prepared.get(bound.package.digest)) },
+        givenBack,
+      ),
     ),
     remove: (caller, id) => bindings.remove(caller, id),
   });
@@ -153,7 +157,7 @@ export function createKernel(given: KernelDeps): Kernel {
     workspaces: workspaces.facade,
     instruments: instruments.facade,
     definitions: definitions.facade,
-    signIns: createSignIns(deps, definitions),
+    signIns: createSignIns(deps, definitions, givenBack),
     cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
@@ -218,6 +222,7 @@ export function createKernel(given: KernelDeps): Kernel {
       // Turns end first of all, and wait for the ends of their calls, which the door brings about.
       await Promise.all([workspaces.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
       await agent.stop();
+      await givenBack.idle();
     },
   };
 }

@@ -17,6 +17,7 @@ import type { Kernel } from "../facade.ts";
 import { standingLevel, toGrant } from "../grant/effective.ts";
 import { effectiveClass, lowers } from "../policy/class.ts";
 import type { BoundPackage, Caller, Facts } from "../ports/index.ts";
+import type { GiveBack } from "../sign-ins/give-back.ts";
 import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
 
 const RACES = 200;
@@ -24,6 +25,7 @@ const RACES = 200;
 export function createBindings(
   deps: KernelDeps,
   definitions: Pick<DefinitionsRoom, "describe">,
+  givenBack: Pick<GiveBack, "holds" | "tell">,
 ): Kernel["bindings"] {
   const { store } = deps;
 
@@ -174,12 +176,14 @@ export function createBindings(
     requireOperator(caller, "remove bindings");
     const { binding } = await bound(caller, id);
     if (binding.scope.project_id === null) requireOrgLevel(caller);
+    const tokens = await givenBack.holds(binding);
     const facts = changed(caller, { ...binding, status: "disabled" }, "binding.remove");
     if (!(await store.bindings.remove(binding.scope, id, facts, expected))) {
       // Gone, or no longer what the caller has read.
       throw outdated((await bound(caller, id)).binding);
     }
     deps.runner.retire(id);
+    void givenBack.tell(binding, tokens);
   }
 
   async function validate(caller: Caller, id: string) {

@@ -21,7 +21,12 @@ interface OAuthAnswer {
 
 export interface OAuthFetch {
   get(url: string): Promise<OAuthAnswer>;
-  postForm(url: string, form: URLSearchParams, headers?: Record<string, string>): Promise<OAuthAnswer>;
+  postForm(
+    url: string,
+    form: URLSearchParams,
+    headers?: Record<string, string>,
+    timeout_ms?: number,
+  ): Promise<OAuthAnswer>;
   postJson(url: string, body: JsonObject): Promise<OAuthAnswer>;
 }
 
@@ -37,6 +42,7 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
     url: string,
     headers: Record<string, string>,
     body: string | null,
+    timeout_ms = TIMEOUT_MS,
   ): Promise<OAuthAnswer> {
     if (runner.fetch === undefined) throw signInFailed("this gateway makes no requests of its own");
     const href = safeUrl(url, "an address of the sign-in").href;
@@ -47,7 +53,7 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
         headers: { accept: "application/json", ...headers },
         body,
         encoding: "utf8",
-        timeout_ms: TIMEOUT_MS,
+        timeout_ms,
         allowed_domains,
         answer_bytes: ANSWER_BYTES,
       });
@@ -66,8 +72,10 @@ export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">
 
   return {
     get: (url) => ask("GET", url, {}, null),
-    postForm: (url, form, headers = {}) =>
-      ask("POST", url, { "content-type": "application/x-www-form-urlencoded", ...headers }, form.toString()),
+    postForm(url, form, headers = {}, timeout_ms) {
+      const all = { "content-type": "application/x-www-form-urlencoded", ...headers };
+      return ask("POST", url, all, form.toString(), timeout_ms);
+    },
     postJson: (url, body) => ask("POST", url, { "content-type": "application/json" }, JSON.stringify(body)),
   };
 }

@@ -5,6 +5,7 @@
  */
 import type { KernelDeps } from "../deps.ts";
 import type { BoundPackage } from "../ports/index.ts";
+import type { GiveBack } from "./give-back.ts";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
 import { isFinal, requestTokens } from "./token-request.ts";
@@ -36,7 +37,7 @@ const LONGEST_REST_MS = 60_000;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
-export function createRenewal(deps: Deps): Renewal {
+export function createRenewal(deps: Deps, givenBack: Pick<GiveBack, "tell">): Renewal {
   const { clock } = deps;
   /** One renewal at a time here; the row holds the other nodes. */
   const renewing = new Map<string, Promise<boolean>>();
@@ -93,7 +94,7 @@ export function createRenewal(deps: Deps): Renewal {
       try {
         const fetch = oauthFetch(deps, bound.binding.scope);
         const tokens = await requestTokens(deps, fetch, asked, grantOf(asked));
-        return await keepRenewed(place, held, { ...asked, ...tokens });
+        return await keepRenewed(bound, held, { ...asked, ...tokens });
       } catch (error) {
         const over = isFinal(error);
         const words = (error as Error).message;
@@ -109,7 +110,12 @@ export function createRenewal(deps: Deps): Renewal {
   }
 
   /** A refresh token may have rotated: what came is kept, whatever else was written meanwhile of the same session. */
-  async function keepRenewed(place: Place, held: StoredSignIn, session: SignInSession): Promise<boolean> {
+  async function keepRenewed(
+    bound: BoundPackage,
+    held: StoredSignIn,
+    session: SignInSession,
+  ): Promise<boolean> {
+    const place = placeOf(bound);
     const before = held.record.session?.access_token;
     let found: StoredSignIn | null = held;
     for (let race = 0; race < RACES; race++) {
@@ -117,7 +123,10 @@ export function createRenewal(deps: Deps): Renewal {
       if (await writeSignIn(deps, place, found, { challenge, needed, session })) return true;
       found = await readSignIn(deps, place.org_id, place.binding_id);
       // Signed out, or in anew: that holds.
-      if (found === null || found.record.session === null) return false;
+      if (found === null || found.record.session === null) {
+        void givenBack.tell(bound.binding, session);
+        return false;
+      }
       if (found.record.session.access_token !== before) return true;
     }
     return false;

@@ -15,6 +15,7 @@ import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import { tokenHash } from "../invoke/delegation.ts";
 import type { BoundPackage, Caller, Login, NewAudit } from "../ports/index.ts";
+import type { GiveBack } from "./give-back.ts";
 import { type Begun, beginLogin, prepare, redeem } from "./login.ts";
 import { clientMetadata, type OurPlace } from "./oauth-client.ts";
 import { oauthFetch, short } from "./oauth-fetch.ts";
@@ -27,7 +28,7 @@ import {
   type Tokens,
   writeSignIn,
 } from "./sign-in-record.ts";
-import { requestTokens, revoke } from "./token-request.ts";
+import { requestTokens } from "./token-request.ts";
 import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "./tokens.ts";
 
 export interface SignIns {
@@ -35,7 +36,7 @@ export interface SignIns {
   begin(caller: Caller, binding_id: string, given: SignInBegin): Promise<SignInStarted>;
   /** The address that the browser was sent to. `caller` null: the browser itself came, and the state is its credential. */
   complete(caller: Caller | null, redirect: string): Promise<SignIn>;
-  /** Forgets tokens and client; tells the authorization server where it listens for that. */
+  /** Forgets tokens and client, and tells the authorization server afterwards. */
   end(caller: Caller, binding_id: string): Promise<void>;
   /** What the gateway says of itself as a client; null: it has no public address. */
   clientDocument(): JsonObject | null;
@@ -46,7 +47,11 @@ const CLIENT_PATH = "/client-metadata.json";
 const RACES = 20;
 const MESSAGE_CHARS = 1_000;
 
-export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoom, "describe">): SignIns {
+export function createSignIns(
+  deps: KernelDeps,
+  definitions: Pick<DefinitionsRoom, "describe">,
+  givenBack: GiveBack,
+): SignIns {
   const { store, clock } = deps;
 
   /** Public where there is such an address; then our own description is there, too. */
@@ -116,7 +121,7 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
       // Signed out or begun anew while the authorization server thought.
       const now = await store.sign_ins.login(login.org_id, login.binding_id);
       if (now?.status !== "taken") {
-        await giveBack(bound, { ...source, ...tokens });
+        await givenBack.tell(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
       }
       const { issuer, client, scope: asked } = source;
@@ -156,26 +161,13 @@ export function createSignIns(deps: KernelDeps, definitions: Pick<DefinitionsRoo
   async function end(caller: Caller, id: string): Promise<void> {
     const bound = await owned(caller, id, "sign out of a server");
     const { scope } = bound.binding;
-    const found = await readSignIn(deps, scope.org_id, id);
+    const tokens = await givenBack.holds(bound.binding);
     const audit = auditOf(deps, caller, "sign_in.end", id);
     if (!(await store.sign_ins.remove(scope.org_id, id, { audit }))) return;
     deps.runner.retire(id);
-    const session = found?.record.session ?? null;
-    if (session === null) return;
-    await giveBack(bound, session);
+    if (tokens === null) return;
+    void givenBack.tell(bound.binding, tokens);
     void definitions.describe(bound);
-  }
-
-  async function giveBack({ binding }: BoundPackage, session: TokenSource & Tokens): Promise<void> {
-    try {
-      const token = session.refresh_token ?? session.access_token;
-      await revoke(deps, oauthFetch(deps, binding.scope), session, token);
-    } catch (error) {
-      deps.log.warn(
-        { binding_id: binding.binding_id, err: error },
-        "a token was forgotten here and could not be revoked there",
-      );
-    }
   }
 
   async function view(bound: BoundPackage): Promise<SignIn> {

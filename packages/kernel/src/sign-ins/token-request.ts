@@ -17,6 +17,8 @@ const FINAL: ReadonlySet<string> = new Set([
   "invalid_scope",
   "unsupported_grant_type",
 ]);
+/** Nobody uses the answer, so it is not waited for as long as others are. */
+const REVOKE_MS = 5_000;
 const LONGEST_S = 10 * 365 * 86_400;
 
 /** `given`: the parameters of the grant. Rejects with `sign_in.failed`; `details.oauth_error` is the server's own word. */
@@ -33,17 +35,20 @@ export async function requestTokens(
   return readTokens(parts, json, given);
 }
 
-/** RFC 7009. That nobody answers there is no reason to stay signed in here. */
+/** RFC 7009; a token that the server does not know is revoked to it. Rejects with `sign_in.failed`. */
 export async function revoke(
   parts: Parts,
   fetch: OAuthFetch,
   source: TokenSource,
+  token_type_hint: "access_token" | "refresh_token",
   token: string,
 ): Promise<void> {
   if (source.revocation_endpoint === null) return;
-  const form = new URLSearchParams({ token });
+  const form = new URLSearchParams({ token, token_type_hint });
   const headers = authenticate(parts, source, form);
-  await fetch.postForm(source.revocation_endpoint, form, headers);
+  const { status } = await fetch.postForm(source.revocation_endpoint, form, headers, REVOKE_MS);
+  // Its words may repeat the token.
+  if (status !== 200) throw signInFailed(`${short(source.issuer)} revoked no token (HTTP ${status})`);
 }
 
 export function isFinal(error: unknown): boolean {

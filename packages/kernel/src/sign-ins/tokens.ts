@@ -9,6 +9,7 @@ import type { KernelDeps } from "../deps.ts";
 import { secretsOf } from "../invoke/context.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
 import { isFor } from "./discover.ts";
+import type { GiveBack } from "./give-back.ts";
 import { short } from "./oauth-fetch.ts";
 import { createRenewal, isRenewable, placeOf } from "./renewal.ts";
 import { covers, isStepUp, union } from "./scope.ts";
@@ -37,8 +38,8 @@ export const MAX_RENEWALS = 3;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
-export function createTokens(deps: Deps): SignInTokens {
-  const renewal = createRenewal(deps);
+export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): SignInTokens {
+  const renewal = createRenewal(deps, givenBack);
 
   async function token(bound: BoundPackage): Promise<string | undefined> {
     const { org_id, binding_id } = placeOf(bound);
