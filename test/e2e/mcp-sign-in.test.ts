@@ -14,6 +14,7 @@ import {
   startAuthorizationServer,
   startProtectedServer,
 } from "../support/oauth-server.ts";
+import { cookieBrowser } from "../support/cookie-browser.ts";
 import { eventually } from "../support/processes.ts";
 
 let as: AuthorizationServer;
@@ -57,8 +58,14 @@ async function call(): Promise<Called> {
   return body;
 }
 
-async function begin(given: object = {}): Promise<{ authorization_url: string; redirect_uri: string }> {
-  const { status, body } = await gateway.http<{ authorization_url: string; redirect_uri: string }>(
+interface Started {
+  start_url: string;
+  authorization_url: string;
+  redirect_uri: string;
+}
+
+async function begin(given: object = {}): Promise<Started> {
+  const { status, body } = await gateway.http<Started>(
     "POST",
     `/v1/plugin-bindings/${binding_id}:login`,
     given,
@@ -70,14 +77,13 @@ async function begin(given: object = {}): Promise<{ authorization_url: string; r
 const signIn = async () => (await gateway.http("GET", `/v1/plugin-bindings/${binding_id}/sign-in`)).body;
 
 async function signedIn(): Promise<void> {
-  const { authorization_url } = await begin();
-  const back = await as.visit(authorization_url);
-  const page = await fetch(back);
-  expect(page.status, await page.text()).toBe(200);
+  const { start_url } = await begin();
+  const page = await cookieBrowser().open(start_url);
+  expect(page.status, page.text).toBe(200);
 }
 
 /** What a person would run, with a browser that is played here; answers what the command said. */
-function login(args: string[], play: (authorization_url: string, say: (text: string) => void) => void) {
+function login(args: string[], play: (address: string, say: (text: string) => void) => void) {
   const env = cleanEnvironment({ BACKPLANE_HOME: home });
   const child = spawn(process.execPath, [resolve("packages/cli/dist/main.js"), "binding", "login", ...args], {
     env,
@@ -120,10 +126,7 @@ test("a server that wants a sign-in says so, with the command, wherever one look
 });
 
 test("the command opens the way, the browser comes back to the gateway, and the tools are there", async () => {
-  const { code, stdout, stderr } = await login(
-    ["notes"],
-    (url) => void as.visit(url).then((back) => fetch(back)),
-  );
+  const { code, stdout, stderr } = await login(["notes"], (url) => void cookieBrowser().open(url));
   expect(code, stderr).toBe(0);
   expect(stdout).toContain("Signed in to mcp/notes");
   expect(stderr).toContain("mcp_notes_whoami");
@@ -225,10 +228,46 @@ test("an answer is good once, for who began, and only with the right state and i
   expect((await call()).status, "the sign-in before stands").toBe("succeeded");
 });
 
+test("an address that was stolen from a terminal is refused in another browser, and the first one goes on", async () => {
+  const { start_url } = await begin();
+  const [mine, thief] = [cookieBrowser(), cookieBrowser()];
+  const onward = await mine.step(start_url);
+  expect(mine.set).toHaveLength(1);
+  expect(mine.set[0]).toMatch(
+    /^backplane_login_[0-9a-f]{16}=[\w-]{43}; Path=\/oauth; HttpOnly; SameSite=Lax; Max-Age=(600|59\d)$/,
+  );
+  const late = await thief.open(start_url);
+  expect([late.status, late.url]).toEqual([400, start_url]);
+  expect(late.text).toContain("This sign-in belongs to another browser");
+  const asked = as.token_requests.length;
+  const taken = await thief.open(onward!);
+  expect(taken.status).toBe(400);
+  expect(taken.text).toContain("This sign-in belongs to another browser");
+  expect(taken.url, "with a good code in it").toContain("code=");
+  expect((await fetch(taken.url)).status, "without any cookie").toBe(400);
+  expect(as.token_requests.length).toBe(asked);
+  expect(thief.set).toEqual([]);
+  const again = await mine.open(start_url);
+  expect(again.status, again.text).toBe(200);
+  expect(gateway.log()).toContain("belongs to another browser");
+});
+
+test("a newer sign-in takes the place of an older one, with a cookie of its own", async () => {
+  const browser = cookieBrowser();
+  const first = await begin();
+  await browser.step(first.start_url);
+  const second = await begin();
+  expect((await browser.open(second.start_url)).status).toBe(200);
+  expect(new Set(browser.set.map((line) => line.split("=")[0])).size).toBe(2);
+  expect((await browser.open(first.start_url)).text, "a newer one took its place").toContain(
+    "used, replaced",
+  );
+});
+
 test("a person who says no is heard by the command", async () => {
   as.consent = "no";
   const { code, stderr } = await login([binding_id, "--no-browser"], (url) => {
-    void as.visit(url).then((back) => fetch(back));
+    void cookieBrowser().open(url);
   });
   as.consent = "yes";
   expect(code).not.toBe(0);
@@ -258,9 +297,9 @@ test("more scope is asked for when a call needs it, together with what there was
   server.call_scope = "write";
   const failed = await call();
   expect(failed.error).toMatchObject({ code: "sign_in.needed" });
-  const { authorization_url } = await begin();
+  const { authorization_url, start_url } = await begin();
   expect(new URL(authorization_url).searchParams.get("scope")).toBe("notes offline_access write");
-  await fetch(await as.visit(authorization_url));
+  await cookieBrowser().open(start_url);
   expect((await call()).status).toBe("succeeded");
   server.call_scope = "notes";
 });

@@ -31,7 +31,9 @@ const OPEN = new Set([
   "GET /static/explorer.js",
   "GET /static/start.js",
   "GET /static/backplane.css",
-  // What comes back from an authorization server proves itself by its state; the other holds nothing secret.
+  // A link for one browser; what comes back from an authorization server proves itself by its state and that browser's
+  // cookie; the other holds nothing secret.
+  "GET /oauth/start",
   "GET /oauth/callback",
   "GET /client-metadata.json",
 ]);

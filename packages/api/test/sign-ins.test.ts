@@ -25,6 +25,18 @@ test("a browser that comes back with an unknown state sees a page that holds not
   expect(answer.text).not.toContain("<script>");
 });
 
+test("a browser with an unknown ticket is sent nowhere and gets no cookie", async () => {
+  for (const path of ["/oauth/start?ticket=t1cket-t1cket", "/oauth/start"]) {
+    const answer = await t.call("GET", path, { token: null });
+    expect(answer.status).toBe(400);
+    expect(answer.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
+    expect(answer.headers.location).toBeUndefined();
+    expect(answer.headers["set-cookie"]).toBeUndefined();
+    expect(answer.text).toContain("Begin again with");
+    expect(answer.text).not.toContain("t1cket");
+  }
+});
+
 test("there is a description of the client only where there is a public address", async () => {
   const answer = await t.call("GET", "/client-metadata.json", { token: null });
   expect([answer.status, answer.json.error.code]).toEqual([404, "route.not_found"]);

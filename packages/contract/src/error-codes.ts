@@ -407,6 +407,11 @@ export const ERROR_CODES = {
     "This answer belongs to no sign-in that waits for one: it was used, replaced or began too long ago.",
     "Begin again with `backplane binding login ID`.",
   ),
+  "sign_in.other_browser": refusal(
+    403,
+    "This sign-in belongs to another browser: the one that first opened the address that `backplane binding login` gave.",
+    "Finish it there. If that browser is not yours, begin again with `backplane binding login ID`, which ends this one. If a terminal waits for an address (`--paste`), paste this window's address there.",
+  ),
 
   // The live configuration.
   "config.not_found": refusal(

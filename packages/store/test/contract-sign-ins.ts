@@ -53,6 +53,8 @@ export function signInCases(store: () => Store): void {
       org_id,
       binding_id,
       state_hash: `${binding_id}-${state}`,
+      start_hash: `${binding_id}-${state}-start`,
+      browser_hash: null,
       actor: "admin",
       expires_at: 1_000,
       ciphertext: `v1.k1.${state}`,
@@ -65,6 +67,8 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.take(a, 0), "replaced").toBeNull();
     expect(await sign_ins.take(b, 1_000), "at its end").toBeNull();
     expect(await sign_ins.waiting(b, 999)).toEqual(login("b"));
+    expect(await sign_ins.open(login("a").start_hash, "first", 0), "replaced").toBeNull();
+    expect(await sign_ins.open(login("b").start_hash, "first", 1_000), "at its end").toBeNull();
     expect(await sign_ins.login(org_id, binding_id)).toEqual({
       status: "pending",
       message: null,
@@ -84,6 +88,32 @@ export function signInCases(store: () => Store): void {
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(true);
     expect(await sign_ins.remove(org_id, binding_id, {})).toBe(false);
     expect(await sign_ins.login(org_id, binding_id)).toBeNull();
+  });
+
+  test("a login belongs to the first browser that opens it, until another login takes its place", async () => {
+    const { sign_ins } = store();
+    const { org_id, binding_id } = await bound();
+    const login = (state: string) => ({
+      org_id,
+      binding_id,
+      state_hash: `${binding_id}-${state}`,
+      start_hash: `${binding_id}-${state}-start`,
+      actor: "admin",
+      expires_at: 1_000,
+      ciphertext: `v1.k1.${state}`,
+    });
+    await sign_ins.begin(login("a"), {});
+    const start = login("a").start_hash;
+    const opened = await Promise.all(Array.from({ length: 8 }, (_, n) => sign_ins.open(start, `b${n}`, 0)));
+    const [browser_hash] = new Set(opened.map((found) => found!.browser_hash));
+    expect(browser_hash).toMatch(/^b\d$/);
+    expect(opened).toEqual(Array(8).fill({ ...login("a"), browser_hash }));
+    expect(await sign_ins.waiting(login("a").state_hash, 0)).toEqual({ ...login("a"), browser_hash });
+    await sign_ins.begin(login("b"), {});
+    expect(await sign_ins.waiting(login("b").state_hash, 0)).toEqual({ ...login("b"), browser_hash: null });
+    expect((await sign_ins.open(login("b").start_hash, "other", 0))?.browser_hash).toBe("other");
+    expect(await sign_ins.take(login("b").state_hash, 0)).toMatchObject({ browser_hash: "other" });
+    expect(await sign_ins.open(login("b").start_hash, "other", 0), "taken").toBeNull();
   });
 
   test("sealed sign-ins are found for another key and replaced where nothing changed", async () => {

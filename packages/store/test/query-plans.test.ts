@@ -55,6 +55,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
         "sqlite",
       ),
   ],
+  ["open login", () => startWrite("openLogin", { start_hash: "s", browser_hash: "b", now: 0 }, "sqlite")],
   ["take login", () => startWrite("takeLogin", { state_hash: "s", now: 0 }, "sqlite")],
   ["end login", () => startWrite("endLogin", { state_hash: "s", status: "done", message: null }, "sqlite")],
   ["sign out", () => startWrite("removeSignIn", { org_id: "o", binding_id: "b", facts }, "sqlite")],

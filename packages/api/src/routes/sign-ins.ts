@@ -1,4 +1,5 @@
 /** The gateway's sign-ins at servers of bindings: for admins, and the address where the browser comes back. */
+import { hash } from "node:crypto";
 import { BackplaneError, toBackplaneError } from "@backplane/contract";
 import {
   SignInBeginSchema,
@@ -20,6 +21,9 @@ const CALLBACK_HEADERS = {
   "referrer-policy": "no-referrer",
   "cache-control": "no-store",
 };
+
+/** One for each login, so that two at a time do not take each other's. */
+const COOKIE = "backplane_login_";
 
 const text = z.string().max(8_192).optional();
 
@@ -45,7 +49,7 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "beginSignIn",
       summary: "Begin to sign in to a binding's server",
       description:
-        "Open authorization_url in a browser within ten minutes. It comes back to the gateway, or its address is handed to completeSignIn.",
+        "Open start_url in a browser within ten minutes; it comes back to the gateway. Where a browser cannot reach the gateway, open authorization_url and hand the address at which it ends to completeSignIn.",
       tag: "Bindings",
       auth: { scope: "admin" },
       params: IdParams,
@@ -88,10 +92,43 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
     }),
     defineRoute({
       method: "GET",
+      path: "/oauth/start",
+      operation_id: "startSignIn",
+      summary: "Where a browser begins a sign-in",
+      description:
+        "Sends it on to the authorization server, with a cookie without which it could not come back. Only the first browser gets one.",
+      tag: "System",
+      auth: "public",
+      query: z.object({ ticket: z.string().max(256).default("") }),
+      responses: {
+        303: { description: "On to the authorization server." },
+        400: { description: "No such sign-in, as a page that says why.", type: "text/html" },
+        500: { description: "Not begun, as a page.", type: "text/html" },
+      },
+      async handler({ query, request }) {
+        try {
+          const browser = secretsIn(request.headers.cookie);
+          const opened = await kernel.signIns.open(query.ticket, { browser });
+          const { authorization_url: location, secret } = opened;
+          const headers = { ...CALLBACK_HEADERS, location };
+          if (secret === null) return { status: 303, empty: true, headers };
+          return {
+            status: 303,
+            empty: true,
+            headers: { ...headers, "set-cookie": cookieOf(secret, opened) },
+          };
+        } catch (thrown) {
+          return refusal(thrown);
+        }
+      },
+    }),
+    defineRoute({
+      method: "GET",
       path: "/oauth/callback",
       operation_id: "signInCallback",
       summary: "Where the browser comes back from an authorization server",
-      description: "The state in its address is good once, for the sign-in that it was made for.",
+      description:
+        "The state in its address is good once, for the sign-in that it was made for, in the browser that began it.",
       tag: "System",
       auth: "public",
       query: z.object({ state: text, code: text, iss: text, error: text, error_description: text }),
@@ -102,8 +139,13 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       },
       async handler({ request }) {
         // As it came: what stands in it is compared letter by letter.
-        const [status, page] = await answer(`http://gateway${request.raw.url ?? ""}`);
-        return { status, text: page, type: "text/html; charset=utf-8", headers: CALLBACK_HEADERS };
+        const redirect = `http://gateway${request.raw.url ?? ""}`;
+        try {
+          await kernel.signIns.complete({ browser: secretsIn(request.headers.cookie) }, redirect);
+          return page(200, "Signed in", "You can close this window.");
+        } catch (thrown) {
+          return refusal(thrown);
+        }
       },
     }),
     defineRoute({
@@ -127,16 +169,28 @@ export function signInRoutes({ kernel }: RouteDeps): Route[] {
       },
     }),
   ];
+}
 
-  async function answer(redirect: string): Promise<[number, string]> {
-    try {
-      await kernel.signIns.complete(null, redirect);
-      return [200, renderSignInPage("Signed in", "You can close this window.")];
-    } catch (thrown) {
-      const error = toBackplaneError(thrown);
-      const known = error.code.startsWith("sign_in.") || error.code === "binding.not_found";
-      const words = known ? `${error.message} ${error.fix}` : "Something went wrong; see the gateway's log.";
-      return [known ? 400 : 500, renderSignInPage("Not signed in", words)];
-    }
-  }
+function refusal(thrown: unknown) {
+  const error = toBackplaneError(thrown);
+  const known = error.code.startsWith("sign_in.") || error.code === "binding.not_found";
+  const words = known ? `${error.message} ${error.fix}` : "Something went wrong; see the gateway's log.";
+  return page(known ? 400 : 500, "Not signed in", words);
+}
+
+function page(status: number, title: string, words: string) {
+  const text = renderSignInPage(title, words);
+  return { status, text, type: "text/html; charset=utf-8", headers: CALLBACK_HEADERS };
+}
+
+/** Lax: the browser comes back from another site, and has to show it then. */
+function cookieOf(secret: string, { secure, lasts_ms }: { secure: boolean; lasts_ms: number }): string {
+  const name = `${COOKIE}${hash("sha256", secret).slice(0, 16)}`;
+  const age = Math.ceil(lasts_ms / 1_000);
+  return `${name}=${secret}; Path=/oauth; HttpOnly; SameSite=Lax; Max-Age=${age}${secure ? "; Secure" : ""}`;
+}
+
+function secretsIn(header: string | undefined): string[] {
+  const parts = (header ?? "").split(";").map((part) => part.trim());
+  return parts.filter((part) => part.startsWith(COOKIE)).map((part) => part.slice(part.indexOf("=") + 1));
 }

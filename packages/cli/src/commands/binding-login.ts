@@ -61,14 +61,17 @@ async function login(context: Context, options: LoginOptions, name: string): Pro
   const id = binding.binding_id;
   const { bindings } = context.client();
   const started = await bindings.login(id, await given(context, options, name));
-  if (started.authorization_url !== null) {
+  // With --paste the browser need not reach the gateway, so it goes straight to the authorization server.
+  const address = options.paste === true ? started.authorization_url : started.start_url;
+  if (address !== null) {
     out.note("Open this address in a browser and sign in there:");
-    out.note(`  ${plainLine(started.authorization_url)}`);
+    out.note(`  ${plainLine(address)}`);
     if (options.paste === true) {
       const redirect = await readRedirect(context, started.redirect_uri ?? "");
       await bindings.completeLogin(redirect);
     } else {
-      if (options.browser !== false && io.stdout.isTTY === true) launchBrowser(started.authorization_url);
+      if (options.browser !== false && io.stdout.isTTY === true) launchBrowser(address);
+      out.note("Only the first browser that opens it can finish the sign-in.");
       out.note(`It comes back to ${started.redirect_uri}; where that cannot be reached, use --paste.`);
       await answered(context, id);
     }

@@ -34,8 +34,18 @@ export const SignInBeginSchema = z.strictObject({
 
 export const SignInStartedSchema = z.object({
   status: z.enum(["pending", "signed_in"]),
-  /** For a browser; null where nobody has to be asked. */
-  authorization_url: z.string().nullable(),
+  start_url: z
+    .string()
+    .nullable()
+    .describe(
+      "for a browser that reaches the gateway: the first one that opens it can finish the sign-in; null where nobody has to be asked",
+    ),
+  authorization_url: z
+    .string()
+    .nullable()
+    .describe(
+      "for a browser that cannot reach the gateway: the address at which it ends is handed to completeSignIn",
+    ),
   redirect_uri: z.string().nullable(),
   expires_at: TimestampSchema.nullable(),
 });

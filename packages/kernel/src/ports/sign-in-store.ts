@@ -10,11 +10,15 @@ export interface SealedSignIn {
   ciphertext: string;
 }
 
-/** One attempt to sign in. Its state is known by its hash alone. */
+/** One attempt to sign in. Its secrets are known by their hashes alone. */
 export interface Login {
   org_id: string;
   binding_id: string;
   state_hash: string;
+  /** Of what the address holds that a browser is sent to first. */
+  start_hash: string;
+  /** Of what the first browser got that opened that address; null: none did. */
+  browser_hash: string | null;
   actor: string;
   expires_at: number;
   ciphertext: string;
@@ -33,7 +37,9 @@ export interface SignInStore {
   put(org_id: string, binding_id: string, row: SealedSignIn, facts: Facts): Promise<boolean>;
   remove(org_id: string, binding_id: string, facts: Facts): Promise<boolean>;
   /** Takes the place of an attempt before it. False: there is no such binding. */
-  begin(login: Login, facts: Facts): Promise<boolean>;
+  begin(login: Omit<Login, "browser_hash">, facts: Facts): Promise<boolean>;
+  /** For the first browser that comes; a later one finds the hash of another. Null: nothing waits there. */
+  open(start_hash: string, browser_hash: string, now: number): Promise<Login | null>;
   /** The attempt that waits, as long as it does. */
   waiting(state_hash: string, now: number): Promise<Login | null>;
   /** Once: of several who come with the same state, one gets it. */

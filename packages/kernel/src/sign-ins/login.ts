@@ -1,6 +1,6 @@
 /**
- * One login: begun by an admin, answered once by whoever brings the state that only the browser was given. What it needs
- * until then (the PKCE verifier, the client, the endpoints that were found) is sealed in the store, so that any node and a
+ * One login: begun by an admin, answered once, by the browser that opened it first or by who began it. What it needs until
+ * then (the PKCE verifier, the client, the endpoints that were found) is sealed in the store, so that any node and a
  * restarted one can take the answer.
  */
 import { hash } from "node:crypto";
@@ -25,6 +25,7 @@ interface Waiting {
   source: TokenSource;
   verifier: string;
   redirect_uri: string;
+  authorization_url: string;
   /** It said that it names itself in its answers. */
   sends_issuer: boolean;
 }
@@ -65,7 +66,9 @@ export async function prepare(
 
 export interface Begun {
   authorization_url: string;
-  row: Login;
+  /** What the first address on the gateway holds; known to nobody who has only the one after it. */
+  ticket: string;
+  row: Omit<Login, "browser_hash">;
 }
 
 export function beginLogin(
@@ -77,6 +80,7 @@ export function beginLogin(
 ): Begun {
   const state = randomToken(parts);
   const verifier = randomToken(parts);
+  const ticket = randomToken(parts);
   const url = new URL(server.authorization_endpoint);
   const asked: Record<string, string> = {
     response_type: "code",
@@ -92,13 +96,21 @@ export function beginLogin(
   };
   for (const [name, value] of Object.entries(asked)) url.searchParams.set(name, value);
   const { org_id } = binding.scope;
-  const waiting: Waiting = { source, verifier, redirect_uri, sends_issuer: server.sends_issuer };
+  const waiting: Waiting = {
+    source,
+    verifier,
+    redirect_uri,
+    authorization_url: url.href,
+    sends_issuer: server.sends_issuer,
+  };
   return {
     authorization_url: url.href,
+    ticket,
     row: {
       org_id,
       binding_id: binding.binding_id,
       state_hash: tokenHash(state),
+      start_hash: tokenHash(ticket),
       actor,
       expires_at: parts.clock.now() + LOGIN_MS,
       ciphertext: parts.vault.seal(org_id, loginSeal(binding.binding_id), JSON.stringify(waiting)),
@@ -106,16 +118,26 @@ export function beginLogin(
   };
 }
 
+/** Whether the browser that came is the one that has this login. */
+export function isOpenedBy({ browser_hash }: Login, browsers: readonly string[]): boolean {
+  return browser_hash !== null && browsers.some((one) => tokenHash(one) === browser_hash);
+}
+
+export function openWaiting(
+  { vault }: Pick<Parts, "vault">,
+  { org_id, binding_id, ciphertext }: Login,
+): Waiting {
+  return JSON.parse(vault.open(org_id, loginSeal(binding_id), ciphertext)) as Waiting;
+}
+
 /** Trades the code of an answer for tokens. Rejects with `sign_in.failed`. */
 export async function redeem(
   parts: Parts,
   fetch: OAuthFetch,
-  { org_id, binding_id, ciphertext }: Login,
+  login: Login,
   answer: URL,
 ): Promise<{ source: TokenSource; tokens: Tokens }> {
-  const { source, verifier, redirect_uri, sends_issuer } = JSON.parse(
-    parts.vault.open(org_id, loginSeal(binding_id), ciphertext),
-  ) as Waiting;
+  const { source, verifier, redirect_uri, sends_issuer } = openWaiting(parts, login);
   const { searchParams: said } = answer;
   checkIssuer(said.get("iss"), source.issuer, sends_issuer);
   const error = said.get("error");

@@ -13,10 +13,10 @@ import { requireOrgLevel } from "../bindings/bindings.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
-import { tokenHash } from "../invoke/delegation.ts";
+import { randomToken, tokenHash } from "../invoke/delegation.ts";
 import type { BoundPackage, Caller, Login, NewAudit } from "../ports/index.ts";
 import type { GiveBack } from "./give-back.ts";
-import { type Begun, beginLogin, prepare, redeem } from "./login.ts";
+import { type Begun, beginLogin, isOpenedBy, openWaiting, prepare, redeem } from "./login.ts";
 import { clientMetadata, type OurPlace } from "./oauth-client.ts";
 import { oauthFetch, short } from "./oauth-fetch.ts";
 import { isRenewable } from "./renewal.ts";
@@ -31,17 +31,34 @@ import {
 import { requestTokens } from "./token-request.ts";
 import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "./tokens.ts";
 
+/** What a browser shows of itself: the secrets that it got here before. */
+export interface Browser {
+  browser: readonly string[];
+}
+
+export interface Opened {
+  authorization_url: string;
+  /** What the browser has to show when it comes back; null: it has it already. */
+  secret: string | null;
+  /** Only over TLS. */
+  secure: boolean;
+  lasts_ms: number;
+}
+
 export interface SignIns {
   get(caller: Caller, binding_id: string): Promise<SignIn>;
   begin(caller: Caller, binding_id: string, given: SignInBegin): Promise<SignInStarted>;
-  /** The address that the browser was sent to. `caller` null: the browser itself came, and the state is its credential. */
-  complete(caller: Caller | null, redirect: string): Promise<SignIn>;
+  /** A browser comes to the address that the person was given; it is sent on if it is the first, or the first again. */
+  open(ticket: string, browser: Browser): Promise<Opened>;
+  /** The address that the browser was sent to, from who began or from the browser itself. */
+  complete(by: Caller | Browser, redirect: string): Promise<SignIn>;
   /** Forgets tokens and client, and tells the authorization server afterwards. */
   end(caller: Caller, binding_id: string): Promise<void>;
   /** What the gateway says of itself as a client; null: it has no public address. */
   clientDocument(): JsonObject | null;
 }
 
+const START_PATH = "/oauth/start";
 const CALLBACK_PATH = "/oauth/callback";
 const CLIENT_PATH = "/client-metadata.json";
 const RACES = 20;
@@ -93,24 +110,50 @@ export function createSignIns(
       const asked = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
       const tokens = await requestTokens(deps, fetch, source, asked);
       await keep(bound, caller.actor, source, tokens, auditOf(deps, caller, "sign_in.done", id, about));
-      return { status: "signed_in", authorization_url: null, redirect_uri: null, expires_at: null };
+      return {
+        status: "signed_in",
+        start_url: null,
+        authorization_url: null,
+        redirect_uri: null,
+        expires_at: null,
+      };
     }
     const begun: Begun = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
     const audit = auditOf(deps, caller, "sign_in.begin", id, about);
     if (!(await store.sign_ins.begin(begun.row, { audit }))) throw new BackplaneError("binding.not_found");
     const expires_at = new Date(begun.row.expires_at).toISOString();
-    return { status: "pending", authorization_url: begun.authorization_url, redirect_uri, expires_at };
+    // The same host as the way back, or the browser would not show there what it gets here.
+    const start_url = new URL(`${START_PATH}?ticket=${begun.ticket}`, redirect_uri).href;
+    const { authorization_url } = begun;
+    return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
   }
 
-  async function complete(caller: Caller | null, redirect: string): Promise<SignIn> {
+  async function open(ticket: string, { browser }: Browser): Promise<Opened> {
+    const secret = randomToken(deps);
+    const now = clock.now();
+    const login = await store.sign_ins.open(tokenHash(ticket), tokenHash(secret), now);
+    if (login === null) throw new BackplaneError("sign_in.expired");
+    const first = isOpenedBy(login, [secret]);
+    if (!first && !isOpenedBy(login, browser)) throw otherBrowser(login);
+    const { authorization_url, redirect_uri } = openWaiting(deps, login);
+    return {
+      authorization_url,
+      secret: first ? secret : null,
+      secure: redirect_uri.startsWith("https:"),
+      lasts_ms: login.expires_at - now,
+    };
+  }
+
+  async function complete(by: Caller | Browser, redirect: string): Promise<SignIn> {
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
     if (answer === null) throw new BackplaneError("request.invalid", "redirect must be a whole address");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
     const waiting = await store.sign_ins.waiting(state_hash, clock.now());
-    // Another's login is none to this caller, and stays for who began it.
-    if (waiting === null || (caller !== null && caller.actor !== waiting.actor)) {
+    // Another's login is none to this caller, and stays for who began it; so does another browser's.
+    if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
       throw new BackplaneError("sign_in.expired");
     }
+    if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw otherBrowser(waiting);
     const login = await store.sign_ins.take(state_hash, clock.now());
     if (login === null) throw new BackplaneError("sign_in.expired");
     const scope = { org_id: login.org_id, project_id: null };
@@ -134,6 +177,11 @@ export function createSignIns(
       await store.sign_ins.end(state_hash, "failed", message);
       throw error;
     }
+  }
+
+  function otherBrowser({ binding_id, actor }: Login): BackplaneError {
+    deps.log.warn({ binding_id, actor }, "a sign-in that belongs to another browser was refused");
+    return new BackplaneError("sign_in.other_browser");
   }
 
   /** From here on every call has the new token; the server is asked for its tools with it. */
@@ -215,6 +263,7 @@ export function createSignIns(
   return {
     get: async (caller, id) => await view(await server(caller, id)),
     begin,
+    open,
     complete,
     end,
     clientDocument() {

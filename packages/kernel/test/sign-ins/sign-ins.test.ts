@@ -104,9 +104,19 @@ async function open() {
   return { as, runner, house, binding_id };
 }
 
-async function signIn({ kernel }: House, as: AuthorizationServer, binding_id: string): Promise<void> {
-  const { authorization_url } = await kernel.signIns.begin(admin, binding_id, {});
-  await kernel.signIns.complete(null, await as.visit(authorization_url!));
+const ticketOf = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
+
+/** A person with a browser: where it ends, and what it has to show there. */
+async function visit({ kernel }: House, as: AuthorizationServer, binding_id: string) {
+  const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
+  const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
+  const back = await as.visit(opened.authorization_url);
+  return { back, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
+}
+
+async function signIn(house: House, as: AuthorizationServer, binding_id: string): Promise<void> {
+  const { back, browser } = await visit(house, as, binding_id);
+  await house.kernel.signIns.complete(browser, back);
 }
 
 /** Requests for a new token that went out, answered or not. */
@@ -151,14 +161,13 @@ test("every request stays small, quick, and inside what the host leaves", async 
 test("a login ends after ten minutes, and a newer one takes its place", async () => {
   const { as, house, binding_id } = await open();
   const { signIns } = house.kernel;
-  const { authorization_url, expires_at } = await signIns.begin(admin, binding_id, {});
-  const back = await as.visit(authorization_url!);
-  expect(Date.parse(expires_at!) - house.clock.now()).toBeGreaterThan(590_000);
+  const { back, browser, expires_at } = await visit(house, as, binding_id);
+  expect(Date.parse(expires_at) - house.clock.now()).toBeGreaterThan(590_000);
   house.clock.wall_offset = 10 * 60_000;
-  await expect(signIns.complete(null, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
   house.clock.wall_offset = 0;
   await signIns.begin(admin, binding_id, {});
-  await expect(signIns.complete(null, back)).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(as.token_requests).toEqual([]);
 });
 
@@ -431,11 +440,10 @@ test("who signs out while a code is traded for tokens stays signed out, and the 
   const { as, house, binding_id } = await open();
   const { signIns } = house.kernel;
   await signIn(house, as, binding_id);
-  const { authorization_url } = await signIns.begin(admin, binding_id, {});
-  const back = await as.visit(authorization_url!);
+  const { back, browser } = await visit(house, as, binding_id);
   as.slow_ms = 300;
   const asked = as.given_out.length;
-  const trading = signIns.complete(null, back);
+  const trading = signIns.complete(browser, back);
   trading.catch(() => undefined);
   await until(async () => (await signIns.get(admin, binding_id)).login?.status === "taken");
   await signIns.end(admin, binding_id);
@@ -528,4 +536,54 @@ test("a gateway that stops tells the authorization server first", async () => {
   await house.kernel.bindings.remove(admin, binding_id);
   await house.kernel.stop(1_000);
   expect(as.revoked).toHaveLength(2);
+});
+
+test("a sign-in belongs to the browser that opened it first; another one is refused at either end and ends nothing", async () => {
+  const { as, house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
+  expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
+  const ticket = ticketOf(start_url);
+  const first = await signIns.open(ticket, { browser: ["of-another-login"] });
+  const mine = { browser: ["of-another-login", first.secret!] };
+  expect(first).toMatchObject({ secure: false });
+  expect(first.lasts_ms).toBeGreaterThan(590_000);
+  // The same browser may load it again; who has stolen the address comes too late.
+  expect(await signIns.open(ticket, mine)).toMatchObject({
+    authorization_url: first.authorization_url,
+    secret: null,
+  });
+  const refused = { code: "sign_in.other_browser" };
+  for (const browser of [[], ["of-another-login"]])
+    await expect(signIns.open(ticket, { browser })).rejects.toMatchObject(refused);
+  const back = await as.visit(first.authorization_url);
+  for (const browser of [[], ["of-another-login"]])
+    await expect(signIns.complete({ browser }, back)).rejects.toMatchObject(refused);
+  expect(as.token_requests).toEqual([]);
+  expect(house.logged.filter(({ message }) => message.includes("another browser"))).toHaveLength(4);
+  expect(await signIns.complete(mine, back)).toMatchObject({ status: "signed_in" });
+  await expect(signIns.open(ticket, mine)).rejects.toMatchObject({ code: "sign_in.expired" });
+});
+
+test("the authorization server's own address is good for who began, in no browser", async () => {
+  const { as, house, binding_id } = await open();
+  const { signIns } = house.kernel;
+  const { authorization_url } = await signIns.begin(admin, binding_id, {});
+  const back = await as.visit(authorization_url!);
+  const { state } = Object.fromEntries(new URL(back).searchParams);
+  await expect(signIns.open(state!, { browser: [] })).rejects.toMatchObject({ code: "sign_in.expired" });
+  await expect(signIns.complete({ browser: [state!] }, back)).rejects.toMatchObject({
+    code: "sign_in.other_browser",
+  });
+  expect(await signIns.complete(admin, back)).toMatchObject({ status: "signed_in" });
+});
+
+test("behind TLS the browser keeps its secret for TLS alone", async () => {
+  const { house, binding_id } = await open();
+  house.deps.gateway.public_url = "https://gateway.example";
+  const { start_url } = await house.kernel.signIns.begin(admin, binding_id, {});
+  expect(start_url).toMatch(/^https:\/\/gateway\.example\/oauth\/start\?ticket=/);
+  expect(await house.kernel.signIns.open(ticketOf(start_url), { browser: [] })).toMatchObject({
+    secure: true,
+  });
 });

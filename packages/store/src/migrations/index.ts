@@ -8,6 +8,7 @@ import { policy } from "./0007-policy.ts";
 import { spans } from "./0008-spans.ts";
 import { artifacts } from "./0009-artifacts.ts";
 import { signIns } from "./0010-sign-ins.ts";
+import { loginBrowsers } from "./0011-login-browsers.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -22,6 +23,7 @@ export const MIGRATIONS: readonly Migration[] = [
   spans,
   artifacts,
   signIns,
+  loginBrowsers,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -34,7 +34,7 @@ import {
   patchSession,
   resetSession,
 } from "./sessions.ts";
-import { beginLogin, endLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
+import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 import { appendOnce } from "./tape.ts";
 
 /** Each takes one plain value and the dialect. */
@@ -50,6 +50,7 @@ const WRITES = {
   beginLogin,
   takeLogin,
   endLogin,
+  openLogin,
   openInvocation,
   startInvocation,
   retriedInvocation,

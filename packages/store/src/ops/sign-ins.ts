@@ -1,7 +1,7 @@
 import { type Op, type Row, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
-const LOGIN = "binding_id, org_id, state_hash, actor, expires_at, ciphertext";
+const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
 
 interface At {
   org_id: string;
@@ -50,18 +50,40 @@ export function* removeSignIn(p: At & { facts: FactRows }): Op<boolean> {
 }
 
 export function* beginLogin(
-  p: At & { state_hash: string; actor: string; expires_at: number; ciphertext: string; facts: FactRows },
+  p: At & {
+    state_hash: string;
+    start_hash: string;
+    actor: string;
+    expires_at: number;
+    ciphertext: string;
+    facts: FactRows;
+  },
 ): Op<boolean> {
   if (!(yield* isBound(p))) return false;
   yield sql(
-    `insert into logins (${LOGIN}, status, message) values ($1, $2, $3, $4, $5, $6, 'pending', null)
+    `insert into logins (${LOGIN}, status, message) values ($1, $2, $3, $4, null, $5, $6, $7, 'pending', null)
       on conflict (binding_id) do update set org_id = excluded.org_id, state_hash = excluded.state_hash,
+        start_hash = excluded.start_hash, browser_hash = excluded.browser_hash,
         actor = excluded.actor, expires_at = excluded.expires_at, ciphertext = excluded.ciphertext,
         status = excluded.status, message = excluded.message`,
-    [p.binding_id, p.org_id, p.state_hash, p.actor, p.expires_at, p.ciphertext],
+    [p.binding_id, p.org_id, p.state_hash, p.start_hash, p.actor, p.expires_at, p.ciphertext],
   );
   yield* writeFacts(p.facts);
   return true;
+}
+
+/** The first browser has it; whoever comes later is told which one that was. */
+export function* openLogin(p: { start_hash: string; browser_hash: string; now: number }): Op<Row | null> {
+  yield sql(
+    `update logins set browser_hash = $2
+      where start_hash = $1 and status = 'pending' and expires_at > $3 and browser_hash is null`,
+    [p.start_hash, p.browser_hash, p.now],
+  );
+  const [found] = yield sql(
+    `select ${LOGIN} from logins where start_hash = $1 and status = 'pending' and expires_at > $2`,
+    [p.start_hash, p.now],
+  );
+  return found ?? null;
 }
 
 export function* waitingLogin(state_hash: string, now: number): Op<Row | undefined> {

@@ -21,6 +21,10 @@ export function createSignInStore(backend: Backend): SignInStore {
     remove: (org_id, binding_id, facts) =>
       backend.write("removeSignIn", { org_id, binding_id, facts: encodeFacts(facts) }),
     begin: (login, facts) => backend.write("beginLogin", { ...login, facts: encodeFacts(facts) }),
+    async open(start_hash, browser_hash, now) {
+      const row = await backend.write("openLogin", { start_hash, browser_hash, now });
+      return row === null ? null : decode(row);
+    },
     async waiting(state_hash, now) {
       const row = await backend.read(() => waitingLogin(state_hash, now));
       return row === undefined ? null : decode(row);
@@ -48,6 +52,8 @@ function decode(row: Row): Login {
     org_id: row.org_id as string,
     binding_id: row.binding_id as string,
     state_hash: row.state_hash as string,
+    start_hash: row.start_hash as string,
+    browser_hash: row.browser_hash as string | null,
     actor: row.actor as string,
     expires_at: Number(row.expires_at),
     ciphertext: row.ciphertext as string,

@@ -1,0 +1,46 @@
+/** As much of a browser as a sign-in needs: it follows redirects and shows each host the cookies that it got there. */
+export interface CookieBrowser {
+  /** Where a visit ends. */
+  open(url: string): Promise<{ status: number; text: string; url: string }>;
+  /** One step: the address that it would be sent on to, or null. */
+  step(url: string): Promise<string | null>;
+  /** The lines by which cookies were set. */
+  readonly set: string[];
+}
+
+const LONGEST = 10;
+
+export function cookieBrowser(): CookieBrowser {
+  const jar = new Map<string, Map<string, string>>();
+  const set: string[] = [];
+
+  async function get(url: string): Promise<Response> {
+    // As a browser does, a cookie is the host's, whatever its port.
+    const { hostname, pathname } = new URL(url);
+    const own = jar.get(hostname) ?? new Map<string, string>();
+    jar.set(hostname, own);
+    const cookie = pathname.startsWith("/oauth/") ? [...own.values()].join("; ") : "";
+    const answer = await fetch(url, { redirect: "manual", headers: cookie === "" ? {} : { cookie } });
+    for (const line of answer.headers.getSetCookie()) {
+      set.push(line);
+      const pair = line.slice(0, line.indexOf(";"));
+      own.set(pair.slice(0, pair.indexOf("=")), pair);
+    }
+    return answer;
+  }
+
+  return {
+    set,
+    async open(url) {
+      let at = url;
+      for (let step = 0; step < LONGEST; step++) {
+        const answer = await get(at);
+        const next = answer.headers.get("location");
+        if (next === null) return { status: answer.status, text: await answer.text(), url: at };
+        at = new URL(next, at).href;
+      }
+      throw new Error(`${url} leads on and on`);
+    },
+    step: async (url) => (await get(url)).headers.get("location"),
+  };
+}
