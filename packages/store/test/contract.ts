@@ -11,6 +11,7 @@ import { queueCases } from "./contract-queues.ts";
 import { replayCases } from "./contract-replay.ts";
 import { retentionCases } from "./contract-retention.ts";
 import { runCases } from "./contract-runs.ts";
+import { samplingCases } from "./contract-sampling.ts";
 import { sealedCases } from "./contract-sealed.ts";
 import { sessionCases } from "./contract-sessions.ts";
 import { signInCases } from "./contract-sign-ins.ts";
@@ -25,6 +26,7 @@ export function storeContract(subject: () => Subject): void {
   policyCases(() => subject().store);
   sealedCases(() => subject().store);
   signInCases(() => subject().store);
+  samplingCases(subject);
   queueCases(() => subject().store);
   sessionCases(subject);
   chainCases(subject);

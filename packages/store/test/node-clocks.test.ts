@@ -8,7 +8,7 @@ import { startPostgres, type TestPostgres } from "../../../test/support/postgres
 import { verifies } from "../../../test/support/verifies.ts";
 import { freshKey, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleRun, tape } from "./sample-runs.ts";
-import { ids, sampleInvocation, sampleJob } from "./samples.ts";
+import { ids, sampleBinding, sampleInvocation, sampleJob, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 
 const HOUR = 3_600_000;
@@ -113,6 +113,21 @@ test("the calls and turns of a living node are its own", async () => {
   const run = sampleRun(key, { node_id: slow.id });
   await slow.store.runs.start(run, tape(key, "hello"), {});
   expect(await fast.store.runs.claimOrphans(fast.id, fast.now(), 100)).toEqual([]);
+});
+
+test("a quota looks back by one clock, whichever node takes from it", async () => {
+  const scope = freshOrg();
+  await slow.store.packages.insert(samplePackage({ org_id: scope.org_id }), {});
+  const binding = sampleBinding({ scope });
+  await slow.store.bindings.create(binding, {});
+  const take = ({ store, now }: Node) =>
+    store.sampling.take(scope.org_id, binding.binding_id, 2, HOUR / 4, now());
+  expect([await take(slow), await take(fast), await take(slow), await take(fast)]).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });
 
 test("an idempotency key in use is not free for the other node", async () => {

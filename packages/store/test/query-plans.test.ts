@@ -55,6 +55,11 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
         "sqlite",
       ),
   ],
+  [
+    "take sampling",
+    () =>
+      startWrite("takeSampling", { org_id: "o", binding_id: "b", count: 1, window_ms: 1, now: 0 }, "sqlite"),
+  ],
   ["open login", () => startWrite("openLogin", { start_hash: "s", browser_hash: "b", now: 0 }, "sqlite")],
   ["take login", () => startWrite("takeLogin", { state_hash: "s", now: 0 }, "sqlite")],
   ["end login", () => startWrite("endLogin", { state_hash: "s", status: "done", message: null }, "sqlite")],
@@ -284,7 +289,7 @@ function statementsOf(op: Op<unknown>): Statement[] {
  */
 function readsAll(detail: string): boolean {
   if (/USING INDEX (invocations_(running|waiting)|runs_running)$/.test(detail)) return false;
-  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins)\b/.test(
+  return /^SCAN (packages|bindings|b|p|invocations|i|approvals|jobs|leases|audit|outbox|idempotency|secrets|api_keys|delegations|invocation_events|binding_secrets|cursors|config|sessions|s|chains|c|spans|e|runs|r|sign_ins|logins|sampling_uses)\b/.test(
     detail,
   );
 }

@@ -13,8 +13,7 @@ export class Quota {
     this.#window_ms = window_ms;
   }
 
-  /** `count`: where each key has one of its own. */
-  take(key: string, count: number = this.#count): boolean {
+  take(key: string): boolean {
     const now = this.#clock.monotonic();
     const since = now - this.#window_ms;
     for (const [other, times] of this.#taken) {
@@ -23,7 +22,7 @@ export class Quota {
       this.#taken.delete(other);
     }
     const times = (this.#taken.get(key) ?? []).filter((at) => at > since);
-    if (times.length >= count) return false;
+    if (times.length >= this.#count) return false;
     this.#taken.delete(key);
     this.#taken.set(key, [...times, now]);
     return true;

@@ -19,6 +19,7 @@ export type * from "./runner.ts";
 export type * from "./schemas.ts";
 export type * from "./scope.ts";
 export type * from "./session-store.ts";
+export type { SamplingStore } from "./sampling-store.ts";
 export type * from "./sign-in-store.ts";
 export type * from "./store.ts";
 export type * from "./workspace-folders.ts";

@@ -15,6 +15,7 @@ import type { PackageStore } from "./package-store.ts";
 import type { PolicyStore } from "./policy-store.ts";
 import type { JobQueue, LeaseStore, OutboxStore, RetentionStore } from "./queue-store.ts";
 import type { RunStore } from "./run-store.ts";
+import type { SamplingStore } from "./sampling-store.ts";
 import type { SessionStore } from "./session-store.ts";
 import type { SignInStore } from "./sign-in-store.ts";
 
@@ -27,6 +28,7 @@ export interface Store {
   bindings: BindingStore;
   definitions: DefinitionStore;
   sign_ins: SignInStore;
+  sampling: SamplingStore;
   invocations: InvocationStore;
   approvals: ApprovalStore;
   secrets: SecretStore;

@@ -2,10 +2,9 @@
  * The gateway's own model for MCP servers (mcp.server): where the client that called takes no sampling request, a binding
  * whose policy says so may have the org's provider answer it. Refused by default. Each request is an invocation of the
  * core tool `model_sampling` in the caller's name and context, so that policy, approval and record are those of any call;
- * tokens for one request and requests within an hour are bounded by the binding.
+ * tokens for one request and requests within an hour are bounded by the binding, counted in the store for all nodes.
  */
 import { BackplaneError, type CallContext, type Json, type JsonObject } from "@backplane/contract";
-import { Quota } from "../cognition/quota.ts";
 import { stopCall } from "../invoke/cancel.ts";
 import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
@@ -31,18 +30,17 @@ export type LendModel = (
 
 /** `open`: what the tool answers; each request is in it while it is under way. */
 export function createLendModel(door: Door, open: Map<string, SamplingRequest>): LendModel {
-  const { clock, ids } = door.deps;
-  const quota = new Quota(clock, 0, HOUR_MS);
+  const { clock, ids, store } = door.deps;
 
   async function sample(
     live: LiveCall,
     { caller, context, bound }: Borrower,
     params: JsonObject,
   ): Promise<Json> {
-    const { binding_id, policy } = bound.binding;
+    const { binding_id, policy, scope } = bound.binding;
     const { max_tokens, per_hour } = policy.sampling!;
     const request = readSampling(params, max_tokens);
-    if (!quota.take(binding_id, per_hour))
+    if (!(await store.sampling.take(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
       throw new BackplaneError(
         "request.overloaded",
         `${bound.package.package_id} has asked for the model ${per_hour} times within an hour, which is its quota`,

@@ -3,7 +3,8 @@ import type { BusEvent, Entry, KernelPlugin, KernelTool, Run } from "@backplane/
 import { plugin as echo } from "@backplane/plugin-llm-echo";
 import { plugin as react } from "@backplane/plugin-strategy-react";
 import { toolOk } from "@backplane/sdk/kernel";
-import { type House, type HouseOptions, openHouse, user } from "../support/house.ts";
+import type { Store } from "../../src/ports/index.ts";
+import { furnish, type House, type HouseOptions, openHouse, user } from "../support/house.ts";
 import { toolPlugin } from "../support/tool-plugin.ts";
 
 export const addTool: KernelTool = {
@@ -26,9 +27,20 @@ export interface Talk extends House {
   events: BusEvent[];
 }
 
-export async function openTalk(
-  options: HouseOptions & { file?: string; tools?: KernelTool[]; provider?: KernelPlugin } = {},
-): Promise<Talk> {
+type TalkOptions = HouseOptions & { tools?: KernelTool[]; provider?: KernelPlugin };
+
+export function openTalk(options: TalkOptions & { file?: string } = {}): Promise<Talk> {
+  return talk(
+    (furniture) => openHouse({ ...furniture, ...(options.file && { file: options.file }) }),
+    options,
+  );
+}
+
+export function talkIn(store: Store, file: string, options: TalkOptions = {}): Promise<Talk> {
+  return talk((furniture) => furnish(store, file, furniture), options);
+}
+
+async function talk(open: (furniture: HouseOptions) => Promise<House>, options: TalkOptions): Promise<Talk> {
   const { tools = [addTool], plugins = [], provider = echo, ...rest } = options;
   const events: BusEvent[] = [];
   const spy: KernelPlugin = {
@@ -38,7 +50,7 @@ export async function openTalk(
     subscriptions: () => ["*"],
     onEvent: (event) => void events.push(event),
   };
-  const house = await openHouse({
+  const house = await open({
     ...rest,
     plugins: [provider, react, toolPlugin("numbers", ...tools), spy, ...plugins],
   });

@@ -1,12 +1,14 @@
 /** An MCP server that asks for a model while it is called: refused by default, else bounded, weighed and recorded. */
 import type { BackplaneError, BindingPolicy, Invocation, Json, JsonObject } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { expect, test } from "vitest";
+import { openPostgresStore } from "@backplane/store";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { openTalk, type Talk } from "../loop/talk.ts";
+import { openTalk, type Talk, talkIn } from "../loop/talk.ts";
 import { admin, guest, until, user } from "../support/house.ts";
 import { manifest } from "../support/manifests.ts";
-import { ok } from "../support/scripted-runner.ts";
+import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/asker",
@@ -28,6 +30,11 @@ async function open(policy: BindingPolicy) {
   const talk = await openTalk();
   talk.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
   const { binding_id } = await talk.bind(SERVER, { policy });
+  return { ...asking(talk), binding_id };
+}
+
+/** Its server asks one question for each call. */
+function asking(talk: Talk) {
   const answers: Json[] = [];
   let question: JsonObject = QUESTION("hi there");
   talk.runner.script = async ({ ask }) => {
@@ -47,7 +54,6 @@ async function open(policy: BindingPolicy) {
     (await talk.kernel.invocations.list(admin, { export_id: "model_sampling" }, { limit: 50 })).items;
   return {
     ...talk,
-    binding_id,
     answers,
     call,
     recorded,
@@ -139,6 +145,39 @@ test("a call that is cancelled takes its question along", async () => {
   await house.kernel.invocations.cancel(user, id);
   await until(async () => (await house.recorded())[0]?.status === "cancelled");
   expect(await pending(house)).toEqual([]);
+});
+
+test("the quota holds over a restart, and is free again after an hour", async () => {
+  const first = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+  await (await first.call()).settled;
+  await first.crash();
+  const runner = new ScriptedRunner();
+  runner.description = first.runner.description;
+  const second = asking(await openTalk({ file: first.file, runner }));
+  for (let n = 0; n < 2; n++) await (await second.call()).settled;
+  expect(second.answers).toEqual([
+    expect.objectContaining({ role: "assistant" }),
+    expect.stringContaining("request.overloaded: acme/asker has asked for the model 2 times within an hour"),
+  ]);
+  second.clock.wall_offset = 3_600_000;
+  await (await second.call()).settled;
+  expect(second.answers[2]).toMatchObject({ role: "assistant" });
+});
+
+test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const node = async () =>
+    asking(await talkIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""));
+  const [first, second] = [await node(), await node()];
+  for (const { runner } of [first, second])
+    runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  await first.bind(SERVER, { policy: { sampling: { max_tokens: 100, per_hour: 3 } } });
+  const calls = [first, second, first, second, first, second].map(async ({ call }) => (await call()).settled);
+  await Promise.all(calls);
+  const answers = [...first.answers, ...second.answers];
+  expect(answers.filter((answer) => typeof answer === "object")).toHaveLength(3);
+  expect(answers.filter((answer) => String(answer).startsWith("request.overloaded"))).toHaveLength(3);
 });
 
 test("nobody else gets at the model this way: models are not offered it, and by hand it answers nothing", async () => {

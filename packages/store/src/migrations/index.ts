@@ -9,6 +9,7 @@ import { spans } from "./0008-spans.ts";
 import { artifacts } from "./0009-artifacts.ts";
 import { signIns } from "./0010-sign-ins.ts";
 import { loginBrowsers } from "./0011-login-browsers.ts";
+import { sampling } from "./0012-sampling.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -24,6 +25,7 @@ export const MIGRATIONS: readonly Migration[] = [
   artifacts,
   signIns,
   loginBrowsers,
+  sampling,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

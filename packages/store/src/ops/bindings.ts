@@ -74,6 +74,7 @@ export function* removeBinding(p: {
   yield sql("delete from definitions where binding_id = $1", [p.id]);
   yield sql("delete from sign_ins where binding_id = $1", [p.id]);
   yield sql("delete from logins where binding_id = $1", [p.id]);
+  yield sql("delete from sampling_uses where binding_id = $1", [p.id]);
   yield* writeFacts(p.facts);
   return true;
 }

@@ -34,6 +34,7 @@ import {
   patchSession,
   resetSession,
 } from "./sessions.ts";
+import { takeSampling } from "./sampling.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
 import { appendOnce } from "./tape.ts";
 
@@ -48,6 +49,7 @@ const WRITES = {
   putSignIn,
   removeSignIn,
   beginLogin,
+  takeSampling,
   takeLogin,
   endLogin,
   openLogin,

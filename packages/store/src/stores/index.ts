@@ -11,6 +11,7 @@ import { createPolicyStore } from "./policies.ts";
 import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
+import { createSamplingStore } from "./sampling.ts";
 import { createSealedStore } from "./sealed.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createSignInStore } from "./sign-ins.ts";
@@ -21,6 +22,7 @@ export function createStore(backend: Backend): Store {
     bindings: createBindingStore(backend),
     definitions: createDefinitionStore(backend),
     sign_ins: createSignInStore(backend),
+    sampling: createSamplingStore(backend),
     invocations: createInvocationStore(backend),
     approvals: createApprovalStore(backend),
     secrets: createSecretStore(backend),

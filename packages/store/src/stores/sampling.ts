@@ -1,0 +1,9 @@
+import type { SamplingStore } from "@backplane/kernel/ports";
+import type { Backend } from "../backend.ts";
+
+export function createSamplingStore(backend: Backend): SamplingStore {
+  return {
+    take: (org_id, binding_id, count, window_ms, now) =>
+      backend.write("takeSampling", { org_id, binding_id, count, window_ms, now: backend.at(now) }),
+  };
+}

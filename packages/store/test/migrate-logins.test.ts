@@ -1,0 +1,56 @@
+/** Attempts to sign in from before they belonged to a browser begin anew; sign-ins stand. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Store } from "@backplane/kernel/ports";
+import { openPostgresStore, openSqliteStore } from "@backplane/store";
+import pg from "pg";
+import { expect, test } from "vitest";
+import { startPostgres } from "../../../test/support/postgres.ts";
+import { MIGRATIONS } from "../src/migrations/index.ts";
+
+const BEFORE = MIGRATIONS.filter(({ version }) => version < 11);
+const login = (id: string, status: string) =>
+  `insert into logins (binding_id, org_id, state_hash, actor, status, message, expires_at, ciphertext)
+    values ('${id}', 'org_a', 'state-${id}', 'admin', '${status}', null, 9000, 'v1.k1.x')`;
+const OLD = [
+  login("bind_a", "pending"),
+  login("bind_b", "done"),
+  `insert into sign_ins (binding_id, org_id, revision, renewing_until, ciphertext)
+    values ('bind_b', 'org_a', 3, 0, 'v1.k1.y')`,
+];
+
+async function check(store: Store): Promise<void> {
+  const { sign_ins } = store;
+  expect(await sign_ins.waiting("state-bind_a", 0)).toBeNull();
+  expect(await sign_ins.login("org_a", "bind_b")).toBeNull();
+  expect(await sign_ins.open("", "a browser without a ticket", 0)).toBeNull();
+  expect(await sign_ins.get("org_a", "bind_b")).toMatchObject({ revision: 3, ciphertext: "v1.k1.y" });
+  await store.close();
+}
+
+test("SQLite", async () => {
+  const dir = mkdtempSync(join(tmpdir(), "bp-migrate-"));
+  const file = join(dir, "store.db");
+  await (await openSqliteStore({ file, threaded: false, migrations: BEFORE })).close();
+  const database = new DatabaseSync(file);
+  for (const text of OLD) database.exec(text);
+  database.close();
+  await check(await openSqliteStore({ file, threaded: false }));
+  rmSync(dir, { recursive: true });
+});
+
+test("PostgreSQL", async () => {
+  const server = await startPostgres();
+  try {
+    await (await openPostgresStore({ url: server.url, migrations: BEFORE })).close();
+    const direct = new pg.Client({ connectionString: server.url });
+    await direct.connect();
+    for (const text of OLD) await direct.query(text);
+    await direct.end();
+    await check(await openPostgresStore({ url: server.url, caller_clock: true }));
+  } finally {
+    await server.stop();
+  }
+});
