@@ -142,6 +142,51 @@ verifies("mcp.server", "approvals and policy hold on the endpoint of one server 
   }
 });
 
+verifies("mcp.server", "a resource or prompt that asks waits for a person, at either endpoint", async () => {
+  const { gateway, binding_id } = fixture;
+  await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: { approval: "always" } });
+  const answer = async (response: "approve" | "reject", asked: object) => {
+    const waiting = await vi.waitFor(
+      async () => {
+        const path = "/v1/approvals?status=pending";
+        const { body } = await gateway.http<{ items: { id: string; tool: string; input: object }[] }>(
+          "GET",
+          path,
+        );
+        expect(body.items).toHaveLength(1);
+        return body.items[0]!;
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    expect(waiting).toMatchObject({ tool: "server_request", input: { asked, for_binding: binding_id } });
+    await gateway.http("POST", `/v1/approvals/${waiting.id}:answer`, { response });
+  };
+  const uri = "test://template/7/data";
+  for (const [path, mode] of [
+    ["/mcp", "auto"],
+    ["/mcp/servers/conformance", "legacy"],
+  ] as const) {
+    const { client } = await connect(path, mode);
+    try {
+      const reading = client.readResource({ uri });
+      await answer("approve", { method: "resources/read", uri });
+      expect(JSON.stringify((await reading).contents)).toContain("Data for ID: 7");
+      const refused = client.readResource({ uri });
+      refused.catch(() => undefined);
+      await answer("reject", { method: "resources/read", uri });
+      await expect(refused).rejects.toThrow("rejected");
+      const { prompts } = await client.listPrompts();
+      const { name } = prompts.find((one) => one.name.endsWith("test_simple_prompt"))!;
+      const prompt = client.getPrompt({ name });
+      await answer("approve", { method: "prompts/get", name: "test_simple_prompt" });
+      expect((await prompt).messages).not.toEqual([]);
+    } finally {
+      await client.close();
+    }
+  }
+  await gateway.http("PATCH", `/v1/plugin-bindings/${binding_id}`, { policy: {} });
+});
+
 test("a subscription is told of its resource, and no longer than it lasts", async () => {
   const { client } = await connect("/mcp", "legacy");
   const updated: string[] = [];

@@ -158,6 +158,7 @@ test("the catalog is listed with origin, risk and cost; what is hidden says why"
     "echo offered",
     "model_sampling hidden",
     ...core,
+    "server_request hidden",
     "tool_search hidden",
   ]);
   const [hidden] = (await t.call("GET", "/v1/catalog/ask")).json.items;

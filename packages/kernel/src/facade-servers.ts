@@ -19,6 +19,10 @@ export interface ServerInfo {
 export interface ServerLine {
   notify(method: string, params: JsonObject): void;
   ask: Ask;
+  /** A person is asked first. */
+  waiting?(call: { id: string; approval_id: string }): void;
+  /** Aborted, nobody wants the answer any more. */
+  signal?: AbortSignal;
 }
 
 /** What a server tells outside of any request. */

@@ -44,6 +44,8 @@ import { createGiveBack } from "./sign-ins/give-back.ts";
 import { createSignIns } from "./sign-ins/sign-ins.ts";
 import { createTokens } from "./sign-ins/tokens.ts";
 import { createWorkspaces } from "./workspaces/workspaces.ts";
+import { createAskFirst } from "./servers/ask-first.ts";
+import { REQUEST_TOOL, requestTool } from "./servers/request-tool.ts";
 import { createServers } from "./servers/servers.ts";
 import { adminServices } from "./services/admin-services.ts";
 import { NET_FETCH, netFetch } from "./services/net-fetch.ts";
@@ -108,7 +110,9 @@ export function createKernel(given: KernelDeps): Kernel {
     keeper.told,
     dependencyGate(deps),
   );
-  const servers = createServers(deps, policies, tokens, door.around);
+  const requests = new Map<string, () => Promise<number>>();
+  base.core.set(REQUEST_TOOL, requestTool(deps, requests));
+  const servers = createServers(deps, policies, tokens, door.around, createAskFirst(door, requests));
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();

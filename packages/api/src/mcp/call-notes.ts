@@ -50,10 +50,14 @@ export function createNotes(
       return log("debug", event as JsonObject);
     },
     waiting({ id, approval_id }, repeated) {
-      const said = `${tool} waits for an approval; answer it with: backplane approve allow ${approval_id ?? id}`;
+      const said = waitsFor(tool, approval_id ?? id);
       const notes = [progress(said, undefined, undefined)];
       if (!repeated) notes.push(log("notice", { message: said, invocation_id: id, approval_id }));
       return notes.filter((note) => note !== null);
     },
   };
+}
+
+export function waitsFor(what: string, id: string): string {
+  return `${what} waits for an approval; answer it with: backplane approve allow ${id}`;
 }

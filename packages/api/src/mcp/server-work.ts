@@ -1,6 +1,7 @@
 /** A request that a server behind the gateway answers, as a piece of work: what it tells and asks reaches the client. */
 import { type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { Kernel, ServerInfo, ServerLine } from "@backplane/kernel";
+import { waitsFor } from "./call-notes.ts";
 import { gatewayRefusal } from "./call-result.ts";
 import { isObject, isRpcError, notification, RPC, RpcError } from "./json-rpc.ts";
 import { heard, levelOf } from "./log-levels.ts";
@@ -28,6 +29,7 @@ export class ServerWork implements Work {
   readonly result: Promise<JsonObject>;
   readonly questions: Questions;
   readonly #told = new NoteQueue<Told>(TOLD);
+  readonly #gone = new AbortController();
 
   constructor(kernel: Kernel, { caller, capabilities, stateless }: Exchange, request: ServerRequest) {
     const { server, method, params, given } = request;
@@ -35,6 +37,13 @@ export class ServerWork implements Work {
     const line: ServerLine = {
       notify: (name, about) => this.#told.put({ method: name, params: about }),
       ask: this.questions.ask,
+      waiting: ({ id, approval_id }) => {
+        const message = waitsFor(method, approval_id);
+        const data = { message, invocation_id: id, approval_id };
+        const params = { level: "notice", logger: server.name, data };
+        this.#told.put({ method: "notifications/message", params });
+      },
+      signal: this.#gone.signal,
     };
     this.result = kernel.servers
       .request(caller, server.binding_id, method, params, line)
@@ -59,9 +68,10 @@ export class ServerWork implements Work {
     return this.#told.size === 0;
   }
 
-  /** The server ends it at its own deadline; nobody waits for it any more. */
+  /** A server ends it at its own deadline, a person's answer is not waited for; nobody wants it any more. */
   cancel(): void {
     this.questions.close();
+    this.#gone.abort();
   }
 
   async *notes(

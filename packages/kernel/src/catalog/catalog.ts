@@ -11,6 +11,7 @@ import { forbidden } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
 import { SAMPLING_TOOL } from "../sampling/sampling-tool.ts";
+import { REQUEST_TOOL } from "../servers/request-tool.ts";
 import { byName, entryOf, type Source, wayAround } from "./catalog-entry.ts";
 import { factsOf, offer, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
 import { candidateOf, grouped, rank } from "./precedence.ts";
@@ -63,7 +64,11 @@ const NOTHING_TO_FIND = {
   reason: "no tool is deferred, so there is nothing to find",
 } as const;
 
-const FOR_SERVERS = { status: "hidden", reason: "it answers MCP servers, and no model calls it" } as const;
+/** Core tools that the gateway itself calls, each with the reason. */
+const NO_MODEL_CALLS: Readonly<Record<string, string>> = {
+  [SAMPLING_TOOL]: "it answers MCP servers, and no model calls it",
+  [REQUEST_TOOL]: "it is for clients that read of MCP servers, and no model calls it",
+};
 const NO_SKILLS = { status: "hidden", reason: "no package with skills is bound here" } as const;
 
 export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
@@ -107,7 +112,8 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
       if (refused !== null) continue;
       if (tool.deferred) deferred++;
       if (name === SEARCH_TOOL && origin === "core") search = { tool, entry };
-      else if (name === SAMPLING_TOOL && origin === "core") Object.assign(entry, FOR_SERVERS);
+      else if (origin === "core" && NO_MODEL_CALLS[name] !== undefined)
+        Object.assign(entry, { status: "hidden", reason: NO_MODEL_CALLS[name] });
       else if (name === SKILL_TOOL && origin === "bundled" && !(await deps.anySkill(scope)))
         Object.assign(entry, NO_SKILLS);
       else tools.set(name, tool);

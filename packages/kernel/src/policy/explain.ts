@@ -80,14 +80,6 @@ export async function explain(
     const decision = rule.decide(asked, grant, around);
     const reason =
       decision.kind === "pass" ? null : decision.kind === "ask" ? decision.reason : decision.message;
-    // Nobody is asked about what is no call.
-    if (part !== null && decision.kind === "ask")
-      return {
-        rule: rule.name,
-        about: rule.about,
-        decision: "deny",
-        reason: `nobody can be asked, and ${reason}`,
-      };
     return { rule: rule.name, about: rule.about, decision: decision.kind, reason };
   });
   const decisive =

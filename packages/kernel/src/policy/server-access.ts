@@ -1,8 +1,8 @@
 /**
  * Resources and prompts of MCP servers under the policy of tools (mcp.server, instr.origins). A server's resources count
  * as one tool `mcp_<server>_resources`, its prompts as `mcp_<server>_prompts`: reading only, of low risk, of the origin
- * mcp. The rules of admission decide on them as on any call, denials first. Nobody can be asked about them, so that what
- * would ask a person is refused.
+ * mcp. The rules of admission decide on them as on any call, denials first. Where they ask, a person is asked before
+ * something is read; what there is is shown, as tools that ask are; of the rest nobody can be asked, and it is refused.
  */
 import {
   BackplaneError,
@@ -29,6 +29,10 @@ import { NO_RULES } from "./security-rules.ts";
 import type { StandingPolicy } from "./standing-policy.ts";
 
 const SERVER_PARTS = ["resources", "prompts"] as const;
+/** Whoever makes these waits for the answer. */
+const ASKABLE: ReadonlySet<string> = new Set(["resources/read", "prompts/get"]);
+/** Names and addresses alone. */
+const LISTS: ReadonlySet<string> = new Set(["resources/list", "resources/templates/list", "prompts/list"]);
 export type ServerPart = (typeof SERVER_PARTS)[number];
 
 /** Null: a request that is about the server itself, such as its log level. */
@@ -54,14 +58,15 @@ export function visibleParts(
   ) as JsonObject;
 }
 
-/** Throws policy.denied with the rule that decided. */
+/** Throws policy.denied with the rule that decided. Answers why a person is to be asked first; null: nobody is. */
 export async function requirePart(
   plan: ExportPlan,
   caller: Caller,
   policy: StandingPolicy,
   around: Surroundings,
+  method: string,
   params: JsonObject,
-): Promise<void> {
+): Promise<string | null> {
   const hits = await ruleHits(plan, policy, params);
   const asked: Asked = {
     caller,
@@ -74,10 +79,15 @@ export async function requirePart(
     row: null,
   };
   const grant = grantUnder(plan, policy);
+  let why: string | null = null;
   for (const rule of RULES) {
     const decision = rule.decide(asked, grant, around);
-    if (decision.kind === "pass") continue;
+    if (decision.kind === "pass" || (decision.kind === "ask" && LISTS.has(method))) continue;
     const { id } = plan.export;
+    if (decision.kind === "ask" && ASKABLE.has(method)) {
+      why ??= decision.reason;
+      continue;
+    }
     if (decision.kind === "ask")
       throw new BackplaneError("policy.denied", `nobody can be asked about ${id}, and ${decision.reason}`, {
         details: { rule: rule.name },
@@ -89,6 +99,7 @@ export async function requirePart(
       fix: fix ?? `See why: backplane policy explain ${id}`,
     });
   }
+  return why;
 }
 
 /** The part as the rules of admission look at a tool. */

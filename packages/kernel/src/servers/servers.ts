@@ -16,7 +16,7 @@ import { isWhole } from "../bindings/whole-package.ts";
 import { auditOf } from "../caller.ts";
 import { askWithSecrets, processOrder } from "../definitions/process-order.ts";
 import type { KernelDeps } from "../deps.ts";
-import type { ServerInfo, Servers } from "../facade-servers.ts";
+import type { ServerInfo, ServerLine, Servers } from "../facade-servers.ts";
 import { unheard } from "../invoke/answer-ask.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rule.ts";
@@ -24,10 +24,11 @@ import { partOf, partPlan, requirePart, type ServerPart, visibleParts } from "..
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
 import type { SignInTokens } from "../sign-ins/tokens.ts";
+import type { AskFirst } from "./ask-first.ts";
+import { REQUEST_MS } from "./request-tool.ts";
 
 const FRESH_MS = 1_000;
 const KEPT = 256;
-const REQUEST_MS = 120_000;
 const RECORDED: ReadonlySet<string> = new Set(["resources/read", "prompts/get", "resources/subscribe"]);
 const PROTOCOLS: ReadonlySet<string> = new Set(["mcp.stdio", "mcp.http"]);
 const NONE: readonly ServerInfo[] = [];
@@ -36,6 +37,13 @@ export interface ServersRoom {
   facade: Servers;
   /** After a change of bindings or definitions on this node. */
   forget(): void;
+}
+
+interface Wanted {
+  caller: Caller;
+  binding_id: string;
+  method: string;
+  params: JsonObject;
 }
 
 interface Known {
@@ -48,6 +56,7 @@ export function createServers(
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
   around: Surroundings,
+  askFirst: AskFirst,
 ): ServersRoom {
   const { store, runner, clock } = deps;
   const known = new Map<string, Known>();
@@ -110,31 +119,77 @@ export function createServers(
     return await reading;
   }
 
-  /** The server behind a binding, where this caller may ask it that. */
-  async function admitted(
-    caller: Caller,
-    binding_id: string,
-    method: string,
-    params: JsonObject,
-  ): Promise<BoundPackage> {
+  /** The server behind a binding, where this caller may ask it that; `why`: a person is to be asked first. */
+  async function admitted(wanted: Wanted): Promise<{ bound: BoundPackage; why: string | null }> {
+    const { caller, binding_id, method, params } = wanted;
     const visible = (await listed(caller)).some((one) => one.binding_id === binding_id);
     const bound = visible ? await store.bindings.get(caller.scope, binding_id) : null;
     if (bound === null || !isServer(bound)) throw new BackplaneError("binding.not_found");
-    const what = { method, ...named(params) };
     const part = partOf(method, params);
-    if (part !== null) {
-      const plan = partPlan(bound, part, caller.scope, deps.host);
-      try {
-        await requirePart(plan, caller, await policies.of(caller.scope), around, params);
-      } catch (error) {
-        const refused = { ...what, refused: toBackplaneError(error).message };
-        await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
-        throw error;
-      }
+    if (part === null) return { bound, why: null };
+    const plan = partPlan(bound, part, caller.scope, deps.host);
+    try {
+      const policy = await policies.of(caller.scope);
+      return { bound, why: await requirePart(plan, caller, policy, around, method, params) };
+    } catch (error) {
+      await auditRefusal(wanted, error);
+      throw error;
     }
-    if (RECORDED.has(method))
-      await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
-    return bound;
+  }
+
+  /** After the yes everything is looked at again, because the wait may have been long. */
+  async function afterYes(wanted: Wanted, bound: BoundPackage, why: string, line: ServerLine): Promise<Json> {
+    const { caller, binding_id, method, params } = wanted;
+    const { package_id, digest } = bound.package;
+    let answered = false;
+    try {
+      return await askFirst(caller, { binding_id, package_id, method, params, why }, line, async () => {
+        answered = true;
+        const now = await admitted(wanted);
+        if (now.bound.package.digest !== digest)
+          throw new BackplaneError(
+            "approval.changed",
+            "the package was changed after the approval was asked for",
+          );
+        return await put(wanted, now.bound, line);
+      });
+    } catch (error) {
+      if (!answered) await auditRefusal(wanted, error);
+      throw error;
+    }
+  }
+
+  async function put(wanted: Wanted, bound: BoundPackage, line: ServerLine): Promise<Json> {
+    const { caller, method, params } = wanted;
+    const { request: askServer } = runner;
+    if (askServer === undefined)
+      throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
+    await audit(wanted);
+    const order = await processOrder(deps, policies, bound, caller.scope);
+    return await askWithSecrets(tokens, bound, order, async (given) => {
+      const redactor = createRedactor(Object.values(given.context.secrets));
+      const clean = <T extends Json>(value: T): T =>
+        redactor === null ? value : (redactor.json(value) as T);
+      const answer = await askServer(
+        { ...given, method, params, timeout_ms: REQUEST_MS },
+        {
+          notify: (about, told) => line.notify(about, clean(told)),
+          ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
+        },
+      );
+      return clean(answer);
+    });
+  }
+
+  async function audit({ caller, binding_id, method, params }: Wanted): Promise<void> {
+    if (!RECORDED.has(method)) return;
+    const what = { method, ...named(params) };
+    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, what));
+  }
+
+  async function auditRefusal({ caller, binding_id, method, params }: Wanted, error: unknown): Promise<void> {
+    const refused = { method, ...named(params), refused: toBackplaneError(error).message };
+    await store.audit.append(auditOf(deps, caller, "server.request", binding_id, refused));
   }
 
   return {
@@ -144,27 +199,14 @@ export function createServers(
     facade: {
       list,
       async check(caller, binding_id, method, params) {
-        await admitted(caller, binding_id, method, params);
+        const wanted = { caller, binding_id, method, params };
+        await admitted(wanted);
+        await audit(wanted);
       },
-      async request(caller, binding_id, method, params, line): Promise<Json> {
-        const { request: askServer } = runner;
-        if (askServer === undefined)
-          throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
-        const bound = await admitted(caller, binding_id, method, params);
-        const order = await processOrder(deps, policies, bound, caller.scope);
-        return await askWithSecrets(tokens, bound, order, async (given) => {
-          const redactor = createRedactor(Object.values(given.context.secrets));
-          const clean = <T extends Json>(value: T): T =>
-            redactor === null ? value : (redactor.json(value) as T);
-          const answer = await askServer(
-            { ...given, method, params, timeout_ms: REQUEST_MS },
-            {
-              notify: (about, told) => line.notify(about, clean(told)),
-              ask: (about, asked, key) => line.ask(about, clean(asked), key) ?? unheard(about),
-            },
-          );
-          return clean(answer);
-        });
+      async request(caller, binding_id, method, params, line) {
+        const wanted = { caller, binding_id, method, params };
+        const { bound, why } = await admitted(wanted);
+        return why === null ? await put(wanted, bound, line) : await afterYes(wanted, bound, why, line);
       },
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
     },

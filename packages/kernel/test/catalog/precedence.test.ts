@@ -149,6 +149,7 @@ verifies(
       ["plugins_list", "core/backplane", "hidden"],
       ["search", "kernel/searcher", "offered"],
       ["search", "acme/one", "skipped"],
+      ["server_request", "core/backplane", "hidden"],
       ["tool_search", "core/backplane", "hidden"],
     ]);
     await catalog.entries(user, { all: true });

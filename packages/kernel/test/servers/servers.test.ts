@@ -1,10 +1,10 @@
-import type { BackplaneError, JsonObject, Policy } from "@backplane/contract";
+import { BackplaneError, type Json, type JsonObject, type Policy } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import type { ServerLine } from "../../src/facade-servers.ts";
 import type { Runner } from "../../src/ports/index.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { admin, guest, openHouse, user } from "../support/house.ts";
+import { admin, guest, openHouse, until, user } from "../support/house.ts";
 import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
 import { WEATHER_SERVER } from "../support/weather-server.ts";
 
@@ -208,15 +208,13 @@ verifies(
       winner: { origin: "mcp", binding_id, status: "hidden" },
     });
 
-    // Nobody can be asked about a resource, so what would ask is refused, and says so.
+    // What would ask a person asks about reading, shows what there is, and refuses what nobody waits for.
     await policy.put(admin, "org", { tolerance: { conversation: "none" } });
-    expect([await read(user), await parts(user)]).toEqual(["policy.denied risk", ["resources"]]);
+    expect(await parts(user)).toEqual(["resources"]);
+    expect(await read(user, "resources/list")).toBe("read");
+    expect(await read(user, "resources/subscribe")).toBe("policy.denied risk");
     const asked = await policy.explain(admin, { tool: "mcp_weather_resources", context: "conversation" });
-    expect(asked).toMatchObject({
-      outcome: "deny",
-      decided_by: "risk",
-      reason: expect.stringContaining("nobody can be asked"),
-    });
+    expect(asked).toMatchObject({ outcome: "ask", decided_by: "risk" });
     const rule = {
       action: "deny" as const,
       when: [{ pointer: "/uri", matches: "^w://" }],
@@ -257,4 +255,124 @@ test("servers stand as they were bound, so that no name gets before another", as
   await house.bind(WEATHER_SERVER, bound);
   await house.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
   expect((await house.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
+});
+
+async function openAsking(
+  answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
+) {
+  const heard: string[] = [];
+  const house = await open(async ({ method }) => {
+    heard.push(method);
+    return answer();
+  });
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  await house.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
+  const pending = async () =>
+    (await house.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+  const question = async () => {
+    await until(async () => (await pending()).length === 1);
+    return (await pending())[0]!;
+  };
+  const read = (own: ServerLine = line(), method = "resources/read") =>
+    house.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
+  const recorded = async () =>
+    (await house.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
+  const audited = async () =>
+    (await house.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
+  return { house, heard, binding_id, pending, question, read, recorded, audited };
+}
+
+verifies(
+  "mcp.server",
+  "a resource that the policy asks about is read after a person's yes, and the question is on the record",
+  async () => {
+    const { house, heard, binding_id, question, read, recorded, audited } = await openAsking();
+    const waiting: unknown[] = [];
+    const reading = read({ ...line(), waiting: (call) => void waiting.push(call) });
+    const approval = await question();
+    expect(approval).toMatchObject({
+      tool: "server_request",
+      input: {
+        asked: { method: "resources/read", uri: "w://now" },
+        for_binding: binding_id,
+        server: "acme/weather",
+        why: "its risk is high, and conversation calls tolerate low",
+      },
+    });
+    expect(approval.brief).toContain("w://now");
+    expect([heard, await audited()]).toEqual([[], []]);
+    await house.kernel.approvals.answer(admin, approval.id, { response: "approve" });
+    expect(await reading).toEqual({ contents: [{ uri: "w://now", text: "rain, [redacted]" }] });
+    expect(heard).toEqual(["resources/read"]);
+    const [row] = await recorded();
+    expect(row).toMatchObject({ status: "succeeded", requested_by: user.actor, approval_id: approval.id });
+    expect(waiting).toEqual([{ id: row!.id, approval_id: approval.id }]);
+    // What was read is nobody's record, as for any resource.
+    expect(JSON.stringify(row)).not.toContain("rain");
+    expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
+    const again = read();
+    again.catch(() => undefined);
+    expect((await question()).id, "each reading asks").not.toBe(approval.id);
+  },
+);
+
+test("a no is told to who asked, the server hears nothing of it", async () => {
+  const { house, heard, question, read, audited } = await openAsking();
+  const reading = read();
+  reading.catch(() => undefined);
+  const { id } = await question();
+  await house.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
+  await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
+  expect(heard).toEqual([]);
+  expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
+});
+
+test("a client that goes takes its question along; one whose server fails hears the server's words", async () => {
+  const { house, heard, question, pending, read, recorded } = await openAsking(() => {
+    throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
+  });
+  const gone = new AbortController();
+  const reading = read({ ...line(), signal: gone.signal });
+  reading.catch(() => undefined);
+  await question();
+  gone.abort();
+  await expect(reading).rejects.toMatchObject({ code: "cancelled" });
+  expect([await pending(), heard]).toEqual([[], []]);
+  expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
+  const other = read();
+  other.catch(() => undefined);
+  await house.kernel.approvals.answer(admin, (await question()).id, { response: "approve" });
+  await expect(other).rejects.toMatchObject({ message: "no such weather", details: { rpc_code: -32002 } });
+  expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
+});
+
+test("nobody reads by the tool itself, and a role that may not use it is refused", async () => {
+  const { house, heard, binding_id, read } = await openAsking();
+  const [entry] = await house.kernel.catalog.get(admin, "server_request");
+  expect(entry).toMatchObject({ status: "hidden", origin: "core" });
+  const asked = { method: "resources/read", uri: "w://now" };
+  const input = { request_id: "x", asked, for_binding: binding_id, server: "acme/weather", why: "" };
+  const ticket = await house.kernel.invocations.invoke(admin, {
+    binding_id: "bind_core_server_request",
+    input,
+  });
+  await house.kernel.approvals.answer(admin, ticket.invocation.approval_id!, { response: "approve" });
+  expect(await ticket.settled).toMatchObject({ tool_result: { is_error: true } });
+  await house.kernel.policy.put(admin, "org", {
+    risks: { "mcp_weather_*": "high" },
+    roles: { user: { deny: { tools: ["server_request"] } } },
+  });
+  await expect(read()).rejects.toMatchObject({ code: "policy.denied" });
+  expect(heard).toEqual([]);
+});
+
+test("what changed while a person thought holds: nothing is read that may not be read any more", async () => {
+  const { house, heard, question, read } = await openAsking();
+  const reading = read();
+  reading.catch(() => undefined);
+  const { id } = await question();
+  await house.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
+  await house.kernel.approvals.answer(admin, id, { response: "approve" });
+  await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
+  expect(heard).toEqual([]);
 });
