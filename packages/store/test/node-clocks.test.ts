@@ -120,9 +120,9 @@ test("a quota looks back by one clock, whichever node takes from it", async () =
   await slow.store.packages.insert(samplePackage({ org_id: scope.org_id }), {});
   const binding = sampleBinding({ scope });
   await slow.store.bindings.create(binding, {});
-  const take = ({ store, now }: Node) =>
-    store.sampling.take(scope.org_id, binding.binding_id, 2, HOUR / 4, now());
-  expect([await take(slow), await take(fast), await take(slow), await take(fast)]).toEqual([
+  const sample = (node: Node) =>
+    node.store.sampling.take(scope.org_id, binding.binding_id, 2, HOUR / 4, node.now());
+  expect([await sample(slow), await sample(fast), await sample(slow), await sample(fast)]).toEqual([
     true,
     true,
     false,

@@ -3,7 +3,7 @@
  * core tool so that the one door records it, asks and waits; models are not offered it, and it does nothing but what the
  * gateway itself has taken from a client that still waits. What was read is not on its record, as for any resource.
  */
-import { type JsonObject, type ToolReturn, toBackplaneError } from "@backplane/contract";
+import { type ToolReturn, toBackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
 import { coreTool, noBrief } from "../tools/core-tool.ts";
@@ -41,8 +41,12 @@ export function requestTool(deps: Pick<KernelDeps, "version">, open: OpenRequest
       const ask = open.get(args.request_id as string);
       if (ask === undefined) return refused("no client waits for it");
       try {
-        const data: JsonObject = { characters: await ask() };
-        return { ok: true, brief: `${data.characters} characters`, display: { kind: "json", data } };
+        const characters = await ask();
+        return {
+          ok: true,
+          brief: `${characters} characters`,
+          display: { kind: "json", data: { characters } },
+        };
       } catch (error) {
         return refused(toBackplaneError(error).message);
       }

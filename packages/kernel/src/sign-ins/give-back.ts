@@ -9,7 +9,7 @@ import { oauthFetch } from "./oauth-fetch.ts";
 import { readSignIn, type TokenSource, type Tokens } from "./sign-in-record.ts";
 import { revoke } from "./token-request.ts";
 
-export type GivenTokens = TokenSource & Tokens;
+type GivenTokens = TokenSource & Tokens;
 
 export interface GiveBack {
   /** What the binding's sign-in holds, for `tell` once that is gone. Null: nothing, or nothing that can be read. */

@@ -32,11 +32,11 @@ import { requestTokens } from "./token-request.ts";
 import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "./tokens.ts";
 
 /** What a browser shows of itself: the secrets that it got here before. */
-export interface Browser {
+interface Browser {
   browser: readonly string[];
 }
 
-export interface Opened {
+interface Opened {
   authorization_url: string;
   /** What the browser has to show when it comes back; null: it has it already. */
   secret: string | null;
