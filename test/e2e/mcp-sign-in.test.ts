@@ -14,6 +14,7 @@ import {
   startAuthorizationServer,
   startProtectedServer,
 } from "../support/oauth-server.ts";
+import { openBrowser } from "../support/browser.ts";
 import { cookieBrowser } from "../support/cookie-browser.ts";
 import { eventually } from "../support/processes.ts";
 
@@ -250,6 +251,39 @@ test("an address that was stolen from a terminal is refused in another browser, 
   const again = await mine.open(start_url);
   expect(again.status, again.text).toBe(200);
   expect(gateway.log()).toContain("belongs to another browser");
+});
+
+test("a real browser comes back from another site with its cookie, and another session of it is refused", async () => {
+  // To a browser 127.0.0.1 and localhost are two sites.
+  const { authorization_endpoint } = as.metadata;
+  as.metadata.authorization_endpoint = `${as.issuer.replace("127.0.0.1", "localhost")}/authorize`;
+  const { start_url, redirect_uri } = await begin();
+  as.metadata.authorization_endpoint = authorization_endpoint;
+  const browser = await openBrowser();
+  // A person agrees there, so that the way back begins at the other site.
+  as.shows_page = true;
+  try {
+    const open = async () => {
+      const page = await (await browser.newContext()).newPage();
+      await page.goto(start_url);
+      return page;
+    };
+    const mine = await open();
+    expect(new URL(mine.url()).hostname).toBe("localhost");
+    const other = await open();
+    expect(await other.textContent("main")).toContain("belongs to another browser");
+    await other.goto(mine.url());
+    await other.click("a");
+    await other.waitForURL(`${redirect_uri}?**`);
+    expect(await other.textContent("main")).toContain("belongs to another browser");
+    await mine.click("a");
+    await mine.waitForURL(`${redirect_uri}?**`);
+    expect(await mine.textContent("h1")).toBe("Signed in");
+  } finally {
+    as.shows_page = false;
+    await browser.close();
+  }
+  expect((await call()).status).toBe("succeeded");
 });
 
 test("a newer sign-in takes the place of an older one, with a cookie of its own", async () => {

@@ -32,6 +32,8 @@ export interface AuthorizationServer {
   slow_ms: number;
   /** What the person answers. */
   consent: "yes" | "no";
+  /** A person has to follow a link before it goes on. */
+  shows_page: boolean;
   /** Tokens are made for this resource, whatever was asked for. */
   wrong_resource: string | null;
   metadata: Record<string, unknown>;
@@ -67,6 +69,7 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
     expires_in: 3_600,
     slow_ms: 0,
     consent: "yes",
+    shows_page: false,
     wrong_resource: null,
     metadata: {
       issuer,
@@ -120,6 +123,10 @@ export async function startAuthorizationServer(): Promise<AuthorizationServer> {
   }
 
   function authorize(url: URL, response: ServerResponse): ServerResponse {
+    if (as.shows_page && !url.searchParams.has("agreed")) {
+      const onward = `${url.pathname}${url.search}&agreed=1`.replaceAll("&", "&amp;");
+      return response.writeHead(200, { "content-type": "text/html" }).end(`<a href="${onward}">Agree</a>`);
+    }
     const asked = Object.fromEntries(url.searchParams);
     const back = new URL(asked.redirect_uri!);
     back.searchParams.set("state", asked.state!);
