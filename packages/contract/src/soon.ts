@@ -4,7 +4,7 @@
  */
 export type Soon<T> = T | Promise<T>;
 
-/** `next` of the value, at once where it is there. */
-export function whenThere<T, R>(value: Soon<T>, next: (value: T) => Soon<R>): Soon<R> {
-  return value instanceof Promise ? value.then(next) : next(value);
+/** What `use` makes of the value, at once where it is there. */
+export function whenThere<T, R>(value: Soon<T>, use: (value: T) => Soon<R>): Soon<R> {
+  return value instanceof Promise ? value.then(use) : use(value);
 }

@@ -66,10 +66,15 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
 function together(found: Soon<BoundPackage | null>[]): Soon<BoundPackage[]> {
   const there: BoundPackage[] = [];
   for (const one of found) {
-    if (one instanceof Promise) return Promise.all(found).then((all) => all.filter((each) => each !== null));
+    if (one instanceof Promise) return allOf(found);
     if (one !== null) there.push(one);
   }
   return there;
+}
+
+async function allOf(found: Soon<BoundPackage | null>[]): Promise<BoundPackage[]> {
+  const all = await Promise.all(found.map((one) => Promise.resolve(one)));
+  return all.filter((one) => one !== null);
 }
 
 function asks(bound: BoundPackage): boolean {
