@@ -13,7 +13,7 @@ import {
 import { bindExports } from "./bind-exports.ts";
 import type { BindingOptions } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
-import { sayTools } from "./say-tools.ts";
+import { ifAllowed, sayTools } from "./say-tools.ts";
 import { uploadFolder } from "./upload-folder.ts";
 
 export interface PackageOptions extends BindingOptions {
@@ -94,6 +94,14 @@ async function sayNext(context: Context, installed: Package, bindings: Binding[]
     out.note(`This gateway has no sandbox, so it refuses what must run isolated: ${refused.join(", ")}`);
   if (bindings === null) {
     const first = exports[0]!;
+    const before = await boundBefore(context, installed, first.id);
+    if (before !== undefined) {
+      const { binding_id, package_version } = before;
+      out.note(
+        `${first.id} is bound in ${package_version}. Next: backplane binding set ${binding_id} --to ${installed.version}`,
+      );
+      return;
+    }
     const slots = first.permissions.secret_slots.map((slot) => ` --secret ${slot}=NAME`).join("");
     const config = first.config_schema === undefined ? "" : configHint(installed, first.config_schema);
     const { network, allowed_domains = [] } = first.permissions;
@@ -108,6 +116,16 @@ async function sayNext(context: Context, installed: Package, bindings: Binding[]
     if (refused.includes(binding.export_id))
       out.note(`If you trust the plugin: backplane binding set ${binding.binding_id} --class worker`);
   }
+}
+
+/** A second binding beside one of another version would share its calls, which is a rollout and not the usual wish. */
+async function boundBefore(
+  context: Context,
+  { package_id, version }: Package,
+  export_id: string,
+): Promise<Binding | undefined> {
+  const found = await ifAllowed(context.client().bindings.list({ package_id }));
+  return found?.items.find((one) => one.export_id === export_id && one.package_version !== version);
 }
 
 /** As the gateway decides it: a package can ask for more isolation, never for less. */

@@ -95,13 +95,16 @@ function repeats({ message, details }: Failure): boolean {
   return typeof first === "string" && message.endsWith(`: ${first}`);
 }
 
+function oneIssue({ path = "", message = "", line }: { path?: string; message?: string; line?: number }) {
+  const at = typeof line === "number" ? `line ${line}: ` : path === "" ? "(top): " : "";
+  // Some say the place themselves.
+  return `${at}${path === "" || message.startsWith(path) ? "" : `${path}: `}${message}`;
+}
+
 function issueText(details: Record<string, unknown> | undefined): string {
   const issues = details?.issues;
   if (!Array.isArray(issues)) return "";
-  const shown = issues.slice(0, 5).map((issue: { path?: string; message?: string }) => {
-    const path = issue.path ?? "";
-    return `${path === "" ? "(top)" : path}: ${issue.message ?? ""}`;
-  });
+  const shown = issues.slice(0, 5).map(oneIssue);
   if (issues.length > shown.length) shown.push(`and ${issues.length - shown.length} more`);
   return shown.join("; ");
 }

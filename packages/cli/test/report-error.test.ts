@@ -71,6 +71,20 @@ describe("three lines", () => {
     expect(errorLines(failure).split("\n")[2]).toBe(`fix: ${fix}`);
   });
 
+  test("an issue with a line says it, and a place that the words name already stands once", () => {
+    const issues = [
+      { path: "", line: 2, message: "this is not valid TOML" },
+      { path: "exports[0].id", line: 9, message: "exports[0].id is 5; write a name" },
+      { path: "/name", message: "must be string" },
+    ];
+    const error = new BackplaneError("package.invalid", "a.toml:2: this is not valid TOML", {
+      details: { issues },
+    });
+    expect(errorLines(toFailure(error)).split("\n")[1]).toBe(
+      "line 2: this is not valid TOML; line 9: exports[0].id is 5; write a name; /name: must be string",
+    );
+  });
+
   test("a code of a newer gateway is shown as it is", () => {
     const [first, why] = errorLines({ code: "moon.full", message: "The moon is full." }).split("\n");
     expect(first).toContain("error[moon.full]");

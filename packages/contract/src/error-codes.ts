@@ -36,7 +36,7 @@ export const ERROR_CODES = {
     502,
     true,
     "The plugin's process ended before it answered.",
-    "Read the invocation's stderr for the cause.",
+    "Read the invocation's stderr for the cause: `backplane invocation show ID`.",
   ),
   malformed_response: wire(
     502,

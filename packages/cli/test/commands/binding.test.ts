@@ -1,6 +1,6 @@
 /** Secrets, bindings and packages against a real gateway. */
 import { once } from "node:events";
-import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { cpSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
@@ -250,6 +250,12 @@ describe("bindings and packages", () => {
       await gateway.json([...next.split(" "), ...fourth]);
       const call = ["invoke", "echo", "--input", '{"text":"x"}', ...fourth];
       expect((await gateway.backplane(call)).exit).toBe(EXIT.ok);
+      // Of another version it is to move what is bound, not to bind it twice.
+      cpSync(PLUGIN, join(cwd, "next"), { recursive: true });
+      const file = join(cwd, "next/vai-plugin.toml");
+      writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
+      const newer = await gateway.backplane(["plugin", "install", "next", ...fourth], { cwd });
+      expect(newer.err).toMatch(/echo is bound in 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/);
       const made = await gateway.json<Binding>([
         "binding",
         "create",
