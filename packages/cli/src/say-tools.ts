@@ -6,7 +6,12 @@ import { type Binding, type CatalogEntry, codeOf, type Definitions, tolerates } 
 import type { Context } from "./context.ts";
 import { plainLine } from "./plain-text.ts";
 
-export async function sayTools(context: Context, { binding_id, unbound_slots }: Binding): Promise<void> {
+export async function sayTools(
+  context: Context,
+  { binding_id, unbound_slots }: Pick<Binding, "binding_id" | "unbound_slots">,
+  /** `broken: false` where what does not load was told already. */
+  { broken = true } = {},
+): Promise<void> {
   const { out } = context;
   if (unbound_slots.length > 0 || out.quiet) return;
   const client = context.client();
@@ -22,7 +27,7 @@ export async function sayTools(context: Context, { binding_id, unbound_slots }: 
   const listed = await ifAllowed(client.catalog.list({ all: true }));
   const own = (listed ?? []).filter((entry) => entry.binding_id === binding_id);
   for (const { name, status, reason, fix } of own) {
-    if (reason === null) continue;
+    if (reason === null || (status === "offered" && !broken)) continue;
     out.note(plainLine(status === "offered" ? `${name}: ${reason}` : `${name} is not offered: ${reason}`));
     if (fix !== null) out.note(plainLine(`fix: ${fix}`));
   }

@@ -24,6 +24,7 @@ import {
 import { assertBound, installPackage, type PackageOptions } from "../plugin-package.ts";
 import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
 import { boundByItself, readPluginSource } from "../plugin-source.ts";
+import { sayTools } from "../say-tools.ts";
 import { sayErrors } from "./workspace.ts";
 
 const EXAMPLES = `
@@ -181,6 +182,7 @@ async function linkFolder(context: Context, path: string): Promise<undefined> {
   const { out } = context;
   out.data(folder, () => `Linked ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   sayErrors(context, folder);
+  await sayTools(context, { ...folder, unbound_slots: [] }, { broken: false });
   return undefined;
 }
 

@@ -6,7 +6,8 @@ import type { Act } from "../act.ts";
 import { assertConfirmable, confirm } from "../ask.ts";
 import type { Context } from "../context.ts";
 import { table } from "../output.ts";
-import { plainText } from "../plain-text.ts";
+import { plainLine, plainText } from "../plain-text.ts";
+import { sayTools } from "../say-tools.ts";
 
 const EXAMPLES = `
 Examples:
@@ -45,14 +46,16 @@ async function trust(context: Context, options: { watch?: boolean }, dir: string
   // Only now: a folder that is none is told as such, whoever can be asked.
   assertConfirmable(io, flags);
   const { changes, digest } = review;
-  out.note(`${review.path}: ${changes.length === 0 ? "nothing changed since it was trusted" : ""}`);
+  const news = changes.length === 0 ? "nothing changed since it was trusted" : "to be trusted:";
+  out.note(plainLine(`${review.path}: ${news}`));
   for (const { change, path: file, size } of changes)
-    out.note(`  ${change.padEnd(8)} ${file} (${size} bytes)`);
+    out.note(`  ${plainLine(`${change.padEnd(8)} ${file} (${size} bytes)`)}`);
   const later = options.watch === true ? " and every later edit of them" : "";
   await confirm(io, flags, `Trust these files${later}, and offer them as tools?`);
   const folder = await client.workspaces.trust({ path, watch: options.watch === true, digest });
   out.data(folder, () => `Trusted ${folder.path} as ${folder.package_id}@${folder.package_version}`);
   sayErrors(context, folder);
+  await sayTools(context, { ...folder, unbound_slots: [] }, { broken: false });
   return undefined;
 }
 
@@ -94,9 +97,9 @@ async function show(context: Context, _options: object, dir: string): Promise<un
 function reviewText({ path, files, changes, trusted }: WorkspaceReview): string {
   const state =
     trusted === null ? "not trusted" : changes.length === 0 ? "trusted" : "trusted, and changed since";
-  const lines = [`${path}: ${files.length} files, ${state}`];
+  const lines = [plainLine(`${path}: ${files.length} files, ${state}`)];
   for (const { change, path: file, text } of changes) {
-    lines.push("", `--- ${change}: ${file}`);
+    lines.push("", plainLine(`--- ${change}: ${file}`));
     if (change !== "removed") lines.push(text === null ? "(no text, or too long to show)" : plainText(text));
   }
   return lines.join("\n");
@@ -119,5 +122,5 @@ async function untrust(context: Context, _options: object, dir: string): Promise
 }
 
 export function sayErrors({ out }: Context, { errors }: Pick<WorkspaceFolder, "errors">): void {
-  for (const why of Object.values(errors)) out.note(`Does not load: ${why}`);
+  for (const why of Object.values(errors)) out.note(plainLine(`Does not load: ${why}`));
 }

@@ -274,6 +274,22 @@ test("doctor asks every instrument for its health, and names bindings that do no
   expect((await gateway.backplane(["doctor"])).out).toMatch(/instrument well +ok +Healthy\n/);
 });
 
+test("a trusted folder says what it offers, and nothing in it can paint the terminal", async () => {
+  const path = folder("shop", {
+    "tools/sells.ts": TOOL("low"),
+    "tools/sells.js": TOOL("low"),
+    "tools/torn_off.ts": 'throw new Error("\\u001b[2Jgone");',
+  });
+  const shown = await gateway.backplane(["workspace", "show", path], { tty: true });
+  const trusted = await gateway.backplane(["workspace", "trust", path, "--yes"]);
+  expect(trusted.err).toMatch(/shop: to be trusted:\n +added +tools\//);
+  expect(trusted.err).toContain("Tools: sells, torn_off\n");
+  expect(trusted.err).toContain("tools/sells.ts is left out: tools/sells.js has the name sells already.");
+  expect(trusted.err.match(/gone/g)).toHaveLength(1);
+  expect(shown.out + trusted.out + trusted.err).not.toContain("\u001b[");
+  await gateway.backplane(["workspace", "untrust", path, "--yes"]);
+});
+
 test("a workspace folder that does not exist is told as such before anybody is asked", async () => {
   const { exit, err } = await gateway.backplane(["workspace", "trust", join(root, "nowhere")]);
   expect([exit, err]).toEqual([EXIT.failed, expect.stringContaining("workspace.not_found")]);
