@@ -38,6 +38,7 @@ verifies(
     });
 
     const mismatch = await reply(approval_id, { response: "approve", digest: "sha256:other" });
+    expect(mismatch.json.error.details.fix).toContain(`backplane approve show ${approval_id}`);
     expect([mismatch.status, mismatch.json.error.code]).toEqual([409, "approval.changed"]);
     const answered = await reply(approval_id, {
       response: "reject",

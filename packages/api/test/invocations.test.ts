@@ -55,6 +55,8 @@ verifies("api.invocations", "wait holds the line until the call has ended, howev
   ]);
   for (const query of ["?wait=61", "?wait=-1", "?wait=soon", "?wiat=1"])
     expect((await invoke(query, { export_id: "echo" })).status, query).toBe(400);
+  const soon = await invoke("?wait=soon", { export_id: "echo" });
+  expect(soon.json.error.message).toBe("query.wait: write true, or seconds from 0 to 60");
 });
 
 test("wait that is over first answers 202 with the record as it is", async () => {

@@ -30,7 +30,9 @@ const InvokeBody = (
 const DEFAULT_WAIT_S = 30;
 const InvokeQuery = z.strictObject({
   wait: z
-    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)])
+    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)], {
+      error: "write true, or seconds from 0 to 60",
+    })
     .optional()
     .describe("Seconds to hold the line, up to 60; `true` means 30."),
 });

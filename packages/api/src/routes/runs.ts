@@ -37,7 +37,9 @@ const RunCreate = z
   });
 const RunQuery = WorkspaceQuery.extend({
   wait: z
-    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)])
+    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)], {
+      error: "write true, or seconds from 0 to 60",
+    })
     .optional()
     .describe("Seconds to hold the line, up to 60; `true` means 30."),
   stream: z.enum(["0", "1"]).optional().describe("1 answers a stream, as does Accept: text/event-stream."),

@@ -27,7 +27,9 @@ export function createApprovals(
     const approval = await get(caller, id);
     if (approval.status !== "pending") throw closed(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {
-      throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's");
+      throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's", {
+        fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,
+      });
     }
     if (body.response === "approve_for_session" && approval.session_id === null) {
       const message = "the call belongs to no session, so it can only be approved once";
