@@ -255,7 +255,9 @@ describe("bindings and packages", () => {
       const file = join(cwd, "next/vai-plugin.toml");
       writeFileSync(file, readFileSync(file, "utf8").replace(/^version = .*$/m, 'version = "0.2.0"'));
       const newer = await gateway.backplane(["plugin", "install", "next", ...fourth], { cwd });
-      expect(newer.err).toMatch(/echo is bound in 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/);
+      expect(newer.err).toMatch(
+        /echo is bound in 0\.1\.0\. Next: backplane binding set bind_\w+ --to 0\.2\.0\n/,
+      );
       const made = await gateway.json<Binding>([
         "binding",
         "create",
