@@ -84,6 +84,8 @@ function forbidden(
   if (name.startsWith("@backplane/")) {
     const entry = specifier.slice("@backplane/".length);
     const other = name.slice("@backplane/".length);
+    // A room may be named from inside as others name it.
+    if (other === rule.room) return null;
     // `kernel` allows every entry of the room, `kernel/ports` that one alone.
     const allowed = rule.rooms.some((room) => (room.includes("/") ? room === entry : room === other));
     if (!allowed) return `${rule.room} may not import ${specifier}`;

@@ -3,9 +3,8 @@ import { startLean } from "./start-lean.ts";
 
 startLean(process as Parameters<typeof startLean>[0]);
 
-// Only now: a process that replaces itself need not have read the program first.
-const { processIo } = await import("./io.ts");
-const { run } = await import("./run.ts");
+// Only now: a process that replaces itself need not have read the program first. By its name, as others would: in one piece.
+const { processIo, run } = await import("@backplane/cli");
 
 // `backplane plugin list | head` closes our stdout early; that is the reader's right, not a failure.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => {

@@ -1,0 +1,62 @@
+/** The packages as they are started: each in one piece, with the exports of its sources (docs/decisions/0012). */
+import { execFileSync } from "node:child_process";
+import { globSync, readFileSync } from "node:fs";
+import { dirname, join, resolve } from "node:path";
+import { pathToFileURL } from "node:url";
+import { expect, test } from "vitest";
+import { exportedNames } from "./support/exported-names.ts";
+
+interface Manifest {
+  name: string;
+  exports: Record<string, { "backplane-source": string; default: string } | string>;
+}
+
+const entries = globSync("packages/*/package.json")
+  .sort()
+  .flatMap((file) => {
+    const { name, exports } = JSON.parse(readFileSync(file, "utf8")) as Manifest;
+    return Object.entries(exports).flatMap(([path, target]) =>
+      typeof target === "string" || !target.default.startsWith("./dist/lib/")
+        ? []
+        : [
+            {
+              entry: join(name, path),
+              source: join(dirname(file), target["backplane-source"]),
+              built: resolve(dirname(file), target.default),
+            },
+          ],
+    );
+  });
+
+test("every package of the gateway is built, and none of its files reads another of its sources", () => {
+  expect(entries.map(({ entry }) => entry)).toEqual(
+    [
+      "api contract contract/schema gateway cli kernel kernel/ports runner store supply wire"
+        .split(" ")
+        .map((name) => `@backplane/${name}`),
+    ]
+      .flat()
+      .sort(),
+  );
+  for (const { built } of entries) {
+    for (const file of globSync(join(dirname(built), "*.js"))) {
+      const near = [...readFileSync(file, "utf8").matchAll(/^(?:import|export) .*from "(\.[^"]*)"/gm)];
+      expect(near.map(([, path]) => path).filter((path) => !path!.startsWith("./shared-"))).toEqual([]);
+    }
+  }
+});
+
+test("what is built exports what the sources do, and loads no HTTP client of Node's", () => {
+  const urls = entries.map(({ built }) => pathToFileURL(built).href);
+  const program = `
+    const found = [];
+    for (const url of ${JSON.stringify(urls)}) found.push(Object.keys(await import(url)).sort());
+    console.log(JSON.stringify({ found, undici: process.moduleLoadList.filter((id) => id.includes("undici")) }));`;
+  const text = execFileSync(process.execPath, ["--input-type=module", "-e", program], { encoding: "utf8" });
+  const { found, undici } = JSON.parse(text) as { found: string[][]; undici: string[] };
+  entries.forEach(({ entry, source }, index) => {
+    const names = exportedNames(source).filter((name) => !name.startsWith("type "));
+    expect({ entry, names: found[index] }).toEqual({ entry, names });
+  });
+  expect(undici).toEqual([]);
+});
