@@ -67,7 +67,7 @@ export async function beginTurn(
   const rules = await deps.settings.of(key, request.strategy);
   const problem = deps.strategyProblem(rules.strategy);
   if (problem !== null) throw new BackplaneError("request.invalid", problem);
-  const run = newRun(deps, request, rules);
+  const run = newRun(deps, request, rules, items[0]?.entry.date);
   const ids = await record(deps, request, run, items);
   run.chain_id = ids.chain_id;
   const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
@@ -98,6 +98,7 @@ function newRun(
   deps: BeginDeps,
   { key, caller, message, ...request }: TurnRequest,
   rules: TurnRules,
+  said_at: string | undefined,
 ): RunRow {
   return {
     id: deps.ids.next("run"),
@@ -115,7 +116,8 @@ function newRun(
     usage: tokenUsage(),
     iterations: 0,
     requested_by: caller.actor,
-    started_at: new Date(deps.clock.now()).toISOString(),
+    // With the message that asked for it: by that time it is found on the tape.
+    started_at: said_at ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
   };

@@ -262,3 +262,17 @@ test("unknown tools, bad arguments and throwing tools come back to the model as 
   const crashed = talk.events.find(({ kind }) => kind === "tool.call.result");
   expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
 });
+
+test("a run begins with the message that asked for it, however long it takes to be set up", async () => {
+  const talk = await openTalk();
+  await talk.say("/say one");
+  // Every look at the clock takes a millisecond.
+  const now = talk.clock.now.bind(talk.clock);
+  talk.clock.now = () => {
+    talk.clock.wall_offset++;
+    return now();
+  };
+  const run = await talk.say("/say two");
+  const asked = (await talk.tape()).find(({ payload }) => payload.content === "/say two")!;
+  expect(asked.date).toBe(run.started_at);
+});
