@@ -19,11 +19,18 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
+import { HTTP_DEFENCES } from "./defences/http.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
 import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
 
-const MUTANTS: Mutant[] = [...SANDBOX_DEFENCES, ...ARTIFACT_DEFENCES, ...CALL_DEFENCES, ...PLUGIN_DEFENCES];
+const MUTANTS: Mutant[] = [
+  ...SANDBOX_DEFENCES,
+  ...ARTIFACT_DEFENCES,
+  ...CALL_DEFENCES,
+  ...PLUGIN_DEFENCES,
+  ...HTTP_DEFENCES,
+];
 
 function main(words: string[]): number {
   const wanted = MUTANTS.filter(

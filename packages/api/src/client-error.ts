@@ -2,6 +2,7 @@
 import type { Socket } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { ErrorAnswer } from "./error-envelope.ts";
+import { writeErrorResponse } from "./socket-response.ts";
 
 export function answerClientError(
   error: Error & { code?: string },
@@ -12,12 +13,7 @@ export function answerClientError(
     socket.destroy();
     return;
   }
-  const { envelope, status } = describe(explain(error.code));
-  const body = JSON.stringify(envelope);
-  socket.end(
-    `HTTP/1.1 ${status} Refused\r\nContent-Type: application/json; charset=utf-8\r\n` +
-      `X-Request-Id: ${envelope.error.request_id}\r\nContent-Length: ${Buffer.byteLength(body)}\r\nConnection: close\r\n\r\n${body}`,
-  );
+  writeErrorResponse(socket, describe(explain(error.code)));
 }
 
 function explain(code: string | undefined): BackplaneError {

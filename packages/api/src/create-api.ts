@@ -9,6 +9,7 @@ import { createSignIn } from "./auth/sign-in.ts";
 import { answerError, envelopeFor } from "./error-envelope.ts";
 import { createEventStreams } from "./event-streams.ts";
 import { parseJsonBody } from "./json-body.ts";
+import { NosniffResponse } from "./nosniff-response.ts";
 import { mcpRefusal } from "./mcp/refusal.ts";
 import { createMcpServer } from "./mcp/routes.ts";
 import { createMetrics, type Metrics } from "./metrics.ts";
@@ -77,7 +78,7 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   };
 
   const app = Fastify({
-    https: options.listen.tls ?? null,
+    ...serverOptions(options.listen.tls),
     logger: false,
     exposeHeadRoutes: false,
     bodyLimit: options.limits?.body_bytes ?? BODY_BYTES,
@@ -196,6 +197,12 @@ export async function createApi(options: ApiOptions): Promise<Api> {
   app.addHook("onClose", async () => metrics.close());
   await app.ready();
   return app as unknown as Api;
+}
+
+/** A request without a Host header is refused by our own check, which answers with the envelope. */
+function serverOptions(tls: { cert: string; key: string } | undefined) {
+  const common = { ServerResponse: NosniffResponse, requireHostHeader: false };
+  return tls === undefined ? { http: common } : { https: { ...tls, ...common } };
 }
 
 /** A client may bring its own id, so that one id runs through its logs and ours. */

@@ -97,7 +97,7 @@ function admit(request: FastifyRequest, caller: Caller, auth: Exclude<Route["aut
 /** Before anything else, for routes and for what is no route alike. */
 export function enter(request: FastifyRequest, reply: FastifyReply, gate: Gate): void {
   reply.header("x-request-id", request.id);
-  gate.hosts.check(request.raw.headers);
+  gate.hosts.check(request.raw);
   if (!gate.started()) throw new BackplaneError("gateway_starting");
   if (gate.stopping()) {
     reply.header("connection", "close");

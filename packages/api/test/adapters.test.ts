@@ -34,7 +34,8 @@ const weather: KernelPlugin = {
   async onRequest(request: AdapterRequest, ctx: PluginContext): Promise<AdapterAnswer> {
     seen.push(request);
     if (request.route === "GET /break") throw new Error("the author's own words, with a token sk-123");
-    if (request.route === "DELETE /all") return { status: 204 };
+    if (request.route === "DELETE /all")
+      return { status: 204, headers: { "X-Content-Type-Options": "none" } };
     if (request.route === "GET /page")
       return { status: 200, body: "<script>alert(1)</script>", headers: { "Content-Type": "text/html" } };
     await ctx.service("config.list", {}, request.as).catch(() => undefined);
@@ -71,6 +72,7 @@ test("a third party's routes lie under /x/NAME: values in, values out, always JS
   expect(page.headers["x-content-type-options"]).toBe("nosniff");
   const gone = await t.call("DELETE", "/x/weather/all");
   expect([gone.status, gone.text]).toEqual([204, ""]);
+  expect(gone.headers["x-content-type-options"]).toBe("nosniff");
 });
 
 test("the gates are those of every route, and come before the plugin", async () => {

@@ -5,7 +5,7 @@ import { createHostCheck } from "../src/auth/hosts.ts";
 const hosts = createHostCheck(["Gateway.Example", "fixed.example:8443"]);
 const verdict = (host: string | undefined, origin?: string) => {
   try {
-    hosts.check({ host, origin });
+    hosts.check({ headers: { host, origin }, rawHeaders: [], url: "/" });
     return "ok";
   } catch (error) {
     return codeOf(error);

@@ -78,13 +78,10 @@ export function mountAdapters(app: FastifyInstance, deps: AdapterRouteDeps): voi
       body: (request.body ?? null) as Json,
     });
     if (given.headers !== undefined) reply.headers(given.headers);
-    reply.code(given.status);
+    reply.code(given.status).header("x-content-type-options", "nosniff");
     if (given.body === undefined) return reply.send();
     // Always JSON, whatever the plugin says: a page of its own would run on the console's origin.
-    return reply
-      .header("content-type", "application/json; charset=utf-8")
-      .header("x-content-type-options", "nosniff")
-      .send(JSON.stringify(given.body));
+    return reply.header("content-type", "application/json; charset=utf-8").send(JSON.stringify(given.body));
   }
 }
 

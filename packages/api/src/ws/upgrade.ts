@@ -2,7 +2,7 @@
  * `/ws` on the HTTP server. The same gates as for a request come first and in the same order (host and origin,
  * credential, scope), and whoever fails one is answered in HTTP; only then is the connection a socket.
  */
-import { type IncomingHttpHeaders, type IncomingMessage, type Server, STATUS_CODES } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { BackplaneError, FANOUT_LIMITS } from "@backplane/contract";
 import type { Caller, Clock, Logger, Timer } from "@backplane/kernel";
@@ -10,6 +10,7 @@ import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import type { ErrorAnswer } from "../error-envelope.ts";
 import { startLeash } from "../event-streams.ts";
+import { NOSNIFF_LINE, writeErrorResponse } from "../socket-response.ts";
 import type { Gate } from "../register-routes.ts";
 import { Client, type ClientDeps, READS, type WsKernel } from "./client.ts";
 import { Line, Turns } from "./line.ts";
@@ -67,6 +68,7 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     maxPayload: deps.limits.frame_bytes,
     handleProtocols: (offered) => offered.has(SUBPROTOCOL) && SUBPROTOCOL,
   });
+  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));
   sockets.on("wsClientError", (error, socket) =>
     refuse(socket, deps.answer(new BackplaneError("request.invalid", `${error.message}.`))),
   );
@@ -92,7 +94,7 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
   }
 
   async function admit(request: IncomingMessage): Promise<Admitted> {
-    gate.hosts.check(request.headers);
+    gate.hosts.check(request);
     if (!gate.started()) throw new BackplaneError("gateway_starting");
     if (gate.stopping()) throw new BackplaneError("gateway_stopping");
     if (!isWebSocket(request) || request.url?.split("?", 1)[0] !== "/ws")
@@ -183,17 +185,7 @@ function credentialOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   return kept;
 }
 
-function refuse(socket: Duplex, { envelope, status, retry_after_s }: ErrorAnswer): void {
-  const body = JSON.stringify(envelope);
-  const lines = [
-    `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Refused"}`,
-    "Content-Type: application/json; charset=utf-8",
-    `Content-Length: ${Buffer.byteLength(body)}`,
-    `X-Request-Id: ${envelope.error.request_id}`,
-    "Connection: close",
-    ...(status === 401 ? ['WWW-Authenticate: Bearer realm="backplane"'] : []),
-    ...(retry_after_s === null ? [] : [`Retry-After: ${retry_after_s}`]),
-  ];
+function refuse(socket: Duplex, answer: ErrorAnswer): void {
   socket.once("finish", () => socket.destroy());
-  socket.end(`${lines.join("\r\n")}\r\n\r\n${body}`);
+  writeErrorResponse(socket, answer);
 }

@@ -1,0 +1,64 @@
+/** The edge of HTTP: a request has one host name that is ours, and no response is guessed to be another type. */
+import type { Mutant } from "./mutant.ts";
+
+const API = "packages/api/src";
+const EDGE = ["packages/api/test/http-edge.test.ts"];
+
+export const HTTP_DEFENCES: Mutant[] = [
+  {
+    defence: "http: one Host header",
+    file: `${API}/auth/hosts.ts`,
+    from: "return count > 1;",
+    to: "return false;",
+    tests: EDGE,
+  },
+  {
+    defence: "http: absolute-form target is checked",
+    file: `${API}/auth/hosts.ts`,
+    from: "if (!isOriginForm(url) && ",
+    to: "if (false && ",
+    tests: EDGE,
+  },
+  {
+    defence: "http: Host is checked before an upgrade",
+    file: `${API}/ws/upgrade.ts`,
+    from: "    gate.hosts.check(request);\n",
+    to: "",
+    tests: EDGE,
+  },
+  {
+    defence: "http: our own check refuses a missing Host",
+    file: `${API}/create-api.ts`,
+    from: "requireHostHeader: false",
+    to: "requireHostHeader: true",
+    tests: EDGE,
+  },
+  {
+    defence: "http: nosniff on what Node writes",
+    file: `${API}/nosniff-response.ts`,
+    from: '    this.setHeader("x-content-type-options", "nosniff");\n',
+    to: "",
+    tests: EDGE,
+  },
+  {
+    defence: "http: nosniff on what is written to a socket",
+    file: `${API}/socket-response.ts`,
+    from: "    NOSNIFF_LINE,\n",
+    to: "",
+    tests: EDGE,
+  },
+  {
+    defence: "http: nosniff on a WebSocket handshake",
+    file: `${API}/ws/upgrade.ts`,
+    from: '  sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));\n',
+    to: "",
+    tests: EDGE,
+  },
+  {
+    defence: "http: an adapter cannot take nosniff away",
+    file: `${API}/routes/adapters.ts`,
+    from: '.header("x-content-type-options", "nosniff")',
+    to: "",
+    tests: ["packages/api/test/adapters.test.ts"],
+  },
+];
