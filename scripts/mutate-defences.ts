@@ -22,6 +22,7 @@ import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
+import { PROCESS_DEFENCES } from "./defences/processes.ts";
 import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
 
 const MUTANTS: Mutant[] = [
@@ -30,6 +31,7 @@ const MUTANTS: Mutant[] = [
   ...CALL_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...HTTP_DEFENCES,
+  ...PROCESS_DEFENCES,
 ];
 
 function main(words: string[]): number {

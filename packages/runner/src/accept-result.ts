@@ -20,6 +20,7 @@ export interface Answer {
 }
 
 const MESSAGE_CHARS = 4_000;
+const MALFORMED_RESULT = "MALFORMED_RESULT";
 
 export function acceptVai(response: VaiResponse): Answer {
   if (!response.ok) {
@@ -87,7 +88,8 @@ export function acceptInstrument({ data, error, status }: InstrumentResult): Ans
     status: "failed",
     result,
     error: {
-      code: "plugin_failed",
+      // How our host programs report an answer of the author's code that they cannot pass on.
+      code: code === MALFORMED_RESULT ? "malformed_response" : "plugin_failed",
       message: clip(message),
       details: { plugin_code: clip(code), ...(details === undefined || details === null ? {} : { details }) },
     },

@@ -14,6 +14,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { systemClock } from "../../gateway/src/clock.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 import { eventually, isAlive } from "../../../test/support/processes.ts";
+import { verifies } from "../../../test/support/verifies.ts";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../src/index.ts";
 import { createEgress } from "../src/egress/create-egress.ts";
 import { LiveContexts } from "../src/module-host/live-contexts.ts";
@@ -132,6 +133,37 @@ test("whatever a plugin prints, reads or writes to descriptor 1, the protocol go
   for (let i = 0; i < 3; i++) await run.event("x.probe.b", {});
   expect(run.emitted).toHaveLength(3);
 });
+
+verifies(
+  "wire.contradiction",
+  "a reply past the host program that contradicts itself or names no request is malformed at once",
+  async () => {
+    const both = (id: unknown) => ({
+      jsonrpc: "2.0",
+      id,
+      result: { a: 1 },
+      error: { code: 1, message: "m" },
+    });
+    const replies = {
+      "both result and error": Array.from({ length: 20 }, (_, n) => both(n + 1)),
+      "the id as a text": Array.from({ length: 20 }, (_, n) => ({ ...both(`${n + 1}`), error: undefined })),
+      "a result for null": [{ ...both(null), error: undefined }],
+    };
+    for (const [name, messages] of Object.entries(replies)) {
+      const text = messages.map((message) => `${JSON.stringify(message)}\n`).join("");
+      const loaded = await open().start(
+        entryOf(
+          `onEvent: () => { writeSync(1, ${JSON.stringify(text)}); return new Promise(() => {}); }`,
+          'import { writeSync } from "node:fs";',
+        ),
+        NO_REACH,
+      );
+      const run = await loadInto(loaded.plugin);
+      expect(codeOf(await rejection(run.event("x.probe.a", {}))), name).toBe("malformed_response");
+    }
+  },
+  60_000,
+);
 
 test("a secret that the plugin was given does not show in the words about its end", async () => {
   const loaded = await open().start(

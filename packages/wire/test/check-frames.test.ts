@@ -69,13 +69,17 @@ const AGREEMENTS: Record<string, Agreement> = {
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack" } },
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: false, error },
       { protocol: "vai.rpc.v1", type: "response", id: "r", ok: false, error, body: { status: "succeeded" } },
+      { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, error, body: { status: "succeeded" } },
+      { protocol: "vai.rpc.v1", type: "response", id: "r", ok: true, body: { status: "ack", error } },
     ],
     ours: (frame) => frame.type === "response" && isNonEmpty(frame.id) && checkResponse(frame) === undefined,
-    // A schema of one branch cannot say that ok:false must not claim success; vai.response does.
-    theirs: (frame) =>
-      VaiOkResponseSchema.safeParse(frame).success ||
-      (VaiErrorResponseSchema.safeParse(frame).success &&
-        (frame.body as { status?: unknown } | null | undefined)?.status !== "succeeded"),
+    // A schema of one branch cannot say that ok:false must not claim success, nor success an error; vai.response does.
+    theirs: (frame) => {
+      const body = frame.body as { status?: unknown; error?: unknown } | null | undefined;
+      const success = body?.status === "succeeded" || body?.status === "ack";
+      if (VaiOkResponseSchema.safeParse(frame).success) return !success || (body.error ?? null) === null;
+      return VaiErrorResponseSchema.safeParse(frame).success && !success;
+    },
   },
   "side handshake": {
     valid: [

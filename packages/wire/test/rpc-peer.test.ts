@@ -1,5 +1,6 @@
 import type { BackplaneError, Json } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 import { memoryTransportPair, RpcError, RpcPeer, type RpcPeerOptions, type Transport } from "../src/index.ts";
 
 interface Scene {
@@ -176,13 +177,14 @@ describe("calling", () => {
   });
 
   test("answers to nobody are ignored, malformed ones fail their call", async () => {
-    const { peer, ask, failures } = scene();
+    const violations: string[] = [];
+    const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
+    // Nothing is in flight yet, so nobody waits in vain for what these say.
+    await ask(result(null, 1), error(null, -32700), result("1", 1));
     const good = codeOf(peer.call("a"));
     const bad = ["b", "c", "d"].map((method) => codeOf(peer.call(method)));
     expect((await ask()).map((each) => (each as { id: Json }).id)).toEqual([1, 2, 3, 4]);
-    const silent = await ask(result(99, 1), result("1", 1), result(null, 1), error(null, -32700), [
-      result(98, 1),
-    ]);
+    const silent = await ask(result(99, 1), [result(98, 1)]);
     expect(silent).toEqual([]);
     await ask({ jsonrpc: "2.0", id: 2, result: 1, error: { code: 1, message: "" } }, { id: 3, result: 1 });
     await ask(
@@ -192,6 +194,34 @@ describe("calling", () => {
     );
     expect(await Promise.all([good, ...bad])).toEqual(["fine", ...Array(3).fill("malformed_response")]);
     expect(failures).toEqual([]);
+    const nobodys = Array<string>(3).fill("reply_without_request");
+    expect(violations).toEqual([...nobodys, "unknown_id", "unknown_id", "second_reply"]);
+  });
+
+  verifies(
+    "wire.contradiction",
+    "a reply without a number as id fails the call that it was made for, else every call in flight",
+    async () => {
+      const { peer, ask, failures } = scene();
+      const [first, second, third] = ["a", "b", "c"].map((method) => codeOf(peer.call(method)));
+      await ask(result("1", 1), { jsonrpc: "2.0", id: 2 });
+      expect(await Promise.all([first, second])).toEqual(["malformed_response", "malformed_response"]);
+      expect(failures).toEqual([]);
+      await ask(result(null, 1));
+      expect(await third).toBe("malformed_response");
+      expect(failures).toEqual(["malformed_response"]);
+    },
+  );
+
+  test("an answer to our notification is counted and fails no call, once", async () => {
+    const violations: string[] = [];
+    const { peer, ask, failures } = scene(undefined, { onViolation: (kind) => violations.push(kind) });
+    const call = codeOf(peer.call("a"));
+    peer.notify("told");
+    await ask(error(null, -32601));
+    expect([failures, violations]).toEqual([[], ["reply_without_request"]]);
+    await ask({ jsonrpc: "2.0", error: { code: 1, message: "m" } });
+    expect([await call, failures]).toEqual(["malformed_response", ["malformed_response"]]);
   });
 
   test("a timeout, a closed stream, a flooded line", async () => {

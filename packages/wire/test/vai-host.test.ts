@@ -153,13 +153,12 @@ describe("frames that fit nothing", () => {
 
   test("what a plugin never sends, or without its fields, is counted and nothing more", async () => {
     const { host, violations, failures, say } = await ready();
-    const answer = host.request("req_1", OPS.tool, BODY, nothing);
     const bare = { protocol: "vai.rpc.v1" };
-    await say({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare, {
-      ...bare,
-      type: "response",
-    });
-    await say({ ...bare, type: "response", id: 7 }, { ...bare, type: "event" }, event("req_1", { type: "" }));
+    // Nothing is in flight, so nobody waits for what these say.
+    await say({ ...bare, type: "response" }, { ...bare, type: "response", id: 7 });
+    const answer = host.request("req_1", OPS.tool, BODY, nothing);
+    await say({ ...bare, type: "request", id: "x", op: "tool.invoke", body: {} }, bare);
+    await say({ ...bare, type: "event" }, event("req_1", { type: "" }));
     await say({ ...bare, type: "event", request_id: "req_1" }, { ...bare, type: "__proto__" });
     expect(violations.every((violation) => violation.kind === "unexpected_frame")).toBe(true);
     expect(violations).toHaveLength(8);
@@ -167,6 +166,23 @@ describe("frames that fit nothing", () => {
     expect(await answer).toMatchObject({ ok: true });
     expect(failures).toEqual([]);
   });
+
+  verifies(
+    "wire.contradiction",
+    "a response that names no request fails every request in flight and ends the connection",
+    async () => {
+      for (const id of [undefined, null, 7, "", ["req_1"], { id: "req_1" }]) {
+        const { host, failures, say } = await ready();
+        const answers = ["req_1", "req_2"].map((name) => host.request(name, OPS.tool, BODY, nothing));
+        const codes = Promise.all(
+          answers.map((answer) => answer.catch((error: { code: string }) => error.code)),
+        );
+        await say({ ...response("req_1"), id } as never);
+        expect(await codes).toEqual(["malformed_response", "malformed_response"]);
+        expect(failures.map(({ code }) => code)).toEqual(["malformed_response"]);
+      }
+    },
+  );
 
   test("ids that are names of Object's own methods cross nothing", async () => {
     const { host, violations, say } = await ready();

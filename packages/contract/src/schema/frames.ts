@@ -63,6 +63,8 @@ export const VaiOkResponseSchema = z.object({
   id: z.string().min(1),
   ok: z.literal(true),
   body: z.looseObject({ status: z.enum([...TERMINAL_STATUSES, "ack"]), result: JsonValueSchema.optional() }),
+  /** A reply that is ok has no error. */
+  error: z.null().optional(),
 });
 export const VaiErrorResponseSchema = z.object({
   protocol,

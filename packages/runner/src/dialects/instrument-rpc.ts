@@ -100,6 +100,7 @@ class InstrumentSession implements Session {
       transport: link.transport,
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
+      onViolation: (kind) => link.violation(kind),
       onFailure: (error) => link.failure(error),
     });
   }

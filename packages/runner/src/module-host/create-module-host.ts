@@ -264,12 +264,13 @@ class HostedPlugin {
 
   /** The trace of an error that nobody caught is on stderr; it becomes the stack of this one. */
   #exitError(): BackplaneError {
-    const { exit, killReason } = this.process;
+    const { exit, failure, killReason } = this.process;
     const why = killReason === null ? ended(exit) : `was ended because ${killReason}`;
     const limit = limitMet(this.process.death);
     const cause = limit === null ? "" : ` ${limit.message}`;
     const error = new BackplaneError(
-      "crashed",
+      // The other failures of a stream are told by the end that they led to.
+      failure?.code === "malformed_response" ? failure.code : "crashed",
       `The process of ${this.#entry.name} ${why}.${cause}${this.#lastWords()}`,
     );
     const trace = this.#secrets.redact(this.#stderr()).trim();

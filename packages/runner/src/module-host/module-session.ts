@@ -52,6 +52,7 @@ export class ModuleSession implements Session {
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
       handle: parts.answer,
+      onViolation: (kind) => link.violation(kind),
       onFailure: (error) => link.failure(error),
     });
   }

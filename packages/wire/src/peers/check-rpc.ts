@@ -32,6 +32,7 @@ export function checkRpcRequest(message: JsonObject): string | undefined {
 /** The shape, and that there is exactly one of result and error. */
 export function checkRpcResponse(message: JsonObject): string | undefined {
   if (message.jsonrpc !== "2.0") return "jsonrpc must be 2.0";
+  if (message.method !== undefined) return "there must be no method beside a result or an error";
   if (!isRpcId(message.id)) return "id must be a string, a number or null";
   if ((message.result === undefined) === (message.error === undefined)) {
     return "there must be either a result or an error";
@@ -43,6 +44,25 @@ export function checkRpcResponse(message: JsonObject): string | undefined {
   return undefined;
 }
 
-export function isRpcResponse(message: Json): message is JsonObject {
-  return isObject(message) && message.method === undefined && ("result" in message || "error" in message);
+/**
+ * Whether a message is a reply, also one that breaks the rules: with neither result nor error, or with a method beside
+ * them. Such a one is told from a request by its id, which is that of a pending call.
+ */
+export function isRpcReply(message: Json, isPending: (id: number) => boolean): message is JsonObject {
+  if (!isObject(message)) return false;
+  const { error, id, method, result } = message;
+  const meant = typeof id === "number" ? id : idFromText(id);
+  const fits = meant !== undefined && isPending(meant);
+  if (method === undefined) return fits || result !== undefined || error !== undefined;
+  return fits && ((result ?? null) !== null || (error ?? null) !== null);
+}
+
+/** The request that an id of the wrong type was made from: `"7"` is what some programs make of 7. */
+export function idFromText(id: unknown): number | undefined {
+  return typeof id === "string" && /^[1-9]\d{0,14}$/.test(id) ? Number(id) : undefined;
+}
+
+/** An id as a message shows it. */
+export function shownId(id: unknown): string {
+  return id === undefined ? "missing" : (JSON.stringify(id) ?? "unknown").slice(0, 40);
 }

@@ -8,6 +8,7 @@ import { type JsonObject, OPS, TERMINAL_STATUSES } from "@backplane/contract";
 export const VAI_PROTOCOL = "vai.rpc.v1";
 
 const STATUSES: ReadonlySet<unknown> = new Set([...TERMINAL_STATUSES, "ack"]);
+const SUCCESSES: ReadonlySet<unknown> = new Set(["succeeded", "ack"]);
 const KNOWN_OPS: ReadonlySet<unknown> = new Set(Object.values(OPS));
 
 export function isObject(value: unknown): value is JsonObject {
@@ -16,6 +17,11 @@ export function isObject(value: unknown): value is JsonObject {
 
 export function isNonEmpty(value: unknown): value is string {
   return typeof value === "string" && value !== "";
+}
+
+/** Null is how many serializers write a field that is not there. */
+function isPresent(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 export function checkPluginHello(frame: JsonObject): string | undefined {
@@ -43,11 +49,17 @@ export function checkResponse(frame: JsonObject): string | undefined {
   if (frame.protocol !== VAI_PROTOCOL) return `protocol must be ${VAI_PROTOCOL}`;
   if (frame.ok === true) {
     if (!isObject(frame.body)) return "ok:true needs a body";
-    if (!STATUSES.has(frame.body.status)) return "ok:true needs a known status in its body";
+    const { status } = frame.body;
+    if (!STATUSES.has(status)) return "ok:true needs a known status in its body";
+    if (isPresent(frame.error)) return "ok:true must not carry an error";
+    if (SUCCESSES.has(status) && isPresent(frame.body.error))
+      return "a successful status must not carry an error";
     return undefined;
   }
   if (frame.ok !== false) return "ok must be true or false";
-  if (isObject(frame.body) && frame.body.status === "succeeded") return "ok:false must not say succeeded";
+  if (isObject(frame.body) && SUCCESSES.has(frame.body.status)) {
+    return "ok:false must not carry a successful status";
+  }
   const error = frame.error;
   if (!isObject(error)) return "ok:false needs an error";
   if (!isNonEmpty(error.code)) return "error.code must be a string";

@@ -25,6 +25,7 @@ export interface InstrumentHostOptions {
   transport: Transport;
   limits?: Partial<FrameLimits>;
   max_queued_bytes?: number;
+  onViolation?(kind: string): void;
   /** At most once; every call in flight has been rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
@@ -41,7 +42,10 @@ export class InstrumentHost {
   async initialize(params: InstrumentMethods["initialize"][0], timeout_ms: number): Promise<void> {
     const asked = params as unknown as JsonObject;
     const answer = await this.#ask("initialize", asked, "handshake_failed", timeout_ms);
-    if (isObject(answer) && answer.success === true) return;
+    if (isObject(answer) && answer.success === true) {
+      if (answer.error === undefined || answer.error === null) return;
+      throw malformed("The answer to initialize says success and has an error.");
+    }
     const words = isObject(answer) && typeof answer.error === "string" ? `: ${answer.error}` : "";
     throw new BackplaneError(
       "handshake_failed",

@@ -1,7 +1,7 @@
 /**
  * JSON-RPC 2.0 over NDJSON, both directions on one pipe: batches, notifications and error codes as its
  * specification says. A line that is not JSON is answered with -32700 and the stream goes on; a line over
- * the limit or the end of the stream is final and rejects every pending call.
+ * the limit, a reply that names no request, or the end of the stream is final and rejects every pending call.
  */
 import {
   BackplaneError,
@@ -16,13 +16,17 @@ import type { Transport } from "../transports/transport.ts";
 import {
   checkRpcRequest,
   checkRpcResponse,
+  idFromText,
   isRpcId,
-  isRpcResponse,
+  isRpcReply,
   RPC_CODES,
   type RpcId,
+  shownId,
 } from "./check-rpc.ts";
 import { isObject } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
+import { OneWayMessages } from "./one-way-messages.ts";
+import { type Ending, SettledIds } from "./settled-ids.ts";
 
 export interface RpcPeerOptions {
   transport: Transport;
@@ -30,6 +34,8 @@ export interface RpcPeerOptions {
   max_queued_bytes?: number;
   /** Throw an RpcError to choose code and message; without `handle` every method is unknown. */
   handle?(method: string, params: unknown): Promise<unknown>;
+  /** A reply that fits no pending call and ends none. */
+  onViolation?(kind: "second_reply" | "late_reply" | "unknown_id" | "reply_without_request"): void;
   /** At most once; all pending calls have been rejected with the same error. */
   onFailure(error: BackplaneError): void;
 }
@@ -63,6 +69,8 @@ export class RpcPeer {
   readonly #connection: Connection<Json>;
   readonly #maxQueued: number;
   readonly #pending = new IdTable<PendingCall, number>();
+  readonly #settled = new SettledIds();
+  readonly #oneWay = new OneWayMessages();
   #nextId = 1;
   #running = 0;
   #failure: BackplaneError | undefined;
@@ -111,7 +119,7 @@ export class RpcPeer {
     if (this.#failure !== undefined) return;
     const refusal = this.#refuse();
     if (refusal !== undefined) throw refusal;
-    this.#connection.send({ jsonrpc: "2.0", method, params });
+    this.#tell({ jsonrpc: "2.0", method, params });
   }
 
   #refuse(): BackplaneError | undefined {
@@ -122,31 +130,38 @@ export class RpcPeer {
 
   #receive(message: Json): void {
     if (Array.isArray(message)) this.#receiveBatch(message);
-    else if (isRpcResponse(message)) this.#receiveResponse(message);
+    else if (this.#isReply(message)) this.#receiveResponse(message);
     else void this.#answerOne(message).then((answer) => this.#reply(answer));
+  }
+
+  #isReply(message: Json): message is JsonObject {
+    return isRpcReply(message, (id) => this.#pending.has(id));
+  }
+
+  /** Sends what asks for no reply. */
+  #tell(message: object): void {
+    this.#connection.send(message);
+    this.#oneWay.sent(this.#nextId);
   }
 
   /** Who waits for an answer that cannot be taken need not wait for the deadline. */
   #refuseBody({ message, details }: BackplaneError): void {
     const id = details?.rpc_id;
-    const pending = typeof id === "number" ? this.#take(id) : undefined;
-    if (pending === undefined) this.#connection.send(failure(null, RPC_CODES.parse_error, "Parse error"));
-    else
-      pending.reject(
-        new BackplaneError("malformed_response", `The answer to ${pending.method} is not valid: ${message}`),
-      );
+    const pending = typeof id === "number" ? this.#take(id, "replied") : undefined;
+    if (pending === undefined) this.#tell(failure(null, RPC_CODES.parse_error, "Parse error"));
+    else pending.reject(malformed(pending.method, message));
   }
 
   #receiveBatch(batch: Json[]): void {
     if (batch.length === 0 || batch.length > MAX_BATCH) {
       const message =
         batch.length === 0 ? "Invalid Request" : `A batch must not hold more than ${MAX_BATCH} messages`;
-      this.#connection.send(failure(null, RPC_CODES.invalid_request, message));
+      this.#tell(failure(null, RPC_CODES.invalid_request, message));
       return;
     }
     const answers: Promise<object | undefined>[] = [];
     for (const message of batch) {
-      if (isRpcResponse(message)) this.#receiveResponse(message);
+      if (this.#isReply(message)) this.#receiveResponse(message);
       else answers.push(this.#answerOne(message));
     }
     void Promise.all(answers).then((all) => {
@@ -185,41 +200,66 @@ export class RpcPeer {
   #reply(answer: object | undefined): void {
     if (answer === undefined) return;
     try {
-      this.#connection.send(answer);
+      this.#tell(answer);
     } catch (error) {
       // The result is too large or not JSON. A batch has no single id to blame.
       const id = "id" in answer ? (answer.id as RpcId) : null;
-      this.#connection.send(describeFailure(id, toBackplaneError(error)));
+      this.#tell(describeFailure(id, toBackplaneError(error)));
     }
   }
 
   #receiveResponse(message: JsonObject): void {
-    const id = message.id;
-    const pending = typeof id === "number" ? this.#take(id) : undefined;
-    if (pending === undefined) return;
+    const { id } = message;
+    if (typeof id !== "number") {
+      this.#receiveWrongId(message);
+      return;
+    }
+    const pending = this.#take(id, "replied");
+    if (pending === undefined) {
+      const ending = this.#settled.get(String(id));
+      if (ending === undefined) this.#options.onViolation?.("unknown_id");
+      else this.#options.onViolation?.(ending === "replied" ? "second_reply" : "late_reply");
+      return;
+    }
+    this.#oneWay.replied(id);
     const problem = checkRpcResponse(message);
-    if (problem !== undefined) {
-      pending.reject(
-        new BackplaneError("malformed_response", `The answer to ${pending.method} is not valid: ${problem}.`),
-      );
-    } else if (message.error === undefined) pending.resolve(message.result!);
+    if (problem !== undefined) pending.reject(malformed(pending.method, problem));
+    else if (message.error === undefined) pending.resolve(message.result!);
     else {
       const error = message.error as { code: number; message: string; data?: Json };
       pending.reject(new RpcError(error.code, error.message, error.data));
     }
   }
 
+  /** All ids of ours are numbers, so this reply is no request's. */
+  #receiveWrongId(message: JsonObject): void {
+    const meant = idFromText(message.id);
+    const pending = meant === undefined ? undefined : this.#take(meant, "replied");
+    if (pending !== undefined) {
+      pending.reject(
+        malformed(pending.method, `its id is ${shownId(message.id)} and not the number ${meant}`),
+      );
+    } else if (meant !== undefined && meant < this.#nextId) {
+      this.#options.onViolation?.("second_reply");
+    } else if (this.#pending.size === 0 || this.#oneWay.excuses(message)) {
+      this.#options.onViolation?.("reply_without_request");
+    } else {
+      const words = `A reply names no request: its id is ${shownId(message.id)}, and ours are numbers.`;
+      this.#fail(new BackplaneError("malformed_response", words));
+    }
+  }
+
   #expire(id: number, timeout_ms: number): void {
-    const pending = this.#take(id);
+    const pending = this.#take(id, "abandoned");
     pending?.reject(
       new BackplaneError("timeout", `${pending.method} was not answered within ${timeout_ms} ms.`),
     );
   }
 
-  #take(id: number): PendingCall | undefined {
-    const pending = this.#pending.get(id);
+  #take(id: number, ending: Ending): PendingCall | undefined {
+    const pending = this.#pending.delete(id);
     if (pending !== undefined) {
-      this.#pending.delete(id);
+      this.#settled.add(String(id), ending);
       clearTimeout(pending.timer);
     }
     return pending;
@@ -229,9 +269,14 @@ export class RpcPeer {
     if (this.#failure !== undefined) return;
     this.#failure = error;
     this.#connection.stop();
-    for (const id of this.#pending.ids()) this.#take(id)?.reject(error);
+    for (const id of this.#pending.ids()) this.#take(id, "abandoned")?.reject(error);
     this.#options.onFailure(error);
   }
+}
+
+function malformed(method: string, problem: string): BackplaneError {
+  const sentence = problem.endsWith(".") ? problem : `${problem}.`;
+  return new BackplaneError("malformed_response", `The answer to ${method} is not valid: ${sentence}`);
 }
 
 function failure(id: RpcId, code: number, message: string, data?: Json): object {

@@ -205,6 +205,12 @@ export class VaiHost {
   }
 
   #receiveResponse(frame: JsonObject): void {
+    if (!isNonEmpty(frame.id) && this.#pending.size > 0) {
+      // One of the requests in flight will get no other reply, and nobody can tell which.
+      const problem = frame.id === undefined ? "it has no id" : "its id is not a text";
+      this.#fail(malformed(problem));
+      return;
+    }
     const pending = isNonEmpty(frame.id) ? this.#take(frame.id, "replied") : undefined;
     if (pending === undefined) {
       this.#strangers.came(frame.id, "second_reply");
@@ -216,11 +222,7 @@ export class VaiHost {
       problem = "only a hook answers ack";
     }
     if (problem === undefined) pending.sink.answered(response);
-    else {
-      pending.sink.broke(
-        new BackplaneError("malformed_response", `The plugin's response breaks the protocol: ${problem}.`),
-      );
-    }
+    else pending.sink.broke(malformed(problem));
   }
 
   #receiveEvent(frame: JsonObject): void {
@@ -269,4 +271,8 @@ export class VaiHost {
     for (const { sink } of pending) sink.broke(error);
     this.#options.onFailure(error);
   }
+}
+
+function malformed(problem: string): BackplaneError {
+  return new BackplaneError("malformed_response", `The plugin's response breaks the protocol: ${problem}.`);
 }

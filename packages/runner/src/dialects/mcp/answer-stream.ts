@@ -59,7 +59,11 @@ function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, eve
   let value: Json;
   try {
     value = parseJson(Buffer.from(text), limits.json_depth);
-  } catch {
+  } catch (error) {
+    const { details, message } = error as BackplaneError;
+    if (stream.id !== null && details?.rpc_id === stream.id) {
+      throw new BackplaneError("malformed_response", `The answer of the MCP server is not valid: ${message}`);
+    }
     events.violation("not_json");
     return;
   }

@@ -3,6 +3,14 @@
  * server, or lost. Ids are ours and never come again, so that an answer after its time finds nobody and harms nothing.
  */
 import { BackplaneError, IdTable, type Json, type JsonObject } from "@backplane/contract";
+import {
+  checkRpcResponse,
+  idFromText,
+  isRpcReply,
+  OneWayMessages,
+  SettledIds,
+  shownId,
+} from "@backplane/wire";
 import type { Line, LineEvents } from "./line.ts";
 import { isObject, RPC } from "./revisions.ts";
 
@@ -55,6 +63,8 @@ const MAX_ASKED = 100;
 export class Conversation implements LineEvents {
   readonly #events: ConversationEvents;
   readonly #open = new IdTable<Open, number>();
+  readonly #settled = new SettledIds();
+  readonly #oneWay = new OneWayMessages();
   readonly line: Line;
   #nextId = 1;
   #asked = 0;
@@ -92,6 +102,7 @@ export class Conversation implements LineEvents {
     if (this.#failure !== null) return;
     try {
       this.line.send(params === undefined ? { jsonrpc: "2.0", method } : { jsonrpc: "2.0", method, params });
+      this.#oneWay.sent(this.#nextId);
     } catch {
       // Whoever does not read learns nothing; its requests are refused with the reason.
     }
@@ -108,12 +119,13 @@ export class Conversation implements LineEvents {
 
   receive(message: JsonObject, origin: number | null): void {
     const { method, id } = message;
-    if (message.jsonrpc !== "2.0") {
-      this.#events.violation("message_invalid");
+    const isReply: boolean = isRpcReply(message, (one) => this.#open.has(one));
+    if (isReply) {
+      this.#receiveAnswer(message, origin);
       return;
     }
-    if (method === undefined) {
-      this.#receiveAnswer(message);
+    if (message.jsonrpc !== "2.0") {
+      this.#events.violation("message_invalid");
       return;
     }
     const { params = {} } = message;
@@ -176,30 +188,57 @@ export class Conversation implements LineEvents {
     }
   }
 
-  #receiveAnswer(message: JsonObject): void {
-    const { id, result, error } = message;
-    if ((result === undefined) === (error === undefined)) {
-      this.#events.violation("message_invalid");
+  #receiveAnswer(message: JsonObject, origin: number | null): void {
+    const { id, result } = message;
+    const open = typeof id === "number" ? this.#open.delete(id) : undefined;
+    if (open === undefined || typeof id !== "number") {
+      this.#receiveMisdirected(message, origin);
       return;
     }
-    const open = typeof id === "number" ? this.#open.get(id) : undefined;
-    if (open === undefined) {
-      // Late is no sin; an id that we never gave is. An error without one complains of something we cannot know.
-      if (typeof id !== "number" || id >= this.#nextId || id < 1) this.#events.violation("answer_unknown");
+    this.#settled.add(String(id), "replied");
+    this.#oneWay.replied(id);
+    const problem = checkRpcResponse(message);
+    if (problem !== undefined) {
+      open.waiting.lost(malformed(open.waiting.method, problem));
       return;
     }
-    this.#open.delete(id as number);
-    if (error === undefined) {
+    if (message.error === undefined) {
       open.waiting.answered(result!);
       return;
     }
-    if (!isObject(error) || typeof error.code !== "number" || typeof error.message !== "string") {
-      const rule = `The answer to ${open.waiting.method} has an error without code and message.`;
-      open.waiting.lost(new BackplaneError("malformed_response", rule));
+    const { code, message: words, data } = message.error as unknown as RpcFailure;
+    open.waiting.refused(data === undefined ? { code, message: words } : { code, message: words, data });
+  }
+
+  /** A reply whose id is not that of an open request. */
+  #receiveMisdirected(message: JsonObject, origin: number | null): void {
+    const { id } = message;
+    const meant = typeof id === "number" ? id : idFromText(id);
+    const isOpen = meant !== undefined && this.#open.has(meant);
+    if (meant !== undefined && !isOpen && Number.isInteger(meant) && meant >= 1 && meant < this.#nextId) {
+      // An answer after a cancel is late, which the protocol allows; a second one is a mistake.
+      if (this.#settled.get(String(meant)) === "replied") this.#events.violation("second_reply");
       return;
     }
-    const { code, message: words, data } = error;
-    open.waiting.refused(data === undefined ? { code, message: words } : { code, message: words, data });
+    const request = isOpen ? meant : origin;
+    if (request !== null && this.#open.has(request)) {
+      this.#loseMalformed(request, `its id is ${shownId(id)} and not the number ${request}`);
+      return;
+    }
+    const belongsToRequest = typeof id !== "number" && this.line.shares_stream && this.#open.size > 0;
+    if (!belongsToRequest || this.#oneWay.excuses(message)) this.#events.violation("answer_unknown");
+    else {
+      const words = `A reply of the MCP server names no request: its id is ${shownId(id)}, and ours are numbers.`;
+      this.failure(new BackplaneError("malformed_response", words));
+    }
+  }
+
+  #loseMalformed(id: number, problem: string): void {
+    const open = this.#open.delete(id);
+    if (open === undefined) return;
+    this.#settled.add(String(id), "replied");
+    this.line.drop(id);
+    open.waiting.lost(malformed(open.waiting.method, problem));
   }
 
   #receiveNotice(method: string, params: JsonObject, from: Waiting | null): void {
@@ -221,6 +260,7 @@ export class Conversation implements LineEvents {
     if (this.#failure !== null) return;
     try {
       this.line.send({ jsonrpc: "2.0", id, ...answer });
+      this.#oneWay.sent(this.#nextId);
     } catch {
       this.#events.violation("answer_not_read");
     }
@@ -239,6 +279,10 @@ export class Conversation implements LineEvents {
       this.#asked--;
     }
   }
+}
+
+function malformed(method: string, problem: string): BackplaneError {
+  return new BackplaneError("malformed_response", `The answer to ${method} is not valid: ${problem}.`);
 }
 
 /** A client behind us may have refused with a code of its own; anything else is nothing to a stranger. */

@@ -8,17 +8,21 @@ import { isObject, RPC } from "./revisions.ts";
 const CHALLENGE_CHARS = 8_192;
 const PARAM_CHARS = 2_048;
 
-/** A JSON-RPC error in the body; null where there is none. */
+/** A JSON-RPC error in the body; null where there is none. Throws `malformed_response` for one beside a result. */
 export function describesError(text: Buffer): RpcFailure | null {
+  let value: unknown;
   try {
-    const value: unknown = JSON.parse(text.toString("utf8"));
-    const error = isObject(value) ? value.error : undefined;
-    if (!isObject(error) || typeof error.code !== "number" || typeof error.message !== "string") return null;
-    const { code, message, data } = error;
-    return data === undefined ? { code, message } : { code, message, data };
+    value = JSON.parse(text.toString("utf8"));
   } catch {
     return null;
   }
+  const error = isObject(value) ? value.error : undefined;
+  if (!isObject(error) || typeof error.code !== "number" || typeof error.message !== "string") return null;
+  if ((value as JsonObject).result !== undefined) {
+    throw new BackplaneError("malformed_response", "The MCP server answered with a result and an error.");
+  }
+  const { code, message, data } = error;
+  return data === undefined ? { code, message } : { code, message, data };
 }
 
 /** A server of an older revision knows neither the method nor its headers, and may say so in any of these ways. */

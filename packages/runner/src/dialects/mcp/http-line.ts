@@ -34,6 +34,7 @@ export interface HttpLineOptions {
 }
 
 export class HttpLine implements Line {
+  readonly shares_stream = false;
   readonly #options: HttpLineOptions;
   readonly #events: LineEvents;
   readonly #http: HttpRequests;

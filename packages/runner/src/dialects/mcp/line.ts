@@ -22,6 +22,8 @@ export interface LineEvents {
 export interface Line {
   /** Closing a request is how the stateless revision cancels it here. */
   readonly cancels_by_drop: boolean;
+  /** All replies come on one stream, so one that names no request may be anybody's. */
+  readonly shares_stream: boolean;
   /** `headers`: beside the message, where the line has such. Throws a BackplaneError, such as `backpressure` or `frame_too_large`; then nothing was sent. */
   send(message: JsonObject, headers?: Record<string, string>): void;
   /** No answer is wanted to this request any more. */

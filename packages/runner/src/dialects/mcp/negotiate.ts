@@ -64,6 +64,8 @@ async function agree(greeting: Greeting): Promise<Agreement> {
 async function discover(greeting: Greeting, params: JsonObject, again = false): Promise<Agreement | null> {
   const reply = await greeting.request("server/discover", params, greeting.discover_ms);
   if (reply.kind === "lost") {
+    // An older server may answer a method that it does not know in its own way; `initialize` shows whether it can talk.
+    if (reply.error.code === "malformed_response") return null;
     if (reply.error.code === "crashed") greeting.spare();
     throw reply.error;
   }

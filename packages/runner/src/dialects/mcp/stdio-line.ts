@@ -12,6 +12,7 @@ const STRAY_CHARS = 400;
 
 export class StdioLine implements Line {
   readonly cancels_by_drop = false;
+  readonly shares_stream = true;
   readonly #connection: Connection<Json>;
   readonly #queued: number;
   #stray = "";
@@ -32,6 +33,11 @@ export class StdioLine implements Line {
         const text = error.details?.stray_output;
         if (this.#stray === "" && typeof text === "string") this.#stray = text.slice(0, STRAY_CHARS);
         events.violation("not_json");
+        const { rpc_id } = error.details ?? {};
+        if (typeof rpc_id === "number") {
+          const words = `The answer of the MCP server is not valid: ${error.message}`;
+          events.lost(rpc_id, new BackplaneError("malformed_response", words));
+        }
       },
       onFailure: (error) => events.failure(error),
       onClose: (cause) =>
