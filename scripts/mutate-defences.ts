@@ -21,6 +21,7 @@ import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import type { Mutant } from "./defences/mutant.ts";
+import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
 import { PROCESS_DEFENCES } from "./defences/processes.ts";
 import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
@@ -32,6 +33,7 @@ const MUTANTS: Mutant[] = [
   ...PLUGIN_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
+  ...PACKAGE_DEFENCES,
 ];
 
 function main(words: string[]): number {

@@ -43,6 +43,7 @@ async function install(files = FILES): Promise<string> {
   const listing = await unpackArchive(inPieces(tar(...files)), staging.tree);
   await staging.install(listing);
   await staging.end();
+  store.release(listing.digest);
   return listing.digest;
 }
 
@@ -184,6 +185,55 @@ function overwrite(path: string, content: string | Uint8Array): void {
   writeFileSync(path, content);
   chmodSync(path, mode);
 }
+
+describe("removing a tree that is being imported", () => {
+  const stage = async () => {
+    const staging = await store.stage();
+    const listing = await unpackArchive(inPieces(tar(...FILES)), staging.tree);
+    return { digest: listing.digest, install: () => staging.install(listing), end: staging.end };
+  };
+
+  test("leaves it until every import has ended", async () => {
+    const [one, two] = [await stage(), await stage()];
+    await Promise.all([one.install(), two.install()]);
+    await store.discard(one.digest);
+    store.release(one.digest);
+    await store.discard(one.digest);
+    await store.verified(one.digest);
+    store.release(one.digest);
+    await store.discard(one.digest);
+    expect(await store.has(one.digest)).toBe(false);
+    await Promise.all([one.end(), two.end()]);
+  });
+
+  test("leaves it when an import began and ended while its use was looked up", async () => {
+    const digest = await install();
+    await store.discard(digest, async () => {
+      await install();
+      return false;
+    });
+    expect(await store.verified(digest)).toBe(treeOf(digest));
+  });
+
+  test("never takes it away between an import's check and its last step", async () => {
+    const digest = await install();
+    const { utimes } = fs;
+    let removal: Promise<void> | undefined;
+    fs.utimes = async (...args) => {
+      removal ??= store.discard(digest);
+      await removal;
+      return await utimes(...args);
+    };
+    syncBuiltinESMExports();
+    try {
+      await install();
+    } finally {
+      fs.utimes = utimes;
+      syncBuiltinESMExports();
+    }
+    expect(await store.verified(digest)).toBe(treeOf(digest));
+  });
+});
 
 describe("a sweep", () => {
   const DAY = 86_400_000;

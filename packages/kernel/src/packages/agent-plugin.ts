@@ -33,10 +33,10 @@ export async function installAgentPlugin(
   requireOperator(caller, "install packages");
   requireSource(caller, source.kind === "archive");
   const opened = await deps.importer.openAgentPlugin(source);
+  const taken: Taken[] = [];
   try {
     const left_out = [...opened.left_out];
     if (strict) refuse(left_out, opened.name);
-    const taken: Taken[] = [];
     for (const part of opened.parts) {
       try {
         // A part of the registry is no part of what was uploaded.
@@ -46,7 +46,8 @@ export async function installAgentPlugin(
         left_out.push(ownFault(part, error));
       }
     }
-    const { packages, refused } = await add(rows, caller, taken, strict && left_out.length > 0);
+    const amiss = strict && left_out.length > 0;
+    const { packages, refused } = await add(rows, caller, amiss ? [] : taken);
     left_out.push(...refused);
     if (strict && left_out.length > 0) await takeBack(rows, caller, packages);
     if (strict || packages.length === 0) refuse(left_out, opened.name);
@@ -55,24 +56,22 @@ export async function installAgentPlugin(
     const { name, version } = opened;
     return { plugin: { name, version }, packages, left_out, notes: [...opened.notes] };
   } finally {
+    // Imports that did not get as far as a row, whatever ended the installation.
+    for (const { imported } of taken) await rows.discard(imported.digest);
     await opened.end();
   }
 }
 
-/** `none`: something is amiss already, so that the bytes go again. */
+/** Takes each part out of `taken` as it is added or refused. */
 async function add(
   rows: PackageRows,
   caller: Caller,
-  taken: readonly Taken[],
-  none: boolean,
+  taken: Taken[],
 ): Promise<{ packages: Installed[]; refused: LeftOut[] }> {
   const packages: Installed[] = [];
   const refused: LeftOut[] = [];
-  for (const { part, imported } of taken) {
-    if (none) {
-      await rows.discard(imported.digest);
-      continue;
-    }
+  for (let next = taken.shift(); next !== undefined; next = taken.shift()) {
+    const { part, imported } = next;
     try {
       const added = await rows.add(caller, rows.draft(caller, imported));
       const { package_id, version } = added.package;

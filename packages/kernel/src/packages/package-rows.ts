@@ -9,10 +9,10 @@ import type { Caller, ImportedPackage } from "../ports/index.ts";
 export interface PackageRows {
   /** The row that these bytes would have. */
   draft(caller: Caller, imported: ImportedPackage): Package;
-  /** Bytes that do not become a row are discarded. */
+  /** Ends the import of the row's bytes; those that do not become a row are removed. */
   add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
   remove(caller: Caller, row: Package): Promise<void>;
-  /** Bytes that another org still uses stay. */
+  /** Ends an import that does not become a row. Bytes that a package uses stay. */
   discard(digest: string): Promise<void>;
 }
 
@@ -51,6 +51,7 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
         ],
         audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
       });
+      deps.importer.release(row.digest);
       return { package: inserted.row, created: inserted.created };
     } catch (error) {
       await discard(row.digest);
@@ -68,13 +69,18 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
       throw await namingVisible(error, "package.bound", "bindings", visibleTo(deps, caller));
     }
     if (!gone) throw new BackplaneError("package.not_found");
-    await discard(row.digest);
+    await removeUnused(row.digest);
+  }
+
+  async function discard(digest: string): Promise<void> {
+    deps.importer.release(digest);
+    await removeUnused(digest);
   }
 
   /** Left-over bytes do no harm, so this never fails a request. */
-  async function discard(digest: string): Promise<void> {
+  async function removeUnused(digest: string): Promise<void> {
     try {
-      if (!(await store.packages.digestInUse(digest))) await deps.importer.discard(digest);
+      await deps.importer.discard(digest, () => store.packages.digestInUse(digest));
     } catch (error) {
       deps.log.warn({ err: error, digest }, "unused package bytes were not removed");
     }

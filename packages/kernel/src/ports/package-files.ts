@@ -65,7 +65,7 @@ export type AgentPluginSource = Extract<PackageSource, { kind: "archive" | "fold
 export interface PackageImporter {
   /**
    * Unpacks, checks and stores the bytes under their digest. Throws package.* and leaves no partial tree. Doing
-   * it twice is the same as once.
+   * it twice is the same as once. The bytes are held until `release`: a removal at the same time leaves them alone.
    */
   import(source: PackageSource): Promise<ImportedPackage>;
   /** An Agent Plugins folder, which is several packages. Throws package.* and leaves nothing. */
@@ -74,8 +74,10 @@ export interface PackageImporter {
   files(digest: string, folder: string): Promise<string[]>;
   /** One file of an installed package, as it was installed. Null: there is none, or it is larger than `most`. */
   read(digest: string, path: string, most: number): Promise<Uint8Array | null>;
-  /** Removes bytes that no package row refers to any more. */
-  discard(digest: string): Promise<void>;
+  /** Ends the hold of one import: its package row exists, or there will be none. */
+  release(digest: string): void;
+  /** Removes bytes that no import holds and that `used` does not know. */
+  discard(digest: string, used: () => Promise<boolean>): Promise<void>;
   /** Removes bytes older than `min_age_ms` that nothing uses: what a death between bytes and row has left. */
   sweep?(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }

@@ -77,7 +77,7 @@ async function bindNext(
   const good = goodFiles(used.definitions);
   const kept = Object.keys(errors).filter((file) => good.has(file));
   if (kept.length > 0) {
-    if (next.row.digest !== used.package.digest) await rows.discard(next.row.digest);
+    await rows.discard(next.row.digest);
     const keep = { digest: used.package.digest, files: kept };
     next = await candidate(parts, caller, { ...source, keep }, used);
   }
@@ -94,7 +94,7 @@ async function bindNext(
     }
     if (!snapshots.includes(added.id)) snapshots.push(added.id);
     while (snapshots.length > KEPT) await sweep(parts, caller, snapshots.shift()!);
-  }
+  } else await rows.discard(row.digest);
   return { package_id, package_version, binding_id, errors, snapshots };
 }
 
@@ -102,14 +102,14 @@ async function candidate(
   { deps, rows, definitions }: LoadParts,
   caller: Caller,
   source: WorkspaceSource,
-  { binding, package: used }: InUse,
+  { binding }: InUse,
 ): Promise<{ row: Package; description: Description }> {
   const imported = await deps.importer.import(source);
   const row = rows.draft(caller, imported);
   try {
     return { row, description: await definitions.preview({ binding, package: row }) };
   } catch (error) {
-    if (row.digest !== used.digest) await rows.discard(row.digest);
+    await rows.discard(row.digest);
     throw error;
   }
 }

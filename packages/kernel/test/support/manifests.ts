@@ -61,8 +61,10 @@ export class TestImporter implements PackageImporter {
     throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
   }
 
-  async discard(digest: string): Promise<void> {
-    this.discarded.push(digest);
+  release(): void {}
+
+  async discard(digest: string, used: () => Promise<boolean>): Promise<void> {
+    if (!(await used())) this.discarded.push(digest);
   }
 
   /** Files of packages, by path; every package has the same. */

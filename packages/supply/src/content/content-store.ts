@@ -14,6 +14,7 @@ import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles } from "@backplane/kernel/ports";
 import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
+import { DigestLocks } from "./digest-locks.ts";
 import { inTurns } from "./read-tree.ts";
 import { digestOf, formatListing, parseListing, type TreeFile, type TreeListing } from "./tree-listing.ts";
 import { type Difference, differenceOf } from "./verify-tree.ts";
@@ -21,7 +22,10 @@ import { type Difference, differenceOf } from "./verify-tree.ts";
 export interface Staging {
   /** Where to unpack: a path that does not exist yet, on the store's own file system. */
   tree: string;
-  /** Makes the staged tree the one of this digest. Idempotent; heals a damaged one. */
+  /**
+   * Makes the staged tree the one of this digest. Idempotent; heals a damaged one. The tree is held until `release`,
+   * so that nobody removes it before it has a package row.
+   */
   install(listing: TreeListing): Promise<void>;
   /** Removes what is left of the staging, installed or not. */
   end(): Promise<void>;
@@ -32,8 +36,10 @@ export interface ContentStore extends PackageFiles {
   has(digest: string): Promise<boolean>;
   /** What is in the tree of this digest. Throws `package.corrupt` when it is not there. */
   listing(digest: string): Promise<TreeFile[]>;
-  /** Whole or not at all, like installing. Unknown digests are fine. */
-  discard(digest: string): Promise<void>;
+  /** Ends the hold of one `install`: the package row exists, or there will be none. */
+  release(digest: string): void;
+  /** Removes a tree that nobody holds and that `used` does not know. Unknown digests are fine. */
+  discard(digest: string, used?: () => Promise<boolean>): Promise<void>;
   /** Removes the trees that nothing uses and that nobody brought in within `min_age_ms`; answers how many. */
   sweep(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
@@ -44,9 +50,34 @@ export function openContentStore(dir: string): ContentStore {
   mkdirSync(temporary, { recursive: true, mode: 0o755 });
   mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o755 });
   sweepStale(temporary, "");
-  // The home is this process's alone, so these keep a sweep and an import of the same bytes apart.
-  const coming: string[] = [];
-  const leaving = new Map<string, Promise<void>>();
+  // The home belongs to this process alone, so memory is enough to keep removals and imports of the same bytes apart.
+  const locks = new DigestLocks();
+  const held = new Map<string, number>();
+  const imported = new Map<string, number>();
+  let imports = 0;
+
+  const hold = (digest: string): void => {
+    held.set(digest, (held.get(digest) ?? 0) + 1);
+    imported.set(digest, ++imports);
+  };
+
+  const release = (digest: string): void => {
+    const left = (held.get(digest) ?? 0) - 1;
+    if (left > 0) held.set(digest, left);
+    else held.delete(digest);
+  };
+
+  /** An import that began while `unused` was asked may have written its row after the answer. */
+  const discard = async (digest: string, unused: () => Promise<boolean>): Promise<boolean> => {
+    const last = imported.get(digest);
+    if (held.has(digest) || !(await unused())) return false;
+    return await locks.run(digest, async () => {
+      if (held.has(digest) || imported.get(digest) !== last) return false;
+      await takeAway(digest);
+      imported.delete(digest);
+      return true;
+    });
+  };
 
   const folderOf = (digest: string): string => {
     const match = /^sha256:([0-9a-f]{64})$/.exec(digest);
@@ -85,14 +116,9 @@ export function openContentStore(dir: string): ContentStore {
       let removed = 0;
       for (const name of await readdir(join(dir, "sha256"))) {
         const digest = `sha256:${name}`;
-        if (!/^[0-9a-f]{64}$/.test(name) || !(await isOld(digest, min_age_ms)) || (await used(digest)))
-          continue;
-        // While that was asked, the same bytes may have come in again.
-        if (!(await isOld(digest, min_age_ms)) || coming.includes(digest)) continue;
-        const gone = takeAway(digest);
-        leaving.set(digest, gone);
-        await gone.finally(() => leaving.delete(digest));
-        removed++;
+        if (!/^[0-9a-f]{64}$/.test(name) || !(await isOld(digest, min_age_ms))) continue;
+        const unused = async () => (await isOld(digest, min_age_ms)) && !(await used(digest));
+        if (await discard(digest, unused)) removed++;
       }
       return removed;
     },
@@ -102,7 +128,10 @@ export function openContentStore(dir: string): ContentStore {
       if (text === null) throw absent(digest);
       return parseListing(text);
     },
-    discard: takeAway,
+    release,
+    async discard(digest, used) {
+      await discard(digest, async () => used === undefined || !(await used()));
+    },
     async stage() {
       const staged = join(temporary, temporaryName(""));
       await mkdir(staged, { mode: 0o755 });
@@ -114,19 +143,21 @@ export function openContentStore(dir: string): ContentStore {
           const target = folderOf(digest);
           await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o444, flag: "wx" });
           await makeDurable(staged, listing.files);
-          coming.push(digest);
+          hold(digest);
           try {
-            await leaving.get(digest);
-            // What is there already stays if it is intact: someone may be starting it right now.
-            if (!(await moveIn(staged, target)) && (await checkFolder(target, digest)) !== null) {
-              await takeAway(digest);
-              await moveIn(staged, target);
-            }
-            // Its age tells a sweep that someone is about to use it.
-            await utimes(target, new Date(), new Date());
-            await syncFolder(dirname(target));
-          } finally {
-            coming.splice(coming.indexOf(digest), 1);
+            await locks.run(digest, async () => {
+              // A tree that is there already stays if it is intact: someone may be starting it right now.
+              if (!(await moveIn(staged, target)) && (await checkFolder(target, digest)) !== null) {
+                await takeAway(digest);
+                await moveIn(staged, target);
+              }
+              // Its age tells a sweep that someone is about to use it.
+              await utimes(target, new Date(), new Date());
+              await syncFolder(dirname(target));
+            });
+          } catch (error) {
+            release(digest);
+            throw error;
           }
         },
         end: () => rm(staged, { recursive: true, force: true }),

@@ -69,7 +69,8 @@ export function createPackageImporter({
   }
 
   return {
-    discard: (digest) => store.discard(digest),
+    release: (digest) => store.release(digest),
+    discard: (digest, used) => store.discard(digest, used),
     async files(digest, folder) {
       const { files } = await findFiles(join(await store.verified(digest), folder));
       return files.sort();
