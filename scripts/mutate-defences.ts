@@ -20,6 +20,7 @@ import { join, resolve } from "node:path";
 import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
+import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
@@ -30,10 +31,11 @@ const MUTANTS: Mutant[] = [
   ...SANDBOX_DEFENCES,
   ...ARTIFACT_DEFENCES,
   ...CALL_DEFENCES,
+  ...COMPACTION_DEFENCES,
+  ...PACKAGE_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
-  ...PACKAGE_DEFENCES,
 ];
 
 function main(words: string[]): number {

@@ -190,7 +190,7 @@ describe("removing a tree that is being imported", () => {
   const stage = async () => {
     const staging = await store.stage();
     const listing = await unpackArchive(inPieces(tar(...FILES)), staging.tree);
-    return { digest: listing.digest, install: () => staging.install(listing), end: staging.end };
+    return { digest: listing.digest, install: () => staging.install(listing), end: () => staging.end() };
   };
 
   test("leaves it until every import has ended", async () => {

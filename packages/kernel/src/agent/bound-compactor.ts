@@ -1,18 +1,9 @@
 /** The scope's bound compactor, through the one door like everything else. */
-import { BackplaneError, type Block, type Json, type JsonObject } from "@backplane/contract";
+import { BackplaneError, type Block, isErrorCode, type Json, type JsonObject } from "@backplane/contract";
 import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
 import type { CompactionDeps } from "../loop/compaction.ts";
 import { blockOf, entryOfBlock } from "../sessions/blocks.ts";
-
-const BLOCK_KINDS: ReadonlySet<Json | undefined> = new Set([
-  "system",
-  "input",
-  "response",
-  "thinking",
-  "tool_call",
-  "tool_result",
-]);
 
 export function boundCompactor(door: Door): CompactionDeps["bound"] {
   return async (caller, { session, entries }, target_tokens) => {
@@ -36,18 +27,15 @@ export function boundCompactor(door: Door): CompactionDeps["bound"] {
     const ticket = await invoke(door, { caller, body: { binding_id, input } });
     const { status, result, error } = await ticket.settled;
     if (status !== "succeeded") {
-      throw new BackplaneError("loop.failed", `the compactor failed: ${error?.message ?? status}`);
+      const code = error !== null && isErrorCode(error.code) ? error.code : "loop.failed";
+      throw new BackplaneError(code, `the compactor failed: ${error?.message ?? status}`);
     }
-    const { seed_blocks, summary } = result as { seed_blocks?: Json; summary?: { text?: Json } };
+    // The door has checked the shape (answer-shape.ts).
+    const { seed_blocks = [], summary } = result as { seed_blocks?: Block[]; summary?: { text: string } };
     const date = new Date(door.deps.clock.now()).toISOString();
-    const seed = Array.isArray(seed_blocks) ? seed_blocks.filter(isBlock) : [];
     return {
-      summary: typeof summary?.text === "string" ? summary.text : "",
-      seed: seed.map((block) => entryOfBlock(block as unknown as Block, date)),
+      summary: summary?.text ?? "",
+      seed: seed_blocks.map((block) => entryOfBlock({ ...block, content: block.content ?? [] }, date)),
     };
   };
-}
-
-function isBlock(value: Json): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value) && BLOCK_KINDS.has(value.kind);
 }

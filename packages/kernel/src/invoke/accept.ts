@@ -9,6 +9,7 @@ import {
   whenThere,
 } from "@backplane/contract";
 import type { RunOutcome, SchemaIssue } from "../ports/index.ts";
+import { compactorIssue, harnessIssue } from "./answer-shape.ts";
 import type { Ending } from "./ending.ts";
 import type { ExportPlan } from "./export-plan.ts";
 import type { Redactor } from "./redact.ts";
@@ -33,7 +34,8 @@ export function accept(
     started_at,
   };
   if (plan.export.kind === "hook") return ending;
-  if (plan.export.kind !== "tool") return acceptObject(ending);
+  if (plan.export.kind === "compactor") return acceptObject(ending, compactorIssue);
+  if (plan.export.kind === "harness") return acceptObject(ending, harnessIssue);
   const result = toolResult(ending.result);
   if (ending.status !== "succeeded") {
     // A failure keeps what it could say; a broken result of it is only counted.
@@ -53,11 +55,13 @@ export function accept(
   );
 }
 
-function acceptObject(ending: Ending): Ending {
+function acceptObject(ending: Ending, issueOf: (result: JsonObject) => string | null): Ending {
   const { result, status } = ending;
   if (status !== "succeeded") return ending;
-  const isObject = typeof result === "object" && result !== null && !Array.isArray(result);
-  return isObject ? ending : malformed(ending, "the result is not an object");
+  if (typeof result !== "object" || result === null || Array.isArray(result))
+    return malformed(ending, "the result is not an object");
+  const issue = issueOf(result);
+  return issue === null ? ending : malformed(ending, issue);
 }
 
 /** The checked result with its defaults, or the rule that it breaks. */

@@ -151,8 +151,9 @@ export class Compactions {
     tokens_before: number,
   ): Promise<Chain> {
     const { sessions, histories, persister } = this.#deps;
-    const { head_chain_id, last_entry_id } = source.session;
-    const at = { chain_id: head_chain_id, last_entry_id };
+    // The chain's own last entry: after an undo the session has later ones, on the chain that was left.
+    const last_entry_id = source.entries.at(-1)?.id ?? 0;
+    const at = { chain_id: source.session.head_chain_id, last_entry_id };
     const tokens_after = Math.ceil(summary.length / 4) + tokensOf(seed.map((entry) => ({ id: 0, ...entry })));
     if (tokens_after >= tokens_before) {
       throw new BackplaneError(

@@ -1,4 +1,4 @@
-import { type Invocation, type InvocationContext, OPS } from "@backplane/contract";
+import type { Invocation, InvocationContext } from "@backplane/contract";
 import { ContextSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -127,7 +127,8 @@ test("each kind gets the body of its op", async () => {
   ]);
   await house.kernel.packages.install(admin, house.importer.add(kinds));
   for (const { id } of kinds.exports) await house.kernel.bindings.create(admin, named(id));
-  house.runner.script = ({ order }) => ok(order.op === OPS.tool ? { content: [] } : { fine: true });
+  const answers = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
+  house.runner.script = ({ order }) => ok(answers[order.op as keyof typeof answers] ?? { fine: true });
   const run = async (export_id: string, input: Invocation["input"]) => {
     const done = await house.call({ export_id, input });
     const order = house.runner.orders.at(-1)!;

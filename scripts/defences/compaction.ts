@@ -1,0 +1,36 @@
+/** A compaction replaces what a conversation knows: nothing malformed may do that. */
+import type { Mutant } from "./mutant.ts";
+
+const ANSWERS = ["packages/kernel/test/loop/compactor-answers.test.ts"];
+const SHAPE = "packages/kernel/src/invoke/answer-shape.ts";
+
+export const COMPACTION_DEFENCES: Mutant[] = [
+  {
+    defence: "compaction: a compactor's answer is checked",
+    file: "packages/kernel/src/invoke/accept.ts",
+    from: "acceptObject(ending, compactorIssue)",
+    to: "acceptObject(ending, () => null)",
+    tests: ANSWERS,
+  },
+  {
+    defence: "compaction: an answer has blocks or a summary",
+    file: SHAPE,
+    from: 'seed_blocks.length === 0 && textOf(result).trim() === ""',
+    to: "false",
+    tests: ANSWERS,
+  },
+  {
+    defence: "compaction: every block is checked",
+    file: SHAPE,
+    from: "if (issue !== null) return `seed_blocks",
+    to: "if (issue !== null && index > 99) return `seed_blocks",
+    tests: ANSWERS,
+  },
+  {
+    defence: "compaction: repeats after an undo",
+    file: "packages/kernel/src/loop/compaction.ts",
+    from: "source.entries.at(-1)?.id ?? 0",
+    to: "source.session.last_entry_id",
+    tests: ANSWERS,
+  },
+];
