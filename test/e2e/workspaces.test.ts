@@ -131,6 +131,7 @@ verifies(
     await eventually(mended, 20_000, "the error is gone");
     expect(await textOf("live")).toBe("mended");
   },
+  180_000,
 );
 
 verifies(
@@ -153,4 +154,5 @@ verifies(
     await until("edited", "three");
     expect(await textOf("edited")).toBe("three");
   },
+  180_000,
 );
