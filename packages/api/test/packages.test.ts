@@ -1,10 +1,11 @@
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { PassThrough, Writable } from "node:stream";
+import { PassThrough } from "node:stream";
 import { packFolder } from "@backplane/supply";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import { packed as packFolderOf } from "./packed.ts";
 import { PACKAGE_ID, writeSamplePackage } from "./sample-package.ts";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 
@@ -14,17 +15,8 @@ beforeAll(async () => {
 });
 afterAll(() => t.close());
 
-async function packed(version: string, remark = ""): Promise<Buffer> {
-  const chunks: Buffer[] = [];
-  const sink = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      chunks.push(chunk);
-      done();
-    },
-  });
-  await packFolder(writeSamplePackage(t.home, version, remark), sink);
-  return Buffer.concat(chunks);
-}
+const packed = (version: string, remark = ""): Promise<Buffer> =>
+  packFolderOf(writeSamplePackage(t.home, version, remark));
 
 const upload = (body: Buffer, headers: Record<string, string> = {}, token?: string) =>
   t.call("POST", "/v1/plugin-packages", {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
+import { packed } from "./packed.ts";
 import { PACKAGE_ID, writeSamplePackage } from "./sample-package.ts";
 import { startApi, type TestApi } from "./start-api.ts";
 
@@ -80,8 +81,22 @@ verifies(
     });
     const token = mine.json.token as string;
     const installed = (await t.call("GET", "/v1/plugin-packages", { token })).json.items[0];
-    const seen = [await t.call("DELETE", `/v1/plugin-packages/${installed.id}`, { token })];
-    expect(seen[0]!.json.error.code).toBe("package.bound");
+    // The org's package is not one project's to remove; its own it may, unless others use it.
+    const archive = await packed(writeSamplePackage(t.home, "2.0.0"));
+    const own = await t.call("POST", "/v1/plugin-packages", {
+      body: archive,
+      headers: { "content-type": "application/octet-stream" },
+      token,
+    });
+    const using = await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: "2.0.0", export_id: "echo" },
+      headers: other,
+    });
+    theirs.push(using.json.binding_id);
+    const seen = [];
+    for (const id of [installed.id, own.json.id])
+      seen.push(await t.call("DELETE", `/v1/plugin-packages/${id}`, { token }));
+    expect(seen.map(({ json }) => json.error.code)).toEqual(["policy.denied", "package.bound"]);
     for (const list of ["plugin-bindings", "plugin-tools", "invocations", "approvals", "keys", "audit"])
       seen.push(await t.call("GET", `/v1/${list}`));
     for (const answer of seen) for (const id of theirs) expect(answer.text).not.toContain(id);

@@ -20,3 +20,18 @@ export function configPrefixOf(pattern: string): string | null {
   if (!pattern.endsWith(".*")) return null;
   return isConfigKey(pattern.slice(0, -2)) ? pattern.slice(0, -1) : null;
 }
+
+const DESTINATION_SEGMENT =
+  /(?:url|uri|endpoint|hostname|address|proxy)$|(?:^|[_-])(?:host|port|base|server|domain|region|plugin)$/i;
+
+/** Whether the value says where requests go, and so where the secrets beside it are sent. */
+export function isDestinationConfigKey(key: string): boolean {
+  return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1));
+}
+
+/** Keys of one group belong to one instance or plugin: `providers.<id>.`, `plugin.<ns>.`, `acme.`; null for a bare key. */
+export function configGroupOf(key: string): string | null {
+  const segments = key.split(".");
+  if (segments.length === 1) return null;
+  return `${segments.slice(0, segments.length === 2 ? 1 : 2).join(".")}.`;
+}

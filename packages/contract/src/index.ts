@@ -17,7 +17,14 @@ export {
 export * from "./artifact.ts";
 export { type CheckedInstruments, checkInstruments, instrumentProviderOf } from "./check-instruments.ts";
 export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
-export { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey, isSecretConfigKey } from "./config-key.ts";
+export {
+  CONFIG_KEY_PATTERN,
+  configGroupOf,
+  configPrefixOf,
+  isConfigKey,
+  isDestinationConfigKey,
+  isSecretConfigKey,
+} from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
 export { BackplaneError, codeOf, type ErrorDetails, ownFix, toBackplaneError, withFix } from "./error.ts";
 export { ERROR_CODES, type ErrorCode, isErrorCode } from "./error-codes.ts";

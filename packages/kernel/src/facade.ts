@@ -206,8 +206,8 @@ export interface Kernel {
     get(caller: Caller, key: string, options?: { show?: boolean }): Promise<ConfigEntry>;
     /** Masked. */
     list(caller: Caller): Promise<ConfigMap>;
-    /** All keys or none. */
-    set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<void>;
+    /** All keys or none. Answers the secret keys that are gone, because what they were sent to changed. */
+    set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]>;
     /** One key, or `a.b.*`; answers the keys that are gone. */
     unset(caller: Caller, pattern: string): Promise<string[]>;
     /** Once per key and write of this process, after it is on disk. Answers how to stop. */

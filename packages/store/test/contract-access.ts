@@ -9,12 +9,14 @@ export function accessCases(subject: () => Subject): void {
   test("a secret has versions, tells who uses it and stays while it is used", async () => {
     const scope = freshOrg();
     const { org_id } = scope;
+    const whole = { org_id, project_id: null };
     const sealed = { org_id, name: "jira_token", ciphertext: "v1.k.n.c", last4: "wxyz" };
     const later = "2026-11-01T11:00:00.000Z";
     const first = await store().secrets.put(sealed, NOW, {});
     expect(first).toEqual({
       name: "jira_token",
       org_id,
+      project_id: null,
       ref: `secret://${org_id}/jira_token`,
       last4: "wxyz",
       version: 1,
@@ -32,25 +34,53 @@ export function accessCases(subject: () => Subject): void {
     await store().bindings.create(binding, {});
     expect(await store().bindings.usingSecret(org_id, first.ref)).toEqual([binding.binding_id]);
     expect((await store().secrets.get(org_id, "jira_token"))?.used_by).toEqual([binding.binding_id]);
-    await expect(store().secrets.remove(org_id, "jira_token", {})).rejects.toMatchObject({
+    await expect(store().secrets.remove(whole, "jira_token", {})).rejects.toMatchObject({
       code: "secret.in_use",
       details: { used_by: [binding.binding_id] },
     });
     await store().bindings.update({ ...binding, secrets: {}, generation: 2 }, 1, {});
-    expect(await store().secrets.remove(org_id, "jira_token", {})).toBe(true);
-    expect(await store().secrets.remove(org_id, "jira_token", {})).toBe(false);
-    expect(await store().secrets.list(org_id, { limit: 5 })).toEqual({ items: [], next: null });
+    expect(await store().secrets.remove(whole, "jira_token", {})).toBe(true);
+    expect(await store().secrets.remove(whole, "jira_token", {})).toBe(false);
+    expect(await store().secrets.list(whole, { limit: 5 })).toEqual({ items: [], next: null });
   });
 
   test("secrets are listed by name", async () => {
     const { org_id } = freshOrg();
+    const whole = { org_id, project_id: null };
     for (const name of ["b", "a", "c"]) {
       await store().secrets.put({ org_id, name, ciphertext: "x", last4: "****" }, NOW, {});
     }
-    const first = await store().secrets.list(org_id, { limit: 2 });
+    const first = await store().secrets.list(whole, { limit: 2 });
     expect(first.items.map((secret) => secret.name)).toEqual(["a", "b"]);
-    const rest = await store().secrets.list(org_id, { limit: 2, after: first.next! });
+    const rest = await store().secrets.list(whole, { limit: 2, after: first.next! });
     expect(rest.items.map((secret) => secret.name)).toEqual(["c"]);
+  });
+
+  test("a project replaces and removes its own secrets alone, and sees its own and the org's", async () => {
+    const { org_id } = freshOrg();
+    const of = (project_id: string | null) => ({ org_id, project_id });
+    const put = (project_id: string | null, name: string) =>
+      store().secrets.put({ org_id, project_id, name, ciphertext: "x", last4: "****" }, NOW, {});
+    const namesIn = async (project_id: string | null) =>
+      (await store().secrets.list(of(project_id), { limit: 9 })).items.map(({ name }) => name);
+    await put(null, "shared");
+    expect((await put("proj_a", "mine")).project_id).toBe("proj_a");
+    await put("proj_b", "theirs");
+    for (const name of ["shared", "theirs"]) {
+      await expect(put("proj_a", name)).rejects.toMatchObject({ code: "policy.denied" });
+      await expect(store().secrets.remove(of("proj_a"), name, {})).rejects.toMatchObject({
+        code: "policy.denied",
+      });
+      expect((await store().secrets.get(org_id, name))?.version).toBe(1);
+    }
+    expect((await put("proj_a", "mine")).version).toBe(2);
+    // The org may replace it; it stays the project's.
+    expect(await put(null, "mine")).toMatchObject({ version: 3, project_id: "proj_a" });
+    expect(await namesIn("proj_a")).toEqual(["mine", "shared"]);
+    expect(await namesIn(null)).toEqual(["mine", "shared", "theirs"]);
+    expect(await store().secrets.remove(of("proj_a"), "nothing", {})).toBe(false);
+    expect(await store().secrets.remove(of("proj_a"), "mine", {})).toBe(true);
+    expect(await store().secrets.remove(of(null), "theirs", {})).toBe(true);
   });
 
   test("a key is found by its hash until and after it is revoked", async () => {

@@ -48,6 +48,45 @@ export function configCases(store: () => Store): void {
     expect(await keysOf(org_id)).toEqual(["a.bc", "z"]);
   });
 
+  test("a changed destination takes the sealed values of its group along, unless the write brings them anew", async () => {
+    const { org_id } = freshOrg();
+    const { config } = store();
+    const rows = [
+      setting("providers.p.base_url", "https://a.example"),
+      setting("providers.p.plugin", "llm"),
+      setting("providers.p.api_key", "v1.k.n.c", true),
+      setting("providers.p.deep.token", "v1.k.n.c", true),
+      setting("providers.q.api_key", "v1.k.n.c", true),
+      setting("providers.token", "v1.k.n.c", true),
+    ];
+    await config.write(org_id, { set: rows, unset: [] }, NOW, {});
+    const write = (set: ConfigRow[], unset: string[] = []) => config.write(org_id, { set, unset }, NOW, {});
+    // The same value is no change, and other fields say nothing about where it goes.
+    expect(await write([rows[0]!, setting("providers.p.model", "m")])).toEqual([]);
+    const elsewhere = setting("providers.p.base_url", "https://b.example");
+    expect(await write([elsewhere])).toEqual(["providers.p.api_key", "providers.p.deep.token"]);
+    expect((await keysOf(org_id)).filter((key) => /token|api_key/.test(key))).toEqual([
+      "providers.q.api_key",
+      "providers.token",
+    ]);
+    const anew = setting("providers.p.api_key", "v1.k.n.d", true);
+    expect(await write([anew, setting("providers.p.base_url", "https://c.example")])).toEqual([]);
+    expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
+    expect(await write([], ["providers.p.base_url"])).toEqual([
+      "providers.p.api_key",
+      "providers.p.base_url",
+    ]);
+    // An instance that only now gets its plugin was nowhere before.
+    await write([setting("providers.n.api_key", "v1.k.n.c", true)]);
+    expect(await write([setting("providers.n.plugin", "llm")])).toEqual([]);
+    expect(await write([setting("providers.n.plugin", "other")])).toEqual(["providers.n.api_key"]);
+    // A bound that is broken leaves everything as it was, the credential included.
+    await write([anew]);
+    const big = Array.from({ length: CONFIG_LIMITS.keys_per_org }, (_, n) => setting(`big.k${n}`, n));
+    await expect(write([elsewhere, ...big])).rejects.toMatchObject({ code: "config.limit" });
+    expect(await config.get(org_id, "providers.p.api_key")).toEqual(anew);
+  });
+
   test("a change has its facts with it, and none when nothing changes", async () => {
     const scope = freshOrg();
     const { config, audit, outbox } = store();

@@ -2,20 +2,28 @@
 import type { Store } from "@backplane/kernel/ports";
 import { expect } from "vitest";
 import { LOCAL, NOW, sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
-import { upgradeCases } from "./upgrade-cases.ts";
+import { type Statement, upgradeCases } from "./upgrade-cases.ts";
 
 async function fill(store: Store) {
   const content = samplePackage();
   const binding = sampleBinding();
   await store.packages.insert(content, { audit: sampleAudit() });
   await store.bindings.create(binding, {});
-  await store.secrets.put({ org_id: "org_local", name: "s", ciphertext: "c", last4: "wxyz" }, NOW, {});
   return { content, binding };
 }
 
+/** A secret of that time has no owner, so it is the org's. */
+const old = (): Statement[] => [
+  [
+    `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at)
+      values ('org_local', 's', 'c', 'wxyz', 1, $1, $1)`,
+    [NOW],
+  ],
+];
+
 async function check(store: Store, { content, binding }: Awaited<ReturnType<typeof fill>>) {
   expect(await store.bindings.get(LOCAL, binding.binding_id)).toEqual({ binding, package: content });
-  expect((await store.secrets.get("org_local", "s"))?.last4).toBe("wxyz");
+  expect(await store.secrets.get("org_local", "s")).toMatchObject({ last4: "wxyz", project_id: null });
   expect(await store.audit.verify()).toBeNull();
   expect(await store.config.list("org_local", "")).toEqual([]);
   const row = { key: "provider", value: '"prod"', sealed: false };
@@ -23,4 +31,4 @@ async function check(store: Store, { content, binding }: Awaited<ReturnType<type
   expect(await store.config.get("org_local", "provider")).toEqual(row);
 }
 
-upgradeCases({ before: 3, fill, check });
+upgradeCases({ before: 3, fill, old, check });

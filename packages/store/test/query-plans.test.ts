@@ -161,7 +161,7 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["approvals of the org", () => listApprovals("o", "", "", "~", 5)],
   ["key", () => readKey("h")],
   ["keys", () => listKeys(["o", "p", "~", 5])],
-  ["secrets", () => listSecrets("o", "", 5)],
+  ["secrets", () => listSecrets("o", "p", "", 5)],
   ["audit", () => listAudit("o", "p", "a", 9, 5)],
   ["outbox", () => readOutbox({ after: 0, limit: 5, org_id: null, project_id: "" }, "sqlite")],
   ["outbox of a project", () => readOutbox({ after: 0, limit: 5, org_id: "o", project_id: "p" }, "sqlite")],

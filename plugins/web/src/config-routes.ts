@@ -2,6 +2,11 @@ import { ok, picked, type Served, switchOf } from "./route.ts";
 
 const value = { type: "object", properties: { value: {} }, required: ["value"], additionalProperties: false };
 
+/** Secrets that were given for an address, a plugin or the like that is another now. */
+function credentialsGone(dropped: string[]): { dropped?: string[] } {
+  return dropped.length === 0 ? {} : { dropped };
+}
+
 export const configRoutes: readonly Served[] = [
   {
     method: "GET",
@@ -28,8 +33,8 @@ export const configRoutes: readonly Served[] = [
     body: value,
     responses: { 200: "Written; it counts from now on." },
     async handle({ params, body, service }) {
-      await service("config.set", { values: { [params.key!]: body.value! } });
-      return ok({ key: params.key!, ok: true });
+      const dropped = await service<string[]>("config.set", { values: { [params.key!]: body.value! } });
+      return ok({ key: params.key!, ok: true, ...credentialsGone(dropped) });
     },
   },
   {
@@ -51,8 +56,8 @@ export const configRoutes: readonly Served[] = [
     body: { type: "object", properties: { values: { type: "object" } }, required: ["values"] },
     responses: { 200: "All are written." },
     async handle({ body, service }) {
-      await service("config.set", picked(body, "values"));
-      return ok({ ok: true });
+      const dropped = await service<string[]>("config.set", picked(body, "values"));
+      return ok({ ok: true, ...credentialsGone(dropped) });
     },
   },
 ];

@@ -64,7 +64,17 @@ async function set(
   const value = secret || options.text === true ? text : parseValue(text);
   const written = await client.config.set(key, value);
   context.out.data(written, () => `Set ${key}`);
+  noteDropped(context, written.dropped ?? []);
   return undefined;
+}
+
+/** A credential belongs to the destination that it was given for. */
+function noteDropped({ out }: Context, dropped: readonly string[]): void {
+  for (const key of dropped) {
+    out.note(
+      `Removed ${key}: it was given for the old destination. Set it again: backplane config set ${key} < file`,
+    );
+  }
 }
 
 async function unset(context: Context, _options: object, key: string): Promise<undefined> {

@@ -11,6 +11,7 @@ import { parseValue, readSecretValue } from "../read-value.ts";
 interface FieldOptions {
   label?: string;
   secretStdin?: string;
+  allowPrivate?: boolean;
 }
 
 export function addProviderCommands(program: Command, act: Act): void {
@@ -22,7 +23,8 @@ export function addProviderCommands(program: Command, act: Act): void {
     .option("--set <field=value>", "a field of its configuration; may be repeated", collect)
     .addHelpText(
       "after",
-      "\nExample:\n  backplane provider add llm-openai --id prod --set model=gpt-5 --secret-stdin api_key < key.txt\n",
+      "\nExample:\n  backplane provider add llm-openai --id prod --set model=gpt-5 --secret-stdin api_key < key.txt\n" +
+        "\nA model server on this machine, such as Ollama:\n  backplane provider add llm-openai --id ollama --set base_url=http://localhost:11434/v1 --set model=llama3.3 --allow-private\n",
     )
     .action(act(add));
   withFields(provider.command("set <id> [field=value...]"))
@@ -36,7 +38,11 @@ export function addProviderCommands(program: Command, act: Act): void {
 function withFields(command: Command): Command {
   return command
     .option("--label <text>", "what people call it")
-    .option("--secret-stdin <field>", "read this field from stdin, or ask for it without showing it");
+    .option("--secret-stdin <field>", "read this field from stdin, or ask for it without showing it")
+    .option(
+      "--allow-private",
+      "let it be at base_url although that is an address of this machine or its network (admin token only; it is recorded)",
+    );
 }
 
 async function list(context: Context): Promise<undefined> {
@@ -74,6 +80,7 @@ async function add(
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
   context.out.data(made, () => made.id);
+  noteOpened(context, config, made.config);
   context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
   return undefined;
 }
@@ -85,17 +92,27 @@ async function set(
   pairs: string[] = [],
 ): Promise<undefined> {
   const { label } = options;
-  if (pairs.length === 0 && label === undefined && options.secretStdin === undefined) {
+  const { allowPrivate, secretStdin } = options;
+  if (pairs.length === 0 && [label, secretStdin, allowPrivate].every((one) => one === undefined)) {
     throw new BackplaneError("cli.usage", "There is nothing to set.", {
       fix: `backplane provider set ${id} model=NAME`,
     });
   }
   const config = await fieldsOf(context, pairs, options);
-  const row = await context.client().providers.patch(id, {
+  const { providers } = context.client();
+  const before = (await providers.list()).find((row) => row.id === id)?.config ?? {};
+  const row = await providers.patch(id, {
     ...(label === undefined ? {} : { label }),
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
   context.out.data(row, () => `Changed ${id}`);
+  for (const field of Object.keys(before)) {
+    if (!isSecretConfigKey(field) || field in row.config || config[field] === null) continue;
+    context.out.note(
+      `Removed ${field}: it was given for the old destination. Set it again: backplane provider set ${id} --secret-stdin ${field} < file`,
+    );
+  }
+  noteOpened(context, config, row.config);
   return undefined;
 }
 
@@ -139,12 +156,23 @@ async function fieldsOf(context: Context, pairs: string[], options: FieldOptions
     }
     config[field] = text === "" ? null : parseValue(text);
   }
+  if (options.allowPrivate === true) config.allow_private = true;
   const { secretStdin: field } = options;
   if (field !== undefined) {
     const how = `--secret-stdin ${field} < file`;
     config[field] = await readSecretValue(context, field, how);
   }
   return config;
+}
+
+/** Said whenever it is opened: the gateway will send requests where plugins and other orgs may not. */
+function noteOpened({ out }: Context, asked: JsonObject, { allow_private: place }: JsonObject): void {
+  if (asked.allow_private !== true || typeof place !== "string") return;
+  out.note(
+    `The gateway now sends this instance's model calls to ${place}, which is not a public address. Whoever may use the\n` +
+      `org's sessions reaches whatever answers there with prompts of their choice. Only this instance, and only while\n` +
+      `its base_url is at ${place}. It is in the audit log; take it back with: backplane provider set ID allow_private=`,
+  );
 }
 
 function collect(text: string, before: string[] = []): string[] {

@@ -6,6 +6,10 @@ import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from 
 export const SecretSchema = z.object({
   name: z.string(),
   org_id: z.string(),
+  project_id: z
+    .string()
+    .nullable()
+    .describe("The project that stored it and may use and change it; null: the whole org."),
   ref: z.string(),
   last4: z.string().describe("**** for values of 8 characters or fewer"),
   version: z.int(),

@@ -17,7 +17,14 @@ export const ConfigKeyPatternSchema = z
 export const ConfigEntrySchema = z.object({ key: z.string(), value: JsonValueSchema });
 export const ConfigMapSchema = z.record(z.string(), JsonValueSchema);
 export const ConfigPatchSchema = z.strictObject({ value: JsonValueSchema });
-export const ConfigWrittenSchema = z.object({ key: z.string(), ok: z.literal(true) });
+export const ConfigWrittenSchema = z.object({
+  key: z.string(),
+  ok: z.literal(true),
+  dropped: z
+    .array(z.string())
+    .optional()
+    .describe("Secret keys that are gone, because they were given for a destination that changed."),
+});
 export const ConfigRemovedSchema = z.object({ key: z.string(), removed: z.boolean() });
 
 /** The payload of `config.updated`: one for every key that was written or removed. */

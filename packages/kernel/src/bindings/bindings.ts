@@ -10,7 +10,7 @@ import {
   canonicalJson,
   type JsonObject,
 } from "@backplane/contract";
-import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
+import { auditOf, HOST_ADMIN, requireOperator, requireWholeOrg } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
@@ -32,7 +32,7 @@ export function createBindings(
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
     requireOperator(caller, "bind exports");
     const org_wide = body.org_wide === true || caller.scope.project_id === null;
-    if (org_wide) requireOrgLevel(caller);
+    if (org_wide) requireWholeOrg(caller, "bind for the whole org");
     const scope = { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
     const found = await findExport(deps, scope.org_id, body);
     const now = new Date(deps.clock.now()).toISOString();
@@ -69,7 +69,7 @@ export function createBindings(
     requireOperator(caller, "change bindings");
     for (let race = 0; race < RACES; race++) {
       const { binding: before } = await bound(caller, id);
-      if (before.scope.project_id === null) requireOrgLevel(caller);
+      if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
       if (expected !== undefined && before.generation !== expected) throw outdated(before);
       const { row, found } = await apply(caller, before, body);
       if (await store.bindings.update(row, before.generation, changed(caller, row, "binding.change"))) {
@@ -175,7 +175,7 @@ export function createBindings(
   async function remove(caller: Caller, id: string, expected?: number): Promise<void> {
     requireOperator(caller, "remove bindings");
     const { binding } = await bound(caller, id);
-    if (binding.scope.project_id === null) requireOrgLevel(caller);
+    if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
     const tokens = await givenBack.holds(binding);
     const facts = changed(caller, { ...binding, status: "disabled" }, "binding.remove");
     if (!(await store.bindings.remove(binding.scope, id, facts, expected))) {
@@ -245,12 +245,6 @@ export function createBindings(
     validate,
     remove,
   };
-}
-
-/** What holds for the whole org is not one project's to change. */
-export function requireOrgLevel(caller: Caller): void {
-  if (caller.actor === "admin" || caller.scope.project_id === null) return;
-  throw new BackplaneError("policy.denied", "only a caller of the whole org may bind for the whole org");
 }
 
 function outdated(binding: Binding): BackplaneError {

@@ -16,6 +16,7 @@ import {
 import type { KernelDeps } from "../deps.ts";
 import { secretName } from "../invoke/context.ts";
 import type { SchemaIssue } from "../ports/index.ts";
+import { serves } from "../secrets/secrets.ts";
 import { toolsOf, wholeExport } from "./whole-package.ts";
 
 export interface CheckedExport {
@@ -99,17 +100,18 @@ async function secretIssues(
   binding: Pick<Binding, "secrets" | "scope">,
 ): Promise<SchemaIssue[]> {
   const issues: SchemaIssue[] = [];
-  const { org_id } = binding.scope;
+  const { org_id, project_id } = binding.scope;
   for (const [slot, ref] of Object.entries(binding.secrets)) {
     const path = `/secrets/${slot}`;
     if (!found.export.permissions.secret_slots.includes(slot)) {
       issues.push({ path, message: "the export declares no such slot" });
       continue;
     }
-    // Another org's secret is not there, exactly as one that does not exist.
+    // Another org's or project's secret is not there, exactly as one that does not exist.
     const name = secretName(ref, org_id);
     const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
-    if (secret === null) issues.push({ path, message: `there is no secret ${ref}` });
+    if (secret === null || !serves(secret, project_id))
+      issues.push({ path, message: `there is no secret ${ref}` });
   }
   return issues;
 }

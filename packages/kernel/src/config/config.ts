@@ -2,14 +2,15 @@
  * The configuration as the edges see it: masked. The value under a secret key is answered only to an admin who asks
  * for this one key, and the asking is on the record before the answer is given.
  */
-import { BackplaneError, type ConfigMap, isConfigKey, type Json } from "@backplane/contract";
-import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
+import { BackplaneError, type ConfigMap, configPrefixOf, isConfigKey, type Json } from "@backplane/contract";
+import { auditOf, isWholeOrg } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
-import { isPluginGrantKey } from "../plugins/settings.ts";
+import { recordDropped } from "./dropped.ts";
 import type { LiveConfig } from "./live-config.ts";
 import { maskValue } from "./mask.ts";
+import { requireConfigSet, requireConfigUnset } from "./write-rules.ts";
 
 export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config"] {
   async function get(caller: Caller, key: string, options: { show?: boolean } = {}) {
@@ -40,18 +41,27 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     return Object.fromEntries(rows.map((row) => [row.key, masked(org_id, row)]));
   }
 
-  async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<void> {
-    requireOperator(caller, "change the configuration");
+  async function set(caller: Caller, values: Readonly<Record<string, Json>>): Promise<string[]> {
     const keys = Object.keys(values);
-    if (keys.some(isPluginGrantKey)) requireAdmin(caller, "give a plugin rights");
+    requireConfigSet(caller, keys);
     const audit = auditOf(deps, caller, "config.set", subjectOf(keys), { keys });
-    await live.write(caller.scope.org_id, { set: values }, { audit });
+    const dropped = await live.write(caller.scope.org_id, { set: values }, { audit });
+    await recordDropped(deps, caller, dropped);
+    return dropped;
   }
 
   async function unset(caller: Caller, pattern: string): Promise<string[]> {
-    requireOperator(caller, "change the configuration");
+    requireConfigUnset(caller, pattern);
     const audit = auditOf(deps, caller, "config.unset", pattern);
-    return await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
+    const removed = await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
+    const prefix = configPrefixOf(pattern);
+    const asked = (key: string) => (prefix === null ? key === pattern : key.startsWith(prefix));
+    await recordDropped(
+      deps,
+      caller,
+      removed.filter((key) => !asked(key)),
+    );
+    return removed;
   }
 
   /** A value that cannot be opened has no last four; that it is there is still worth showing. */
@@ -69,8 +79,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
 
 function requireAdmin(caller: Caller, what: string): void {
   // The configuration is the whole org's: a project's admin is none here.
-  const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
-  if (caller.admin && whole_org && caller.delegation === undefined) return;
+  if (caller.admin && isWholeOrg(caller)) return;
   throw new BackplaneError("auth.scope", `Only an admin credential may ${what}.`, {
     details: { needs: "admin" },
     fix: "Use the admin token, or a key with the scope admin.",

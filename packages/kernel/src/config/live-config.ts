@@ -23,7 +23,7 @@ export interface LiveConfig {
   /** Rows as they lie in the store, for readers who need not open what is sealed. */
   rows(org_id: string, prefix: string): Promise<ConfigRow[]>;
   open(org_id: string, row: ConfigRow): Json;
-  /** `unset` takes keys and patterns `a.b.*`. Answers the keys that are gone. */
+  /** `unset` takes keys and patterns `a.b.*`. Answers the keys that are gone, credentials of a moved destination included. */
   write(
     org_id: string,
     change: { set?: Readonly<Record<string, Json>>; unset?: readonly string[] },

@@ -6,6 +6,8 @@ import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
 export const ACTIVE_KEY = "provider";
+/** The field that names the one private `host:port` an instance may be at; only the host's admin writes it. */
+export const ALLOW_PRIVATE = "allow_private";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;
 /** `/api/llm-providers/active` is a route of its own. */

@@ -14,7 +14,7 @@ import {
   type ToolExport,
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, requireOperator, requireWholeOrg } from "../caller.ts";
 import { takenOut } from "../catalog/shown-words.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -168,6 +168,14 @@ export function createDefinitions(
     });
   }
 
+  /** The tools of an org's binding are those of all its projects. */
+  async function changeable(caller: Caller, id: string, what: string): Promise<BoundPackage> {
+    requireOperator(caller, what);
+    const bound = await described(caller, id);
+    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
+    return bound;
+  }
+
   return {
     facade: {
       async get(caller, id) {
@@ -175,12 +183,10 @@ export function createDefinitions(
         return await store.definitions.get(binding.scope.org_id, id);
       },
       async refresh(caller, id) {
-        requireOperator(caller, "describe bindings");
-        return await describeNow(await described(caller, id));
+        return await describeNow(await changeable(caller, id, "describe bindings"));
       },
       async accept(caller, id, export_id, revision) {
-        requireOperator(caller, "accept changed tools");
-        const bound = await described(caller, id);
+        const bound = await changeable(caller, id, "accept changed tools");
         const { org_id } = bound.binding.scope;
         const before = await store.definitions.get(org_id, id);
         if (revision !== undefined && before !== null && before.revision !== revision) throw changedAgain();

@@ -1,6 +1,6 @@
 /** Installed packages: immutable, unique by (org, package_id, version), bytes shared by digest. */
 import { BackplaneError } from "@backplane/contract";
-import { requireOperator } from "../caller.ts";
+import { requireOperator, requireWholeOrg } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, PackageSource } from "../ports/index.ts";
@@ -20,7 +20,10 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
 
   async function remove(caller: Caller, id: string): Promise<void> {
     requireOperator(caller, "remove packages");
-    await rows.remove(caller, await get(caller, id));
+    const row = await get(caller, id);
+    // Installed for the org by somebody else, it may be what other projects are about to bind.
+    if (row.installed_by !== caller.actor) requireWholeOrg(caller, `remove ${row.package_id} ${row.version}`);
+    await rows.remove(caller, row);
   }
 
   async function get(caller: Caller, id: string) {

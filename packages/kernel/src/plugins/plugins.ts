@@ -9,10 +9,11 @@ import {
   pluginNamespace,
   type PluginRow,
 } from "@backplane/contract";
-import { atLeast, auditOf, HOST_ADMIN } from "../caller.ts";
+import { auditOf } from "../caller.ts";
 import { maskValue } from "../config/mask.ts";
 import type { AgentPlugins } from "../facade-agent.ts";
 import type { Caller, ConfigRow } from "../ports/index.ts";
+import { requirePluginAdmin, requirePluginOperator } from "./authority.ts";
 import { checkHealth } from "./health.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
 import type { PluginRecord } from "./record.ts";
@@ -59,16 +60,6 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
     }
   }
 
-  function mayChange(caller: Caller, what: string): void {
-    const { admin, delegation, role, scope } = caller;
-    // One instance serves every org: only the host's own admin, or the default org as a whole, decides about it.
-    const operator = (admin || atLeast(role, "admin")) && scope.org_id === home && scope.project_id === null;
-    if (delegation === undefined && ((admin && caller.actor === HOST_ADMIN) || operator)) return;
-    throw new BackplaneError("policy.denied", `only an operator may ${what}`, {
-      fix: "Use the admin token, or an admin's key of the whole default org.",
-    });
-  }
-
   async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
     const audit = auditOf(deps, caller, action, record.name, { key, value });
     await config.write(home, { set: { [key]: value } }, { audit });
@@ -80,21 +71,12 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
   return {
     list: async (caller) => await Promise.all(registry.list().map((record) => rowOf(caller, record))),
     async setEnabled(caller, name, enabled) {
-      mayChange(caller, `${enabled ? "enable" : "disable"} a plugin`);
+      requirePluginOperator(caller, `${enabled ? "enable" : "disable"} a plugin`);
       const record = registry.get(name);
       return await write(caller, "plugin.enable", record, settingKey(name, "enabled"), enabled);
     },
     async setTrusted(caller, name, trusted) {
-      const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
-      if (!caller.admin || !whole_org || caller.scope.org_id !== home || caller.delegation !== undefined) {
-        throw new BackplaneError(
-          "auth.scope",
-          "Only an admin credential may let a plugin run in the gateway.",
-          {
-            details: { needs: "admin" },
-          },
-        );
-      }
+      requirePluginAdmin(caller, "let a plugin run in the gateway");
       const record = registry.get(name);
       if (record.entry.origin === "bundled") {
         throw new BackplaneError("request.invalid", `${name} is bundled; bundled plugins are always trusted`);
@@ -102,11 +84,11 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       return await write(caller, "plugin.trust", record, settingKey(name, "trusted"), trusted);
     },
     async inspect(caller, source) {
-      mayChange(caller, "look into a plugin's source");
+      requirePluginOperator(caller, "look into a plugin's source");
       return await loader.inspect(source);
     },
     async install(caller, source, options) {
-      mayChange(caller, "install a plugin");
+      requirePluginOperator(caller, "install a plugin");
       // On the record before it happens: what was tried and failed is worth knowing too.
       await deps.store.audit.append(auditOf(deps, caller, "plugin.install", source, { ...options }));
       const installed = await loader.install(source, options);
@@ -120,7 +102,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       return await Promise.all(records.map((record) => rowOf(caller, record)));
     },
     async remove(caller, name) {
-      mayChange(caller, "remove a plugin");
+      requirePluginOperator(caller, "remove a plugin");
       const record = registry.get(name);
       if (record.entry.origin === "bundled") {
         throw new BackplaneError("plugin.bundled", `${name} is bundled and cannot be removed`);
@@ -135,7 +117,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       for (const uncovered of await registry.discover()) await registry.load(uncovered);
     },
     async reload(caller, name) {
-      mayChange(caller, "reload a plugin");
+      requirePluginOperator(caller, "reload a plugin");
       const record = registry.get(name);
       await registry.reload(record);
       return await rowOf(caller, record);

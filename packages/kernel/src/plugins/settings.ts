@@ -1,6 +1,6 @@
 /**
- * The keys under `plugin.<ns>.` that are the operator's word to the kernel about a plugin. All but `enabled` widen
- * what the plugin may do, so only an admin may write them (`isPluginGrantKey`), whatever way a write comes in.
+ * The keys under `plugin.<ns>.` that are the operator's word to the kernel about a plugin. `enabled` takes an operator of
+ * the plugins, the others widen what a plugin may do and take an admin (config/write-rules.ts).
  */
 import { type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "../config/live-config.ts";
@@ -8,8 +8,7 @@ import type { LiveConfig } from "../config/live-config.ts";
 /** Where they are read: one instance of a plugin serves all orgs. */
 export const SETTINGS_SCOPE = { org_id: "org_local", project_id: "proj_default" } as const;
 
-const GRANTS = ["trusted", "services", "api", "allowed_domains"] as const;
-const OWN = ["enabled", ...GRANTS] as const;
+const OWN = ["enabled", "trusted", "services", "api", "allowed_domains"] as const;
 type OwnField = (typeof OWN)[number];
 
 export interface PluginSettings {
@@ -39,10 +38,20 @@ export function isOwnField(field: string): field is OwnField {
   return (OWN as readonly string[]).includes(field);
 }
 
-/** True for the keys that only an admin may set. */
+/** True for the keys that only an admin may write. */
 export function isPluginGrantKey(key: string): boolean {
   const setting = settingOfKey(key);
   return setting !== null && setting.field !== "enabled";
+}
+
+/** The kernel's own fields among the keys that a key, or everything below a prefix, names. */
+export function coversSetting(path: string, below: boolean): readonly OwnField[] {
+  if (!below) {
+    const setting = settingOfKey(path);
+    return setting === null ? [] : [setting.field];
+  }
+  // `plugin.` and `plugin.<ns>.`; a longer prefix lies below every setting.
+  return /^plugin\.([^.]+\.)?$/.test(path) ? OWN : [];
 }
 
 export async function readSettings(

@@ -6,6 +6,8 @@ import type { Page, PageOf, Scope } from "./scope.ts";
 
 export interface SealedSecret {
   org_id: string;
+  /** Who stores it, and so whose a new one is: a project, or (null or left out) the whole org. */
+  project_id?: string | null;
   name: string;
   /** Opaque to the store; carries the id of the key that sealed it. */
   ciphertext: string;
@@ -13,14 +15,15 @@ export interface SealedSecret {
 }
 
 export interface SecretStore {
-  /** Creates version 1 or replaces the value with the next version. */
+  /** Creates version 1 or replaces the value with the next one; throws `policy.denied` for a secret of somebody else. */
   put(secret: SealedSecret, now: string, facts: Facts): Promise<Secret>;
   get(org_id: string, name: string): Promise<Secret | null>;
   /** For the vault alone. */
   sealed(org_id: string, name: string): Promise<SealedSecret | null>;
-  list(org_id: string, page: Page): Promise<PageOf<Secret>>;
-  /** Throws `secret.in_use` with details.used_by while a binding refers to it. */
-  remove(org_id: string, name: string, facts: Facts): Promise<boolean>;
+  /** Of a project: its own and the org's. */
+  list(scope: Scope, page: Page): Promise<PageOf<Secret>>;
+  /** Throws `policy.denied` for a secret of somebody else, `secret.in_use` with details.used_by while a binding refers to it. */
+  remove(scope: Scope, name: string, facts: Facts): Promise<boolean>;
 }
 
 /** A sealed text where it lies. */

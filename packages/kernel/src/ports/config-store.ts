@@ -19,7 +19,8 @@ export interface ConfigStore {
   /** Every row whose key starts with `prefix` (empty: all), sorted by key. */
   list(org_id: string, prefix: string): Promise<ConfigRow[]>;
   /**
-   * All of it or nothing, in one transaction with its facts; answers the keys that were there and are gone. A
+   * All of it or nothing, in one transaction with its facts; answers the keys that were there and are gone. Where a
+   * destination changes (`isDestinationConfigKey`), the sealed values of its group go, unless the write brings them. A
    * change that changes nothing writes no facts. Throws `config.limit` when the org would hold too much.
    */
   write(org_id: string, change: ConfigChange, now: string, facts: Facts): Promise<string[]>;

@@ -4,7 +4,7 @@
  */
 import { type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "../config/live-config.ts";
-import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
+import { ACTIVE_KEY, ALLOW_PRIVATE, isInstanceId } from "../config/provider-instances.ts";
 import { isOwnField } from "../plugins/settings.ts";
 import type { Clock, Logger } from "../ports/index.ts";
 
@@ -57,7 +57,9 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
   ]);
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);
-    if (!isOwnField(field) && !rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
+    // What opens a private place is given to an instance by the host's admin, and to nothing by copying.
+    if (isOwnField(field) || field === ALLOW_PRIVATE) continue;
+    if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }
   return rows;
 }

@@ -4,10 +4,14 @@
  * operator leaves a field to its default. No message holds a value, which may be a secret.
  */
 import { BackplaneError, canonicalJson, type Json, type JsonObject } from "@backplane/contract";
+import { ALLOW_PRIVATE } from "../config/provider-instances.ts";
 import type { SchemaIssue, Schemas } from "../ports/index.ts";
 
 /** The kernel reads these of any instance, whatever its plugin knows. */
-const KERNEL_FIELDS: JsonObject = { context_window: { type: "integer", minimum: 1 } };
+const KERNEL_FIELDS: JsonObject = {
+  context_window: { type: "integer", minimum: 1 },
+  [ALLOW_PRIVATE]: { type: "string" },
+};
 
 /** Only issues with `changed` fields count: what was written before a plugin knew better hinders no other change. */
 export async function checkConfig(

@@ -13,12 +13,15 @@ import {
   type ProviderInstance,
   type ProviderRow,
 } from "@backplane/contract";
-import { auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
+import { auditOf, isWholeOrg, requireOperator, requireWholeOrg } from "../caller.ts";
 import type { LiveConfig } from "../config/live-config.ts";
-import { ACTIVE_KEY, isInstanceId } from "../config/provider-instances.ts";
+import { recordDropped } from "../config/dropped.ts";
+import { ACTIVE_KEY, ALLOW_PRIVATE, isInstanceId } from "../config/provider-instances.ts";
+import { requireConfigSet } from "../config/write-rules.ts";
 import type { AgentProviders } from "../facade-agent.ts";
 import type { Caller, Clock, Logger, Schemas, Store } from "../ports/index.ts";
 import { checkConfig } from "./check-config.ts";
+import { withAllowedPlace } from "./place.ts";
 import { maskInstance, type ProviderState, readProviders } from "./view.ts";
 
 const ID_LENGTH = 64;
@@ -53,7 +56,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     caller: Caller,
     work: (state: ProviderState, org_id: string) => Promise<T>,
   ): Promise<T> {
-    requireOperator(caller, "change the providers");
+    requireWholeOrg(caller, "change the providers");
     const { org_id } = caller.scope;
     const next = (lines.get(org_id) ?? Promise.resolve()).then(async () => work(await read(org_id), org_id));
     const settled = next.catch(() => {});
@@ -67,12 +70,8 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
 
   function rowOf(instance: ProviderInstance, active: string | null): ProviderRow {
     const { id, plugin, label, config: fields } = instance;
-    let config_schema: JsonObject | null = null;
-    try {
-      config_schema = deps.plugin(plugin).config_schema;
-    } catch {
-      // Its plugin is gone; the instance is still listed, so that it can be removed.
-    }
+    // An instance whose plugin is gone is still listed, so that it can be removed.
+    const config_schema = schemaOf(plugin) ?? null;
     return { id, plugin, label, active: id === active, config: fields, config_schema };
   }
 
@@ -89,22 +88,26 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
   }
 
+  /** Undefined: the plugin is not there. */
+  function schemaOf(name: string): JsonObject | null | undefined {
+    try {
+      return deps.plugin(name).config_schema;
+    } catch {
+      return undefined;
+    }
+  }
+
   /** A plugin that is not loaded says nothing; its instance is checked when it is next changed. */
   async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
-    let config_schema: JsonObject | null;
-    try {
-      ({ config_schema } = deps.plugin(name));
-    } catch {
-      return;
-    }
+    const config_schema = schemaOf(name);
+    if (config_schema === undefined) return;
     await checkConfig(deps.schemas, { name, config_schema }, fields, changed);
   }
 
   return {
     async list(caller, { show }) {
       const { org_id } = caller.scope;
-      const whole_org = caller.actor === HOST_ADMIN || caller.scope.project_id === null;
-      if (show && (!caller.admin || !whole_org || caller.delegation !== undefined)) {
+      if (show && (!caller.admin || !isWholeOrg(caller))) {
         throw new BackplaneError(
           "auth.scope",
           "Only an admin credential may read the values of secret fields.",
@@ -122,7 +125,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       await change(caller, async ({ instances }, org_id) => {
         const { plugin, label, config: given = {} } = body;
         checkPlugin(plugin);
-        const fields = withoutNulls(given);
+        const fields = withoutNulls(withAllowedPlace({}, withoutNulls(given), schemaOf(plugin) ?? null));
         const id = body.id ?? freshId(plugin);
         if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is no id for an instance`);
         if (instances.some((one) => one.id === id)) {
@@ -134,7 +137,8 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         await checkFields(plugin, fields, Object.keys(fields));
         const set: Record<string, Json> = { ...keys, [`providers.${id}.plugin`]: plugin };
         set[`providers.${id}.label`] = label ?? id;
-        const audit = auditOf(deps, caller, "provider.create", id, { plugin });
+        requireConfigSet(caller, Object.keys(set));
+        const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...openedIn(fields) });
         // What an instance without a plugin may have left there is no part of the new one.
         await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
         return await rowNow(org_id, id);
@@ -142,8 +146,11 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
     patch: async (caller, id, body) =>
       await change(caller, async ({ instances }, org_id) => {
         const instance = find(instances, id);
-        const { label, config: fields = {} } = body;
-        const kept = Object.entries(fields).filter(([field, value]) => !isMasked(field, value));
+        const { label, config: given = {} } = body;
+        const unmasked = Object.entries(given).filter(([field, value]) => !isMasked(field, value));
+        const schema = schemaOf(instance.plugin) ?? null;
+        const fields = withAllowedPlace(instance.config, Object.fromEntries(unmasked), schema);
+        const kept = Object.entries(fields);
         const set = keysOf(id, Object.fromEntries(kept.filter(([, value]) => value !== null)));
         const gone = Object.keys(keysOf(id, Object.fromEntries(kept.filter(([, value]) => value === null))));
         const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(kept) });
@@ -155,8 +162,14 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
         if (label !== undefined) set[`providers.${id}.label`] = label;
         if (Object.keys(set).length + gone.length > 0) {
           const changed = [...Object.keys(set), ...gone].map((key) => key.slice(`providers.${id}.`.length));
-          const audit = auditOf(deps, caller, "provider.patch", id, { fields: changed });
-          await config.write(org_id, { set, unset: gone }, { audit });
+          requireConfigSet(caller, Object.keys(set));
+          const audit = auditOf(deps, caller, "provider.patch", id, {
+            fields: changed,
+            ...openedIn(fields),
+          });
+          const removed = await config.write(org_id, { set, unset: gone }, { audit });
+          const dropped = removed.filter((key) => !gone.includes(key));
+          await recordDropped(deps, caller, dropped);
         }
         return await rowNow(org_id, id);
       }),
@@ -203,6 +216,12 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
     keys[key] = value;
   }
   return keys;
+}
+
+/** For the record: what an instance may reach beyond the public addresses. */
+function openedIn(fields: JsonObject): JsonObject {
+  const place = fields[ALLOW_PRIVATE];
+  return typeof place === "string" ? { [ALLOW_PRIVATE]: place } : {};
 }
 
 function withoutNulls(fields: JsonObject): JsonObject {

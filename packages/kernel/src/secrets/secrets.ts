@@ -1,10 +1,13 @@
-/** Secrets are write-only: sealed here, opened only for a call's order, shown by name and last four. */
-import { BackplaneError, type Secret } from "@backplane/contract";
+/**
+ * Secrets are write-only: sealed here, opened only for a call's order, shown by name and last four. One that a project
+ * stored is that project's; what the org stored serves all its projects and is the org's to change.
+ */
+import { BackplaneError, codeOf, type Secret } from "@backplane/contract";
 import { namingVisible, visibleTo } from "../bindings/visible.ts";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, isWholeOrg, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
-import type { Caller, Page } from "../ports/index.ts";
+import type { Caller, Page, Scope } from "../ports/index.ts";
 import { rotateKey } from "./rotate-key.ts";
 
 /** Four characters of a short value would give too much of it away. */
@@ -15,22 +18,25 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 
   async function put(caller: Caller, name: string, value: string) {
     requireOperator(caller, "store secrets");
-    const { org_id } = caller.scope;
+    const { org_id, project_id } = reachOf(caller);
     const now = deps.clock.now();
     const last4 = value.length > LONG_ENOUGH ? value.slice(-4) : "****";
-    const sealed = { org_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
+    const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = auditOf(deps, caller, "secret.put", name);
-    return await shown(caller, await store.secrets.put(sealed, new Date(now).toISOString(), { audit }));
+    const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
+    return await shown(caller, await stored.catch(explained));
   }
 
   async function get(caller: Caller, name: string) {
-    const secret = await store.secrets.get(caller.scope.org_id, name);
-    if (secret === null) throw new BackplaneError("secret.not_found");
+    const { org_id, project_id } = reachOf(caller);
+    const secret = await store.secrets.get(org_id, name);
+    if (secret === null || (project_id !== null && !serves(secret, project_id)))
+      throw new BackplaneError("secret.not_found");
     return await shown(caller, secret);
   }
 
   async function list(caller: Caller, page: Page) {
-    const { items, next } = await store.secrets.list(caller.scope.org_id, page);
+    const { items, next } = await store.secrets.list(reachOf(caller), page);
     const visible = visibleTo(deps, caller);
     const seen: Secret[] = [];
     for (const secret of items) seen.push({ ...secret, used_by: await visible(secret.used_by) });
@@ -39,10 +45,9 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 
   async function remove(caller: Caller, name: string): Promise<void> {
     requireOperator(caller, "remove secrets");
-    const { org_id } = caller.scope;
     const audit = auditOf(deps, caller, "secret.remove", name);
     try {
-      if (await store.secrets.remove(org_id, name, { audit })) return;
+      if (await store.secrets.remove(reachOf(caller), name, { audit }).catch(explained)) return;
     } catch (error) {
       throw await namingVisible(error, "secret.in_use", "used_by", visibleTo(deps, caller));
     }
@@ -54,4 +59,25 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
   }
 
   return { put, get, list, remove, rotateKey: (caller, options) => rotateKey(deps, caller, options) };
+}
+
+/** Whether bindings of this project (null: of the whole org, which may use nothing narrower) may refer to the secret. */
+export function serves(
+  { project_id: owner }: Pick<Secret, "project_id">,
+  project_id: string | null,
+): boolean {
+  return owner === null || owner === project_id;
+}
+
+function reachOf(caller: Caller): Scope {
+  const { org_id, project_id } = caller.scope;
+  return { org_id, project_id: isWholeOrg(caller) ? null : project_id };
+}
+
+function explained(error: unknown): never {
+  if (codeOf(error) !== "policy.denied") throw error;
+  throw new BackplaneError("policy.denied", (error as Error).message, {
+    fix: "Store it under another name, or use the admin token or a key of the whole org.",
+    cause: error,
+  });
 }

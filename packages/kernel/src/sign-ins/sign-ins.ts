@@ -9,8 +9,7 @@ import {
   type SignInBegin,
   type SignInStarted,
 } from "@backplane/contract";
-import { requireOrgLevel } from "../bindings/bindings.ts";
-import { auditOf, requireOperator } from "../caller.ts";
+import { auditOf, requireOperator, requireWholeOrg } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import { randomToken, tokenHash } from "../invoke/delegation.ts";
@@ -92,7 +91,7 @@ export function createSignIns(
     requireOperator(caller, what);
     if (!caller.admin) throw new BackplaneError("policy.denied", `only an admin may ${what}`);
     const bound = await server(caller, id);
-    if (bound.binding.scope.project_id === null) requireOrgLevel(caller);
+    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
     return bound;
   }
 

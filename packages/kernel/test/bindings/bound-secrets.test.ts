@@ -3,13 +3,13 @@ import { BindingPolicySchema, ToolExportSchema } from "@backplane/contract/schem
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../../src/ports/index.ts";
-import { admin, openHouse } from "../support/house.ts";
+import { admin, openHouse, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { config, jira, schemas } from "./jira.ts";
 
 verifies(
   "secret.slots",
-  "secrets of undeclared slots, missing ones and another org's are refused alike",
+  "secrets of undeclared slots, missing ones, another org's and another project's are refused alike",
   async () => {
     const house = await openHouse();
     const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
@@ -24,6 +24,11 @@ verifies(
     );
     expect(await bad({ jira_token: "secret://org_local/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/jira_token"),
+    );
+    const neighbour: Caller = { ...user, scope: { ...user.scope, project_id: "proj_next" } };
+    await house.kernel.secrets.put(neighbour, "theirs", "next-door-value");
+    expect(await bad({ jira_token: "secret://org_local/theirs" })).toEqual(
+      issue("/secrets/jira_token", "there is no secret secret://org_local/theirs"),
     );
     expect(await bad({ jira_token: "secret://org_far/jira_token" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_far/jira_token"),

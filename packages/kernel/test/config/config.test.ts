@@ -13,7 +13,7 @@ import { verifies } from "../../../../test/support/verifies.ts";
 import { createLiveConfig } from "../../src/config/live-config.ts";
 import { createKernel } from "../../src/index.ts";
 import type { Caller } from "../../src/ports/index.ts";
-import { admin, guest, type House, openHouse, until, user } from "../support/house.ts";
+import { admin, guest, type House, openHouse, orgUser as user, until } from "../support/house.ts";
 
 const ORG = "org_local";
 
@@ -24,7 +24,7 @@ function hear({ kernel }: House): ConfigUpdated[] {
 }
 
 const auditOf = async ({ kernel }: House) =>
-  (await kernel.audit.list(admin, {}, { limit: 100 })).items
+  (await kernel.audit.list({ ...admin, scope: user.scope }, {}, { limit: 100 })).items
     .filter((entry) => entry.action.startsWith("config."))
     .map(({ actor, action, subject, details }) => ({ actor, action, subject, details }))
     .toReversed();
@@ -224,7 +224,7 @@ test("every write is on the record by its keys, never by its values; guests and 
 test("orgs do not see each other, and listeners hear which org was written", async () => {
   const house = await openHouse();
   const { config } = house.kernel;
-  const other: Caller = { ...user, scope: { org_id: "org_other", project_id: "proj_default" } };
+  const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
   const heard: string[] = [];
   const stop = config.onUpdated(({ key }, org_id) => heard.push(`${org_id} ${key}`));
   await config.set(user, { a: 1 });
@@ -255,7 +255,10 @@ test("rights of plugins are an admin's to give, however the key is written", asy
     await expect(kernel.config.set(user, change)).rejects.toMatchObject({ code: "auth.scope" });
     await kernel.config.set(admin, change);
   }
-  await kernel.config.set(user, { "plugin.stranger.enabled": false });
+  await expect(kernel.config.set(user, { "plugin.stranger.enabled": false })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  await kernel.config.set(admin, { "plugin.stranger.enabled": false });
   expect(Object.keys(await kernel.config.list(user)).filter((key) => key.startsWith("plugin."))).toHaveLength(
     4,
   );

@@ -58,11 +58,24 @@ test("who works where a package was installed hears of it, and no project learns
   expect(seen.map((entry) => entry.subject)).toEqual([installed.id]);
   const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
   const { binding_id } = await bindings.create(admin, named);
-  const stranger: Caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
   const refused = (caller: Caller) => packages.remove(caller, installed.id).catch((error: unknown) => error);
-  expect(await refused(user)).toMatchObject({ code: "package.bound", details: { bindings: [binding_id] } });
-  expect(await refused(stranger)).toMatchObject({ code: "package.bound", details: { bindings: [] } });
-  expect(JSON.stringify(await refused(stranger))).not.toContain(binding_id);
+  // What the org's admin installed is not a project's to remove; what a project installed is its own.
+  expect(await refused(user)).toMatchObject({ code: "policy.denied" });
+  const installer: Caller = {
+    ...user,
+    actor: "key_2",
+    scopes: ["admin"],
+    admin: true,
+    scope: { ...user.scope, project_id: "proj_other" },
+  };
+  const next = house.importer.add(manifest([tool("echo")], { version: "0.2.0" }));
+  const { package: own } = await packages.install(installer, next);
+  const bound = await bindings.create(admin, { ...named, package_version: "0.2.0" });
+  const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
+  expect(removing).toMatchObject({ code: "package.bound", details: { bindings: [] } });
+  expect(JSON.stringify(removing)).not.toContain(bound.binding_id);
+  await bindings.remove(admin, bound.binding_id);
+  await packages.remove(installer, own.id);
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
   expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });
 });

@@ -2,7 +2,7 @@ import type { JsonObject } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, openPlugins, type OpenPlugins, plugin } from "../plugins/open-plugins.ts";
-import { admin, guest, scope, user } from "../support/house.ts";
+import { admin, guest, orgUser as user, scope } from "../support/house.ts";
 
 const configSchema = { type: "object" };
 
@@ -53,18 +53,21 @@ verifies("llm.instances", "many instances of one plugin, with checked ids, chang
     params: null,
     model: "m2",
   } as JsonObject;
-  expect(await providers.patch(user, "prod", { config: patch })).toMatchObject({
-    label: "OpenAI prod",
-    config: { base_url: "https://other.example.com", api_key: "****1234", model: "m2" },
-  });
+  const moved = await providers.patch(user, "prod", { config: patch });
+  expect(moved).toMatchObject({ label: "OpenAI prod" });
+  // The key was given for the old address.
+  expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
   expect(heard.toSorted()).toEqual([
+    "providers.prod.api_key",
     "providers.prod.base_url",
     "providers.prod.model",
     "providers.prod.params",
   ]);
-  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-secret-1234");
   expect(await house.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
   await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
+  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+  const same = { base_url: "https://other.example.com", api_key: "****5678" };
+  await providers.patch(user, "prod", { config: same });
   expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
   heard.length = 0;
   await providers.patch(user, "prod", {});
@@ -128,7 +131,7 @@ test("secrets are shown to an admin who asks for them, on the record, and to nob
   expect(keyIn(await providers.list(admin, { show: false }))).toBe("****1234");
   expect(await codeOfRejected(providers.list(user, { show: true }))).toBe("auth.scope");
   expect(keyIn(await providers.list(admin, { show: true }))).toBe("sk-secret-1234");
-  const audit = (await house.store.audit.list(scope, {}, { limit: 10 })).items;
+  const audit = (await house.store.audit.list(user.scope, {}, { limit: 10 })).items;
   expect(audit.map(({ actor, action }) => `${actor} ${action}`)).toEqual([
     "admin provider.show",
     "key_user provider.create",

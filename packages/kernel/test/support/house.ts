@@ -26,6 +26,8 @@ import { inlineLoader } from "../../../../test/support/inline-loader.ts";
 export const scope = { org_id: "org_local", project_id: "proj_default" };
 export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
 export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
+/** As `user`, for the whole org: what serves every project is changed by such a credential alone. */
+export const orgUser: Caller = { ...user, scope: { ...scope, project_id: null } };
 export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
 /** Of the whole org, which plugins are for. */
 export const owner: Caller = {

@@ -10,6 +10,7 @@ import { artifacts } from "./0009-artifacts.ts";
 import { signIns } from "./0010-sign-ins.ts";
 import { loginBrowsers } from "./0011-login-browsers.ts";
 import { sampling } from "./0012-sampling.ts";
+import { secretOwners } from "./0013-secret-owners.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -26,6 +27,7 @@ export const MIGRATIONS: readonly Migration[] = [
   signIns,
   loginBrowsers,
   sampling,
+  secretOwners,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -3,10 +3,12 @@ import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
 import { bindingsUsing } from "./bindings.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
-const SECRET = "name, org_id, last4, version, created_at, updated_at";
+const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
 
+/** A project creates its own and replaces its own alone; the whole org ('') replaces any, and its owner stays. */
 export function* putSecret(p: {
   org_id: string;
+  project_id: string;
   name: string;
   ciphertext: string;
   last4: string;
@@ -14,23 +16,36 @@ export function* putSecret(p: {
   facts: FactRows;
 }): Op<Row> {
   const [row] = yield sql(
-    `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at)
-      values ($1, $2, $3, $4, 1, $5, $5)
+    `insert into secrets (org_id, name, ciphertext, last4, version, created_at, updated_at, project_id)
+      values ($1, $2, $3, $4, 1, $5, $5, $6)
       on conflict (org_id, name) do update set ciphertext = excluded.ciphertext, last4 = excluded.last4,
         version = secrets.version + 1, updated_at = excluded.updated_at
+        where excluded.project_id = '' or secrets.project_id = excluded.project_id
       returning ${SECRET}`,
-    [p.org_id, p.name, p.ciphertext, p.last4, p.now],
+    [p.org_id, p.name, p.ciphertext, p.last4, p.now, p.project_id],
   );
+  if (row === undefined) refuseForeign(p.name);
   yield* writeFacts(p.facts);
   return row!;
 }
 
+function refuseForeign(name: string): void {
+  refuse("policy.denied", `the secret ${name} belongs to the whole org or to another project`);
+}
+
 export function* removeSecret(p: {
   org_id: string;
+  project_id: string;
   name: string;
   ref: string;
   facts: FactRows;
 }): Op<boolean> {
+  const [held] = yield sql("select project_id from secrets where org_id = $1 and name = $2", [
+    p.org_id,
+    p.name,
+  ]);
+  if (held === undefined) return false;
+  if (p.project_id !== "" && held.project_id !== p.project_id) refuseForeign(p.name);
   const used_by = yield* bindingsUsing(p.org_id, p.ref);
   if (used_by.length > 0) refuse("secret.in_use", "A binding uses this secret.", { used_by });
   const gone = yield sql("delete from secrets where org_id = $1 and name = $2 returning name", [
@@ -49,13 +64,13 @@ export function* readSecret(org_id: string, name: string): Op<Row | undefined> {
   ]))[0];
 }
 
-/** By name: a secret has no id that tells its age. */
-export function* listSecrets(org_id: string, after: string, limit: number): Op<Row[]> {
-  return yield sql(`select ${SECRET} from secrets where org_id = $1 and name > $2 order by name limit $3`, [
-    org_id,
-    after,
-    limit,
-  ]);
+/** By name: a secret has no id that tells its age. A project sees its own and the org's. */
+export function* listSecrets(org_id: string, project_id: string, after: string, limit: number): Op<Row[]> {
+  return yield sql(
+    `select ${SECRET} from secrets where org_id = $1 and name > $2
+      and ($3 = '' or project_id = '' or project_id = $3) order by name limit $4`,
+    [org_id, after, project_id, limit],
+  );
 }
 
 export function* createKey(p: { row: SqlValue[]; facts: FactRows }): Op<void> {

@@ -1,4 +1,5 @@
 /** The live configuration of an org. A change is one transaction: removals, writes, the check of the bounds, facts. */
+import { configGroupOf, isDestinationConfigKey } from "@backplane/contract";
 import { type Op, type Row, refuse, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 
@@ -29,6 +30,7 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
     ]);
     removed.push(...gone.map((row) => row.key as string));
   }
+  removed.push(...(yield* dropCredentials(p, removed)));
   for (const row of p.set) {
     yield sql(
       `insert into config (org_id, key, bytes, sealed, updated_at, value) values ($1, $2, $3, $4, $5, $6)
@@ -40,6 +42,37 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
   if (p.set.length > 0) yield* checkBounds(p);
   if (p.set.length + removed.length > 0) yield* writeFacts(p.facts);
   return removed.sort();
+}
+
+/**
+ * A stored credential belongs to the destination that it was given for: when that changes, the sealed values of the same
+ * group go in the same transaction, whoever makes the change, unless this very write brings them anew.
+ */
+function* dropCredentials(p: ConfigWrite, removed: readonly string[]): Op<string[]> {
+  const moved = removed.filter(isDestinationConfigKey);
+  const removedToo = new Set(removed);
+  for (const { key, value } of p.set) {
+    if (!isDestinationConfigKey(key) || removedToo.has(key)) continue;
+    const [before] = yield sql("select value from config where org_id = $1 and key = $2", [p.org_id, key]);
+    // Without a plugin there was no instance yet, and so nothing that its secrets were sent to.
+    const first = before === undefined && key.endsWith(".plugin");
+    if (!first && before?.value !== value) moved.push(key);
+  }
+  const dropped: string[] = [];
+  const given = new Set(p.set.map(({ key }) => key));
+  for (const group of new Set(moved.map(configGroupOf))) {
+    if (group === null) continue;
+    const sealed = yield sql(
+      "select key from config where org_id = $1 and key >= $2 and key < $3 and sealed = 1 order by key",
+      [p.org_id, group, `${group}~`],
+    );
+    for (const { key } of sealed) {
+      if (given.has(key as string) || configGroupOf(key as string) !== group) continue;
+      yield sql("delete from config where org_id = $1 and key = $2", [p.org_id, key as string]);
+      dropped.push(key as string);
+    }
+  }
+  return dropped;
 }
 
 function* checkBounds(p: ConfigWrite): Op<void> {

@@ -26,8 +26,9 @@ import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 
 export function createSecretStore(backend: Backend): SecretStore {
   return {
-    async put(secret, now, facts) {
-      const row = await backend.write("putSecret", { ...secret, now, facts: encodeFacts(facts) });
+    async put({ project_id = null, ...secret }, now, facts) {
+      const owner = { project_id: projectColumn(project_id) };
+      const row = await backend.write("putSecret", { ...secret, ...owner, now, facts: encodeFacts(facts) });
       if (facts.events !== undefined) backend.appended();
       return backend.read(() => decodeSecret(row));
     },
@@ -41,10 +42,15 @@ export function createSecretStore(backend: Backend): SecretStore {
       if (row === undefined) return null;
       return { org_id, name, ciphertext: row.ciphertext as string, last4: row.last4 as string };
     },
-    async list(org_id, page) {
+    async list({ org_id, project_id }, page) {
       const secrets = await backend.read(function* () {
         const found: Secret[] = [];
-        for (const row of yield* listSecrets(org_id, page.after ?? "", page.limit + 1)) {
+        for (const row of yield* listSecrets(
+          org_id,
+          projectColumn(project_id),
+          page.after ?? "",
+          page.limit + 1,
+        )) {
           found.push(yield* decodeSecret(row));
         }
         return found;
@@ -56,9 +62,10 @@ export function createSecretStore(backend: Backend): SecretStore {
         (secret) => secret,
       );
     },
-    async remove(org_id, name, facts) {
+    async remove(scope, name, facts) {
+      const { org_id } = scope;
       const gone = await backend.write("removeSecret", {
-        org_id,
+        ...columnsOf(scope),
         name,
         ref: refOf(org_id, name),
         facts: encodeFacts(facts),
@@ -76,6 +83,7 @@ function* decodeSecret(row: Row): Op<Secret> {
   return {
     name,
     org_id,
+    project_id: projectOf(row.project_id as string),
     ref,
     last4: row.last4 as string,
     version: row.version as number,

@@ -1,0 +1,15 @@
+/** The archive of a package's folder, as a client uploads it. */
+import { Writable } from "node:stream";
+import { packFolder } from "@backplane/supply";
+
+export async function packed(folder: string): Promise<Buffer> {
+  const chunks: Buffer[] = [];
+  const sink = new Writable({
+    write(chunk: Buffer, _encoding, done) {
+      chunks.push(chunk);
+      done();
+    },
+  });
+  await packFolder(folder, sink);
+  return Buffer.concat(chunks);
+}
