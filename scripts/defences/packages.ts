@@ -1,9 +1,12 @@
-/** Installing packages: files stay as long as somebody counts on them. */
+/** Installing packages: files stay as long as somebody counts on them, and come from the registry alone. */
 import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
 const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
 const RACES = ["packages/api/test/package-races.test.ts"];
+
+const NPM = "packages/supply/src/kernel-plugins";
+const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [
   {
@@ -33,5 +36,47 @@ export const PACKAGE_DEFENCES: Mutant[] = [
     from: "    deps.importer.release(digest);\n",
     to: "",
     tests: RACES,
+  },
+  {
+    defence: "npm: plain requests reach the registries only",
+    file: `${NPM}/registry-proxy.ts`,
+    from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.href",
+    to: "if (url === null) {\n      refused.push(url?.href",
+    tests: NPM_SOURCES,
+  },
+  {
+    defence: "npm: tunnels reach the registries only",
+    file: `${NPM}/registry-proxy.ts`,
+    from: "if (url === null || !origins.has(url.origin)) {\n      refused.push(url?.origin",
+    to: "if (url === null) {\n      refused.push(url?.origin",
+    tests: NPM_SOURCES,
+  },
+  {
+    defence: "npm: runs behind the proxy",
+    file: `${NPM}/npm-command.ts`,
+    from: "[command!, ...flags, ...args]",
+    to: "[command!, ...args]",
+    tests: NPM_SOURCES,
+  },
+  {
+    defence: "npm: the lock is vetted",
+    file: `${NPM}/npm-install.ts`,
+    from: "  vetLock(",
+    to: "  if (origins.size > 99) vetLock(",
+    tests: NPM_SOURCES,
+  },
+  {
+    defence: "npm: archives come from the registries",
+    file: `${NPM}/vet-lock.ts`,
+    from: "if (origin === null || !(origins.has(origin) || origin === PUBLIC_REGISTRY))",
+    to: "if (origin === null)",
+    tests: NPM_SOURCES,
+  },
+  {
+    defence: "npm: an alias is checked",
+    file: `${NPM}/vet-lock.ts`,
+    from: 'isPackageName(alias[1]!.toLowerCase()) && isRange(alias[2] ?? "")',
+    to: "true",
+    tests: ["packages/supply/test/vet-lock.test.ts"],
   },
 ];

@@ -243,6 +243,11 @@ export const ERROR_CODES = {
     "The source cannot be read as a package.",
     "Name a folder with vai-plugin.toml, META-INF/hefty-plugin.json, tools/*.ts or a plugin.json of Agent Plugins, or an archive of its content.",
   ),
+  "package.dependency_refused": refusal(
+    422,
+    "A dependency does not come from the npm registry.",
+    "Ask the author to depend on a published version; sources by URL, git, file or link are never fetched.",
+  ),
 
   // Folders of the gateway's machine whose tool files are used as they are.
   "workspace.not_found": refusal(

@@ -272,6 +272,7 @@ test("an install that is cut off leaves the last one in use, and its rest goes a
   expect(lstatSync(link).isSymbolicLink()).toBe(true);
   const other = await pack(makePackage({ name: "other", plugins: { other: TOOL } }));
   const dies: Npm = {
+    settings: (cwd) => npm.settings(cwd),
     async run(args, cwd) {
       await npm.run(args, cwd);
       throw new Error("the power went");

@@ -7,6 +7,8 @@ export interface Registry {
   url: string;
   /** Offers a packed archive; the newest is `latest`. */
   publish(name: string, version: string, archive: Buffer, manifest: object): void;
+  /** Where a package's archive is said to be, instead of here. */
+  tarballs: Map<string, string>;
   requests: string[];
   close(): Promise<void>;
 }
@@ -14,6 +16,7 @@ export interface Registry {
 export async function startRegistry(): Promise<Registry> {
   const packages = new Map<string, Map<string, { archive: Buffer; manifest: object }>>();
   const requests: string[] = [];
+  const tarballs = new Map<string, string>();
   const server = createServer((request, response) => {
     const path = decodeURIComponent(request.url ?? "");
     requests.push(path);
@@ -29,7 +32,7 @@ export async function startRegistry(): Promise<Registry> {
         name,
         version: number,
         dist: {
-          tarball: `${url}/${name}/-/${number}.tgz`,
+          tarball: tarballs.get(name) ?? `${url}/${name}/-/${number}.tgz`,
           integrity: `sha512-${createHash("sha512").update(bytes).digest("base64")}`,
         },
       },
@@ -45,6 +48,7 @@ export async function startRegistry(): Promise<Registry> {
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   return {
     url,
+    tarballs,
     requests,
     publish(name, version, archive, manifest) {
       const versions = packages.get(name) ?? new Map();

@@ -8,7 +8,9 @@ import { inspectSource, type InspectParts, mustHoldPlugins, pathKind } from "./i
 import type { InstallSource } from "./install-source.ts";
 import { folderPath, readLocalList, writeLocalList } from "./local-list.ts";
 import { NPM_FLAGS } from "./npm-command.ts";
+import { npmInstall } from "./npm-install.ts";
 import type { NpmTree } from "./npm-tree.ts";
+import { readArchive } from "./read-archive.ts";
 import { readPackage } from "./read-package.ts";
 
 export interface InstallParts extends InspectParts {
@@ -17,13 +19,8 @@ export interface InstallParts extends InspectParts {
   present(): Promise<PluginEntry[]>;
 }
 
-const NPM_INSTALL = [
-  ...NPM_FLAGS,
-  "--save-exact",
-  "--omit=dev",
-  "--no-bin-links",
-  "--install-strategy=hoisted",
-];
+/** The copies of archives, as the root names them. */
+const OWN_ARCHIVE = /^file:(?:\.\/)?archives\/[0-9a-f]+\.tgz$/;
 const COPIES = "local";
 
 export async function installSource(
@@ -53,7 +50,9 @@ async function installPackage(source: InstallSource, parts: InstallParts): Promi
   };
   await parts.tree.change(async (staging) => {
     const spec = source.kind === "npm" ? source.spec : await keepArchive(source.path, staging);
-    await parts.npm.run(["install", ...NPM_INSTALL, "--prefix", staging, "--", spec], staging);
+    const own = (from: string) => OWN_ARCHIVE.test(from);
+    const manifest = source.kind === "npm" ? null : (await readArchive(source.path)).manifest;
+    await npmInstall(parts.npm, staging, { name, spec, own, manifest });
     await mustBeFree(await read(join(staging, "node_modules", name)), parts);
   });
   return await read(join(parts.plugins_dir, "node_modules", name));

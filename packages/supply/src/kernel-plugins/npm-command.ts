@@ -1,15 +1,31 @@
 /**
- * Runs npm: the one that belongs to this Node, else the one on PATH. No shell, no scripts of packages, and of our
- * environment only what npm needs to reach its registry.
+ * Runs npm: the one that belongs to this Node, else the one on PATH. No shell, no scripts of packages, no git, of our
+ * environment only what npm needs to reach its registry, and no address but those of the configured registries.
  */
 import { spawn } from "node:child_process";
 import { access, realpath } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type ErrorCode } from "@backplane/contract";
+import { type NpmSettings, readSettings } from "./npm-settings.ts";
+import { startRegistryProxy } from "./registry-proxy.ts";
 
 export interface Npm {
-  /** Its stdout; throws `plugin.install_failed` with npm's own words. */
+  /** Its stdout; throws `NpmFailure` with npm's own words. */
   run(args: readonly string[], cwd: string): Promise<string>;
+  settings(cwd: string): Promise<NpmSettings>;
+}
+
+export class NpmFailure extends BackplaneError {
+  /** All that npm printed, as far as it was kept. */
+  readonly output: string;
+  /** What npm was to fetch from elsewhere than the registries. */
+  readonly refused: readonly string[];
+
+  constructor(code: ErrorCode, message: string, output = "", refused: readonly string[] = []) {
+    super(code, message);
+    this.output = output;
+    this.refused = refused;
+  }
 }
 
 export interface NpmOptions {
@@ -20,8 +36,10 @@ export interface NpmOptions {
 
 const TIMEOUT_MS = 300_000;
 const MAX_OUTPUT = 1024 * 1024;
+/** How long a change of the operator's npm configuration may go unseen. */
+const SETTINGS_MS = 60_000;
 const KEPT_ENV =
-  /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO|ALL)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;
+  /^(?:HOME|USERPROFILE|APPDATA|LANG|TMPDIR|XDG_[A-Z_]+|(?:HTTPS?|NO)_PROXY|NODE_EXTRA_CA_CERTS|SSL_CERT_(?:FILE|DIR)|NPM_CONFIG_.+|NPM_TOKEN)$/i;
 
 /** After the subcommand: what no user's configuration may change. */
 export const NPM_FLAGS = [
@@ -31,6 +49,8 @@ export const NPM_FLAGS = [
   "--no-update-notifier",
   "--no-progress",
   "--allow-git=none",
+  // Versions of npm that do not know the flag above find no git to start.
+  "--git=git-is-disabled",
   "--global=false",
   "--loglevel=error",
 ] as const;
@@ -42,10 +62,33 @@ export function createNpm(options: NpmOptions = {}): Npm {
   for (const [key, value] of Object.entries(env)) {
     if (value !== undefined && KEPT_ENV.test(key)) clean[key] = value;
   }
+  const start = async (args: readonly string[], cwd: string, vars: Record<string, string>) => {
+    const [program, ...before] = await findNpm(node, env.PATH ?? "");
+    return await runOnce(program!, [...before, ...args], cwd, vars, options.timeout_ms ?? TIMEOUT_MS);
+  };
+  let known: { settings: NpmSettings; at: number } | undefined;
+  const settings = async (cwd: string): Promise<NpmSettings> => {
+    if (known !== undefined && performance.now() - known.at < SETTINGS_MS) return known.settings;
+    const read = readSettings(await start(["config", "list", "--json", "--loglevel=error"], cwd, clean));
+    known = { settings: read, at: performance.now() };
+    return read;
+  };
+  const direct = Object.fromEntries(Object.entries(clean).filter(([key]) => !/_proxy$/i.test(key)));
   return {
-    async run(args, cwd) {
-      const [program, ...before] = await findNpm(node, env.PATH ?? "");
-      return await runOnce(program!, [...before, ...args], cwd, clean, options.timeout_ms ?? TIMEOUT_MS);
+    settings,
+    async run([command, ...args], cwd) {
+      const proxy = await startRegistryProxy(await settings(cwd));
+      const flags = [`--proxy=${proxy.url}`, `--https-proxy=${proxy.url}`, "--noproxy="];
+      try {
+        return await start([command!, ...flags, ...args], cwd, direct);
+      } catch (error) {
+        const [first] = proxy.refused;
+        if (!(error instanceof NpmFailure) || first === undefined) throw error;
+        const message = `npm was to fetch ${first.slice(0, 200)}, which is not on a configured registry.`;
+        throw new NpmFailure("package.dependency_refused", message, error.output, proxy.refused);
+      } finally {
+        await proxy.close();
+      }
     },
   };
 }
@@ -98,16 +141,15 @@ function runOnce(
     }, timeout_ms);
     child.once("error", (error) => {
       clearTimeout(timer);
-      reject(failed(`npm could not be started: ${error.message}`));
+      reject(new NpmFailure("plugin.install_failed", `npm could not be started: ${error.message}`));
     });
     child.once("close", (code) => {
       clearTimeout(timer);
       if (code === 0) return resolve(out());
-      reject(
-        failed(
-          late ? `npm did not finish within ${timeout_ms} ms.` : `npm failed: ${wordsOf(err() || out())}`,
-        ),
-      );
+      const words = late
+        ? `npm did not finish within ${timeout_ms} ms.`
+        : `npm failed: ${wordsOf(err() || out())}`;
+      reject(new NpmFailure("plugin.install_failed", words, err() || out()));
     });
   });
 }
@@ -138,8 +180,4 @@ function wordsOf(text: string): string {
     );
   const words = lines.slice(0, 4).join(" ");
   return words === "" ? "it gave no reason" : words.slice(0, 500);
-}
-
-function failed(message: string): BackplaneError {
-  return new BackplaneError("plugin.install_failed", message);
 }

@@ -9,12 +9,12 @@ import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
 import { type FoundTree, findFiles, inTurns, readTreeFile } from "../../content/read-tree.ts";
 import { listTree } from "../../content/tree-listing.ts";
 import { validateInstallSource } from "../../kernel-plugins/install-source.ts";
-import { NPM_FLAGS, type Npm } from "../../kernel-plugins/npm-command.ts";
+import type { Npm } from "../../kernel-plugins/npm-command.ts";
+import { npmInstall } from "../../kernel-plugins/npm-install.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { packageIdOf, serverManifest } from "./server-manifest.ts";
 
-const INSTALL = [...NPM_FLAGS, "--save-exact", "--omit=dev", "--no-bin-links", "--install-strategy=hoisted"];
 /** npm's own notes, with times in them: the same tree must have the same digest. */
 const LEFT_OUT = /(?:^|\/)node_modules\/(?:\.package-lock\.json|\.cache\/.*)$/;
 
@@ -33,7 +33,7 @@ export async function* npmServer(
     const dir = join(made, "tree");
     await mkdir(dir);
     await writeFile(join(dir, "package.json"), `${JSON.stringify({ name: "mcp-server", private: true })}\n`);
-    await npm.run(["install", ...INSTALL, "--prefix", dir, "--", source.spec], dir);
+    await npmInstall(npm, dir, source);
     await writeFile(join(dir, MANIFEST_FILE), await manifestOf(dir, source.name, secret_slots));
     const all = await selfContained(dir, await findFiles(dir));
     const files = all.filter((path) => !LEFT_OUT.test(path));

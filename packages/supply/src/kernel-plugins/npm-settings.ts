@@ -1,0 +1,33 @@
+/** Which registries the operator's npm configuration names, and which proxy leads to them. */
+export interface NpmSettings {
+  /** Of the default registry and those of scopes. */
+  origins: ReadonlySet<string>;
+  upstream: (origin: string) => URL | null;
+}
+
+/** `json` is what `npm config list --json` prints. */
+export function readSettings(json: string): NpmSettings {
+  const all = JSON.parse(json) as Record<string, unknown>;
+  const registries = Object.entries(all).filter(([key]) => key === "registry" || /^@.+:registry$/.test(key));
+  const origins = new Set(registries.flatMap(([, value]) => urlOf(value)?.origin ?? []));
+  const [http, https] = [urlOf(all.proxy), urlOf(all["https-proxy"] ?? all.proxy)];
+  const direct = [all.noproxy]
+    .flat()
+    .flatMap((entry) =>
+      typeof entry === "string" ? entry.split(",").map((name) => name.trim().replace(/^\*?\./, "")) : [],
+    );
+  return {
+    origins,
+    upstream(origin) {
+      const { hostname, protocol } = new URL(origin);
+      const without = direct.some(
+        (name) => name !== "" && (name === "*" || hostname === name || hostname.endsWith(`.${name}`)),
+      );
+      return without ? null : protocol === "https:" ? https : http;
+    },
+  };
+}
+
+function urlOf(value: unknown): URL | null {
+  return typeof value === "string" && URL.canParse(value) ? new URL(value) : null;
+}

@@ -1,0 +1,113 @@
+/**
+ * Refuses a dependency tree in which anything comes from elsewhere than the registry: by URL, from git, from a file or a
+ * link. Works on the lock alone, before any file of a package is fetched.
+ */
+import { BackplaneError } from "@backplane/contract";
+import { isPackageName } from "./install-source.ts";
+
+export interface Lock {
+  packages?: Record<string, LockEntry>;
+}
+
+interface LockEntry {
+  resolved?: string;
+  link?: boolean;
+  inBundle?: boolean;
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
+  peerDependencies?: Record<string, string>;
+}
+
+/** Mirrors leave this host in the addresses that they give, and npm asks the mirror instead. */
+const PUBLIC_REGISTRY = "https://registry.npmjs.org";
+
+/** A name, a version, a range, a tag, or an alias of one of these. */
+export function isRegistrySpec(spec: string): boolean {
+  const alias = /^npm:(@?[^@]+)(?:@(.*))?$/.exec(spec);
+  if (alias !== null) return isPackageName(alias[1]!.toLowerCase()) && isRange(alias[2] ?? "");
+  return isRange(spec);
+}
+
+function isRange(spec: string): boolean {
+  return !/[:/\\]/.test(spec) && !/\.(?:tgz|tar|tar\.gz)$/i.test(spec);
+}
+
+/**
+ * `own` are archives beside the root that the operator installed from, as the root's package.json names them.
+ * Throws `package.dependency_refused` with the path of the first offender.
+ */
+export function vetLock(
+  { packages = {} }: Lock,
+  origins: ReadonlySet<string>,
+  own: (spec: string) => boolean = () => false,
+): void {
+  const paths = pathsOf(packages);
+  // What a package asks for comes first: it tells more than the place that npm made of it.
+  for (const [location, entry] of Object.entries(packages)) {
+    for (const [name, spec] of Object.entries(specsOf(entry))) {
+      if (isRegistrySpec(spec) || (location === "" && own(spec))) continue;
+      throw refusedDependency([...(paths.get(location) ?? namesIn(location)), name], spec);
+    }
+  }
+  for (const [location, entry] of Object.entries(packages)) {
+    if (location === "") continue;
+    const path = paths.get(location) ?? namesIn(location);
+    const { resolved, link } = entry;
+    if (link === true || !location.startsWith("node_modules/"))
+      throw refusedDependency(path, resolved ?? location);
+    if (resolved === undefined || (path.length === 1 && own(resolved))) continue;
+    const origin = URL.canParse(resolved) ? new URL(resolved).origin : null;
+    if (origin === null || !(origins.has(origin) || origin === PUBLIC_REGISTRY))
+      throw refusedDependency(path, resolved);
+  }
+}
+
+export function refusedDependency(path: readonly string[], source: string): BackplaneError {
+  const shown = path.join(" > ");
+  return new BackplaneError(
+    "package.dependency_refused",
+    `${shown} comes from ${JSON.stringify(shorten(source))}, not from the npm registry.`,
+    { details: { path: [...path], source: shorten(source) } },
+  );
+}
+
+export function specsOf({
+  dependencies,
+  optionalDependencies,
+  peerDependencies,
+}: LockEntry): Record<string, string> {
+  return { ...peerDependencies, ...optionalDependencies, ...dependencies };
+}
+
+/** How each package is reached from the root, by the shortest way, as Node looks for it. */
+function pathsOf(packages: Record<string, LockEntry>): Map<string, string[]> {
+  const paths = new Map<string, string[]>([["", []]]);
+  const queue = [""];
+  for (let from = queue.shift(); from !== undefined; from = queue.shift()) {
+    for (const name of Object.keys(specsOf(packages[from] ?? {}))) {
+      const found = locate(packages, from, name);
+      if (found === null || paths.has(found)) continue;
+      paths.set(found, [...paths.get(from)!, name]);
+      queue.push(found);
+    }
+  }
+  return paths;
+}
+
+function locate(packages: Record<string, LockEntry>, from: string, name: string): string | null {
+  for (let at = from; ; ) {
+    const place = at === "" ? `node_modules/${name}` : `${at}/node_modules/${name}`;
+    if (packages[place] !== undefined) return place;
+    if (at === "") return null;
+    const up = at.lastIndexOf("node_modules/");
+    at = up <= 0 ? "" : at.slice(0, up - 1);
+  }
+}
+
+function namesIn(location: string): string[] {
+  return location.split("node_modules/").flatMap((part) => part.replace(/\/$/, "") || []);
+}
+
+function shorten(text: string): string {
+  return text.length > 200 ? `${text.slice(0, 200)}…` : text;
+}

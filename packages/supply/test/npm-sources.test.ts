@@ -1,0 +1,246 @@
+/** Packages of npm whose dependencies come from elsewhere, with the real npm, a registry and a canary on this machine. */
+import { execFileSync } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
+import { createPackageImporter, createPluginSources, createSchemas, openContentStore } from "../src/index.ts";
+import { createNpm, type Npm } from "../src/kernel-plugins/npm-command.ts";
+import { type Registry, startRegistry } from "./npm-registry.ts";
+
+let registry: Registry;
+let canary: Server;
+let foreign: string;
+let root: string;
+let npm: Npm;
+const asked: string[] = [];
+
+beforeAll(async () => {
+  registry = await startRegistry();
+  root = mkdtempSync(join(tmpdir(), "backplane-npm-sources-"));
+  canary = createServer((request, response) => {
+    asked.push(`${request.method} ${request.url}`);
+    response.writeHead(500).end();
+  });
+  canary.on("connection", () => asked.push("connection"));
+  await new Promise<void>((resolve) => canary.listen(0, "127.0.0.1", resolve));
+  foreign = `http://127.0.0.1:${(canary.address() as AddressInfo).port}`;
+  npm = createNpm({
+    env: {
+      PATH: process.env.PATH,
+      HOME: root,
+      NPM_CONFIG_REGISTRY: registry.url,
+      NPM_CONFIG_CACHE: join(root, "cache"),
+      NPM_CONFIG_FETCH_RETRIES: "0",
+    },
+  });
+});
+afterAll(async () => {
+  await registry.close();
+  canary.closeAllConnections();
+  await new Promise((resolve) => canary.close(resolve));
+  rmSync(root, { recursive: true, force: true });
+});
+beforeEach(() => void asked.splice(0));
+
+const TOOL = { category: "tool", module: "./plugin.js" };
+
+let count = 0;
+function publish(about: object, files: Record<string, string> = {}, name = `acme-${count++}`): string {
+  const dir = join(root, "published", encodeURIComponent(name), "package");
+  const manifest = { name, version: "1.0.0", bin: "bin.js", ...about };
+  const all = { "package.json": JSON.stringify(manifest), "bin.js": "", ...files };
+  for (const [file, text] of Object.entries(all)) {
+    mkdirSync(dirname(join(dir, file)), { recursive: true });
+    writeFileSync(join(dir, file), text);
+  }
+  const archive = execFileSync("tar", ["czf", "-", "-C", join(dir, ".."), "package"]);
+  registry.publish(name, manifest.version, archive, manifest);
+  return name;
+}
+
+async function importServer(spec: string) {
+  const store = openContentStore(join(root, "blobs"));
+  const schemas = createSchemas();
+  const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" }, npm });
+  try {
+    const imported = await importer.import({ kind: "npm", spec, secret_slots: [] });
+    return await store.verified(imported.digest);
+  } finally {
+    await schemas.close();
+  }
+}
+
+const SOURCES: [what: string, spec: () => string][] = [
+  ["a URL", () => `${foreign}/x.tgz`],
+  ["an encrypted URL", () => `${foreign.replace("http:", "https:")}/x.tgz`],
+  ["git", () => `git+${foreign}/x.git`],
+  ["a repository of GitHub", () => "acme/somewhere"],
+  ["a file", () => `file:${join(root, "local.tgz")}`],
+  ["a folder", () => `file:${join(root, "local")}`],
+  ["a link", () => `link:${join(root, "local")}`],
+];
+
+for (const [what, spec] of SOURCES) {
+  verifies(
+    "sec.npm-sources",
+    `a dependency from ${what} is refused with its path, and nothing is asked for it`,
+    async () => {
+      mkdirSync(join(root, "local"), { recursive: true });
+      writeFileSync(join(root, "local", "package.json"), JSON.stringify({ name: "local", version: "1.0.0" }));
+      execFileSync("tar", ["czf", join(root, "local.tgz"), "-C", root, "local"]);
+      const inner = publish({ dependencies: { wanted: spec() } });
+      const middle = publish({ dependencies: { [inner]: "^1.0.0" } });
+      const outer = publish({ dependencies: { [middle]: "1.x" } });
+      await expect(importServer(outer)).rejects.toMatchObject({
+        code: "package.dependency_refused",
+        message: expect.stringContaining(`${outer} > ${middle} > ${inner} > wanted`),
+      });
+      await expect(importServer(inner)).rejects.toMatchObject({
+        code: "package.dependency_refused",
+        message: expect.stringContaining(`${inner} > wanted comes from ${JSON.stringify(spec())}`),
+      });
+      expect(asked).toEqual([]);
+    },
+    120_000,
+  );
+}
+
+const KINDS: [what: string, about: () => object][] = [
+  ["optional", () => ({ optionalDependencies: { wanted: `${foreign}/x.tgz` } })],
+  ["of a peer", () => ({ peerDependencies: { wanted: `${foreign}/x.tgz` } })],
+  [
+    "of an optional peer",
+    () => ({
+      peerDependencies: { wanted: `${foreign}/x.tgz` },
+      peerDependenciesMeta: { wanted: { optional: true } },
+    }),
+  ],
+];
+
+for (const [what, about] of KINDS) {
+  verifies(
+    "sec.npm-sources",
+    `a dependency that is ${what} is no way around`,
+    async () => {
+      const inner = publish(about());
+      const outer = publish({ dependencies: { [inner]: "1.0.0" } });
+      await expect(importServer(outer)).rejects.toMatchObject({
+        code: "package.dependency_refused",
+        message: expect.stringContaining(`${outer} > ${inner} > wanted`),
+      });
+      expect(asked).toEqual([]);
+    },
+    120_000,
+  );
+}
+
+verifies(
+  "sec.npm-sources",
+  "neither is what a bundled package depends on, nor what a shrinkwrap names",
+  async () => {
+    const bundled = { name: "inside", version: "1.0.0", dependencies: { wanted: `${foreign}/x.tgz` } };
+    const bundling = publish(
+      { dependencies: { inside: "1.0.0" }, bundleDependencies: ["inside"] },
+      { "node_modules/inside/package.json": JSON.stringify(bundled) },
+    );
+    await expect(importServer(bundling)).rejects.toMatchObject({
+      code: "package.dependency_refused",
+      message: expect.stringContaining(`${bundling} > inside > wanted`),
+    });
+    const plain = publish({});
+    const wrapped = `acme-wrapped-${count++}`;
+    const shrinkwrap = {
+      name: wrapped,
+      version: "1.0.0",
+      lockfileVersion: 3,
+      packages: {
+        "": { name: wrapped, version: "1.0.0", dependencies: { [plain]: "1.0.0" } },
+        [`node_modules/${plain}`]: { version: "1.0.0", resolved: `${foreign}/plain.tgz` },
+      },
+    };
+    publish(
+      { dependencies: { [plain]: "1.0.0" }, _hasShrinkwrap: true },
+      { "npm-shrinkwrap.json": JSON.stringify(shrinkwrap) },
+      wrapped,
+    );
+    await expect(importServer(wrapped)).rejects.toMatchObject({ code: "package.dependency_refused" });
+    expect(asked).toEqual([]);
+  },
+  120_000,
+);
+
+verifies(
+  "sec.npm-sources",
+  "an archive that the registry's metadata puts on another host is refused",
+  async () => {
+    const elsewhere = publish({});
+    registry.tarballs.set(elsewhere, `${foreign}/elsewhere.tgz`);
+    const outer = publish({ dependencies: { [elsewhere]: "1.0.0" } });
+    await expect(importServer(outer)).rejects.toMatchObject({
+      code: "package.dependency_refused",
+      message: expect.stringContaining(`${outer} > ${elsewhere} comes from`),
+    });
+    await expect(importServer(elsewhere)).rejects.toMatchObject({ code: "package.dependency_refused" });
+    expect(asked).toEqual([]);
+  },
+  120_000,
+);
+
+verifies(
+  "sec.npm-sources",
+  "an alias of another source is refused; an alias within the registry is not",
+  async () => {
+    const plain = publish({});
+    const aliased = publish({ dependencies: { other: `npm:${plain}@^1.0.0` } });
+    expect(existsSync(join(await importServer(aliased), "node_modules/other/package.json"))).toBe(true);
+    const hidden = publish({ dependencies: { other: `npm:${plain}@${foreign}/x.tgz` } });
+    await expect(importServer(hidden)).rejects.toMatchObject({
+      code: expect.stringMatching(/refused|failed/),
+    });
+    expect(asked).toEqual([]);
+  },
+  120_000,
+);
+
+test("a package's own .npmrc, publishConfig and overrides lead nowhere", async () => {
+  const plain = publish({});
+  const settings = { overrides: { [plain]: `${foreign}/x.tgz` }, publishConfig: { registry: foreign } };
+  const name = publish(
+    { ...settings, dependencies: { [plain]: "1.0.0" } },
+    { ".npmrc": `registry=${foreign}\n@acme:registry=${foreign}\nproxy=${foreign}\n` },
+  );
+  expect(existsSync(join(await importServer(name), "node_modules", plain, "package.json"))).toBe(true);
+  expect(asked).toEqual([]);
+}, 120_000);
+
+verifies(
+  "sec.npm-sources",
+  "kernel plugins are held to the same, from the registry and from an archive",
+  async () => {
+    const entry = { "yaya.plugins.v1": { "acme-tool": TOOL } };
+    const files = { "plugin.js": "export const plugin = {};" };
+    const inner = publish({ dependencies: { wanted: `${foreign}/x.tgz` } });
+    const about = { ...entry, type: "module", main: "plugin.js", dependencies: { [inner]: "1.0.0" } };
+    const name = publish(about, files);
+    const sources = createPluginSources({
+      home_plugins_dir: join(root, "home/plugins"),
+      bundled_roots: [],
+      npm,
+    });
+    const refusal = {
+      code: "package.dependency_refused",
+      message: expect.stringContaining(`${name} > ${inner} > wanted`),
+    };
+    await expect(sources.install(name, { editable: false })).rejects.toMatchObject(refusal);
+    const archive = join(root, "plugin.tgz");
+    execFileSync("tar", ["czf", archive, "-C", join(root, "published", name), "package"]);
+    await expect(sources.install(archive, { editable: false })).rejects.toMatchObject(refusal);
+    expect((await sources.discover()).entries).toEqual([]);
+    expect(asked).toEqual([]);
+  },
+  120_000,
+);
