@@ -33,7 +33,7 @@ const clock: Clock = {
 };
 const quiet = () => {};
 const runner = createRunner({
-  files: { verified: async () => scratch_root },
+  files: { open: async () => ({ folder: scratch_root, check: async () => {}, release: quiet }) },
   clock,
   scratch_root,
   host: { name: "backplane", version: "0.1.0" },

@@ -3,8 +3,9 @@ import { cpSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
 import { build } from "esbuild";
+import { logTo } from "../../test/support/log-to.ts";
 
 export async function buildEchoPackage(): Promise<{ folder: string; remove(): void }> {
   const source = fileURLToPath(new URL("../plugins/echo", import.meta.url));
@@ -25,16 +26,18 @@ export async function buildEchoPackage(): Promise<{ folder: string; remove(): vo
 export async function importEchoPackage(home: string) {
   const echo = await buildEchoPackage();
   const schemas = createSchemas();
-  const files = openContentStore(join(home, "blobs"));
+  const store = openContentStore(join(home, "blobs"));
   const os = process.platform === "darwin" ? "darwin" : "linux";
   const arch = process.arch === "arm64" ? "arm64" : "amd64";
-  const importer = createPackageImporter({ store: files, schemas, host: { os, arch } });
+  const importer = createPackageImporter({ store, schemas, host: { os, arch } });
   const { manifest, digest } = await importer.import({ kind: "folder", path: echo.folder });
   const { package_id, version, runtime } = manifest;
+  const files = openPackageImages({ store, dir: join(home, "images"), log: logTo() });
   return {
     files,
     pack: { package_id, version, digest, runtime },
     close: async () => {
+      await files.close();
       await schemas.close();
       echo.remove();
     },

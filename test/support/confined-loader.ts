@@ -3,13 +3,13 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createRunner, type RunnerOptions } from "@backplane/runner";
-import { openContentStore } from "@backplane/supply";
 import { systemClock } from "../../packages/gateway/src/clock.ts";
 import {
   type ClosablePluginLoader,
   createPluginLoader,
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugin-loader.ts";
+import { filesAt } from "../../packages/runner/test/files-at.ts";
 import { logTo } from "./log-to.ts";
 
 /** sandbox-init is compiled once, into the room's dist. */
@@ -23,7 +23,7 @@ export function confinedLoader(
   const clock = systemClock();
   const log = options.log ?? logTo();
   const runner = createRunner({
-    files: openContentStore(join(scratch_root, "blobs")),
+    files: filesAt(scratch_root),
     clock,
     log,
     scratch_root,

@@ -14,6 +14,7 @@ import {
   createSchemas,
   createWorkspaceFolders,
   openContentStore,
+  openPackageImages,
 } from "@backplane/supply";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
@@ -91,8 +92,14 @@ async function compose(
   });
   const schemas = createSchemas();
   closers.push(() => schemas.close());
-  const files = openContentStore(home.blobs);
-  const importer = createPackageImporter({ store: files, schemas, host: { os: hostOs(), arch: hostArch() } });
+  const content = openContentStore(home.blobs);
+  const importer = createPackageImporter({
+    store: content,
+    schemas,
+    host: { os: hostOs(), arch: hostArch() },
+  });
+  const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });
+  closers.push(() => files.close());
   const runner = createRunner({
     files,
     artifacts,

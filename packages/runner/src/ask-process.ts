@@ -33,7 +33,7 @@ export async function askProcess<T>(
   });
   const worker = pool.lease(order, dialect, null);
   try {
-    await Promise.race([worker.process.ready, late]);
+    await Promise.race([worker.process.ready.then(() => pool.check(worker)), late]);
     const { session } = worker.process;
     if (worker.process.state !== "ready" || session === null) {
       throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");

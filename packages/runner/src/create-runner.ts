@@ -18,6 +18,7 @@ import {
   type ModuleHost,
   type ModuleHostOptions,
 } from "./module-host/create-module-host.ts";
+import { OwnFiles } from "./own-files.ts";
 import { refuseOrder } from "./refuse-order.ts";
 import { Pool } from "./pool/pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
@@ -63,6 +64,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
           log,
         },
   );
+  const own = new OwnFiles(join(options.scratch_root, "own"));
   const notices = new Set<(notice: RunnerNotice) => void>();
   const egress = createEgress({ clock, ...options.egress });
   const pool = new Pool({
@@ -78,7 +80,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     scratch,
     timeouts,
     watchdog,
-    programs: options.programs ?? {},
+    programs: { ...options.programs, ownCopy: (file) => own.copyOf(file) },
+    own,
     data_root: options.data_root ?? null,
     notice: (notice) => {
       for (const listener of notices) listener(notice);
@@ -200,7 +203,10 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     }),
 
     close(grace_ms) {
-      closing ??= shutDown({ running, inline, pool, deadlines, confinement, watchdog, timeouts }, grace_ms);
+      closing ??= shutDown(
+        { running, inline, pool, deadlines, confinement, watchdog, timeouts },
+        grace_ms,
+      ).finally(() => own.close());
       return closing;
     },
   };

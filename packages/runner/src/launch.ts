@@ -47,6 +47,8 @@ export interface Launched {
   entry: Extract<Entrypoint, { found: true }>;
 }
 
+type FoundEntry = Extract<Entrypoint, { found: true }>;
+
 const NO_HOME = "/nonexistent";
 const BUSY_TRIES = 5;
 const BUSY_WAIT_MS = 20;
@@ -58,7 +60,7 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
   const unfit = await explainUnfit(entry, place);
   if (unfit !== null) throw launchFailed(unfit);
   if (plan.confine !== undefined) return await launchConfined(plan, plan.confine, entry, place, watchdog);
-  const env = environmentOf(plan, place);
+  const env = environmentOf(plan, entry, place);
   for (let attempt = 1; ; attempt++) {
     watchdog.ready();
     const started = await spawnOnce(entry, plan.folder, env, watchdog);
@@ -74,7 +76,7 @@ export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog)
 async function launchConfined(
   plan: LaunchPlan,
   { sandbox, grant, lifetime, binds, shape, way_out }: NonNullable<LaunchPlan["confine"]>,
-  entry: Extract<Entrypoint, { found: true }>,
+  entry: FoundEntry,
   place: Place,
   watchdog: Watchdog,
 ): Promise<Launched> {
@@ -102,19 +104,23 @@ async function launchConfined(
   }
 }
 
-/** Exactly this, side.env: nothing of the host's own environment. The manifest cannot change the PATH. */
-function environmentOf(plan: LaunchPlan, place: Place): Record<string, string> {
+/**
+ * Exactly this, side.env: nothing of the host's own environment. The manifest cannot change the PATH. Python, also as the
+ * interpreter of a package's script, would write compiled files beside its sources, where nothing may change.
+ */
+function environmentOf(plan: LaunchPlan, entry: FoundEntry, place: Place): Record<string, string> {
   return {
     ...plan.runtime.env,
     PATH: place.interpreters.path.join(":"),
     HOME: plan.home ?? NO_HOME,
     TMPDIR: plan.home ?? NO_HOME,
     LANG: plan.runtime.env.LANG ?? "C.UTF-8",
+    ...(entry.in_package || entry.label.startsWith("python") ? { PYTHONDONTWRITEBYTECODE: "1" } : {}),
   };
 }
 
 async function spawnOnce(
-  entry: Extract<Entrypoint, { found: true }>,
+  entry: FoundEntry,
   cwd: string,
   env: Record<string, string>,
   watchdog: Watchdog,

@@ -181,7 +181,7 @@ export class Call implements Exchange {
     const worker = pool.lease(this.order, this.#dialect, home);
     this.#worker = worker;
     await worker.process.ready;
-    if (worker.verified !== null) await worker.verified;
+    await pool.check(worker);
     if (this.#state !== "waiting") return;
     // It may have died between its hello and now: then nothing was sent, and the call is safe to repeat.
     const { process } = worker;

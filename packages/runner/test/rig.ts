@@ -7,6 +7,7 @@ import type { JsonObject } from "@backplane/contract";
 import type { Runner, RunOutcome } from "@backplane/kernel/ports";
 import { expect, onTestFinished } from "vitest";
 import { createRunner, type RunnerOptions } from "../src/index.ts";
+import { filesAt } from "./files-at.ts";
 import { FIXTURES, type OrderChange, orderOf } from "./order.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 import { isAlive, processesWith } from "../../../test/support/processes.ts";
@@ -31,7 +32,7 @@ export function makeRig(options: Partial<RunnerOptions> & { folder?: string } = 
   const logs: string[] = [];
   const mark = `rig-${process.pid}-${Math.random().toString(36).slice(2)}`;
   const runner = createRunner({
-    files: { verified: async () => folder ?? FIXTURES },
+    files: filesAt(folder ?? FIXTURES),
     clock: systemClock,
     scratch_root,
     host: { name: "backplane", version: "0.1.0" },

@@ -146,6 +146,7 @@ verifies(
       HOME: "/nonexistent",
       TMPDIR: "/nonexistent",
       LANG: "C.UTF-8",
+      PYTHONDONTWRITEBYTECODE: "1",
       MARK: rig.mark,
       GREETING: "hi",
       ...("LC_CTYPE" in env ? { LC_CTYPE: env.LC_CTYPE } : {}),

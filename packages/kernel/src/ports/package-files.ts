@@ -82,8 +82,19 @@ export interface PackageImporter {
   sweep?(used: (digest: string) => Promise<boolean>, min_age_ms: number): Promise<number>;
 }
 
-/** The content store as the runner sees it. */
+/** Installed packages as the runner starts them. */
 export interface PackageFiles {
-  /** The folder of these bytes, after every byte was compared with the digest. Throws `package.corrupt`. */
-  verified(digest: string): Promise<string>;
+  /**
+   * The verified image of these bytes, which is not the content store: what changes there later does not reach it.
+   * Throws `package.corrupt`, also when the image is good and the installed files are not.
+   */
+  open(digest: string): Promise<PackageImage>;
+}
+
+export interface PackageImage {
+  readonly folder: string;
+  /** Throws `package.corrupt` when a file of it was changed since it was verified. */
+  check(): Promise<void>;
+  /** When nothing runs from it any more. */
+  release(): void;
 }

@@ -50,6 +50,8 @@ export interface HostPrograms {
   tool_files?: string;
   /** Sources, since only a plugin in Java needs them compiled. */
   java_instruments?: JavaHostPlaces;
+  /** A private copy of one of them, which is what is started; absent: the file itself is. */
+  ownCopy?(file: string): string;
 }
 
 export interface DialectLaunch {

@@ -54,12 +54,12 @@ export const instrumentRpc: Dialect = {
     }
     const module = moduleOf(order);
     if (module === null) return { entrypoint, env, binds, data_dir };
-    const { instruments } = programs;
-    if (instruments === undefined) {
+    if (programs.instruments === undefined) {
       throw new BackplaneError("launch_failed", "This installation has no program that hosts instruments.", {
         fix: "Build it: npm run build",
       });
     }
+    const instruments = programs.ownCopy?.(programs.instruments) ?? programs.instruments;
     return {
       entrypoint: ["node", confined ? HOST_INSIDE : instruments, module],
       env,
@@ -78,8 +78,11 @@ function javaCommand(jar: string, provider: string): string[] {
   return ["java", "-cp", `${jar}:.:lib/*`, JAVA_HOST_CLASS, provider];
 }
 
-function javaHost({ java_instruments }: HostPrograms): Promise<string> {
-  if (java_instruments !== undefined) return findOrBuildJavaHost(java_instruments);
+async function javaHost({ java_instruments, ownCopy }: HostPrograms): Promise<string> {
+  if (java_instruments !== undefined) {
+    const jar = await findOrBuildJavaHost(java_instruments);
+    return ownCopy?.(jar) ?? jar;
+  }
   throw new BackplaneError("launch_failed", "This installation has no ready host for Java.");
 }
 

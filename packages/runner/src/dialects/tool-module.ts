@@ -40,12 +40,12 @@ export const toolModule: Dialect = {
       ? null
       : `Tool files are tools only, and ${order.export_id} is called with ${order.op}.`,
   async launch({ package: { package_id, version, runtime }, grant }, { folder, confined, programs }) {
-    const { tool_files } = programs;
-    if (tool_files === undefined) {
+    if (programs.tool_files === undefined) {
       throw new BackplaneError("launch_failed", "This installation has no program that hosts tool files.", {
         fix: "Build it: npm run build",
       });
     }
+    const tool_files = programs.ownCopy?.(programs.tool_files) ?? programs.tool_files;
     const [program, place] = confined ? [HOST_INSIDE, INSIDE.plugin] : [tool_files, folder];
     return {
       // A tool on the host works where the gateway was started, others in what they are given.

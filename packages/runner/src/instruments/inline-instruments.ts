@@ -175,11 +175,16 @@ export class InlineInstruments {
   async #open(order: ProcessOrder, free: Promise<void>): Promise<InlineSeat> {
     const { data_root, files, guard, log, services } = this.#deps;
     await free;
-    const folder = await files.verified(order.package.digest);
-    const data_dir = await makeDataDir(data_root, order);
-    const parts = { order, folder, data_dir, services, guard, log };
-    const seat = this.#guarded(order, () => openSeat(parts));
-    return await this.#within(INITIALIZE_MS, "initialize", seat);
+    const image = await files.open(order.package.digest);
+    try {
+      const data_dir = await makeDataDir(data_root, order);
+      const parts = { order, image, data_dir, services, guard, log };
+      const seat = this.#guarded(order, () => openSeat(parts));
+      return await this.#within(INITIALIZE_MS, "initialize", seat);
+    } catch (error) {
+      image.release();
+      throw error;
+    }
   }
 
   async #shutDown(order: ProcessOrder, opening: Promise<InlineSeat>): Promise<void> {

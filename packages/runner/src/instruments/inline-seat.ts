@@ -11,7 +11,7 @@ import {
   instrumentProviderOf,
   type JsonObject,
 } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger, PackageImage } from "@backplane/kernel/ports";
 import { InstrumentPlugin } from "@backplane/wire";
 import type { ProcessOrder } from "../dialects/dialect.ts";
 import { pluginIdOf } from "./describe-instruments.ts";
@@ -40,7 +40,7 @@ export interface InlineGuard {
 
 export interface SeatParts {
   order: ProcessOrder;
-  folder: string;
+  image: PackageImage;
   data_dir: string;
   services: InstrumentServices | null;
   guard: InlineGuard;
@@ -56,14 +56,16 @@ export interface InlineSeat {
 
 /** Rejects with a BackplaneError. */
 export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
-  const { data_dir, folder, order } = parts;
+  const { data_dir, image, order } = parts;
   const { entrypoint, instrument } = order.package.runtime;
   const [file, name = "default"] = (entrypoint[1] ?? "").split("#") as [string, string?];
   let graph: ModuleGraph | null = null;
   const plugin = new InstrumentPlugin({
     async load() {
-      graph = openModuleGraph(folder, instrument?.isolation ?? "InProcess");
+      graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
       const found = instrumentProviderOf(await graph.import(file), name);
+      // Before it is given its configuration.
+      await image.check();
       if (typeof found !== "string") return found;
       throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${found}.`);
     },
@@ -84,6 +86,7 @@ export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
         await plugin.shutdown();
       } finally {
         close();
+        image.release();
       }
     },
   };

@@ -4,7 +4,7 @@
  */
 import { execFile } from "node:child_process";
 import { createHash, randomUUID } from "node:crypto";
-import { chmod, mkdir, readdir, readFile, rename, rm, stat } from "node:fs/promises";
+import { chmod, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { BackplaneError } from "@backplane/contract";
@@ -34,7 +34,8 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPlaces, pa
   const hash = createHash("sha256").update(`release ${RELEASE}\n`);
   for (const name of files) hash.update(`${name}\n`).update(await readFile(join(sources, name)));
   const jar = join(cache, `instrument-host-${hash.digest("hex").slice(0, 32)}.jar`);
-  if ((await stat(jar).catch(() => null))?.isFile() === true) return jar;
+  const known = await readFile(`${jar}.sha256`, "utf8").catch(() => null);
+  if (known !== null && known === (await checksumOf(jar))) return jar;
   // Under a name of its own first: two plugins may need it at once, and one may be killed.
   const draft = `${jar}.${randomUUID()}`;
   await mkdir(cache, { recursive: true, mode: 0o755 });
@@ -43,12 +44,20 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPlaces, pa
     await run("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);
     // The plugin runs as another user than the gateway.
     await chmod(`${draft}.jar`, 0o644);
+    await writeFile(`${draft}.sha256`, (await checksumOf(`${draft}.jar`)) ?? "", { mode: 0o444 });
     await rename(`${draft}.jar`, jar);
+    await rename(`${draft}.sha256`, `${jar}.sha256`);
     return jar;
   } finally {
     await rm(draft, { recursive: true, force: true });
     await rm(`${draft}.jar`, { force: true });
+    await rm(`${draft}.sha256`, { force: true });
   }
+}
+
+async function checksumOf(file: string): Promise<string | null> {
+  const bytes = await readFile(file).catch(() => null);
+  return bytes === null ? null : createHash("sha256").update(bytes).digest("hex");
 }
 
 async function run(program: string, args: readonly string[], cwd: string, path: string): Promise<void> {

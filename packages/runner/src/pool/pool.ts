@@ -26,6 +26,9 @@ export interface PoolDeps extends ProcessDeps, PlanDeps {
   notice: (notice: RunnerNotice) => void;
 }
 
+/** How long a look at the files of a process holds; see `check`. */
+const FRESH_MS = 1_000;
+
 /** A server that stays between calls ended, and with it what it remembered. */
 const SERVER_GONE = "backplane/server.gone";
 
@@ -64,7 +67,30 @@ export class Pool {
   /** The fast path: a process that takes the call right now. */
   warm(pool_key: string): Worker | undefined {
     const worker = this.#roster.find(pool_key);
-    return worker?.process.state === "ready" ? worker : undefined;
+    return worker?.process.state === "ready" && this.#isFresh(worker) ? worker : undefined;
+  }
+
+  /**
+   * Before a process that is ready is given anything: its files are still those that were verified, or it is ended and
+   * this throws. A process that serves many calls may read more of them at any time, so it is asked again, though not
+   * for every call.
+   */
+  async check(worker: Worker): Promise<void> {
+    if (worker.verified !== null) await worker.verified;
+    if (this.#isFresh(worker)) return;
+    const now = this.#deps.clock.monotonic();
+    try {
+      await worker.check();
+      worker.checked_at = now;
+    } catch (error) {
+      this.#roster.drop(worker);
+      worker.process.kill("its files were changed");
+      throw error;
+    }
+  }
+
+  #isFresh({ checked_at }: Worker): boolean {
+    return checked_at !== null && this.#deps.clock.monotonic() - checked_at < FRESH_MS;
   }
 
   /** Whether a lease would find a process instead of starting one. */
@@ -135,7 +161,7 @@ export class Pool {
     if (this.#deps.confinement.of(order).sandbox === null) return null;
     const taken = this.#spares.take(order, dialect);
     if (taken !== null) {
-      taken.verified = this.#deps.files.verified(order.package.digest);
+      taken.verified = this.#deps.files.open(order.package.digest).then((image) => image.release());
       taken.verified.catch(() => {});
     }
     return taken;
@@ -180,6 +206,7 @@ export class Pool {
       recent_secrets,
       refusals,
       idle_since: this.#deps.clock.monotonic(),
+      check: () => preparation.check(),
     });
     this.#roster.add(worker, folder);
     process.ready.then(

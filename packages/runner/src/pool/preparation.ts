@@ -3,7 +3,7 @@
  * a slot, verified bytes, a plan. It keeps what it took on the way, and gives it back once, when the process is gone.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { PackageFiles } from "@backplane/kernel/ports";
+import type { PackageFiles, PackageImage } from "@backplane/kernel/ports";
 import { makeDataDir } from "../data-dirs.ts";
 import type { Place } from "../diagnose.ts";
 import type { Dialect, HostPrograms, ProcessOrder } from "../dialects/dialect.ts";
@@ -11,6 +11,7 @@ import type { Egress, EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/refusals.ts";
 import type { LaunchPlan } from "../launch.ts";
 import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
+import type { OwnFiles } from "../own-files.ts";
 import type { Scratch } from "../scratch.ts";
 
 export interface PlanDeps {
@@ -19,6 +20,8 @@ export interface PlanDeps {
   confinement: Confinement;
   egress: Egress;
   programs: HostPrograms;
+  /** Holds what is started of `programs`. */
+  own: OwnFiles;
   place: Place;
   /** Where folders that last are; null: nowhere. */
   data_root: string | null;
@@ -57,6 +60,7 @@ export class Preparation {
   #admitted = false;
   #slot = false;
   #home: string | null = null;
+  #image: PackageImage | null = null;
 
   constructor(deps: PlanDeps, order: ProcessOrder, dialect: Dialect, birth: Birth, steps: PreparationSteps) {
     this.#deps = deps;
@@ -84,7 +88,19 @@ export class Preparation {
 
   async giveBack(): Promise<void> {
     if (this.#slot) this.#steps.releaseSlot();
+    this.#image?.release();
     if (this.#home !== null) await this.#deps.scratch.remove(this.#home);
+  }
+
+  /** Throws `package.corrupt` when what the process was started from is not what was verified. */
+  async check(): Promise<void> {
+    await this.#image?.check();
+    if (this.#deps.own.confirm()) return;
+    throw new BackplaneError(
+      "launch_failed",
+      "Another process changed the gateway's own host program while a plugin was started from it.",
+      { fix: "Call again: the file was restored. Find out what writes into the gateway's home." },
+    );
   }
 
   async #plan(): Promise<LaunchPlan> {
@@ -92,7 +108,8 @@ export class Preparation {
     const order = this.#order;
     const { package: pkg, grant } = order;
     const { env, home } = this.#birth;
-    const folder = await files.verified(pkg.digest);
+    this.#image = await files.open(pkg.digest);
+    const { folder } = this.#image;
     const { sandbox, refusal } = confinement.of(order);
     if (refusal !== null) throw refusal;
     const own = await this.#dialect.launch?.(order, {

@@ -30,6 +30,8 @@ export interface WorkerParts {
   recent_secrets: string[];
   refusals: WorkerRefusals;
   idle_since: number;
+  /** Throws when the files that its process runs from were changed. */
+  check: () => Promise<void>;
 }
 
 export class Worker {
@@ -56,8 +58,11 @@ export class Worker {
   leave_line: (() => void) | null = null;
   /** After its process is gone and what it had is given back. */
   over: Promise<void>;
-  /** Of one that was launched ahead of its call: its bytes are compared once more, for it may yet read some. */
+  /** Of one that was launched ahead of its call: the installed files are looked at once more. */
   verified: Promise<unknown> | null = null;
+  /** When its files were last looked at; null: not since its process is ready. */
+  checked_at: number | null = null;
+  readonly check: () => Promise<void>;
 
   constructor(parts: WorkerParts) {
     this.process = parts.process;
@@ -69,6 +74,7 @@ export class Worker {
     this.idle_since = parts.idle_since;
     this.recent_secrets = parts.recent_secrets;
     this.refusals = parts.refusals;
+    this.check = parts.check;
     this.over = parts.process.gone;
   }
 

@@ -8,6 +8,7 @@ import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "n
 import { closeSync, openSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
+import type { OwnFiles } from "../own-files.ts";
 import { childrenOf } from "./children-of.ts";
 import { ControlChannel } from "./control-channel.ts";
 
@@ -15,6 +16,7 @@ export interface Bubblewrap {
   program: string;
   /** The system-call filter as a file. */
   filter: string;
+  own: OwnFiles;
 }
 
 export interface Spawned {
@@ -36,6 +38,8 @@ const MAX_WORDS = 4_096;
 /** It does nothing before the control channel tells it to. */
 export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
   const [program, ...args] = line as [string, ...string[]];
+  const ours = [program, tools.filter];
+  tools.own.confirm(ours);
   // A fresh description per spawn: a shared one would share its offset.
   const filter = openSync(tools.filter, "r");
   let child: ChildProcess;
@@ -56,6 +60,11 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
     throw new BackplaneError("sandbox.unavailable", `${program} could not be started.`);
   }
   const outer = child.pid;
+  // When spawn returns, the program has been executed: it was read between these two looks.
+  if (!tools.own.confirm(ours)) {
+    send(-outer);
+    throw ownFilesChanged();
+  }
   for (const stream of child.stdio) stream?.on("error", () => {});
   let words = "";
   child.stderr!.on("data", (chunk: Buffer) => {
@@ -75,6 +84,14 @@ export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawn
       }
     },
   };
+}
+
+export function ownFilesChanged(): BackplaneError {
+  return new BackplaneError(
+    "sandbox.unavailable",
+    "Another process changed the gateway's own files of the sandbox while a plugin was started; that start was stopped.",
+    { fix: "Call again: the files were restored. Find out what writes into the gateway's home." },
+  );
 }
 
 interface Held {

@@ -25,6 +25,8 @@ const BUILD_MS = 60_000;
 export interface InitProgram {
   file: string;
   sha256: string;
+  /** Those that have this checksum, whatever happens to the file. */
+  bytes: Buffer;
 }
 
 export async function findOrBuildInit(
@@ -36,7 +38,8 @@ export async function findOrBuildInit(
   for (const name of sources) hash.update(`${name}\n`).update(await readFile(join(SOURCES, name)));
   const file = join(cache, `sandbox-init-${hash.digest("hex").slice(0, 32)}`);
   const known = await readFile(`${file}.sha256`, "utf8").catch(() => null);
-  if (known !== null && (await checksum(file)) === known) return { file, sha256: known };
+  const bytes = known === null ? null : await readFile(file).catch(() => null);
+  if (bytes !== null && known === checksum(bytes)) return { file, sha256: known, bytes };
   return await build(file, cache, sources, compilers);
 }
 
@@ -52,11 +55,12 @@ async function build(
   try {
     await compile(draft, sources, compilers);
     await chmod(draft, 0o555);
-    const sha256 = (await checksum(draft))!;
+    const bytes = await readFile(draft);
+    const sha256 = checksum(bytes);
     await writeFile(`${draft}.sha256`, sha256, { mode: 0o444 });
     await rename(draft, file);
     await rename(`${draft}.sha256`, `${file}.sha256`);
-    return { file, sha256 };
+    return { file, sha256, bytes };
   } finally {
     await rm(draft, { force: true });
     await rm(`${draft}.sha256`, { force: true });
@@ -104,7 +108,6 @@ function runCompiler(
   });
 }
 
-async function checksum(file: string): Promise<string | null> {
-  const bytes = await readFile(file).catch(() => null);
-  return bytes === null ? null : createHash("sha256").update(bytes).digest("hex");
+function checksum(bytes: Buffer): string {
+  return createHash("sha256").update(bytes).digest("hex");
 }

@@ -9,7 +9,7 @@ import { type ArtifactFault, BackplaneError } from "@backplane/contract";
 import { faultOf } from "../artifacts/fault-of.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
 import { takeListeners } from "../egress/hand-out.ts";
-import { type Spawned, spawnConfined } from "./bubblewrap.ts";
+import { ownFilesChanged, type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death, keptFull } from "./cause-of-death.ts";
 import { giveFolder } from "./give-folder.ts";
@@ -18,7 +18,7 @@ import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { ownState } from "./own-state.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
-import { keepHosts } from "./read-host.ts";
+import { hostsFile } from "./read-host.ts";
 
 export interface Confined {
   /** Its streams are the plugin's own; its pid is the outer process, which ends after the sandbox. */
@@ -62,13 +62,14 @@ export async function launchConfined(made: SandboxParts, request: ConfineRequest
 async function launchWithin(made: SandboxParts, request: ConfineRequest): Promise<Confined> {
   const { way_out = null, state: folder, ...asked } = request;
   const hosts_file =
-    way_out === null || way_out.hosts.length === 0 ? null : await keepHosts(made.cache_dir, way_out.hosts);
+    way_out === null || way_out.hosts.length === 0 ? null : hostsFile(made.tools.own, way_out.hosts);
   const way = way_out === null ? {} : { way: { listeners: way_out.listeners, env: way_out.env, hosts_file } };
   const uid = folder === undefined || made.host.first_uid === null ? null : await ownState(folder);
   const state = folder === undefined ? {} : { state: { source: folder, uid } };
   const prepared = await made.prepared.take(uid);
   const { slot } = prepared;
   let spawned: Spawned;
+  let shown: string[];
   try {
     // A link is no folder of its own: what it leads to has another name, or is not in there at all.
     const assets = lstatSync(join(request.folder, "assets"), { throwIfNoEntry: false });
@@ -78,6 +79,8 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
     for (const { source, writable } of asked.binds ?? []) {
       if (writable && planned.uid !== null) await giveFolder(source, planned.uid);
     }
+    shown = planned.mounts.map(({ source }) => source);
+    made.tools.own.confirm(shown);
     spawned = begin(made, prepared, planned);
   } catch (error) {
     await made.prepared.discard(prepared);
@@ -113,6 +116,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   };
   if (!start.started) await end(() => failedStart(start.errno, spawned.words(), made.host.limits));
   if (lost !== null) await end(() => lost);
+  if (!made.tools.own.confirm(shown)) await end(ownFilesChanged);
   return {
     child,
     pid: spawned.pid,

@@ -5,15 +5,15 @@ import { existsSync } from "node:fs";
 import { mkdir, realpath } from "node:fs/promises";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/kernel/ports";
+import { OwnFiles } from "../own-files.ts";
 import type { Bubblewrap } from "./bubblewrap.ts";
 import { openCgroups } from "./cgroup/open-cgroups.ts";
 import { findOrBuildInit } from "./init-program.ts";
 import { startJanitor } from "./janitor.ts";
-import { keepFile } from "./keep-file.ts";
 import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
 import { INSIDE, type SandboxHost } from "./plan.ts";
 import { PreparedSlots } from "./prepared.ts";
-import { readSystem, writeOwnFiles } from "./read-host.ts";
+import { ownFiles, readSystem } from "./read-host.ts";
 import { filteredArch, systemCallFilter } from "./seccomp/filter.ts";
 import { SlotTable } from "./slot-table.ts";
 import type { SandboxCheck } from "./status.ts";
@@ -30,8 +30,6 @@ export interface SandboxOptions {
 }
 
 export interface SandboxParts {
-  /** Where small files are kept. */
-  cache_dir: string;
   host: SandboxHost;
   tools: Bubblewrap;
   slots: SlotTable;
@@ -62,8 +60,12 @@ export async function makeSandbox(
   checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
-  const init = await findOrBuildInit(cache_dir, options.compilers);
-  const filter = await keepFile(cache_dir, "filter", systemCallFilter(arch));
+  const built = await findOrBuildInit(cache_dir, options.compilers);
+  const own = new OwnFiles(cache_dir);
+  closers.push(async () => own.close());
+  // Also as root it is executed through a folder that no slot's user may enter; the stage shows it by a mount.
+  const init = { file: own.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
+  const filter = own.put("filter", systemCallFilter(arch));
   checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
 
   const root = process.getuid?.() === 0;
@@ -91,7 +93,7 @@ export async function makeSandbox(
     );
   }
   const slots = new SlotTable(cgroups, limits);
-  const tools = { program: bwrap, filter };
+  const tools = { program: bwrap, filter, own };
   const prepared = new PreparedSlots(slots, tools, ({ index, cgroup }) =>
     root ? { uid: FIRST_UID + index, init: init.file, join: cgroup?.join ?? [] } : null,
   );
@@ -105,14 +107,13 @@ export async function makeSandbox(
     },
   );
   return {
-    cache_dir,
     tools,
     slots,
     prepared,
     live,
     host: {
       ...(await readSystem()),
-      files: [...(await writeOwnFiles(cache_dir)), { source: init.file, target: INSIDE.init }],
+      files: [...ownFiles(own), { source: init.file, target: INSIDE.init }],
       node: await realpath(options.node),
       path: options.path,
       limits,

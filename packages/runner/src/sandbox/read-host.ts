@@ -1,7 +1,8 @@
 /** Reads once what of this machine every sandbox shows, and writes the few small files that replace the host's. */
+import { hash } from "node:crypto";
 import { constants } from "node:fs";
 import { access, lstat, readlink } from "node:fs/promises";
-import { keepFile } from "./keep-file.ts";
+import type { OwnFiles } from "../own-files.ts";
 import { INSIDE_UID, type SandboxHost } from "./plan.ts";
 
 /** Merged into /usr on most systems, folders of their own on others. */
@@ -36,19 +37,16 @@ export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links"
 }
 
 /** /etc/hosts with these names besides those that need no telling; the same names are the same file. */
-export function keepHosts(
-  folder: string,
-  names: readonly { address: string; name: string }[],
-): Promise<string> {
+export function hostsFile(own: OwnFiles, names: readonly { address: string; name: string }[]): string {
   const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
   const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
-  return keepFile(folder, "hosts", Buffer.from(FILES.hosts + lines));
+  const bytes = Buffer.from(FILES.hosts + lines);
+  return own.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
 }
 
-export async function writeOwnFiles(folder: string): Promise<SandboxHost["files"]> {
-  const files: { source: string; target: string }[] = [];
-  for (const [name, text] of Object.entries(FILES)) {
-    files.push({ source: await keepFile(folder, name, Buffer.from(text)), target: `/etc/${name}` });
-  }
-  return files;
+export function ownFiles(own: OwnFiles): SandboxHost["files"] {
+  return Object.entries(FILES).map(([name, text]) => ({
+    source: own.put(name, Buffer.from(text)),
+    target: `/etc/${name}`,
+  }));
 }

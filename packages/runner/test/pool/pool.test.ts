@@ -134,7 +134,7 @@ test("the same invocation does not run twice at once", async () => {
 
 test("bytes that are not the installed ones do not run, and say nothing about the plugin", async () => {
   const { BackplaneError } = await import("@backplane/contract");
-  const rig = makeRig({ files: { verified: () => Promise.reject(new BackplaneError("package.corrupt")) } });
+  const rig = makeRig({ files: { open: () => Promise.reject(new BackplaneError("package.corrupt")) } });
   for (let i = 0; i < 5; i++) {
     expect(await rig.run(vai("echo"))).toMatchObject({
       error: { code: "package.corrupt" },

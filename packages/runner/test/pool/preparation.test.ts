@@ -7,6 +7,7 @@ import { logTo } from "../../../../test/support/log-to.ts";
 import { createDialects } from "../../src/dialects/dialects.ts";
 import { type PlanDeps, Preparation, type PreparationSteps } from "../../src/pool/preparation.ts";
 import { createConfinement } from "../../src/sandbox/confinement.ts";
+import { OwnFiles } from "../../src/own-files.ts";
 import { Scratch } from "../../src/scratch.ts";
 import { FIXTURES, type OrderChange, orderOf, vai } from "../order.ts";
 
@@ -33,10 +34,17 @@ function prepare(change: OrderChange, over: Partial<PreparationSteps & PlanDeps>
     ...over,
   };
   const deps = {
-    files: { verified: note("verified", FIXTURES) },
+    files: {
+      open: note("image", {
+        folder: FIXTURES,
+        check: note("checked", undefined),
+        release: () => void done.push("image released"),
+      }),
+    },
     scratch: new Scratch(root, logTo()),
     confinement: createConfinement(null),
     programs: {},
+    own: new OwnFiles(join(root, "own")),
     place: { surroundings: { home: "/home/operator", path: "" } },
     data_root: null,
     ...over,
@@ -49,11 +57,13 @@ function prepare(change: OrderChange, over: Partial<PreparationSteps & PlanDeps>
 test("each step comes after the one before, and what was taken is given back", async () => {
   const { preparation, done, folders } = prepare(vai("echo", { grant: { filesystem: "scratch" } }));
   const plan = await preparation.prepare();
-  expect(done).toEqual(["pass", "folder", "slot", "verified"]);
+  expect(done).toEqual(["pass", "folder", "slot", "image"]);
   expect(plan).toMatchObject({ folder: FIXTURES, home: expect.stringMatching(/proc_1$/) });
   expect([preparation.admitted, folders()]).toEqual([true, ["proc_1"]]);
+  await preparation.check();
   await preparation.giveBack();
-  expect([done.at(-1), folders()]).toEqual(["released", []]);
+  expect(done.slice(4)).toEqual(["checked", "released", "image released"]);
+  expect(folders()).toEqual([]);
 });
 
 test("who is held back counts for nothing and has nothing to give back", async () => {
@@ -72,7 +82,7 @@ test("without a slot nothing is read, and none is given back", async () => {
 });
 
 test("a slot that was taken is given back also when the bytes are not the installed ones", async () => {
-  const files = { verified: () => Promise.reject(new BackplaneError("package.corrupt")) };
+  const files = { open: () => Promise.reject(new BackplaneError("package.corrupt")) };
   const { preparation, done } = prepare(vai("echo"), { files });
   await expect(preparation.prepare()).rejects.toMatchObject({ code: "package.corrupt" });
   await preparation.giveBack();

@@ -3,6 +3,7 @@ import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { privateBytes } from "../../src/process-memory.ts";
+import { filesAt } from "../files-at.ts";
 import { FIXTURES, type OrderChange, side, vai } from "../order.ts";
 import { processesWith, type Rig, until } from "../rig.ts";
 import { confinedRig } from "../sandbox/confined-rig.ts";
@@ -123,8 +124,8 @@ test("a changed binding drops what was started for the old one", async () => {
 test("its bytes are compared once more when it is handed out", async () => {
   let intact = true;
   const files = {
-    verified: async () => {
-      if (intact) return FIXTURES;
+    open: async (digest: string) => {
+      if (intact) return await filesAt(FIXTURES).open(digest);
       throw new BackplaneError("package.corrupt");
     },
   };

@@ -39,6 +39,7 @@ export function standingWorker(standing: Standing = {}): Worker {
     recent_secrets: [],
     refusals,
     idle_since,
+    check: async () => {},
   });
 }
 

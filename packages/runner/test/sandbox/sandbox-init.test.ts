@@ -7,9 +7,9 @@ import { once } from "node:events";
 import { closeSync, openSync } from "node:fs";
 import type { Duplex } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
+import { OwnFiles } from "../../src/own-files.ts";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
-import { keepFile } from "../../src/sandbox/keep-file.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
 import { CACHE } from "./open-test-sandbox.ts";
@@ -19,10 +19,9 @@ const NEVER_MADE = 126;
 
 async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const { file } = await findOrBuildInit(CACHE);
-  const filter = openSync(
-    await keepFile(CACHE, "filter", systemCallFilter(filteredArch(process.arch)!)),
-    "r",
-  );
+  const own = new OwnFiles(CACHE);
+  onTestFinished(() => own.close());
+  const filter = openSync(own.put("filter", systemCallFilter(filteredArch(process.arch)!)), "r");
   const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
   const namespace = [
     "--unshare-pid",

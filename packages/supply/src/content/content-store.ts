@@ -12,7 +12,6 @@ import { mkdirSync } from "node:fs";
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { PackageFiles } from "@backplane/kernel/ports";
 import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
 import { DigestLocks } from "./digest-locks.ts";
 import { inTurns } from "./read-tree.ts";
@@ -31,7 +30,11 @@ export interface Staging {
   end(): Promise<void>;
 }
 
-export interface ContentStore extends PackageFiles {
+export interface ContentStore {
+  /** The folder of these bytes, after every byte was compared with the digest. Throws `package.corrupt`. */
+  verified(digest: string): Promise<string>;
+  /** Where the files of this digest are, if they are there. Nothing is run from it: see package-images.ts. */
+  treeOf(digest: string): string;
   stage(): Promise<Staging>;
   has(digest: string): Promise<boolean>;
   /** What is in the tree of this digest. Throws `package.corrupt` when it is not there. */
@@ -112,6 +115,7 @@ export function openContentStore(dir: string): ContentStore {
 
   return {
     verified,
+    treeOf: (digest) => join(folderOf(digest), "tree"),
     async sweep(used, min_age_ms) {
       let removed = 0;
       for (const name of await readdir(join(dir, "sha256"))) {
@@ -126,6 +130,7 @@ export function openContentStore(dir: string): ContentStore {
     async listing(digest) {
       const text = await readFile(join(folderOf(digest), "listing"), "utf8").catch(() => null);
       if (text === null) throw absent(digest);
+      if (digestOf(text) !== digest) throw corrupt(digest, { file: "listing", what: "changed" });
       return parseListing(text);
     },
     release,
@@ -204,7 +209,7 @@ function absent(digest: string): BackplaneError {
   });
 }
 
-function corrupt(digest: string, { file, what }: Difference): BackplaneError {
+export function corrupt(digest: string, { file, what }: Difference): BackplaneError {
   const told = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
   return new BackplaneError(
     "package.corrupt",

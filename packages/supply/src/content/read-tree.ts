@@ -53,6 +53,21 @@ export async function readTreeFile(dir: string, path: string): Promise<TreeFile>
   }
 }
 
+/** The bytes of one listed file, hashed as they were read; null: they are not those that were listed. */
+export async function readListed(dir: string, { path, size, sha256 }: TreeFile): Promise<Buffer | null> {
+  const handle = await open(join(dir, path), READ | (constants.O_NONBLOCK ?? 0)).catch(() => null);
+  if (handle === null) return null;
+  try {
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(size + 1), 0, size + 1, 0);
+    const bytes = buffer.subarray(0, bytesRead);
+    return hash("sha256", bytes, "hex") === sha256 ? bytes : null;
+  } catch {
+    return null;
+  } finally {
+    await handle.close();
+  }
+}
+
 export async function inTurns<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results = Array.from<R>({ length: items.length });
   let next = 0;

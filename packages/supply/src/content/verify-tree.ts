@@ -9,6 +9,18 @@ export interface Difference {
 }
 
 export async function differenceOf(dir: string, listing: readonly TreeFile[]): Promise<Difference | null> {
+  const misnamed = await nameDifferenceOf(dir, listing);
+  if (misnamed !== null) return misnamed;
+  const compared = await inTurns(listing, (file) => isSame(dir, file));
+  const changed = compared.indexOf(false);
+  return changed === -1 ? null : { file: (listing[changed] as TreeFile).path, what: "changed" };
+}
+
+/** Of names and kinds alone: what is missing, what was added, what is not a file any more. */
+export async function nameDifferenceOf(
+  dir: string,
+  listing: readonly TreeFile[],
+): Promise<Difference | null> {
   const found = await findFiles(dir).catch(() => null);
   if (found === null) return { file: ".", what: "missing" };
   const listed = new Map(listing.map((file) => [file.path, file]));
@@ -19,10 +31,7 @@ export async function differenceOf(dir: string, listing: readonly TreeFile[]): P
     return { file: missing.path, what: found.oddities.includes(missing.path) ? "changed" : "missing" };
   }
   const extra = [...found.files, ...found.oddities].find((path) => !listed.has(path));
-  if (extra !== undefined) return { file: extra, what: "extra" };
-  const compared = await inTurns(listing, (file) => isSame(dir, file));
-  const changed = compared.indexOf(false);
-  return changed === -1 ? null : { file: (listing[changed] as TreeFile).path, what: "changed" };
+  return extra === undefined ? null : { file: extra, what: "extra" };
 }
 
 async function isSame(dir: string, expected: TreeFile): Promise<boolean> {

@@ -3,13 +3,12 @@
  * like a stranger's archive. Order: unpack safely, digest, manifest, platform, schemas, entrypoint, install; whatever
  * fails leaves nothing behind.
  */
-import { lstat, readFile } from "node:fs/promises";
-import { join, sep } from "node:path";
+import { posix } from "node:path";
 import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/kernel/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
-import type { ContentStore } from "../content/content-store.ts";
-import { findFiles } from "../content/read-tree.ts";
+import { type ContentStore, corrupt } from "../content/content-store.ts";
+import { readListed } from "../content/read-tree.ts";
 import { createNpm, type Npm } from "../kernel-plugins/npm-command.ts";
 import { checkEntrypoint } from "./check-entrypoint.ts";
 import { checkPlatform, type HostPlatform } from "./check-platform.ts";
@@ -72,16 +71,22 @@ export function createPackageImporter({
     release: (digest) => store.release(digest),
     discard: (digest, used) => store.discard(digest, used),
     async files(digest, folder) {
-      const { files } = await findFiles(join(await store.verified(digest), folder));
-      return files.sort();
+      const below = posix.normalize(`${folder}/`);
+      const start = below === "./" ? "" : below;
+      const files = await store.listing(digest);
+      return files
+        .filter(({ path }) => path.startsWith(start))
+        .map(({ path }) => path.slice(start.length))
+        .sort();
     },
     async read(digest, path, most) {
-      const tree = await store.verified(digest);
-      const file = join(tree, path);
-      // A stranger names the path: nothing outside of the package, and no link.
-      if (!file.startsWith(tree + sep)) return null;
-      const found = await lstat(file).catch(() => null);
-      return found?.isFile() === true && found.size <= most ? await readFile(file) : null;
+      // A stranger names the path: what is not listed is not part of the package.
+      const wanted = posix.normalize(path);
+      const listed = (await store.listing(digest)).find((file) => file.path === wanted);
+      if (listed === undefined || listed.size > most) return null;
+      const bytes = await readListed(store.treeOf(digest), listed);
+      if (bytes === null) throw corrupt(digest, { file: wanted, what: "changed" });
+      return bytes;
     },
     sweep: (used, min_age_ms) => store.sweep(used, min_age_ms),
     import: async (source) => {

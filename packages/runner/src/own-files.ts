@@ -1,0 +1,121 @@
+/**
+ * Files of ours that are executed or shown to plugins: sandbox-init, the system-call filter, the programs that host
+ * other people's modules. The bytes are read once and stay in memory. What is started is a private copy of them, which is
+ * looked at before and after each use, and written anew when another process changed it.
+ */
+import { randomBytes } from "node:crypto";
+import {
+  type BigIntStats,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { basename, join } from "node:path";
+
+interface OwnFile {
+  bytes: Buffer;
+  mode: number;
+  seen: string;
+  written_at: number;
+  /** Its bytes were compared once more after the clock that stamps files has ticked. */
+  settled: boolean;
+}
+
+/** Some kernels stamp files with a clock that ticks every 4 to 10 ms. */
+const TICK_MS = 20;
+const FOLDER = /^own-(\d+)-[0-9a-f]+$/;
+
+export class OwnFiles {
+  readonly #parent: string;
+  readonly #folder: string;
+  readonly #files = new Map<string, OwnFile>();
+  readonly #copies = new Map<string, string>();
+
+  /** The first file makes a folder below `parent`, and removes those of processes that are gone. */
+  constructor(parent: string) {
+    this.#parent = parent;
+    this.#folder = join(parent, `own-${process.pid}-${randomBytes(16).toString("hex")}`);
+  }
+
+  /** The path of a file with these bytes. The same name must always come with the same bytes. */
+  put(name: string, bytes: Buffer, mode = 0o444): string {
+    if (this.#files.size === 0) this.#makeFolder();
+    const path = join(this.#folder, name);
+    if (!this.#files.has(path)) this.#files.set(path, write(path, bytes, mode));
+    return path;
+  }
+
+  /** The path of a private copy of this file, as it was when it was first asked for. */
+  copyOf(file: string): string {
+    let path = this.#copies.get(file);
+    if (path === undefined) {
+      path = this.put(`${this.#copies.size}-${basename(file)}`, readFileSync(file));
+      this.#copies.set(file, path);
+    }
+    this.confirm([path]);
+    return path;
+  }
+
+  /** False: one of them was not what it was put there as, and is again now. Other paths than ours do not count. */
+  confirm(paths: Iterable<string> = this.#files.keys()): boolean {
+    let intact = true;
+    for (const path of paths) {
+      const file = this.#files.get(path);
+      if (file === undefined || isIntact(path, file)) continue;
+      intact = false;
+      this.#files.set(path, write(path, file.bytes, file.mode));
+    }
+    return intact;
+  }
+
+  close(): void {
+    rmSync(this.#folder, { recursive: true, force: true });
+  }
+
+  #makeFolder(): void {
+    mkdirSync(this.#parent, { recursive: true, mode: 0o700 });
+    for (const name of readdirSync(this.#parent)) {
+      const pid = FOLDER.exec(name)?.[1];
+      if (pid === undefined || isAlive(Number(pid))) continue;
+      rmSync(join(this.#parent, name), { recursive: true, force: true });
+    }
+    mkdirSync(this.#folder, { mode: 0o700 });
+  }
+}
+
+/** Under another name first: a program that runs cannot be written to, but its name can be given to another file. */
+function write(path: string, bytes: Buffer, mode: number): OwnFile {
+  const draft = `${path}.${randomBytes(4).toString("hex")}`;
+  writeFileSync(draft, bytes, { mode, flag: "wx" });
+  renameSync(draft, path);
+  return { bytes, mode, seen: fingerprintOf(path), written_at: performance.now(), settled: false };
+}
+
+function isIntact(path: string, file: OwnFile): boolean {
+  if (fingerprintOf(path) !== file.seen) return false;
+  if (file.settled) return true;
+  const settled = performance.now() - file.written_at > TICK_MS;
+  if (!readFileSync(path).equals(file.bytes)) return false;
+  file.settled = settled;
+  return true;
+}
+
+function fingerprintOf(path: string): string {
+  const info: BigIntStats | undefined = lstatSync(path, { bigint: true, throwIfNoEntry: false });
+  if (info === undefined) return "missing";
+  const { ctimeNs, dev, ino, mode, mtimeNs, size } = info;
+  return `${dev} ${ino} ${mode} ${size} ${mtimeNs} ${ctimeNs}`;
+}
+
+function isAlive(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code !== "ESRCH";
+  }
+}

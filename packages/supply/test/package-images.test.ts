@@ -1,0 +1,318 @@
+/** Images: what plugins run from is what was verified, whatever happens to the content store or to the image itself. */
+import {
+  chmodSync,
+  closeSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import fs from "node:fs/promises";
+import { syncBuiltinESMExports } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
+import { logTo } from "../../../test/support/log-to.ts";
+import { verifies } from "../../../test/support/verifies.ts";
+import {
+  type ContentStore,
+  createPackageImporter,
+  createSchemas,
+  openContentStore,
+  openPackageImages,
+  type PackageImages,
+  unpackArchive,
+} from "../src/index.ts";
+import { inPieces, type TarEntry, tar } from "./tar-bytes.ts";
+
+let home: string;
+let store: ContentStore;
+let images: PackageImages;
+let logs: string[];
+
+beforeEach(() => {
+  home = mkdtempSync(join(tmpdir(), "backplane-images-"));
+  store = openContentStore(join(home, "blobs"));
+  logs = [];
+  images = openImages();
+});
+afterEach(async () => {
+  await images.close();
+  rmSync(home, { recursive: true, force: true });
+});
+
+function openImages(max_bytes?: number): PackageImages {
+  const log = logTo((level, message) => logs.push(`${level} ${message}`));
+  const dir = join(home, "images");
+  return openPackageImages({ store, dir, log, ...(max_bytes === undefined ? {} : { max_bytes }) });
+}
+
+const FILES: TarEntry[] = [
+  { name: "vai-plugin.toml", body: "x = 1\n" },
+  { name: "bin/run", body: "#!/bin/sh\necho ORIGINAL\n", mode: 0o755 },
+  { name: "lib/deep/data", body: Buffer.alloc(600 * 1024, "d") },
+];
+
+async function install(files = FILES): Promise<string> {
+  const staging = await store.stage();
+  const listing = await unpackArchive(inPieces(tar(...files)), staging.tree);
+  await staging.install(listing);
+  await staging.end();
+  return listing.digest;
+}
+
+/** The same number of bytes, without a new inode. */
+function writeInPlace(path: string, text: string): void {
+  chmodSync(path, 0o755);
+  const fd = openSync(path, "r+");
+  writeSync(fd, text, 0);
+  closeSync(fd);
+}
+
+const ownFolders = () =>
+  readdirSync(join(home, "images")).flatMap((run) => readdirSync(join(home, "images", run)));
+
+verifies("integrity.exec", "an image shares no byte with the content store", async () => {
+  const digest = await install();
+  const image = await images.open(digest);
+  const [run, stored] = [join(image.folder, "bin/run"), join(store.treeOf(digest), "bin/run")];
+  expect(image.folder.startsWith(join(home, "blobs"))).toBe(false);
+  expect(statSync(run).ino).not.toBe(statSync(stored).ino);
+  writeInPlace(stored, "#!/bin/sh\necho CHANGED!\n");
+  renameSync(stored, `${stored}.away`);
+  expect(readFileSync(run, "utf8")).toContain("ORIGINAL");
+  await image.check();
+});
+
+test("only the gateway's user reaches an image by its path, and everybody may read the files in it", async () => {
+  const image = await images.open(await install());
+  const modeOf = (path: string) => (statSync(path).mode & 0o777).toString(8);
+  expect(modeOf(join(home, "images"))).toBe("700");
+  expect(modeOf(join(image.folder, ".."))).toBe("700");
+  expect(["", "bin", "bin/run", "lib/deep/data"].map((path) => modeOf(join(image.folder, path)))).toEqual([
+    "755",
+    "755",
+    "555",
+    "444",
+  ]);
+});
+
+test("a digest is copied once, however many ask for it at the same time", async () => {
+  const digest = await install();
+  const opened = await Promise.all(Array.from({ length: 8 }, () => images.open(digest)));
+  expect(new Set(opened.map(({ folder }) => folder)).size).toBe(1);
+  expect(ownFolders()).toHaveLength(1);
+});
+
+type Damage = [name: string, damage: (tree: string) => void, what: string];
+const DAMAGES: Damage[] = [
+  [
+    "written in place",
+    (tree) => writeInPlace(join(tree, "bin/run"), "#!/bin/sh\necho CHANGED!\n"),
+    "changed",
+  ],
+  ["replaced by rename", (tree) => replace(join(tree, "bin/run"), "#!/bin/sh\necho CHANGED!\n"), "changed"],
+  ["removed", (tree) => rmSync(join(tree, "bin/run")), "missing"],
+  ["added", (tree) => writeFileSync(join(tree, "lib/more"), ""), "extra"],
+  ["with its times set back", (tree) => backdated(join(tree, "bin/run")), "changed"],
+  ["a link", (tree) => linked(join(tree, "bin/run")), "changed"],
+  ["a folder", (tree) => replaceByFolder(join(tree, "bin/run")), "changed"],
+];
+
+function replace(path: string, text: string): void {
+  writeFileSync(`${path}.next`, text, { mode: 0o555 });
+  renameSync(`${path}.next`, path);
+}
+
+function backdated(path: string): void {
+  const { atime, mtime } = statSync(path);
+  writeInPlace(path, "#!/bin/sh\necho CHANGED!\n");
+  chmodSync(path, 0o555);
+  utimesSync(path, atime, mtime);
+}
+
+function linked(path: string): void {
+  renameSync(path, join(home, "elsewhere"));
+  symlinkSync(join(home, "elsewhere"), path);
+}
+
+function replaceByFolder(path: string): void {
+  rmSync(path);
+  mkdirSync(path);
+}
+
+for (const [name, damage, what] of DAMAGES) {
+  verifies("integrity.exec", `a start is refused when an installed file is ${name}`, async () => {
+    const digest = await install();
+    damage(store.treeOf(digest));
+    await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt", details: { what } });
+    // No half image is left.
+    expect(ownFolders()).toEqual([]);
+  });
+
+  verifies("integrity.exec", `a later start is refused too when an installed file is ${name}`, async () => {
+    const digest = await install();
+    (await images.open(digest)).release();
+    damage(store.treeOf(digest));
+    await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt", details: { what } });
+  });
+
+  verifies(
+    "integrity.exec",
+    `a process is ended, and the next has a new image, when a file of its image is ${name}`,
+    async () => {
+      const digest = await install();
+      const first = await images.open(digest);
+      await first.check();
+      damage(first.folder);
+      await expect(first.check()).rejects.toMatchObject({ code: "package.corrupt" });
+      const second = await images.open(digest);
+      expect(second.folder).not.toBe(first.folder);
+      expect(readFileSync(join(second.folder, "bin/run"), "utf8")).toContain("ORIGINAL");
+      expect(logs.filter((line) => line.startsWith("error"))).toHaveLength(1);
+      expect(existsSync(first.folder)).toBe(true);
+      first.release();
+      await images.close();
+      expect(existsSync(first.folder)).toBe(false);
+    },
+  );
+}
+
+verifies("integrity.exec", "a file that is exchanged while it is copied is not believed", async () => {
+  const digest = await install();
+  const stored = join(store.treeOf(digest), "bin/run");
+  const { open } = fs;
+  onTestFinished(() => {
+    fs.open = open;
+    syncBuiltinESMExports();
+  });
+  // Whoever opens the file gets other bytes of the same length than a check a moment before saw.
+  fs.open = async (path, ...rest) => {
+    if (path === stored) writeInPlace(stored, "#!/bin/sh\necho CHANGED!\n");
+    return await open(path, ...rest);
+  };
+  syncBuiltinESMExports();
+  await expect(images.open(digest)).rejects.toMatchObject({
+    code: "package.corrupt",
+    details: { file: "bin/run", what: "changed" },
+  });
+});
+
+verifies(
+  "integrity.exec",
+  "a file of an image that is written to before it was hashed is not believed",
+  async () => {
+    const digest = await install();
+    const { mkdir } = fs;
+    let folder = "";
+    onTestFinished(() => {
+      fs.mkdir = mkdir;
+      syncBuiltinESMExports();
+    });
+    fs.mkdir = (async (path: string, ...rest: []) => {
+      folder ||= path;
+      return await mkdir(path, ...rest);
+    }) as typeof mkdir;
+    syncBuiltinESMExports();
+    const attack = setInterval(() => {
+      try {
+        writeInPlace(join(folder, "bin/run"), "#!/bin/sh\necho CHANGED!\n");
+      } catch {
+        // It is not there yet.
+      }
+    }, 1);
+    await expect(images.open(digest)).rejects.toMatchObject({ code: "package.corrupt" });
+    clearInterval(attack);
+  },
+);
+
+test("installed files that were touched but not changed start as before", async () => {
+  const digest = await install();
+  const first = await images.open(digest);
+  const stored = join(store.treeOf(digest), "bin/run");
+  utimesSync(stored, new Date(), new Date());
+  expect((await images.open(digest)).folder).toBe(first.folder);
+});
+
+test("images that nothing runs from go, oldest first, when there are too many bytes", async () => {
+  await images.close();
+  images = openImages(1_500_000);
+  const digests = [];
+  for (const name of ["a", "b", "c", "d"]) digests.push(await install([...FILES, { name, body: name }]));
+  const [first, second, third, fourth] = digests as [string, string, string, string];
+  const held = await images.open(first);
+  (await images.open(second)).release();
+  (await images.open(third)).release();
+  expect(ownFolders()).toHaveLength(2);
+  const again = await images.open(fourth);
+  // Both are in use and stay, though they are all that there may be.
+  expect([existsSync(held.folder), existsSync(again.folder)]).toEqual([true, true]);
+  (await images.open(third)).release();
+  again.release();
+  held.release();
+  expect(existsSync((await images.open(third)).folder)).toBe(true);
+});
+
+test("what a killed gateway left is removed, and stopping leaves nothing", async () => {
+  const left = join(home, "images/0123456789abcdef/tree/bin");
+  mkdirSync(left, { recursive: true });
+  const other = openImages();
+  await other.open(await install());
+  await other.close();
+  expect(existsSync(left)).toBe(false);
+  expect(readdirSync(join(home, "images")).filter((name) => name === "0123456789abcdef")).toEqual([]);
+});
+
+test("a full disk is told with what is missing, after unused images gave their room", async () => {
+  const first = await images.open(await install());
+  first.release();
+  const digest = await install([...FILES, { name: "more", body: "more" }]);
+  const { open } = fs;
+  onTestFinished(() => {
+    fs.open = open;
+    syncBuiltinESMExports();
+  });
+  let full = 0;
+  fs.open = async (path, flags, ...rest) => {
+    if (flags === "wx") {
+      full++;
+      throw Object.assign(new Error("ENOSPC: no space left on device"), { code: "ENOSPC" });
+    }
+    return await open(path, flags, ...rest);
+  };
+  syncBuiltinESMExports();
+  await expect(images.open(digest)).rejects.toMatchObject({
+    code: "store.unavailable",
+    message: expect.stringContaining("There is no room for the verified image"),
+    fix: expect.stringMatching(/^Free 1 MiB on the disk of /),
+  });
+  expect(full).toBeGreaterThan(1);
+  expect(existsSync(first.folder)).toBe(false);
+  expect(ownFolders()).toEqual([]);
+});
+
+verifies("integrity.exec", "a file that the gateway reads for itself is verified as it is read", async () => {
+  const schemas = createSchemas();
+  onTestFinished(() => schemas.close());
+  const importer = createPackageImporter({ store, schemas, host: { os: "linux", arch: "amd64" } });
+  const digest = await install();
+  expect(Buffer.from((await importer.read(digest, "bin/run", 1_000))!).toString()).toContain("ORIGINAL");
+  expect(await importer.read(digest, "bin/../../../blobs/listing", 1_000)).toBeNull();
+  expect(await importer.read(digest, "lib/deep/data", 1_000)).toBeNull();
+  expect(await importer.files(digest, "lib")).toEqual(["deep/data"]);
+  writeInPlace(join(store.treeOf(digest), "bin/run"), "#!/bin/sh\necho CHANGED!\n");
+  await expect(importer.read(digest, "bin/run", 1_000)).rejects.toMatchObject({ code: "package.corrupt" });
+  const listing = join(store.treeOf(digest), "../listing");
+  chmodSync(listing, 0o644);
+  writeFileSync(listing, readFileSync(listing, "utf8").replace("lib/deep", "lib/down"));
+  await expect(importer.files(digest, "lib")).rejects.toMatchObject({ code: "package.corrupt" });
+});

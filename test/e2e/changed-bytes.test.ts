@@ -1,0 +1,17 @@
+/** Installed files that another process changes all the time; test/slow has the long run over every kind of plugin. */
+import { expect } from "vitest";
+import { startSwapGateway, swapRun } from "../support/swap-run.ts";
+import { verifies } from "../support/verifies.ts";
+
+verifies("integrity.exec", "runs no changed byte while installed files are swapped", async () => {
+  const swapped = await startSwapGateway({ sandbox: true, kinds: ["sh", "rpc"] });
+  try {
+    const count = await swapRun(swapped, 40);
+    expect(count.changed).toEqual([]);
+    expect(count.failed).toEqual([]);
+    expect(count.swaps).toBeGreaterThan(0);
+    expect(count.calls).toBe(40);
+  } finally {
+    await swapped.gateway.dispose();
+  }
+});

@@ -1,0 +1,65 @@
+/**
+ * Keeps exchanging every file below some folders, by rename and by writing in place: the original bytes, then changed
+ * ones, and back. ORIGINAL and CHANGED are the same length in the files, so that a size alone tells nothing. Prints the
+ * number of changed files that it has put in place when its input ends. Arguments: folders, then nothing else.
+ */
+import {
+  chmodSync,
+  closeSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { join } from "node:path";
+
+const files = process.argv.slice(2).flatMap((folder) =>
+  readdirSync(folder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((path) => ({ path, mode: statSync(path).mode & 0o777, original: readFileSync(path) }))
+    .map((file) => ({
+      ...file,
+      changed: Buffer.from(file.original.toString("latin1").replaceAll("ORIGINAL", "CHANGED!"), "latin1"),
+    }))
+    .filter(({ original, changed }) => !original.equals(changed)),
+);
+let swaps = 0;
+let going = true;
+process.stdin.resume().on("end", () => (going = false));
+
+const ways = {
+  rename({ path, mode }, bytes) {
+    writeFileSync(`${path}.next`, bytes, { mode });
+    renameSync(`${path}.next`, path);
+  },
+  in_place({ path, mode }, bytes) {
+    chmodSync(path, 0o755);
+    try {
+      const fd = openSync(path, "r+");
+      writeSync(fd, bytes, 0, bytes.length, 0);
+      closeSync(fd);
+    } catch (error) {
+      // A program that runs at this moment cannot be written to; it can be replaced.
+      if (error.code !== "ETXTBSY") throw error;
+      ways.rename({ path, mode }, bytes);
+    }
+    chmodSync(path, mode);
+  },
+};
+const pause = (most) => new Promise((done) => setTimeout(done, Math.random() * most));
+
+while (going) {
+  const way = Math.random() < 0.5 ? ways.rename : ways.in_place;
+  const chosen = files.filter(() => Math.random() < 0.6);
+  for (const file of chosen) way(file, file.changed);
+  swaps += chosen.length;
+  await pause(12);
+  for (const file of chosen) way(file, file.original);
+  await pause(25);
+}
+for (const file of files) ways.rename(file, file.original);
+process.stdout.write(`${swaps}\n`);
