@@ -21,6 +21,7 @@ import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
+import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
@@ -36,6 +37,7 @@ const MUTANTS: Mutant[] = [
   ...PLUGIN_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
+  ...INTEGRITY_DEFENCES,
 ];
 
 function main(words: string[]): number {

@@ -32,7 +32,7 @@ export const CALL_DEFENCES: Mutant[] = [
   },
   {
     defence: "bytes compared when a spare is handed out",
-    file: `${RUNNER}/run-invocation.ts`,
+    file: `${RUNNER}/pool/pool.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",
     tests: ["packages/runner/test/pool/spares.test.ts"],

@@ -1,3 +1,4 @@
+export { checkContent, type ContentOptions } from "./check-content.ts";
 export { type Check, checkSystem } from "./check-system.ts";
 export {
   type ConfigFlags,

@@ -6,8 +6,10 @@
 import { randomBytes } from "node:crypto";
 import {
   type BigIntStats,
+  closeSync,
   lstatSync,
   mkdirSync,
+  openSync,
   readdirSync,
   readFileSync,
   renameSync,
@@ -34,6 +36,7 @@ export class OwnFiles {
   readonly #folder: string;
   readonly #files = new Map<string, OwnFile>();
   readonly #copies = new Map<string, string>();
+  readonly #open: number[] = [];
 
   /** The first file makes a folder below `parent`, and removes those of processes that are gone. */
   constructor(parent: string) {
@@ -60,6 +63,21 @@ export class OwnFiles {
     return path;
   }
 
+  /**
+   * A descriptor of a file with these bytes and without a name: nobody can open it to write. For a process that waits
+   * with it open, and reads it only later.
+   */
+  openUnnamed(bytes: Buffer): number {
+    if (this.#files.size === 0) this.#makeFolder();
+    const path = join(this.#folder, `unnamed-${this.#open.length}`);
+    writeFileSync(path, bytes, { mode: 0o400, flag: "wx" });
+    const fd = openSync(path, "r");
+    this.#open.push(fd);
+    rmSync(path);
+    if (!readFileSync(`/proc/self/fd/${fd}`).equals(bytes)) throw new Error(`${path} was changed`);
+    return fd;
+  }
+
   /** False: one of them was not what it was put there as, and is again now. Other paths than ours do not count. */
   confirm(paths: Iterable<string> = this.#files.keys()): boolean {
     let intact = true;
@@ -73,6 +91,7 @@ export class OwnFiles {
   }
 
   close(): void {
+    for (const fd of this.#open.splice(0)) closeSync(fd);
     rmSync(this.#folder, { recursive: true, force: true });
   }
 

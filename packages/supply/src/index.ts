@@ -3,6 +3,7 @@ export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
+export { inspectContent, type InspectedTree } from "./content/inspect-content.ts";
 export { treeDigest } from "./content/read-tree.ts";
 export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";

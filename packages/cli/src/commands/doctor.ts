@@ -1,4 +1,5 @@
 /** `doctor`: what this machine, the gateway and its plugins give, with a fix for each thing that is missing. */
+import { setTimeout as pause } from "node:timers/promises";
 import type { GatewayStatus } from "@backplane/client";
 import { codeOf, toBackplaneError } from "@backplane/contract";
 import type { Command } from "commander";
@@ -21,6 +22,7 @@ const COLOURS: Record<Check["status"], Colour> = { ok: "green", degraded: "yello
 
 const CHECK_S = 10;
 const PLUGIN_S = 3;
+const NAMES_MS = 5_000;
 
 export function addDoctorCommand(program: Command, act: Act): void {
   program
@@ -43,6 +45,8 @@ async function doctor(context: Context, options: { timeout?: number; probe?: boo
   const plugin_s = options.timeout ?? PLUGIN_S;
   const parts = await Promise.all([
     bounded("system", timeout, () => checkMachine(context)),
+    // It keeps its own time: what it has found until then counts.
+    checkInstalled(context, timeout),
     bounded("credential", timeout, () => checkCredential(context)),
     // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
     bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
@@ -65,6 +69,44 @@ async function checkMachine(context: Context): Promise<Check[]> {
   } catch (error) {
     return [asFailed("config", error)];
   }
+}
+
+async function checkInstalled(context: Context, seconds: number): Promise<Check[]> {
+  const { checkContent, loadConfig } = await import("@backplane/gateway");
+  try {
+    const config = loadConfig({ home: context.home, env: context.io.env, flags: {} });
+    // A gateway that does not answer must not keep the files from being compared.
+    const names = await Promise.race([
+      installedNames(context),
+      pause(NAMES_MS, new Map<string, string>(), { ref: false }),
+    ]);
+    return await checkContent(config, {
+      seconds,
+      nameOf: (digest) => names.get(digest) ?? null,
+      progress: (text) => context.out.note(text),
+    });
+  } catch (error) {
+    return [asFailed("content store", error)];
+  }
+}
+
+/** Empty where no gateway can be asked: a digest names a package too. */
+async function installedNames(context: Context): Promise<Map<string, string>> {
+  const names = new Map<string, string>();
+  try {
+    const { packages } = context.client();
+    let after: string | null = null;
+    do {
+      const page: Awaited<ReturnType<typeof packages.list>> = await packages.list(
+        after === null ? { limit: 500 } : { limit: 500, after },
+      );
+      for (const { digest, package_id, version } of page.items) names.set(digest, `${package_id}@${version}`);
+      after = page.next;
+    } while (after !== null);
+  } catch {
+    // The credential's row says why it cannot be asked.
+  }
+  return names;
 }
 
 /** Says only what it can: without a running gateway a credential cannot be tried, which is no failure. */

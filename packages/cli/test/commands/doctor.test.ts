@@ -1,8 +1,10 @@
-/** What plugins say of themselves, in doctor's table and exit code. */
+/** What plugins say of themselves and what their installed files are, in doctor's table and exit code. */
+import { chmodSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { EXIT } from "../../src/index.ts";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { PLUGIN, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { kernelPluginFolder } from "../support/kernel-plugin.ts";
 
 interface Report {
@@ -77,5 +79,45 @@ verifies(
     });
     const { out } = await gateway.backplane(["doctor"]);
     expect(out).toMatch(/plugin raising +failed +.*\n {2}fix: backplane plugin info raising/);
+  },
+);
+
+verifies(
+  "integrity.exec",
+  "a damaged content store is named with its package, file, both digests and the command that repairs it",
+  async () => {
+    const rows = async (...argv: string[]) => {
+      const { exit, report } = await doctor(...argv);
+      return { exit, found: report.checks.filter(({ name }) => name === "content store") };
+    };
+    await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
+    const intact = await rows();
+    expect(intact.found).toEqual([
+      { name: "content store", status: "ok", message: "installed packages compared with their digests: 1" },
+    ]);
+
+    const store = join(gateway.home, "blobs/sha256");
+    const [hex] = readdirSync(store) as [string];
+    const file = join(store, hex, "tree/vai-plugin.toml");
+    const text = readFileSync(file, "utf8");
+    chmodSync(file, 0o644);
+    writeFileSync(file, text.replace("a", "b"));
+    const { exit, found } = await rows();
+    expect(exit).toBe(EXIT.failed);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toMatchObject({ status: "failed" });
+    expect(found[0]!.message).toMatch(
+      new RegExp(
+        `^acme/cli-kit@0.1.0 \\(sha256:${hex}\\) is damaged and does not start: "vai-plugin.toml" was changed: expected 0644 sha256:[0-9a-f]{64}, found 0644 sha256:[0-9a-f]{64}$`,
+      ),
+    );
+    expect(found[0]!.fix).toMatch(/^backplane plugin install SOURCE --no-bind/);
+
+    // By what it says itself.
+    await gateway.json(["plugin", "install", PLUGIN, "--no-bind"]);
+    expect((await rows()).found).toMatchObject([{ status: "ok" }]);
+
+    rmSync(join(store, hex, "listing"), { force: true });
+    expect((await rows()).found[0]!.message).toContain('"listing" is missing');
   },
 );

@@ -14,8 +14,8 @@ import { ControlChannel } from "./control-channel.ts";
 
 export interface Bubblewrap {
   program: string;
-  /** The system-call filter as a file. */
-  filter: string;
+  /** A descriptor of the system-call filter. */
+  filter: number;
   own: OwnFiles;
 }
 
@@ -38,10 +38,10 @@ const MAX_WORDS = 4_096;
 /** It does nothing before the control channel tells it to. */
 export function spawnConfined(line: readonly string[], tools: Bubblewrap): Spawned {
   const [program, ...args] = line as [string, ...string[]];
-  const ours = [program, tools.filter];
+  const ours = [program];
   tools.own.confirm(ours);
   // A fresh description per spawn: a shared one would share its offset.
-  const filter = openSync(tools.filter, "r");
+  const filter = openSync(`/proc/self/fd/${tools.filter}`, "r");
   let child: ChildProcess;
   try {
     child = spawn(program, args, {

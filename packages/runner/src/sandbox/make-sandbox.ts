@@ -65,7 +65,7 @@ export async function makeSandbox(
   closers.push(async () => own.close());
   // Also as root it is executed through a folder that no slot's user may enter; the stage shows it by a mount.
   const init = { file: own.put("sandbox-init", built.bytes, 0o555), sha256: built.sha256 };
-  const filter = own.put("filter", systemCallFilter(arch));
+  const filter = own.openUnnamed(systemCallFilter(arch));
   checks.push({ name: "sandbox-init", ok: true, message: `sandbox-init ${init.sha256.slice(0, 12)}` });
 
   const root = process.getuid?.() === 0;

@@ -4,7 +4,6 @@
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { closeSync, openSync } from "node:fs";
 import type { Duplex } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
 import { OwnFiles } from "../../src/own-files.ts";
@@ -21,7 +20,7 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
   const { file } = await findOrBuildInit(CACHE);
   const own = new OwnFiles(CACHE);
   onTestFinished(() => own.close());
-  const filter = openSync(own.put("filter", systemCallFilter(filteredArch(process.arch)!)), "r");
+  const filter = own.openUnnamed(systemCallFilter(filteredArch(process.arch)!));
   const stdio = ["ignore", "ignore", "inherit", "pipe", filter, "pipe", "pipe", "pipe"] as const;
   const namespace = [
     "--unshare-pid",
@@ -34,7 +33,6 @@ async function start(): Promise<{ child: ChildProcess; control: Duplex }> {
     "/proc",
   ];
   const child = spawn("/usr/bin/bwrap", [...namespace, "--", file, "init"], { env: {}, stdio: [...stdio] });
-  closeSync(filter);
   for (const stream of child.stdio) stream?.on("error", () => {});
   onTestFinished(() => {
     // The inner one first: it would wait for ever for an outer one that died before it had told it to begin.

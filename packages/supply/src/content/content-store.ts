@@ -183,7 +183,7 @@ async function moveIn(staged: string, target: string): Promise<boolean> {
   }
 }
 
-async function checkFolder(folder: string, digest: string): Promise<Difference | null> {
+export async function checkFolder(folder: string, digest: string): Promise<Difference | null> {
   let listing: TreeFile[];
   try {
     const text = await readFile(join(folder, "listing"), "utf8");
@@ -209,12 +209,13 @@ function absent(digest: string): BackplaneError {
   });
 }
 
-export function corrupt(digest: string, { file, what }: Difference): BackplaneError {
+export function corrupt(digest: string, difference: Difference): BackplaneError {
+  const { file, what } = difference;
   const told = what === "extra" ? "was added" : what === "missing" ? "is missing" : "was changed";
   return new BackplaneError(
     "package.corrupt",
     `The installed files of ${digest} are not what was installed: ${JSON.stringify(file)} ${told}.`,
-    { details: { digest, file, what } },
+    { details: { digest, ...difference } },
   );
 }
 

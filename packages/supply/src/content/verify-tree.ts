@@ -6,14 +6,16 @@ import type { TreeFile } from "./tree-listing.ts";
 export interface Difference {
   file: string;
   what: "changed" | "missing" | "extra";
+  /** Of a file that was changed and can be read: mode and digest, as listed and as they are. */
+  expected?: string;
+  actual?: string;
 }
 
 export async function differenceOf(dir: string, listing: readonly TreeFile[]): Promise<Difference | null> {
   const misnamed = await nameDifferenceOf(dir, listing);
   if (misnamed !== null) return misnamed;
-  const compared = await inTurns(listing, (file) => isSame(dir, file));
-  const changed = compared.indexOf(false);
-  return changed === -1 ? null : { file: (listing[changed] as TreeFile).path, what: "changed" };
+  const compared = await inTurns(listing, (file) => compare(dir, file));
+  return compared.find((difference) => difference !== null) ?? null;
 }
 
 /** Of names and kinds alone: what is missing, what was added, what is not a file any more. */
@@ -34,13 +36,20 @@ export async function nameDifferenceOf(
   return extra === undefined ? null : { file: extra, what: "extra" };
 }
 
-async function isSame(dir: string, expected: TreeFile): Promise<boolean> {
+async function compare(dir: string, expected: TreeFile): Promise<Difference | null> {
+  const file = expected.path;
   try {
-    const { mode, size, sha256 } = await readTreeFile(dir, expected.path);
-    return mode === expected.mode && size === expected.size && sha256 === expected.sha256;
+    const actual = await readTreeFile(dir, file);
+    const [was, is] = [markOf(expected), markOf(actual)];
+    return was === is ? null : { file, what: "changed", expected: was, actual: is };
   } catch (error) {
     if (codeOf(error) !== undefined) throw error;
     // It vanished or cannot be read: either way these are not the installed bytes.
-    return false;
+    return { file, what: "changed" };
   }
+}
+
+/** The size goes without saying: other sizes have other digests. */
+function markOf({ mode, sha256 }: TreeFile): string {
+  return `${mode} sha256:${sha256}`;
 }

@@ -1,0 +1,73 @@
+/** Files of an image that change while a process runs from it: the process is ended and is given nothing more. */
+import { BackplaneError } from "@backplane/contract";
+import type { PackageFiles } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { FIXTURES, side, vai } from "../order.ts";
+import { makeRig, processesWith, until } from "../rig.ts";
+
+/** An image that is intact until it is told otherwise; counts who looks and who has it. */
+function changing() {
+  const state = { intact: true, checks: 0, opened: 0, released: 0 };
+  const files: PackageFiles = {
+    async open() {
+      state.opened++;
+      let held = true;
+      return {
+        folder: FIXTURES,
+        async check() {
+          state.checks++;
+          if (!state.intact) throw new BackplaneError("package.corrupt");
+        },
+        release() {
+          if (held) state.released++;
+          held = false;
+        },
+      };
+    },
+  };
+  return { state, files };
+}
+
+verifies("integrity.exec", "a process whose files changed while it started is given no call", async () => {
+  const { state, files } = changing();
+  state.intact = false;
+  const rig = makeRig({ files });
+  for (const order of [vai("echo"), side("echo")]) {
+    expect(await rig.run(order)).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+    await until(() => processesWith(rig.mark).length === 0);
+  }
+  await until(() => state.released === state.opened);
+});
+
+verifies("integrity.exec", "a process that serves on is ended when its files change later", async () => {
+  const { state, files } = changing();
+  const rig = makeRig({ files });
+  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  const first = processesWith(rig.mark);
+  expect(first).toHaveLength(1);
+  state.intact = false;
+  let outcome = await rig.run(vai("echo"));
+  // It is looked at again with the first call after a second.
+  const end = performance.now() + 20_000;
+  while (outcome.status === "succeeded" && performance.now() < end) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    outcome = await rig.run(vai("echo"));
+  }
+  expect(outcome).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+  await until(() => processesWith(rig.mark).length === 0);
+  state.intact = true;
+  expect(await rig.run(vai("echo"))).toMatchObject({ status: "succeeded" });
+  expect(processesWith(rig.mark)).not.toEqual(first);
+});
+
+test("calls in quick succession do not look again each time", async () => {
+  const { state, files } = changing();
+  const rig = makeRig({ files });
+  await rig.run(vai("echo"));
+  const from = performance.now();
+  for (let i = 0; i < 50; i++) await rig.run(vai("echo"));
+  const seconds = (performance.now() - from) / 1_000;
+  expect(state.checks).toBeLessThanOrEqual(2 + seconds);
+  expect(state.opened).toBe(1);
+});

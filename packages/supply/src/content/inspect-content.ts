@@ -1,0 +1,28 @@
+/** For `doctor`: every installed tree compared with its digest, one after the other, as fast as the reader asks. */
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { checkFolder } from "./content-store.ts";
+import type { Difference } from "./verify-tree.ts";
+
+export interface InspectedTree {
+  digest: string;
+  difference: Difference | null;
+  /** Of this many; `index` counts from one. */
+  count: number;
+  index: number;
+}
+
+/** `dir` is the home's `blobs` folder. Reads only; a tree that is removed meanwhile is left out. */
+export async function* inspectContent(dir: string): AsyncGenerator<InspectedTree, void> {
+  const read = async () =>
+    (await readdir(join(dir, "sha256")).catch(() => [])).filter((name) => TREE.test(name));
+  const names = await read();
+  for (const [at, name] of names.entries()) {
+    const digest = `sha256:${name}`;
+    const difference = await checkFolder(join(dir, "sha256", name), digest);
+    if (difference !== null && !(await read()).includes(name)) continue;
+    yield { digest, difference, count: names.length, index: at + 1 };
+  }
+}
+
+const TREE = /^[0-9a-f]{64}$/;

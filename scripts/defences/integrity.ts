@@ -1,0 +1,143 @@
+/** What runs is what was verified: packages from images, the gateway's own programs from private copies. */
+import { type Mutant, RUNNER } from "./mutant.ts";
+
+const SUPPLY = "packages/supply/src";
+const IMAGES = ["packages/supply/test/package-images.test.ts"];
+const OWN = ["packages/runner/test/own-files.test.ts"];
+const POOL = ["packages/runner/test/pool/changed-image.test.ts"];
+
+export const INTEGRITY_DEFENCES: Mutant[] = [
+  {
+    defence: "integrity: packages run from an image, not from the content store",
+    file: `${SUPPLY}/images/package-images.ts`,
+    from: "folder: image.folder,\n      check",
+    to: "folder: this.#options.store.treeOf(image.digest),\n      check",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: an image is hashed after it was copied",
+    file: `${SUPPLY}/images/copy-tree.ts`,
+    from: "const difference = await differenceOf(to, files);",
+    to: "const difference = (await differenceOf(to, files)) && null;",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: an image's fingerprint is older than its hash",
+    file: `${SUPPLY}/images/copy-tree.ts`,
+    from: "const fingerprint = await takeFingerprint(to, files);\n  const difference = await differenceOf(to, files);",
+    to: "const difference = await differenceOf(to, files);\n  await pause(200);\n  const fingerprint = await takeFingerprint(to, files);",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: a changed image is not started from",
+    file: `${SUPPLY}/images/package-images.ts`,
+    from: "if (file === null) return this.#handle(image);",
+    to: "if (file !== undefined) return this.#handle(image);",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: a damaged store is refused before a start",
+    file: `${SUPPLY}/images/package-images.ts`,
+    from: "await this.#confirmStore(image);",
+    to: "",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: a file added to the store is damage",
+    file: `${SUPPLY}/images/package-images.ts`,
+    from: "if (misnamed !== null) throw",
+    to: "if (misnamed === undefined) throw",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: fingerprints hold the time of the last inode change",
+    file: `${SUPPLY}/images/fingerprint.ts`,
+    from: "into.set([dev, ino, mode, size, mtimeNs, ctimeNs]",
+    to: "into.set([dev, ino, mode, size, mtimeNs, ctimeNs && 0n]",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: fingerprints hold folders",
+    file: `${SUPPLY}/images/fingerprint.ts`,
+    from: "return [...files.map(({ path }) => path), ...folders];",
+    to: "return folders.size > 0 ? files.map(({ path }) => path) : [];",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: one user reaches images by their path",
+    file: `${SUPPLY}/images/package-images.ts`,
+    from: "mkdirSync(this.#run, { mode: 0o700 });",
+    to: "mkdirSync(this.#run, { mode: 0o755 });",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: a listing is compared with its digest",
+    file: `${SUPPLY}/content/content-store.ts`,
+    from: 'if (digestOf(text) !== digest) throw corrupt(digest, { file: "listing", what: "changed" });',
+    to: "",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: a file that the gateway reads is hashed as it is read",
+    file: `${SUPPLY}/content/read-tree.ts`,
+    from: 'return hash("sha256", bytes, "hex") === sha256 ? bytes : null;',
+    to: "return sha256 === undefined ? null : bytes;",
+    tests: IMAGES,
+  },
+  {
+    defence: "integrity: files are looked at before a call is sent",
+    file: `${RUNNER}/run-invocation.ts`,
+    from: "await pool.check(worker);",
+    to: "",
+    tests: POOL,
+  },
+  {
+    defence: "integrity: a process that serves on is looked at again",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: "checked_at !== null && this.#deps.clock.monotonic() - checked_at < FRESH_MS",
+    to: "checked_at !== null && FRESH_MS > 0",
+    tests: POOL,
+  },
+  {
+    defence: "integrity: a process with changed files is ended",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: 'worker.process.kill("its files were changed");',
+    to: "",
+    tests: POOL,
+  },
+  {
+    defence: "integrity: an image is given back",
+    file: `${RUNNER}/pool/preparation.ts`,
+    from: "this.#image?.release();",
+    to: "",
+    tests: POOL,
+  },
+  {
+    defence: "integrity: our own files are looked at by their times",
+    file: `${RUNNER}/own-files.ts`,
+    from: "if (fingerprintOf(path) !== file.seen) return false;",
+    to: "",
+    tests: OWN,
+  },
+  {
+    defence: "integrity: our own files are looked at by their bytes while times say nothing",
+    file: `${RUNNER}/own-files.ts`,
+    from: "if (!readFileSync(path).equals(file.bytes)) return false;",
+    to: "",
+    tests: OWN,
+  },
+  {
+    defence: "integrity: sandbox-init is confirmed after it was executed",
+    file: `${RUNNER}/sandbox/bubblewrap.ts`,
+    from: "if (!tools.own.confirm(ours)) {",
+    to: "if (ours.length === 0) {",
+    tests: ["packages/runner/test/sandbox/own-files-changed.test.ts"],
+  },
+  {
+    defence: "integrity: our own mounts are confirmed after the start",
+    file: `${RUNNER}/sandbox/launch-confined.ts`,
+    from: "if (!made.tools.own.confirm(shown)) await end(ownFilesChanged);",
+    to: "",
+    tests: ["packages/runner/test/sandbox/own-files-changed.test.ts"],
+  },
+];
