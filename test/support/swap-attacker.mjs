@@ -31,29 +31,30 @@ let swaps = 0;
 let going = true;
 process.stdin.resume().on("end", () => (going = false));
 
-const ways = {
-  rename({ path, mode }, bytes) {
-    writeFileSync(`${path}.next`, bytes, { mode });
-    renameSync(`${path}.next`, path);
-  },
-  in_place({ path, mode }, bytes) {
-    chmodSync(path, 0o755);
-    try {
-      const fd = openSync(path, "r+");
-      writeSync(fd, bytes, 0, bytes.length, 0);
-      closeSync(fd);
-    } catch (error) {
-      // A program that runs at this moment cannot be written to; it can be replaced.
-      if (error.code !== "ETXTBSY") throw error;
-      ways.rename({ path, mode }, bytes);
-    }
-    chmodSync(path, mode);
-  },
-};
+function replace({ path, mode }, bytes) {
+  writeFileSync(`${path}.next`, bytes, { mode });
+  renameSync(`${path}.next`, path);
+}
+
+function writeInPlace(file, bytes) {
+  const { path, mode } = file;
+  chmodSync(path, 0o755);
+  try {
+    const fd = openSync(path, "r+");
+    writeSync(fd, bytes, 0, bytes.length, 0);
+    closeSync(fd);
+  } catch (error) {
+    // A program that runs at this moment cannot be written to; it can be replaced.
+    if (error.code !== "ETXTBSY") throw error;
+    replace(file, bytes);
+  }
+  chmodSync(path, mode);
+}
+
 const pause = (most) => new Promise((done) => setTimeout(done, Math.random() * most));
 
 while (going) {
-  const way = Math.random() < 0.5 ? ways.rename : ways.in_place;
+  const way = Math.random() < 0.5 ? replace : writeInPlace;
   const chosen = files.filter(() => Math.random() < 0.6);
   for (const file of chosen) way(file, file.changed);
   swaps += chosen.length;
@@ -61,5 +62,5 @@ while (going) {
   for (const file of chosen) way(file, file.original);
   await pause(25);
 }
-for (const file of files) ways.rename(file, file.original);
+for (const file of files) replace(file, file.original);
 process.stdout.write(`${swaps}\n`);

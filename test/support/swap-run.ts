@@ -102,7 +102,7 @@ export interface SwapGateway {
   exports: string[];
 }
 
-export type SwapKind = "sh" | "py" | "js" | "rpc" | "tool";
+type SwapKind = "sh" | "py" | "js" | "rpc" | "tool";
 
 export interface SwapOptions {
   sandbox: boolean;

@@ -51,7 +51,7 @@ export interface HostPrograms {
   /** Sources, since only a plugin in Java needs them compiled. */
   java_instruments?: JavaHostPlaces;
   /** A private copy of one of them, which is what is started; absent: the file itself is. */
-  ownCopy?(file: string): string;
+  ownCopy?: (file: string) => string;
 }
 
 export interface DialectLaunch {

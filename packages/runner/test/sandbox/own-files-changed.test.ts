@@ -9,7 +9,10 @@ import { emptyFolder, openTestSandbox, packageFolder, request, sh } from "./open
 
 /** Runs `attack` right after the first look at our own files that `when` chooses. */
 function afterLook(when: (paths: string[]) => boolean, attack: () => void): void {
-  const { confirm } = OwnFiles.prototype;
+  const confirm = Object.getOwnPropertyDescriptor(OwnFiles.prototype, "confirm")!.value as (
+    this: OwnFiles,
+    paths?: Iterable<string>,
+  ) => boolean;
   const restore = () => {
     OwnFiles.prototype.confirm = confirm;
   };
