@@ -33,6 +33,7 @@ Calls
 Access and records
   key           create, list, revoke
   audit         list
+  store         the files it keeps everything in: check, backup, repair, restore
   events        tail
   completion    for bash, zsh, fish
 

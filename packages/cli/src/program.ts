@@ -18,6 +18,7 @@ import { addRecordCommands } from "./commands/record.ts";
 import { addRunCommands } from "./commands/run.ts";
 import { addSecretCommands } from "./commands/secret.ts";
 import { addSessionCommands } from "./commands/session.ts";
+import { addStoreCommands } from "./commands/store.ts";
 import { addToolCommands } from "./commands/tool.ts";
 import { addUpCommand } from "./commands/up.ts";
 import { addWorkspaceCommands } from "./commands/workspace.ts";
@@ -70,6 +71,7 @@ export function buildProgram(io: Io, json: boolean, settle: (exit: number) => vo
   addConfigCommands(program, act);
   addKeyCommands(program, act);
   addRecordCommands(program, act);
+  addStoreCommands(program, act);
   addCompletionCommand(program, io);
   return program;
 }

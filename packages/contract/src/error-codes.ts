@@ -437,6 +437,18 @@ export const ERROR_CODES = {
     "The store did not take the write; nothing was acknowledged.",
     "Check the disk or the database, then try again.",
   ),
+  "store.damaged": fault(
+    500,
+    false,
+    "A row or a file of the store is damaged, so it is not used.",
+    "Stop the gateway and run `backplane store check`; it names what is damaged and how to repair or restore it.",
+  ),
+  "store.commits_lost": fault(
+    500,
+    false,
+    "Commits that were acknowledged are missing from the store.",
+    "Restore the store from a backup, or accept the loss with `backplane store repair --accept-loss`.",
+  ),
   "store.schema_newer": fault(
     500,
     false,

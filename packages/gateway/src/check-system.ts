@@ -6,6 +6,7 @@ import type { GatewayConfig } from "./config.ts";
 import { readDaemon } from "./home.ts";
 import { assertSafeListen } from "./listen.ts";
 import { checkSandbox } from "./check-sandbox.ts";
+import { storeFiles } from "./store-files.ts";
 import { VERSION } from "./version.ts";
 
 export interface Check {
@@ -23,6 +24,7 @@ export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
     checkShell(),
     checkHome(config),
     checkDisk(config),
+    checkStore(config),
     checkListen(config),
     await checkSandbox(config),
     await checkGateway(config),
@@ -94,6 +96,46 @@ function checkDisk(config: GatewayConfig): Check {
   } catch {
     return { name: "disk", status: "degraded", message: "free space cannot be read" };
   }
+}
+
+/** Larger ones take longer than a check may. */
+const CHECKED_BYTES = 256 * 1024 * 1024;
+
+function checkStore(config: GatewayConfig): Check {
+  if (config.store.url !== undefined)
+    return {
+      name: "store",
+      status: "ok",
+      message: "PostgreSQL; it checks its pages itself where data_checksums is on",
+    };
+  const file = `${config.home}/store.db`;
+  const bytes = statSync(file, { throwIfNoEntry: false })?.size;
+  if ((bytes ?? 0) > CHECKED_BYTES) {
+    const message = `not read, it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
+    return { name: "store", status: "degraded", message, fix: "backplane store check" };
+  }
+  const report = existsSync(config.home) ? storeFiles(config).check() : null;
+  if (report === null || (bytes === undefined && report.structure.length === 0))
+    return { name: "store", status: "ok", message: "made at the first start" };
+  const { structure, rows, lost_commits } = report;
+  if (structure.length + rows.length + lost_commits === 0)
+    return {
+      name: "store",
+      status: "ok",
+      message: `whole, every row's checksum matches (${report.bytes} bytes)`,
+    };
+  const parts = [
+    ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing`]),
+    ...structure,
+    ...rows.map(({ table, id }) => `the row ${id} of the table ${table} is damaged`),
+  ];
+  const more = parts.length > 3 ? `; and ${parts.length - 3} more` : "";
+  return {
+    name: "store",
+    status: "failed",
+    message: `${parts.slice(0, 3).join("; ")}${more}`,
+    fix: report.fix,
+  };
 }
 
 function checkListen(config: GatewayConfig): Check {

@@ -9,4 +9,5 @@ export {
 } from "./config.ts";
 export { type DaemonState, makeFolders, readDaemon } from "./home.ts";
 export { type Gateway, startGateway } from "./start-gateway.ts";
+export { type StoreFiles, storeFiles } from "./store-files.ts";
 export { VERSION } from "./version.ts";

@@ -12,6 +12,8 @@ export interface Backend {
   /** Best effort: rides on the next commit. */
   later(rows: WriteInput<"appendProgress">): void;
   read<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
+  /** As `read`, but gives damaged rows too: for what verifies hashes itself and says where they break. */
+  readUnchecked<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
   /** A read that the request path makes all the time; `key` names it for a cache that is always fresh. */
   readHot<T>(key: string, op: (dialect: Dialect) => Op<T>): Soon<T>;
   onAppended(listener: () => void): () => void;

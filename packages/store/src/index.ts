@@ -4,5 +4,13 @@ export type { Migration } from "./migrations/migration.ts";
 export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/hook.ts";
 export { lockHome } from "./sqlite/lock-home.ts";
+export {
+  backUpStoreFile,
+  checkStoreFile,
+  type Repaired,
+  repairStoreFile,
+  restoreStoreFile,
+  type StoreReport,
+} from "./sqlite/maintain.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
 export { createSecretVault, type KeyFile, type VaultKey } from "./vault.ts";

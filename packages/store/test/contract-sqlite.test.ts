@@ -19,6 +19,7 @@ describe.each([
     const store = await openSqliteStore({ file, threaded });
     subject = {
       store,
+      row_checks: true,
       async tamper(text) {
         const database = new DatabaseSync(file);
         database.exec(text);

@@ -37,6 +37,7 @@ beforeAll(async () => {
   await direct.connect();
   subject = {
     store,
+    row_checks: false,
     async tamper(text) {
       await direct.query(text);
     },

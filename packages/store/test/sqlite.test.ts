@@ -189,9 +189,9 @@ test("an older file is copied before it is migrated, and a failed step leaves it
   backup.close();
 });
 
-test("a file that is no database is store.unavailable, and stays untouched", async () => {
+test("a file that is no database is store.damaged, and stays untouched", async () => {
   writeFileSync(file, "no database at all, but long enough to be mistaken for one".repeat(100));
   const before = readFileSync(file);
-  await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: "store.unavailable" });
+  await expect(openSqliteStore({ file })).rejects.toMatchObject({ code: "store.damaged" });
   expect(readFileSync(file).equals(before)).toBe(true);
 });

@@ -5,6 +5,8 @@ export interface Subject {
   store: Store;
   /** Runs SQL behind the store's back. */
   tamper(text: string): Promise<void>;
+  /** Reading a row that was changed so is an error. */
+  row_checks: boolean;
 }
 
 let orgs = 0;

@@ -11,6 +11,7 @@ import { signIns } from "./0010-sign-ins.ts";
 import { loginBrowsers } from "./0011-login-browsers.ts";
 import { sampling } from "./0012-sampling.ts";
 import { secretOwners } from "./0013-secret-owners.ts";
+import { rowSums } from "./0014-row-sums.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -28,6 +29,7 @@ export const MIGRATIONS: readonly Migration[] = [
   loginBrowsers,
   sampling,
   secretOwners,
+  rowSums,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

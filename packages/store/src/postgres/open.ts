@@ -135,6 +135,7 @@ function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boo
       timer ??= setTimeout(() => void flushProgress(), PROGRESS_DELAY_MS);
     },
     read: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
+    readUnchecked: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
     readHot: (_, op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
     onAppended(listener) {
       watch ??= setInterval(() => void lookForEvents(), WATCH_MS).unref();

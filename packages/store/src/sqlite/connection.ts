@@ -1,6 +1,7 @@
 /** One connection with its prepared statements, and the way an operation runs on it. */
 import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
 import type { Op, Row, Statement } from "../op.ts";
+import { addSumFunctions, addSumTriggers, rowChecks, withRowChecks } from "./row-sums.ts";
 
 /** Called before every statement that writes, and before `begin` and `commit`. For fault tests. */
 export type StatementHook = (text: string) => void;
@@ -9,6 +10,11 @@ export interface Connection {
   run<T>(op: Op<T>): T;
   /** As `run`, but tells through `wrote` whether a statement had changed something when it threw. */
   runCounting<T>(op: Op<T>, wrote: { value: boolean }): T;
+  /** As `run`, but gives rows as they are, damaged or not: for what looks for damage itself. */
+  runUnchecked<T>(op: Op<T>): T;
+  /** From here on rows are checked when they are read, and written with their checksum. Needs the newest schema. */
+  guardRows(): void;
+  database: DatabaseSync;
   exec(text: string): void;
   inTransaction(): boolean;
   close(): void;
@@ -33,24 +39,29 @@ const WRITER_PRAGMAS = `
 export function openConnection(file: string, mode: "write" | "read", hook?: StatementHook): Connection {
   const database = new DatabaseSync(file, { readOnly: mode === "read" });
   database.exec(mode === "write" ? WRITER_PRAGMAS : "pragma busy_timeout = 5000;");
+  addSumFunctions(database);
   const statements = new Map<string, Prepared>();
+  const unchecked = new Map<string, Prepared>();
+  let checks: ReadonlyMap<string, string> = new Map();
 
-  const prepare = (text: string): Prepared => {
-    let prepared = statements.get(text);
+  const prepare = (text: string, checked = true): Prepared => {
+    const known = checked ? statements : unchecked;
+    let prepared = known.get(text);
     if (prepared === undefined) {
-      const statement = database.prepare(text.replaceAll(/\$(\d+)/g, "?$1"));
+      const full = checked ? withRowChecks(text, checks) : text;
+      const statement = database.prepare(full.replaceAll(/\$(\d+)/g, "?$1"));
       prepared = {
         statement,
         answers: statement.columns().length > 0,
         writes: !/^\s*select/i.test(text),
       };
-      statements.set(text, prepared);
+      known.set(text, prepared);
     }
     return prepared;
   };
 
-  const execute = (request: Statement, wrote: { value: boolean } | null): Row[] => {
-    const prepared = prepare(request.text);
+  const execute = (request: Statement, wrote: { value: boolean } | null, checked: boolean): Row[] => {
+    const prepared = prepare(request.text, checked);
     if (prepared.writes) hook?.(request.text);
     const values = request.values as SQLInputValue[];
     if (!prepared.answers) {
@@ -63,15 +74,22 @@ export function openConnection(file: string, mode: "write" | "read", hook?: Stat
     return rows;
   };
 
-  const drive = <T>(op: Op<T>, wrote: { value: boolean } | null): T => {
+  const drive = <T>(op: Op<T>, wrote: { value: boolean } | null, checked = true): T => {
     let step = op.next();
-    while (!step.done) step = op.next(execute(step.value, wrote));
+    while (!step.done) step = op.next(execute(step.value, wrote, checked));
     return step.value;
   };
 
   return {
     run: (op) => drive(op, null),
-    runCounting: drive,
+    runCounting: (op, wrote) => drive(op, wrote),
+    runUnchecked: (op) => drive(op, null, false),
+    guardRows() {
+      if (mode === "write") addSumTriggers(database);
+      checks = rowChecks(database);
+      statements.clear();
+    },
+    database,
     exec(text) {
       hook?.(text);
       const step = STEPS.has(text) ? prepare(text) : null;

@@ -13,7 +13,10 @@ import {
   WRITE_SCHEMA_VERSION,
 } from "../migrations/plan.ts";
 import { type Op, type Statement, sql } from "../op.ts";
+import { rowSums } from "../migrations/0014-row-sums.ts";
+import { readState, writeState } from "./commit-counter.ts";
 import type { Connection } from "./connection.ts";
+import { keepingSums, schemaSum } from "./row-sums.ts";
 
 export function migrateFile(
   connection: Connection,
@@ -34,8 +37,17 @@ export function migrateFile(
 function apply(connection: Connection, step: Migration): void {
   connection.exec("begin immediate");
   try {
-    for (const statement of statementsOf(step, "sqlite")) connection.exec(statement);
-    ask(connection, sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]));
+    const change = () => {
+      for (const statement of statementsOf(step, "sqlite")) connection.exec(statement);
+      ask(connection, sql(WRITE_SCHEMA_VERSION, [step.version, step.name, new Date().toISOString()]));
+    };
+    if (step.version < rowSums.version) change();
+    else {
+      keepingSums(connection.database, change);
+      const state = readState(connection);
+      if (state !== null)
+        ask(connection, writeState({ ...state, schema_sum: schemaSum(connection.database) }));
+    }
     connection.exec("commit");
   } catch (error) {
     if (connection.inTransaction()) connection.exec("rollback");

@@ -1,12 +1,18 @@
+import type { BackplaneError } from "@backplane/contract";
 import type { Logger, Store } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import { rethrow } from "../errors.ts";
 import { createListeners } from "../listeners.ts";
 import { MIGRATIONS } from "../migrations/index.ts";
 import type { Migration } from "../migrations/migration.ts";
-import { type Op, sql } from "../op.ts";
+import { failureOf, type Op, sql } from "../op.ts";
 import { createStore } from "../stores/index.ts";
+import { checkCommits, checkContent, checkInThread, isCheckedAtOpen } from "./check-at-open.ts";
+import { checkHeader } from "./check-file.ts";
+import { createCommitCounter } from "./commit-counter.ts";
 import { type Connection, openConnection, type StatementHook } from "./connection.ts";
+import { damagedStore } from "./damage.ts";
+import { damageOf } from "./driver-damage.ts";
 import { createFreshCache } from "./fresh-cache.ts";
 import { createGroupCommit } from "./group-commit.ts";
 import { type HookModule, loadHook } from "./hook.ts";
@@ -21,6 +27,8 @@ export interface SqliteOptions {
   log?: Logger;
   /** Fault tests only. */
   onStatement?: HookModule;
+  /** A larger file is checked in a thread while the store works. Tests only; the default is for everyone. */
+  check_first_bytes?: number;
   /** Migration tests only. */
   migrations?: readonly Migration[];
 }
@@ -28,9 +36,16 @@ export interface SqliteOptions {
 /** The caller holds the home's lock: one process per file, see lockHome. */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, onStatement, log } = options;
-  const { owner, reader } = openFile(options, await loadHook(onStatement), log);
+  const check_first = isCheckedAtOpen(file, options.check_first_bytes);
+  const { owner, reader } = openFile(options, await loadHook(onStatement), log, check_first);
+  let damaged: BackplaneError | null = null;
+  const check = check_first
+    ? null
+    : checkInThread(file, log, (error) => {
+        damaged = error;
+      });
   let writer: Writer;
-  if (options.threaded === false) writer = createLocalWriter(owner);
+  if (options.threaded === false) writer = createLocalWriter(owner, createCommitCounter(owner, file));
   else {
     writer = createThreadWriter(file, onStatement, log);
     owner.close();
@@ -41,9 +56,9 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const cache = createFreshCache();
   const listeners = createListeners();
 
-  const read = <T>(op: Op<T>): T => {
+  const read = <T>(op: Op<T>, checked = true): T => {
     try {
-      return reader.run(op);
+      return checked ? reader.run(op) : reader.runUnchecked(op);
     } catch (error) {
       throw rethrow(error);
     }
@@ -54,10 +69,12 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     write: (name, input) => cache.around(name, () => group.write(name, input) as Promise<never>),
     later: (rows) => group.later(rows),
     read: async (op) => read(op("sqlite")),
+    readUnchecked: async (op) => read(op("sqlite"), false),
     readHot: (key, op) => cache.get(key, () => read(op("sqlite"))),
     onAppended: (listener) => listeners.add(listener),
     appended: () => listeners.call(),
     async ping() {
+      if (damaged !== null) throw damaged;
       await backend.read(function* (): Op<void> {
         yield sql("select version from schema_version limit 1");
       });
@@ -65,6 +82,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     },
     async close() {
       await group.drain();
+      await check?.stop();
       // The writer goes last: it folds the log back into the file.
       reader.close();
       await writer.close();
@@ -74,14 +92,27 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
 }
 
 /** The reader opens while the log exists: a read-only connection cannot make one. */
-function openFile(options: SqliteOptions, hook: StatementHook | undefined, log: Logger | undefined) {
+function openFile(
+  options: SqliteOptions,
+  hook: StatementHook | undefined,
+  log: Logger | undefined,
+  check_first: boolean,
+) {
+  const { file } = options;
   let owner: Connection | undefined;
   try {
-    owner = openConnection(options.file, "write", hook);
-    migrateFile(owner, options.file, options.migrations ?? MIGRATIONS, log);
-    return { owner, reader: openConnection(options.file, "read") };
+    checkHeader(file);
+    owner = openConnection(file, "write", hook);
+    checkCommits(owner, file, log);
+    if (check_first) checkContent(owner, file, log);
+    migrateFile(owner, file, options.migrations ?? MIGRATIONS, log);
+    owner.guardRows();
+    const reader = openConnection(file, "read");
+    reader.guardRows();
+    return { owner, reader };
   } catch (error) {
     owner?.close();
-    throw rethrow(error);
+    const damage = failureOf(error) === undefined ? damageOf(error) : undefined;
+    throw damage === undefined ? rethrow(error) : damagedStore(file, `${file}: ${damage.message}`);
   }
 }

@@ -3,9 +3,11 @@
  * savepoints, since nearly every batch has no failure and each savepoint costs a tenth of a row; when an
  * operation fails after it has written, the batch is rolled back and run again with one savepoint each.
  */
-import { type Failure, failureOf } from "../op.ts";
+import { type Failure, failureOf, type Op, type Statement } from "../op.ts";
 import { startWrite, type WriteName } from "../ops/index.ts";
+import type { CommitCounter } from "./commit-counter.ts";
 import type { Connection } from "./connection.ts";
+import { damageOf } from "./driver-damage.ts";
 
 export interface Call {
   name: WriteName;
@@ -19,44 +21,63 @@ export interface BatchResult {
   broken: Failure | null;
 }
 
-export function runBatch(connection: Connection, calls: readonly Call[]): BatchResult {
+export function runBatch(
+  connection: Connection,
+  calls: readonly Call[],
+  counter: CommitCounter | null,
+): BatchResult {
   try {
-    const result = tryPlain(connection, calls) ?? tryEach(connection, calls);
+    const { result, wrote } = tryPlain(connection, calls) ?? tryEach(connection, calls);
+    // A batch that only asked leaves no commit behind, so it is not counted.
+    const counts = wrote && counter !== null;
+    if (counts) connection.run(once(counter.next()));
     connection.exec("commit");
+    if (counts) counter.committed();
     return result;
   } catch (error) {
     // What the disk refuses ends the batch; the rest of its calls are not even tried.
     abandon(connection);
-    return { ...emptyResult(), broken: unavailable(error) };
+    return { ...emptyResult(), broken: damageOf(error) ?? unavailable(error) };
   }
 }
 
 /** Null: a call failed half way, and everything is rolled back. */
-function tryPlain(connection: Connection, calls: readonly Call[]): BatchResult | null {
-  const result = emptyResult();
+function tryPlain(connection: Connection, calls: readonly Call[]): Tried | null {
+  const tried = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
-    if (runCall(connection, call, result, false)) continue;
+    if (runCall(connection, call, tried, false)) continue;
     connection.exec("rollback");
     return null;
   }
-  return result;
+  return tried;
 }
 
-function tryEach(connection: Connection, calls: readonly Call[]): BatchResult {
-  const result = emptyResult();
+function tryEach(connection: Connection, calls: readonly Call[]): Tried {
+  const tried = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
     connection.exec("savepoint op");
-    runCall(connection, call, result, true);
+    runCall(connection, call, tried, true);
     connection.exec("release op");
   }
-  return result;
+  return tried;
+}
+
+interface Tried {
+  result: BatchResult;
+  /** A statement may have changed something. */
+  wrote: boolean;
+}
+
+function* once(statement: Statement): Op<void> {
+  yield statement;
 }
 
 /** False: the call failed half way and, without a savepoint, has left something behind. */
-function runCall(connection: Connection, call: Call, result: BatchResult, savepoint: boolean): boolean {
+function runCall(connection: Connection, call: Call, tried: Tried, savepoint: boolean): boolean {
   const wrote = { value: false };
+  const { result } = tried;
   try {
     result.values.push(connection.runCounting(startWrite(call.name, call.input, "sqlite"), wrote) ?? null);
   } catch (error) {
@@ -64,8 +85,12 @@ function runCall(connection: Connection, call: Call, result: BatchResult, savepo
     // A statement is atomic by itself, so an operation that had written nothing leaves nothing behind.
     if (wrote.value && !savepoint) return false;
     if (savepoint) connection.exec("rollback to op");
-    result.failures.push([result.values.push(null) - 1, failureOf(error) ?? internal(error)]);
+    result.failures.push([
+      result.values.push(null) - 1,
+      failureOf(error) ?? damageOf(error) ?? internal(error),
+    ]);
   }
+  tried.wrote ||= wrote.value;
   return true;
 }
 

@@ -3,6 +3,7 @@
  * the operations, nothing else, because its memory counts against the idle gateway.
  */
 import { parentPort, workerData } from "node:worker_threads";
+import { createCommitCounter } from "./commit-counter.ts";
 import { openConnection } from "./connection.ts";
 import { type HookModule, loadHook } from "./hook.ts";
 import { type Packed, unpack } from "./pack.ts";
@@ -16,13 +17,16 @@ export interface WriterThreadData {
 const { file, hook } = workerData as WriterThreadData;
 const port = parentPort!;
 const connection = openConnection(file, "write", await loadHook(hook));
+connection.guardRows();
+const counter = createCommitCounter(connection, file);
 
 port.on("message", (message: Packed | null) => {
   if (message === null) {
     connection.close();
+    counter?.close();
     port.postMessage(null);
     port.close();
     return;
   }
-  port.postMessage(runBatch(connection, unpack(message)));
+  port.postMessage(runBatch(connection, unpack(message), counter));
 });

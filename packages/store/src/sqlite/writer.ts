@@ -1,4 +1,5 @@
 /** What runs batches: a thread of its own, or the main thread. */
+import type { CommitCounter } from "./commit-counter.ts";
 import type { Connection } from "./connection.ts";
 import { type BatchResult, type Call, runBatch } from "./run-batch.ts";
 
@@ -11,15 +12,18 @@ export interface Writer {
   close(): Promise<void>;
 }
 
-export function createLocalWriter(connection: Connection): Writer {
+export function createLocalWriter(connection: Connection, counter: CommitCounter | null): Writer {
   return {
     depth: 1,
     burst: Number.POSITIVE_INFINITY,
     // One turn of the event loop later, so that everything that is asked for in this turn shares the commit.
     run: (calls) =>
       new Promise((resolve) => {
-        setImmediate(() => resolve(runBatch(connection, calls)));
+        setImmediate(() => resolve(runBatch(connection, calls, counter)));
       }),
-    close: async () => connection.close(),
+    async close() {
+      connection.close();
+      counter?.close();
+    },
   };
 }

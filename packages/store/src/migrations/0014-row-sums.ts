@@ -1,0 +1,17 @@
+/**
+ * With SQLite each row carries a checksum, the column `sum`, which sqlite/row-sums.ts adds to every table from this
+ * step on, and the store counts its commits (sqlite/commit-counter.ts). PostgreSQL checks its pages and its log itself.
+ */
+import type { Migration } from "./migration.ts";
+
+export const rowSums: Migration = {
+  version: 14,
+  name: "row-sums",
+  statements: [
+    {
+      sqlite: `create table store_state (
+        one integer primary key, commits integer not null, at integer not null, schema_sum integer not null)`,
+    },
+    { sqlite: "insert into store_state (one, commits, at, schema_sum) values (1, 0, 0, 0)" },
+  ],
+};

@@ -1,0 +1,31 @@
+/** What to say about a damaged store: what is damaged, what is lost, how to restore it. */
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+
+export function damagedStore(
+  file: string,
+  message: string,
+  details: Record<string, unknown> = {},
+): BackplaneError {
+  return new BackplaneError("store.damaged", message, { details, fix: restoreAdvice(file) });
+}
+
+/** Names the newest backup there is. */
+export function restoreAdvice(file: string): string {
+  const [newest] = backupsOf(file);
+  const look = "Stop the gateway and run `backplane store check` to see all that is damaged.";
+  const repair = "`backplane store repair` keeps what is whole and sets the rest aside";
+  if (newest === undefined) return `${look} ${repair}; there is no backup beside ${file}.`;
+  return `${look} ${repair}, \`backplane store restore ${newest}\` goes back to that backup; both keep the damaged files.`;
+}
+
+/** The newest first. */
+export function backupsOf(file: string): string[] {
+  const folder = dirname(file);
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .filter((name) => name.startsWith(`${basename(file)}.`) && name.endsWith(".backup"))
+    .map((name) => join(folder, name))
+    .sort((a, b) => statSync(b).mtimeMs - statSync(a).mtimeMs);
+}

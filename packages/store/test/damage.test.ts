@@ -1,0 +1,259 @@
+/** What a store says when its files are not as it left them. */
+import {
+  copyFileSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { openSqliteStore } from "@backplane/store";
+import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { MIGRATIONS } from "../src/migrations/index.ts";
+import { fillStore, readEverything } from "./fixtures/full-store.ts";
+import { LOCAL, NOW, sampleInvocation, sampleSettlement } from "./samples.ts";
+
+let dir: string;
+let prepared: string;
+let file: string;
+let runs = 0;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "bp-damage-"));
+  prepared = join(dir, "prepared.db");
+  const store = await openSqliteStore({ file: prepared, threaded: false });
+  await fillStore(store);
+  copyFileSync(prepared, join(dir, "killed.db"));
+  copyFileSync(`${prepared}-wal`, join(dir, "killed.db-wal"));
+  copyFileSync(`${prepared}.commits`, join(dir, "killed.db.commits"));
+  await store.close();
+});
+afterAll(() => rmSync(dir, { recursive: true }));
+beforeEach(() => {
+  file = join(dir, `store-${runs++}.db`);
+  copyFileSync(prepared, file);
+  copyFileSync(`${prepared}.commits`, `${file}.commits`);
+});
+
+const log: { message: string; fields: Record<string, unknown> }[] = [];
+const logger = {
+  debug() {},
+  info() {},
+  warn: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
+  error: (fields: object, message: string) => void log.push({ message, fields: { ...fields } }),
+};
+const open = (more: object = {}) => openSqliteStore({ file, threaded: false, log: logger as never, ...more });
+const killedStore = () => {
+  for (const part of ["", "-wal", ".commits"]) copyFileSync(join(dir, `killed.db${part}`), `${file}${part}`);
+};
+function tamper(text: string): void {
+  const database = new DatabaseSync(file, { defensive: false });
+  database.exec(text);
+  database.close();
+}
+function flip(path: string, offset: number): void {
+  const bytes = readFileSync(path);
+  bytes[offset]! ^= 1;
+  writeFileSync(path, bytes);
+}
+/** A column of each table that a reader would believe, and a read that meets it. */
+const BELIEVED: [table: string, change: string, read: string][] = [
+  ["invocations", "outcome = replace(outcome, 'a', 'b')", "invocations"],
+  ["invocations", "status = 'succeeded' where status = 'running'", "invocations"],
+  ["invocation_events", "at = 'x'", "progress"],
+  ["approvals", "status = 'approved'", "approvals"],
+  ["bindings", "body = replace(body, 'a', 'b')", "bindings"],
+  ["packages", "digest = 'sha256:x'", "packages"],
+  ["spans", "body = replace(body, 'short', 'shirt')", "entries"],
+  ["chains", "last_entry = last_entry + 1", "chains"],
+  ["sessions", "name = 'other'", "sessions"],
+  ["runs", "status = 'failed'", "runs"],
+  ["outbox", "summary = '{}'", "outbox"],
+  ["cursors", "seq = seq + 1", "cursor"],
+  ["jobs", "payload = '0'", "jobs"],
+  ["api_keys", "revoked_at = '2026'", "keys"],
+  ["secrets", "last4 = '0000'", "secrets"],
+  ["policies", "document = '{}'", "policies"],
+  ["config", "value = '1'", "config"],
+  ["definitions", "body = '{}'", "definitions"],
+  ["sign_ins", "revision = 9", "sign_ins"],
+  ["logins", "actor = 'other'", "logins"],
+  ["delegations", "expires_at = 99", "delegations"],
+  ["idempotency", "status = 500", "idempotency"],
+  ["audit", "actor = 'other'", "audit"],
+  ["binding_secrets", "ref = 'secret://org_local/token' where 1", "used_by"],
+];
+
+test.each(BELIEVED)("a changed row of %s is refused when it is read (%s)", async (table, change, read) => {
+  if (table === "binding_secrets") tamper("update binding_secrets set sum = sum + 1");
+  else tamper(`update ${table} set ${change}`);
+  log.length = 0;
+  const store = await open();
+  const answers = await readEverything(store);
+  expect(answers.get(read)).toMatch(
+    new RegExp(`^error store\\.damaged: The row ".+" of the table ${table} is damaged`),
+  );
+  expect(log.map(({ message }) => message)).toContain("a row of the store is damaged and will not be used");
+  expect(log[0]?.fields).toMatchObject({ table });
+  await store.close();
+});
+
+test("one damaged row leaves all others readable, and is not made valid by a change", async () => {
+  tamper("update invocations set body = replace(body, 'a', 'b') where id = 'inv_full_000'");
+  const store = await open();
+  await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({
+    code: "store.damaged",
+    details: { table: "invocations", id: '"inv_full_000"' },
+  });
+  expect(await store.invocations.get(LOCAL, "inv_full_003")).not.toBeNull();
+  const settled = store.invocations.settle("inv_full_000", 1, sampleSettlement(), {});
+  await expect(settled).rejects.toMatchObject({ code: "store.damaged" });
+  await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({ code: "store.damaged" });
+  // A batch with one damaged row does not fail the others.
+  const both = await Promise.allSettled([
+    store.invocations.settle("inv_full_000", 1, sampleSettlement(), {}),
+    store.invocations.open(sampleInvocation({ id: "inv_new" }), { facts: {} }),
+  ]);
+  expect(both.map(({ status }) => status)).toEqual(["rejected", "fulfilled"]);
+  await store.close();
+});
+
+test("rows from before the checksums get theirs, and damage from before a schema change stays known", async () => {
+  file = join(dir, "old.db");
+  const old = await openSqliteStore({
+    file,
+    threaded: false,
+    migrations: MIGRATIONS.filter(({ version }) => version < 14),
+  });
+  await old.invocations.open(sampleInvocation({ id: "inv_a" }), { facts: {} });
+  await old.invocations.open(sampleInvocation({ id: "inv_b" }), { facts: {} });
+  await old.close();
+  await (await open()).close();
+  tamper("update invocations set node_id = 'x' where id = 'inv_a'");
+  const column = {
+    version: 1_000,
+    name: "column",
+    statements: ["alter table invocations add column note text"],
+  };
+  const store = await open({ migrations: [...MIGRATIONS, column] });
+  await expect(store.invocations.get(LOCAL, "inv_a")).rejects.toMatchObject({ code: "store.damaged" });
+  expect(await store.invocations.get(LOCAL, "inv_b")).not.toBeNull();
+  await store.close();
+});
+
+test("a damaged log is missed, named, kept aside, and refused again at the next start", async () => {
+  killedStore();
+  const size = readFileSync(`${file}-wal`).length;
+  flip(`${file}-wal`, Math.floor(size / 2));
+  for (let start = 0; start < 2; start++) {
+    await expect(open()).rejects.toMatchObject({
+      code: "store.commits_lost",
+      message: expect.stringMatching(
+        /^\d+ acknowledged commits are missing from .*written after 2.* and up to 2/,
+      ),
+      fix: expect.stringContaining("backplane store repair --accept-loss"),
+    });
+  }
+  const kept = readdirSync(dir).filter((name) => name.startsWith(`${file.split("/").at(-1)}-wal.damaged-`));
+  expect(kept).toHaveLength(1);
+  expect(readFileSync(join(dir, kept[0]!)).length).toBe(size);
+});
+
+test("a log that is gone is missed, and a whole one is read as before", async () => {
+  killedStore();
+  const store = await open();
+  expect(await store.invocations.get(LOCAL, "inv_full_039")).not.toBeNull();
+  await store.close();
+  killedStore();
+  rmSync(`${file}-wal`);
+  await expect(open()).rejects.toMatchObject({ code: "store.commits_lost" });
+});
+
+test.each([
+  ["is empty", () => truncateSync(file, 0), "store.damaged", "is empty"],
+  ["is missing", () => rmSync(file), "store.damaged", "is missing"],
+  ["is cut off", () => truncateSync(file, 40_960), "store.damaged", "malformed"],
+  [
+    "is something else",
+    () => writeFileSync(file, "x".repeat(9_000)),
+    "store.damaged",
+    "not a SQLite database",
+  ],
+  ["has a damaged first byte", () => flip(file, 0), "store.damaged", "not a SQLite database"],
+  ["has another text encoding", () => flip(file, 58), "store.damaged", "text encoding"],
+])("a store whose file %s names it and the newest backup", async (_, damage, code, says) => {
+  writeFileSync(`${file}.schema-12.backup`, "");
+  damage();
+  await expect(open()).rejects.toMatchObject({
+    code,
+    message: expect.stringContaining(says),
+    fix: expect.stringContaining(`backplane store restore ${file}.schema-12.backup`),
+  });
+});
+
+test("a damaged index is refused at the start, before a list without its rows is served", async () => {
+  const database = new DatabaseSync(file);
+  const { rootpage } = database
+    .prepare("select rootpage from sqlite_schema where name = 'approvals_list'")
+    .get() as { rootpage: number };
+  const { page_size } = database.prepare("pragma page_size").get() as { page_size: number };
+  database.close();
+  const bytes = readFileSync(file);
+  const at = bytes.indexOf("appr_full_020", (rootpage - 1) * page_size);
+  flip(file, at);
+  await expect(open()).rejects.toMatchObject({
+    code: "store.damaged",
+    message: expect.stringContaining("approvals_list"),
+  });
+});
+
+test.each([
+  [
+    "a changed definition of a table",
+    "pragma writable_schema = on; update sqlite_schema set sql = replace(sql, 'lane text not null', 'lane text') where name = 'jobs'",
+  ],
+  ["a dropped index", "drop index approvals_list"],
+  ["numbering that went back", "update sqlite_sequence set seq = 0 where name = 'outbox'"],
+])("%s is refused at the start", async (_, change) => {
+  if (change.includes("sqlite_sequence")) tamper("delete from outbox");
+  tamper(change);
+  await expect(open()).rejects.toMatchObject({ code: "store.damaged" });
+});
+
+test("a damaged count of commits is named and kept, and the store starts", async () => {
+  flip(`${file}.commits`, 3);
+  log.length = 0;
+  const store = await open();
+  await store.config.write(
+    "org_local",
+    { set: [{ key: "k", value: "1", sealed: false }], unset: [] },
+    NOW,
+    {},
+  );
+  await store.close();
+  expect(log.map(({ message }) => message)).toEqual([
+    expect.stringContaining("the count of commits is damaged"),
+  ]);
+  expect(readdirSync(dir).filter((name) => name.includes(".commits.damaged-"))).toHaveLength(1);
+  await (await open()).close();
+});
+
+test("a large store is checked while it works, and is not ready once damage is found", async () => {
+  tamper("drop index approvals_list");
+  const store = await open({ check_first_bytes: 0 });
+  await expect
+    .poll(
+      () =>
+        store.ping().then(
+          () => "ready",
+          (error: { code: string }) => error.code,
+        ),
+      { timeout: 30_000 },
+    )
+    .toBe("store.damaged");
+  await store.close();
+});

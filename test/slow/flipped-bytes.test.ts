@@ -1,0 +1,144 @@
+/** One random byte of a store is changed, again and again: an answer is right, or it is an error that says what is damaged. */
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { openSqliteStore } from "@backplane/store";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { fillStore, readEverything } from "../../packages/store/test/fixtures/full-store.ts";
+
+const FLIPS = 500;
+const SEED = 20_261_115;
+const SAID = new Set(["store.damaged", "store.commits_lost"]);
+
+let dir: string;
+/** As an orderly stop leaves the files, and as kill -9 leaves them, with the log. */
+let closed: string;
+let killed: string;
+let right: Map<string, string>;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "bp-flips-"));
+  closed = join(dir, "closed");
+  killed = join(dir, "killed");
+  const file = join(dir, "store.db");
+  const store = await openSqliteStore({ file });
+  await fillStore(store);
+  copyStore(dir, killed);
+  await store.close();
+  copyStore(dir, closed);
+  const whole = await openSqliteStore({ file });
+  right = await readEverything(whole);
+  await whole.close();
+  for (const [name, answer] of right) expect(answer, name).not.toMatch(/^error /);
+}, 120_000);
+afterAll(() => rmSync(dir, { recursive: true }));
+
+test(`${FLIPS} changed bytes in the store, its log and its counter: no wrong answer without an error`, async () => {
+  const random = randomFrom(SEED);
+  const silent: string[] = [];
+  const unclear: string[] = [];
+  const seen = { refused: 0, answered_with_error: 0, harmless: 0 };
+  for (let n = 0; n < FLIPS; n++) {
+    const home = join(dir, `flip-${n}`);
+    copyStore(n % 2 === 0 ? closed : killed, home);
+    const where = flip(home, random);
+    const found = await tryStore(home);
+    seen[found.kind]++;
+    for (const name of found.wrong) silent.push(`${where}: ${name}`);
+    if (found.unclear !== undefined) unclear.push(`${where}: ${found.unclear}`);
+    rmSync(home, { recursive: true });
+  }
+  console.log(JSON.stringify(seen));
+  expect(silent).toEqual([]);
+  expect(unclear).toEqual([]);
+  // The run means something only if it hits.
+  expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
+}, 600_000);
+
+interface Found {
+  kind: "refused" | "answered_with_error" | "harmless";
+  /** Reads that gave another answer, although no error was given for them. */
+  wrong: string[];
+  /** An error that does not say that the store is damaged. */
+  unclear?: string;
+}
+
+async function tryStore(home: string): Promise<Found> {
+  let store: Awaited<ReturnType<typeof openSqliteStore>>;
+  try {
+    store = await openSqliteStore({ file: join(home, "store.db"), threaded: false });
+  } catch (error) {
+    const code = codeOf(error) ?? "none";
+    const known = SAID.has(code) && typeof (error as { fix?: string }).fix === "string";
+    return {
+      kind: "refused",
+      wrong: [],
+      ...(known ? {} : { unclear: `${code} ${(error as Error).message}` }),
+    };
+  }
+  try {
+    const answers = await readEverything(store);
+    const wrong = [...answers].filter(
+      ([name, answer]) => !answer.startsWith("error ") && answer !== right.get(name),
+    );
+    const errors = [...answers.values()].filter((answer) => answer.startsWith("error "));
+    const unclear = errors.find((answer) => !SAID.has(answer.split(/[ :]/)[1]!));
+    return {
+      kind: errors.length === 0 ? "harmless" : "answered_with_error",
+      wrong: wrong.map(([name]) => name),
+      ...(unclear === undefined ? {} : { unclear }),
+    };
+  } finally {
+    await store.close().catch(() => {});
+  }
+}
+
+function copyStore(from: string, to: string): void {
+  mkdirSync(to, { recursive: true });
+  for (const name of readdirSync(from)) {
+    if (name.startsWith("store.db") && statSync(join(from, name)).isFile())
+      copyFileSync(join(from, name), join(to, name));
+  }
+}
+
+/** One byte of one file; now and then of a small one, which the large ones would hide. */
+function flip(home: string, random: () => number): string {
+  const files = readdirSync(home).map((name) => ({ name, size: statSync(join(home, name)).size }));
+  const filled = files.filter(({ size }) => size > 0);
+  const total = filled.reduce((sum, { size }) => sum + size, 0);
+  let at = Math.floor(random() * total);
+  let file = filled[0]!;
+  for (const each of filled) {
+    if (at < 0) break;
+    file = each;
+    at -= each.size;
+  }
+  if (random() < 0.1) file = filled[Math.floor(random() * filled.length)]!;
+  const bytes = readFileSync(join(home, file.name));
+  const offset = Math.floor(random() * file.size);
+  const before = bytes[offset]!;
+  bytes[offset] = before ^ (1 + Math.floor(random() * 255));
+  writeFileSync(join(home, file.name), bytes);
+  return `${file.name} byte ${offset} ${before} -> ${bytes[offset]}`;
+}
+
+/** The same bytes in every run (mulberry32). */
+function randomFrom(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
