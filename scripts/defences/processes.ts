@@ -4,6 +4,8 @@ import { RUNNER, type Mutant } from "./mutant.ts";
 const PEERS = "packages/wire/src/peers";
 const CONTRADICTIONS = "packages/runner/test/contradictions.test.ts";
 
+const TREE = "packages/runner/test/process-tree.test.ts";
+
 export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: ok with an error is malformed",
@@ -74,5 +76,40 @@ export const PROCESS_DEFENCES: Mutant[] = [
     from: "code === MALFORMED_RESULT ? ",
     to: "code === undefined ? ",
     tests: [CONTRADICTIONS],
+  },
+  {
+    defence: "process tree: a daemon is found by its mark",
+    file: `${RUNNER}/process-tree/process-table.ts`,
+    from: "return environment.includes(text) ? pid : 0;",
+    to: "return environment.includes(text) ? 0 : 0;",
+    tests: [TREE, "packages/runner/test/watchdog.test.ts"],
+  },
+  {
+    defence: "process tree: who cleared its environment is found by its cgroup",
+    file: `${RUNNER}/process-tree/process-trees.ts`,
+    from: "this.#cgroups?.members(this.mark) ?? []",
+    to: "[]",
+    tests: [TREE],
+  },
+  {
+    defence: "process tree: sessions and groups belong to it",
+    file: `${RUNNER}/process-tree/process-table.ts`,
+    from: "found.has(ppid) || groups.has(pgrp) || groups.has(session)",
+    to: "found.has(ppid)",
+    tests: [TREE],
+  },
+  {
+    defence: "process tree: swept when its first process ends",
+    file: `${RUNNER}/plugin-process.ts`,
+    from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
+    to: "const treeEnded = Promise.resolve();",
+    tests: [TREE],
+  },
+  {
+    defence: "process tree: the watchdog is told the mark",
+    file: `${RUNNER}/launch.ts`,
+    from: "watchdog.watch(child.pid, tree.mark);",
+    to: "watchdog.watch(child.pid);",
+    tests: [TREE],
   },
 ];

@@ -19,6 +19,7 @@ import {
   type ModuleHostOptions,
 } from "./module-host/create-module-host.ts";
 import { OwnFiles } from "./own-files.ts";
+import { ProcessTrees } from "./process-tree/process-trees.ts";
 import { refuseOrder } from "./refuse-order.ts";
 import { Pool } from "./pool/pool.ts";
 import { Call, type CallDeps } from "./run-invocation.ts";
@@ -46,6 +47,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
   const limits = { ...DEFAULT_LIMITS, ...options.limits };
   const deadlines = new Deadlines(clock);
   const watchdog = new Watchdog(log);
+  const trees = new ProcessTrees(log);
   const scratch = new Scratch(options.scratch_root, log);
   const place: Place = {
     interpreters: options.interpreters ?? { path: PLUGIN_PATH, node: process.execPath },
@@ -79,6 +81,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
     place,
     scratch,
     timeouts,
+    trees,
     watchdog,
     programs: { ...options.programs, ownCopy: (file) => own.copyOf(file) },
     own,
@@ -204,7 +207,7 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     close(grace_ms) {
       closing ??= shutDown(
-        { running, inline, pool, deadlines, confinement, watchdog, timeouts },
+        { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts },
         grace_ms,
       ).finally(() => own.close());
       return closing;

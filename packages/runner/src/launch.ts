@@ -1,6 +1,6 @@
 /**
  * Starts one plugin process: no shell, its own session and process group, an environment made from nothing,
- * pipes on all three standard streams; in a sandbox where its plan has one. The kill of the group, or of the
+ * pipes on all three standard streams; in a sandbox where its plan has one. The kill of its process tree, or of the
  * sandbox, is the only way to be rid of it and its children.
  */
 import { type ChildProcessWithoutNullStreams, spawn } from "node:child_process";
@@ -10,6 +10,7 @@ import { BackplaneError, type Grant, type Runtime } from "@backplane/contract";
 import type { DialectLaunch } from "./dialects/dialect.ts";
 import { explainSpawn, explainUnfit, explainUnresolved, type Place } from "./diagnose.ts";
 import type { EgressSession } from "./egress/create-egress.ts";
+import type { ProcessTree, ProcessTrees } from "./process-tree/process-trees.ts";
 import { type Entrypoint, resolveEntrypoint } from "./resolve-entrypoint.ts";
 import { findProgram } from "./sandbox/find-program.ts";
 import type { Confined, ConfineRequest } from "./sandbox/launch-confined.ts";
@@ -44,6 +45,8 @@ export interface Launched {
   pid: number;
   /** Null: a plain process. */
   confined: Confined | null;
+  /** Null: the sandbox ends with all that is in it. */
+  tree: ProcessTree | null;
   entry: Extract<Entrypoint, { found: true }>;
 }
 
@@ -53,18 +56,24 @@ const NO_HOME = "/nonexistent";
 const BUSY_TRIES = 5;
 const BUSY_WAIT_MS = 20;
 
-export async function launch(plan: LaunchPlan, place: Place, watchdog: Watchdog): Promise<Launched> {
+export async function launch(
+  plan: LaunchPlan,
+  place: Place,
+  watchdog: Watchdog,
+  trees: ProcessTrees,
+): Promise<Launched> {
   const entry = await resolveEntrypoint(plan.runtime.entrypoint, plan.folder, place.interpreters);
   if (!entry.found) throw launchFailed(await explainUnresolved(entry, place));
   // execvp would hand a file that the kernel does not know to /bin/sh; such a file is refused here instead.
   const unfit = await explainUnfit(entry, place);
   if (unfit !== null) throw launchFailed(unfit);
   if (plan.confine !== undefined) return await launchConfined(plan, plan.confine, entry, place, watchdog);
-  const env = environmentOf(plan, entry, place);
+  const tree = trees.begin();
+  const env = { ...environmentOf(plan, entry, place), ...tree.env };
   for (let attempt = 1; ; attempt++) {
     watchdog.ready();
-    const started = await spawnOnce(entry, plan.folder, env, watchdog);
-    if (typeof started !== "string") return { ...started, entry, confined: null };
+    const started = await spawnOnce(entry, plan.folder, env, watchdog, tree);
+    if (typeof started !== "string") return { ...started, entry, confined: null, tree };
     // Another fork of this very process may hold a just-written file open for a moment.
     if (started !== "ETXTBSY" || attempt === BUSY_TRIES) {
       throw launchFailed(await explainSpawn(entry, started, place), { reason: started });
@@ -95,7 +104,7 @@ async function launchConfined(
       way_out: way_out(),
     });
     watchdog.watch(confined.pid);
-    return { child: confined.child, pid: confined.pid, entry, confined };
+    return { child: confined.child, pid: confined.pid, entry, confined, tree: null };
   } catch (error) {
     const errno = (error as BackplaneError).details?.errno;
     if (typeof errno !== "number") throw error;
@@ -124,6 +133,7 @@ async function spawnOnce(
   cwd: string,
   env: Record<string, string>,
   watchdog: Watchdog,
+  tree: ProcessTree,
 ): Promise<{ child: ChildProcessWithoutNullStreams; pid: number } | string> {
   let child: ChildProcessWithoutNullStreams;
   try {
@@ -138,22 +148,14 @@ async function spawnOnce(
   for (const stream of [child.stdin, child.stdout, child.stderr]) stream?.on("error", () => {});
   if (child.pid === undefined) return await failed;
   // In the very tick of its birth: from here on it does not outlive us.
-  watchdog.watch(child.pid);
+  watchdog.watch(child.pid, tree.mark);
+  tree.track(child.pid);
   return { child, pid: child.pid };
 }
 
-export function killLaunched({ pid, confined }: Launched): void {
-  if (confined === null) killGroup(pid);
-  else confined.kill();
-}
-
-/** SIGKILL to every member of the group. Called again after the leader's death for those it left behind. */
-export function killGroup(pid: number): void {
-  try {
-    process.kill(-pid, "SIGKILL");
-  } catch {
-    // Nobody is left in it.
-  }
+export function killLaunched({ confined, tree }: Launched): void {
+  tree?.kill();
+  confined?.kill();
 }
 
 function launchFailed(message: string, details?: Record<string, unknown>): BackplaneError {

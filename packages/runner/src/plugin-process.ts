@@ -1,7 +1,7 @@
 /**
  * One plugin process from its first thought to its last child:
  *   launching → ready → stopping → gone      (launching → gone when it never said hello)
- * `ready` settles once; `gone` resolves when the leader is reaped, its whole group is killed and its pipes are
+ * `ready` settles once; `gone` resolves when the leader is reaped, all that it started is killed and its pipes are
  * closed. Whoever kills it, the reason is kept for the calls that it takes along.
  */
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
@@ -14,6 +14,7 @@ import type { Dialect, Link, ProcessOrder, Session } from "./dialects/dialect.ts
 import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
 import type { Confined } from "./sandbox/launch-confined.ts";
 import { type Death, limitMet } from "./sandbox/cause-of-death.ts";
+import type { ProcessTrees } from "./process-tree/process-trees.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 import { StderrRing } from "./stderr-ring.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -24,6 +25,7 @@ export interface ProcessDeps {
   limits: RunnerLimits;
   deadlines: Deadlines;
   watchdog: Watchdog;
+  trees: ProcessTrees;
   place: Place;
   log: Logger;
 }
@@ -133,9 +135,9 @@ export class PluginProcess implements Counterpart {
   }
 
   async #launch(plan: LaunchPlan): Promise<Launched> {
-    const { deadlines, place, timeouts, watchdog } = this.#deps;
+    const { deadlines, place, timeouts, trees, watchdog } = this.#deps;
     let late = false;
-    const started = launch(plan, place, watchdog).then((launched) => {
+    const started = launch(plan, place, watchdog, trees).then((launched) => {
       if (late) this.#discard(launched);
       return launched;
     });
@@ -152,7 +154,10 @@ export class PluginProcess implements Counterpart {
 
   #discard(launched: Launched): void {
     killLaunched(launched);
-    launched.child.once("exit", () => this.#deps.watchdog.forget(launched.pid));
+    launched.child.once("exit", () => {
+      const ended = launched.tree?.end() ?? Promise.resolve();
+      void ended.then(() => this.#deps.watchdog.forget(launched.pid));
+    });
     for (const stream of [launched.child.stdin, launched.child.stdout, launched.child.stderr])
       stream.destroy();
   }
@@ -162,9 +167,10 @@ export class PluginProcess implements Counterpart {
     child.stderr.on("data", (chunk: Buffer) => this.stderr.append(chunk));
     child.once("exit", (code, signal) => {
       this.exit = { code, signal };
-      // The leader is dead; what it left in its group goes with it.
-      killLaunched(launched);
-      this.#deps.watchdog.forget(pid);
+      // The leader is dead; what it left behind goes with it.
+      launched.confined?.kill();
+      const treeEnded = launched.tree?.end() ?? Promise.resolve();
+      void treeEnded.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
       // A child that left the group may hold the pipes for ever.
       const wait = this.#deps.deadlines.set(PIPE_WAIT_MS, () => {
@@ -180,7 +186,7 @@ export class PluginProcess implements Counterpart {
           this.state = "gone";
           this.#isGone();
         };
-        if (launched.confined === null) left(null);
+        if (launched.confined === null) void treeEnded.then(() => left(null));
         else void launched.confined.death.then(left);
       });
       child.stdin.destroy();

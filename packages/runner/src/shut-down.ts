@@ -5,6 +5,7 @@
 import type { Deadlines } from "./deadlines.ts";
 import type { Pool } from "./pool/pool.ts";
 import type { RunningCalls } from "./running-calls.ts";
+import type { ProcessTrees } from "./process-tree/process-trees.ts";
 import type { Confinement } from "./sandbox/confinement.ts";
 import type { RunnerTimeouts } from "./settings.ts";
 import type { Watchdog } from "./watchdog.ts";
@@ -16,6 +17,7 @@ export interface ShutDownDeps {
   deadlines: Deadlines;
   confinement: Confinement;
   watchdog: Watchdog;
+  trees: ProcessTrees;
   timeouts: RunnerTimeouts;
 }
 
@@ -23,7 +25,7 @@ export interface ShutDownDeps {
 const PATIENCE_MS = 1_000;
 
 export async function shutDown(deps: ShutDownDeps, grace_ms: number): Promise<void> {
-  const { running, inline, pool, deadlines, confinement, watchdog, timeouts } = deps;
+  const { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts } = deps;
   const hard = deadlines.set(grace_ms, () => {
     running.giveUpAll();
     pool.killAll();
@@ -41,4 +43,5 @@ export async function shutDown(deps: ShutDownDeps, grace_ms: number): Promise<vo
   deadlines.clear(patience);
   await confinement.close();
   await watchdog.close();
+  await trees.close();
 }

@@ -1,14 +1,19 @@
 /**
  * Kills the plugins of a gateway that was itself killed. One /bin/sh per runner, in its own session, is told
- * which process groups live; when its stdin ends, which the kernel does even for SIGKILL, it kills those that
- * are left. It exits with the runner otherwise. If it dies, another takes over with the same list.
+ * which process groups live, and the mark in the environment of those that are plain processes; when its stdin ends,
+ * which the kernel does even for SIGKILL, it kills the groups that are left, and whoever carries a mark until nobody
+ * does. It exits with the runner otherwise. If it dies, another takes over with the same list.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Logger } from "@backplane/kernel/ports";
+import { MARK_VARIABLE } from "./process-tree/process-trees.ts";
 
 const SHELL = "/bin/sh";
 
-/** Only numbers that this file writes reach the script, and nothing of it is ever interpolated. */
+/**
+ * Only numbers and marks that this runner made reach the script, and nothing of it is ever interpolated. A group and its
+ * mark are one word, `ID=MARK`. Without /proc there is nothing to look through.
+ */
 const SCRIPT = `trap '' INT TERM HUP QUIT PIPE
 groups=' '
 while read -r what id; do
@@ -17,7 +22,22 @@ while read -r what id; do
     -) case "$groups" in *" $id "*) groups="\${groups%% $id *} \${groups#* $id }" ;; esac ;;
   esac
 done
-for id in $groups; do kill -s KILL -- "-$id" 2>/dev/null; done
+for id in $groups; do kill -s KILL -- "-\${id%%=*}" 2>/dev/null; done
+for id in $groups; do
+  mark="\${id#*=}"
+  [ "$mark" = "$id" ] && continue
+  tries=0
+  while [ "$tries" -lt 50 ]; do
+    found=no
+    for file in $(grep -Fls -e "${MARK_VARIABLE}=$mark" /proc/[0-9]*/environ); do
+      pid="\${file#/proc/}"
+      kill -s KILL "\${pid%%/*}" 2>/dev/null && found=yes
+    done
+    [ "$found" = no ] && break
+    tries=$((tries + 1))
+    sleep 0.1
+  done
+done
 exit 0`;
 
 /** A shell that cannot stay up is no use; it is given up instead of forked for ever. */
@@ -26,7 +46,8 @@ const STEADY_MS = 60_000;
 
 export class Watchdog {
   readonly #log: Logger;
-  readonly #groups = new Set<number>();
+  /** The word that the shell knows each group by. */
+  readonly #groups = new Map<number, string>();
   #shell: ChildProcess | null = null;
   #starts = 0;
   #startedAt = 0;
@@ -65,16 +86,21 @@ export class Watchdog {
     // It must not keep a gateway alive that has nothing else to do.
     shell.unref();
     (shell.stdin as unknown as { unref?: () => void }).unref?.();
-    for (const group of this.#groups) shell.stdin.write(`+ ${group}\n`);
+    for (const word of this.#groups.values()) shell.stdin.write(`+ ${word}\n`);
   }
 
-  watch(group: number): void {
-    this.#groups.add(group);
-    this.#shell?.stdin?.write(`+ ${group}\n`);
+  /** `mark`: of a plain process, whose descendants may leave the group. */
+  watch(group: number, mark?: string): void {
+    const word = mark === undefined ? String(group) : `${group}=${mark}`;
+    this.#groups.set(group, word);
+    this.#shell?.stdin?.write(`+ ${word}\n`);
   }
 
   forget(group: number): void {
-    if (this.#groups.delete(group)) this.#shell?.stdin?.write(`- ${group}\n`);
+    const word = this.#groups.get(group);
+    if (word === undefined) return;
+    this.#groups.delete(group);
+    this.#shell?.stdin?.write(`- ${word}\n`);
   }
 
   async close(): Promise<void> {

@@ -148,6 +148,7 @@ verifies(
       LANG: "C.UTF-8",
       PYTHONDONTWRITEBYTECODE: "1",
       MARK: rig.mark,
+      BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
       GREETING: "hi",
       ...("LC_CTYPE" in env ? { LC_CTYPE: env.LC_CTYPE } : {}),
     });

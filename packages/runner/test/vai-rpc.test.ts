@@ -296,7 +296,7 @@ test("secrets are taken out of results, events, errors and stderr, however they 
 test("the process runs in the package folder with the gateway's own Node and a made environment", async () => {
   const { result } = await makeRig().run(vai("environment"));
   const { env, cwd, execPath } = result as { env: object; cwd: string; execPath: string };
-  expect(Object.keys(env).sort()).toEqual(["HOME", "LANG", "MARK", "PATH", "TMPDIR"]);
+  expect(Object.keys(env).sort()).toEqual(["BACKPLANE_PROCESS_ID", "HOME", "LANG", "MARK", "PATH", "TMPDIR"]);
   expect([cwd, execPath]).toEqual([FIXTURES, process.execPath]);
 });
 

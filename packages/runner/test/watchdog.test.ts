@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
-import { killGroup } from "../src/launch.ts";
+import { killGroup } from "../src/process-tree/process-trees.ts";
 import { Watchdog } from "../src/watchdog.ts";
 import { FIXTURES } from "./order.ts";
 import { isAlive, processesWith, until } from "./rig.ts";

@@ -12,6 +12,7 @@ import type { Refusal } from "../egress/refusals.ts";
 import { type ProcessDeps, PluginProcess } from "../plugin-process.ts";
 import { limitMet } from "../sandbox/cause-of-death.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../settings.ts";
+import { ProcessTrees } from "../process-tree/process-trees.ts";
 import { Watchdog } from "../watchdog.ts";
 import { answerPlugin } from "./answer-plugin.ts";
 import { type HostProgram, hostProgram } from "./host-program.ts";
@@ -75,6 +76,7 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
   const timeouts = { ...TIMEOUTS, ...options.timeouts };
   const { contexts = CONTEXTS, ...limits } = options.limits ?? {};
   const watchdog = new Watchdog(options.log);
+  const trees = new ProcessTrees(options.log);
   const place: Place = {
     interpreters: { path: PLUGIN_PATH, node: options.node },
     surroundings: { home: homedir(), path: "" },
@@ -86,6 +88,7 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
     limits: { ...DEFAULT_LIMITS, frame_bytes: FRAME_BYTES, ...limits },
     deadlines: new Deadlines(options.clock),
     watchdog,
+    trees,
     place,
     log: options.log,
   };
@@ -122,6 +125,7 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
       closed = true;
       await Promise.all([...running].map((hosted) => hosted.close()));
       await watchdog.close();
+      await trees.close();
     },
   };
 }

@@ -74,7 +74,7 @@ export function ownCgroups(text: string): Map<string, string> {
 }
 
 /** Null: the gateway's own cgroup is not in the part that is mounted. */
-function placeOf({ root, mount }: CgroupMount, path: string): string | null {
+export function placeOf({ root, mount }: CgroupMount, path: string): string | null {
   const inside = relative(root, path);
   return inside.startsWith("..") ? null : join(mount, inside);
 }

@@ -1,0 +1,93 @@
+/** The processes of this machine as /proc shows them. Empty where there is no /proc. */
+import { readFileSync } from "node:fs";
+import { readdir, readFile } from "node:fs/promises";
+
+export interface ProcessRow {
+  pid: number;
+  ppid: number;
+  pgrp: number;
+  session: number;
+  /** One letter: R runnable, S sleeping, D waiting for a disk, T stopped, Z dead and not reaped. */
+  state: string;
+  /** User and system time, in clock ticks. */
+  cpu_ticks: number;
+  /** When it started, in clock ticks since the machine did. */
+  started: number;
+}
+
+/** Reads at one time: few, since they share a thread pool with everything else. */
+const AT_ONCE = 16;
+
+export function parseStat(text: string): ProcessRow | null {
+  // The name is in parentheses and may itself hold spaces and parentheses.
+  const end = text.lastIndexOf(")");
+  const fields = text.slice(end + 2).split(" ");
+  const pid = Number.parseInt(text, 10);
+  if (end < 0 || fields.length < 20 || !(pid > 0)) return null;
+  const number = (index: number) => Number(fields[index]);
+  return {
+    pid,
+    state: fields[0]!,
+    ppid: number(1),
+    pgrp: number(2),
+    session: number(3),
+    cpu_ticks: number(11) + number(12),
+    started: number(19),
+  };
+}
+
+export function readProcess(pid: number): ProcessRow | null {
+  try {
+    return parseStat(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return null;
+  }
+}
+
+/** Living ones; a process that ends meanwhile is left out. */
+export async function readProcesses(): Promise<ProcessRow[]> {
+  const names = await readdir("/proc").catch(() => []);
+  const rows = await inBatches(
+    names.filter((name) => /^\d+$/.test(name)),
+    async (name) => parseStat(await readFile(`/proc/${name}/stat`, "utf8").catch(() => "")),
+  );
+  return rows.filter((row) => row !== null && row.state !== "Z" && row.state !== "X") as ProcessRow[];
+}
+
+/** Those among them whose environment holds this text. */
+export async function findByEnvironment(rows: readonly ProcessRow[], text: string): Promise<number[]> {
+  const found = await inBatches(rows, async ({ pid }) => {
+    const environment = await readFile(`/proc/${pid}/environ`).catch(() => Buffer.alloc(0));
+    return environment.includes(text) ? pid : 0;
+  });
+  return found.filter((pid) => pid > 0);
+}
+
+/**
+ * All that belongs to `seeds`: their children, and whoever is in a session or a process group that one of them is in.
+ * Pure. Every session and group of the seeds must have been made by a process that belongs to them.
+ */
+export function withDescendants(rows: readonly ProcessRow[], seeds: Iterable<number>): Set<number> {
+  const found = new Set(seeds);
+  const groups = new Set<number>();
+  for (let before = -1; before !== found.size; ) {
+    before = found.size;
+    for (const { pid, pgrp, session } of rows) {
+      if (!found.has(pid)) continue;
+      groups.add(pgrp);
+      groups.add(session);
+    }
+    for (const { pid, ppid, pgrp, session } of rows) {
+      if (found.has(ppid) || groups.has(pgrp) || groups.has(session)) found.add(pid);
+    }
+  }
+  return found;
+}
+
+async function inBatches<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += AT_ONCE) {
+    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map(work))));
+  }
+  return results;
+}
