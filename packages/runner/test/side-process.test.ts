@@ -5,7 +5,7 @@ import { SIDE_TIMEOUTS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { DEFAULT_TIMEOUTS } from "../src/index.ts";
-import { side } from "./order.ts";
+import { orderOf, side } from "./order.ts";
 import { isAlive, makeRig, processesWith, type Rig, until } from "./rig.ts";
 
 /** What the plugin itself received, line by line. */
@@ -314,3 +314,28 @@ test("hooks cannot be spoken in this dialect", async () => {
   const outcome = await makeRig().run(side("ok", { op: "hook.handle" }));
   expect(outcome).toMatchObject({ error: { code: "launch_failed" }, dispatched: false });
 });
+
+verifies(
+  "side.tool-name",
+  "the plugin is asked for its own name of the tool, and must go by its own name",
+  async () => {
+    const rig = makeRig();
+    const order = orderOf(side("foreign-names", { env: { MARK: rig.mark } }));
+    const named = (plugin_id: string, native_name: string) =>
+      rig.run({
+        ...order,
+        invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
+        native_name,
+        package: { ...order.package, runtime: { ...order.package.runtime, plugin_id } },
+      });
+    expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
+      status: "succeeded",
+      result: { structured_output: "plugin.python_echo" },
+    });
+    expect((await named("Python.Echo", "python_echo")).error).toMatchObject({
+      code: "tool_not_exposed",
+      message: "The plugin does not expose python_echo; it exposes plugin.python_echo.",
+    });
+    expect((await named("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
+  },
+);

@@ -1,7 +1,9 @@
+import { SIDE_TIMEOUTS } from "@backplane/contract";
 import { expect, test } from "vitest";
+import { verifies } from "../../../test/support/verifies.ts";
 import { readManifest, sideSpec } from "../src/index.ts";
 
-const manifest = readManifest(`api_version = "vai.plugin.v1"
+const TOML = `api_version = "vai.plugin.v1"
 package_id = "acme/side"
 version = "1.2.3"
 name = "Side"
@@ -20,7 +22,8 @@ id = "ping"
 kind = "tool"
 display_name = "Ping"
 tool = {}
-`);
+`;
+const manifest = readManifest(TOML);
 
 test("the host's record of a side process comes from the manifest and the binding alone", () => {
   const schema = { type: "object" };
@@ -31,15 +34,65 @@ test("the host's record of a side process comes from the manifest and the bindin
     command: "python3",
     args: ["-u", "main.py"],
     env: { LANG: "C" },
-    timeout_ms: 900,
     capabilities: ["net"],
     tools: [
-      { name: "search", description: "Searches", schema },
-      { name: "ping", description: "Ping", schema: null },
+      { name: "search", timeout_ms: 900, description: "Searches", schema },
+      { name: "ping", timeout_ms: 900, description: "Ping", schema: null },
     ],
   });
 });
 
+verifies("side.tool-name", "names of the plugin's own take the place of ours in the record", () => {
+  const foreign = readManifest(
+    TOML.replace("entrypoint", 'plugin_id = "Published Plugin"\nentrypoint')
+      .replace("tool = {}", 'tool = { tool_name = "plugin.python_echo" }')
+      .replace("tool = { input_schema", 'tool = { tool_name = "größe: m/s²", input_schema'),
+  );
+  const { plugin_id, tools } = sideSpec(foreign);
+  expect([plugin_id, ...tools.map(({ name }) => name)]).toEqual([
+    "Published Plugin",
+    "größe: m/s²",
+    "plugin.python_echo",
+  ]);
+});
+
+test.each([
+  ['tool_name = ""', "tool_name"],
+  ['tool_name = " padded"', "tool_name"],
+  ['tool_name = "a\\nb"', "tool_name"],
+  ["tool_name = 7", "tool_name"],
+])("%s is refused with its line", (line, field) => {
+  const broken = TOML.replace("tool = {}", `tool = { ${line} }`);
+  expect(() => readManifest(broken)).toThrow(new RegExp(`vai-plugin.toml:\\d+: .*${field}`));
+});
+
+test("a foreign name in another dialect is refused with what to do", () => {
+  const other = TOML.replace("rterm.plugin.v1", "vai.rpc.v1").replace(
+    "tool = {}",
+    'tool = { tool_name = "plugin.echo" }',
+  );
+  expect(() => readManifest(other)).toThrow(
+    /tool_name is "plugin.echo", but protocol is "vai.rpc.v1".*remove it/,
+  );
+});
+
+verifies(
+  "side.wire",
+  "a call of a side process has 5 s unless its author or its binding says otherwise",
+  () => {
+    const timeouts = (toml: string) => sideSpec(readManifest(toml)).tools.map(({ timeout_ms }) => timeout_ms);
+    expect(SIDE_TIMEOUTS.invoke_ms).toBe(5_000);
+    expect(readManifest(TOML).exports.map((item) => item.default_timeout_ms)).toEqual([5_000, 5_000]);
+    expect(timeouts(TOML)).toEqual([5_000, 5_000]);
+    const own = TOML.replace('id = "ping"', 'id = "ping"\ndefault_timeout_ms = 60000');
+    expect(timeouts(own)).toEqual([5_000, 60_000]);
+    const short = TOML.replace('id = "ping"', 'id = "ping"\nmax_timeout_ms = 900');
+    expect(timeouts(short)).toEqual([5_000, 900]);
+    const vai = TOML.replace("rterm.plugin.v1", "vai.rpc.v1");
+    expect(readManifest(vai).exports.map((item) => item.default_timeout_ms)).toEqual([30_000, 30_000]);
+  },
+);
+
 test("what the plugin asks for is not what it gets: without an allow-list it has no capability", () => {
-  expect(sideSpec(manifest)).toMatchObject({ capabilities: [], timeout_ms: 5_000 });
+  expect(sideSpec(manifest)).toMatchObject({ capabilities: [] });
 });

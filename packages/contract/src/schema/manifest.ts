@@ -43,6 +43,16 @@ export const PermissionsSchema = z.strictObject({
   reasons: z.record(z.string(), z.string().max(300)).optional(),
 });
 
+/** A name that another program gave: any characters that can be seen, and single spaces between them. */
+const ForeignNameSchema = z
+  .string()
+  .min(1)
+  .max(256)
+  .regex(
+    /^[^\p{C}\p{Z}]+(?: [^\p{C}\p{Z}]+)*$/u,
+    "write the name as the plugin does, without control characters or spaces at its ends",
+  );
+
 export const RuntimeSchema = z.strictObject({
   protocol: z.enum(PROTOCOLS),
   transport: z.enum(["stdio", "http"]).default("stdio"),
@@ -55,6 +65,8 @@ export const RuntimeSchema = z.strictObject({
     .default({}),
   /** rterm.plugin.v1: the most that it will ask for in its handshake; left out, the binding alone decides. */
   capabilities: unique(CapabilitySchema).optional(),
+  /** rterm.plugin.v1: what it calls itself in its handshake, where that is not the name of the package. */
+  plugin_id: ForeignNameSchema.optional(),
   /** Instrument plugins: what their own manifest says besides. */
   instrument: z
     .strictObject({
@@ -123,6 +135,8 @@ export const ToolExportSchema = z.strictObject({
     rules: z.array(JsonObjectSchema).max(64).optional(),
     /** Its name in its own dialect, where the export's id had to differ. */
     native_name: z.string().min(1).max(256).optional(),
+    /** rterm.plugin.v1: the tool as the plugin itself names it, where the export's id cannot be that. */
+    tool_name: ForeignNameSchema.optional(),
     /** Arguments that its server wants repeated as headers, by their place in the input. */
     param_headers: z
       .array(z.object({ header: z.string().max(64), path: z.array(z.string()).min(1).max(32) }))

@@ -52,7 +52,7 @@ export function runOrder(
 
 function nativeName(item: PluginExport): Pick<RunOrder, "native_name" | "param_headers"> {
   if (item.kind !== "tool") return {};
-  const { native_name, param_headers } = item.tool;
+  const { tool_name, native_name = tool_name, param_headers } = item.tool;
   return {
     ...(native_name === undefined ? {} : { native_name }),
     ...(param_headers === undefined ? {} : { param_headers }),

@@ -46,13 +46,18 @@ class SideSession implements Session {
     } finally {
       stop();
     }
-    const expected = this.#link.package.package_id;
+    const { package_id } = this.#link.package;
+    const own = this.#link.order?.package.runtime.plugin_id;
+    const expected = own ?? package_id;
     const { plugin_id } = this.#manifest;
-    if (!isNameOf(plugin_id, expected)) {
+    if (own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own) {
       throw new BackplaneError(
         "handshake_failed",
         `The plugin calls itself ${JSON.stringify(plugin_id)}, but the installed package is ${expected}.`,
-        { details: { expected, actual: plugin_id } },
+        {
+          details: { expected, actual: plugin_id },
+          fix: "Name it as it names itself: plugin_id under [runtime] in vai-plugin.toml.",
+        },
       );
     }
   }
@@ -69,7 +74,7 @@ class SideSession implements Session {
       .execute({
         type: "request",
         request_id: exchange.id,
-        tool_name: order.export_id,
+        tool_name: toolOf(order),
         context: exchange.context,
         input: exchange.body.input ?? null,
       })
@@ -130,12 +135,21 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
       { details: { asked, granted: allowed, forbidden } },
     );
   }
-  if (!manifest.exposed_tools.includes(order.export_id)) {
+  const tool = toolOf(order);
+  if (!manifest.exposed_tools.includes(tool)) {
     return new BackplaneError(
       "tool_not_exposed",
-      `The plugin does not expose ${order.export_id}; it exposes ${manifest.exposed_tools.join(", ") || "nothing"}.`,
-      { details: { tool: order.export_id, exposed_tools: manifest.exposed_tools } },
+      `The plugin does not expose ${tool}; it exposes ${manifest.exposed_tools.join(", ") || "nothing"}.`,
+      {
+        details: { tool, exposed_tools: manifest.exposed_tools },
+        fix: "Name the tool as the plugin does: tool_name under [exports.tool] in vai-plugin.toml.",
+      },
     );
   }
   return null;
+}
+
+/** The tool as the plugin itself names it. */
+function toolOf(order: RunOrder): string {
+  return order.native_name ?? order.export_id;
 }

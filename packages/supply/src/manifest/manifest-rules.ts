@@ -9,6 +9,7 @@ const RULES: readonly Rule[] = [
   transportFits,
   timeoutsInOrder,
   sideProcessTools,
+  sideProcessNames,
   importersOwn,
   describedOnly,
 ];
@@ -87,6 +88,22 @@ function sideProcessTools(manifest: Manifest): Finding[] {
       },
     ];
   });
+}
+
+/** The other dialects either have exports named by their authors or tools that describe themselves. */
+function sideProcessNames(manifest: Manifest): Finding[] {
+  const { protocol, plugin_id } = manifest.runtime;
+  if (protocol === "rterm.plugin.v1") return [];
+  const paths: (string | number)[][] = plugin_id === undefined ? [] : [["runtime", "plugin_id"]];
+  for (const [index, item] of manifest.exports.entries()) {
+    if (item.kind === "tool" && item.tool.tool_name !== undefined) {
+      paths.push(["exports", index, "tool", "tool_name"]);
+    }
+  }
+  return paths.map((path) => ({
+    path,
+    message: `${subject(path, manifest)}, but protocol is "${protocol}" and only "rterm.plugin.v1" has such a name; remove it`,
+  }));
 }
 
 /** What importers and descriptions note for themselves is not an author's to write. */

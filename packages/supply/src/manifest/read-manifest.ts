@@ -1,5 +1,5 @@
 /** Reads `vai-plugin.toml`. What is wrong is refused with file, line and what to write instead (pkg.manifest). */
-import { BackplaneError, type Manifest } from "@backplane/contract";
+import { BackplaneError, type Manifest, SIDE_TIMEOUTS } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
 import { parse } from "smol-toml";
 import { explainIssue, type Finding } from "./explain-issue.ts";
@@ -21,7 +21,7 @@ interface ManifestIssue {
 
 export function readManifest(toml: string, file: string = MANIFEST_FILE): Manifest {
   const raw = parseToml(toml, file);
-  const parsed = ManifestSchema.safeParse(raw);
+  const parsed = ManifestSchema.safeParse(withSideDefaults(raw));
   const findings: Finding[] = parsed.success
     ? breachesOf(parsed.data)
     : parsed.error.issues.flatMap((issue) => explainIssue(issue, raw));
@@ -35,6 +35,20 @@ export function readManifest(toml: string, file: string = MANIFEST_FILE): Manife
     }))
     .sort((left, right) => left.line - right.line);
   throw invalid(file, issues);
+}
+
+/** side.wire: a call of a side process has 5 s where its author says nothing else. */
+function withSideDefaults(raw: unknown): unknown {
+  const { exports, runtime } = raw as { exports?: unknown; runtime?: { protocol?: unknown } };
+  if (runtime?.protocol !== "rterm.plugin.v1" || !Array.isArray(exports)) return raw;
+  return { ...(raw as object), exports: exports.map(withSideTimeout) };
+}
+
+function withSideTimeout(item: unknown): unknown {
+  if (typeof item !== "object" || item === null || Array.isArray(item)) return item;
+  const { max_timeout_ms = SIDE_TIMEOUTS.invoke_ms } = item as { max_timeout_ms?: unknown };
+  const longest = typeof max_timeout_ms === "number" ? max_timeout_ms : SIDE_TIMEOUTS.invoke_ms;
+  return { default_timeout_ms: Math.min(SIDE_TIMEOUTS.invoke_ms, longest), ...item };
 }
 
 function parseToml(toml: string, file: string): unknown {
