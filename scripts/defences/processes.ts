@@ -6,6 +6,8 @@ const CONTRADICTIONS = "packages/runner/test/contradictions.test.ts";
 
 const TREE = "packages/runner/test/process-tree.test.ts";
 
+const OWN_TIME = "packages/runner/test/own-time.test.ts";
+
 export const PROCESS_DEFENCES: Mutant[] = [
   {
     defence: "contradiction: ok with an error is malformed",
@@ -82,7 +84,7 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: `${RUNNER}/process-tree/process-table.ts`,
     from: "return environment.includes(text) ? pid : 0;",
     to: "return environment.includes(text) ? 0 : 0;",
-    tests: [TREE, "packages/runner/test/watchdog.test.ts"],
+    tests: [TREE],
   },
   {
     defence: "process tree: who cleared its environment is found by its cgroup",
@@ -106,10 +108,73 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
-    defence: "process tree: the watchdog is told the mark",
-    file: `${RUNNER}/launch.ts`,
-    from: "watchdog.watch(child.pid, tree.mark);",
-    to: "watchdog.watch(child.pid);",
-    tests: [TREE],
+    defence: "process tree: the watchdog looks for the mark",
+    file: `${RUNNER}/watchdog.ts`,
+    from: "mark === undefined ? String(group)",
+    to: "mark !== undefined ? String(group)",
+    tests: ["packages/runner/test/watchdog.test.ts"],
+  },
+  {
+    defence: "own time: a process that is not let to run is charged its processor time",
+    file: `${RUNNER}/own-time/budget.ts`,
+    from: "cpu_ms !== null && (sample.held_up || used > passed * ACTIVE_SHARE)",
+    to: "cpu_ms !== null && used > passed * ACTIVE_SHARE",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "own time: a late look charges no more than one in time",
+    file: `${RUNNER}/own-time/budget.ts`,
+    from: "Math.min(passed, this.#interval) / scale",
+    to: "passed / scale",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "own time: nobody starts for ever",
+    file: `${RUNNER}/own-time/budget.ts`,
+    from: 'this.#cap(load) ? "starved" : null',
+    to: "this.#cap(load) ? null : null",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "own time: a slow start is no crash",
+    file: `${RUNNER}/pool/pool.ts`,
+    from: " || isSlowStart(error)",
+    to: "",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "own time: the limit of side processes is theirs",
+    file: `${RUNNER}/plugin-process.ts`,
+    from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
+    to: "timeouts.launch_ms",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "own time: a start counts in it",
+    file: `${RUNNER}/plugin-process.ts`,
+    from: 'if (this.state === "launching") return this.after(ms, run);',
+    to: "",
+    tests: [OWN_TIME],
+  },
+  {
+    defence: "side names: the tool is looked up by the plugin's own name",
+    file: `${RUNNER}/dialects/side-process.ts`,
+    from: "return order.native_name ?? order.export_id;",
+    to: "return order.export_id;",
+    tests: ["packages/runner/test/side-process.test.ts"],
+  },
+  {
+    defence: "side names: a named plugin must call itself that",
+    file: `${RUNNER}/dialects/side-process.ts`,
+    from: "own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own",
+    to: "own === undefined && !isNameOf(plugin_id, package_id)",
+    tests: ["packages/runner/test/side-process.test.ts"],
+  },
+  {
+    defence: "side names: in no other dialect",
+    file: "packages/supply/src/manifest/manifest-rules.ts",
+    from: "  sideProcessNames,\n",
+    to: "",
+    tests: ["packages/supply/test/side-spec.test.ts"],
   },
 ];

@@ -86,6 +86,12 @@ export const ERROR_CODES = {
     "The plugin does not read its input fast enough.",
     "Try again later; if it stays, the plugin blocks its stdin.",
   ),
+  slow_start: wire(
+    503,
+    true,
+    "The plugin did not start in time.",
+    "Call again. If the machine is not busy, raise the limits in [timeouts] or make the plugin start faster.",
+  ),
   crash_loop: wire(
     503,
     true,

@@ -8,6 +8,9 @@ export const WIRE_LIMITS = {
 
 export const VAI_TIMEOUTS = { hello_ms: 5_000, cancel_grace_ms: 2_000, shutdown_grace_ms: 5_000 } as const;
 
+/** Until a program runs, in every dialect that has no limit of its own for it. */
+export const LAUNCH_TIMEOUTS = { start_ms: 15_000 } as const;
+
 export const SIDE_TIMEOUTS = {
   launch_ms: 2_000,
   handshake_ms: 2_000,

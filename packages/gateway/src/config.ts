@@ -9,6 +9,7 @@ import {
   ARTIFACT_LIMITS,
   BackplaneError,
   INVOCATION_LIMITS,
+  LAUNCH_TIMEOUTS,
   SIDE_TIMEOUTS,
   VAI_TIMEOUTS,
   WIRE_LIMITS,
@@ -94,6 +95,7 @@ const ConfigSchema = z.strictObject({
   egress: EgressSchema,
   timeouts: z
     .strictObject({
+      start_ms: millis(LAUNCH_TIMEOUTS.start_ms),
       hello_ms: millis(VAI_TIMEOUTS.hello_ms),
       cancel_grace_ms: millis(VAI_TIMEOUTS.cancel_grace_ms),
       shutdown_grace_ms: millis(VAI_TIMEOUTS.shutdown_grace_ms),

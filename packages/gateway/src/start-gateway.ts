@@ -221,6 +221,7 @@ function runnerLimits({ limits, sandbox }: GatewayConfig) {
 
 function runnerTimeouts({ timeouts }: GatewayConfig) {
   return {
+    start_ms: timeouts.start_ms,
     hello_ms: timeouts.hello_ms,
     cancel_grace_ms: timeouts.cancel_grace_ms,
     shutdown_grace_ms: timeouts.shutdown_grace_ms,

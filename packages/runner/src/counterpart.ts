@@ -28,4 +28,6 @@ export interface Counterpart {
   kill(reason: string): void;
   /** Asks it to end and ends it when it does not. */
   stop(grace_ms: number, reason: string): void;
+  /** Runs once after `ms` of its own time, unless the returned function is called before. */
+  after(ms: number, run: () => void): () => void;
 }

@@ -29,6 +29,11 @@ export class Deadlines {
     return this.#heap.length;
   }
 
+  /** On the clock that the deadlines go by. */
+  now(): number {
+    return this.#clock.monotonic();
+  }
+
   set(delay_ms: number, run: () => void): Deadline {
     const entry = { at: this.#clock.monotonic() + delay_ms, index: this.#heap.length, run };
     this.#heap.push(entry);

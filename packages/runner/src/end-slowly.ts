@@ -86,17 +86,13 @@ async function takeFiles(
 }
 
 /** side.execute: after its answer the process must end by itself; if not, that is counted and the result stands. */
-async function tearDown(
-  process: Counterpart,
-  answer: Answer,
-  { deadlines, timeouts }: SlowEnd["deps"],
-): Promise<Ended> {
+async function tearDown(process: Counterpart, answer: Answer, { timeouts }: SlowEnd["deps"]): Promise<Ended> {
   const spoke = answer.status === "succeeded" || answer.error?.code === "plugin_failed";
   if (!spoke && answer.error?.code !== "crashed") process.kill(answer.error?.message ?? "its call is over");
   process.session!.shutdown();
-  const late = deadlines.set(timeouts.teardown_ms, () => process.kill("it did not end after its answer"));
+  const stop = process.after(timeouts.teardown_ms, () => process.kill("it did not end after its answer"));
   await process.gone;
-  deadlines.clear(late);
+  stop();
   if (!spoke) return { answer, violations: 0 };
   const violations = process.killReason !== null || process.exit?.code !== 0 ? 1 : 0;
   const verdict = process.session!.verdict();

@@ -8,12 +8,15 @@ import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/co
 import type { Logger } from "@backplane/kernel/ports";
 import { stdioTransport } from "@backplane/wire";
 import type { Counterpart } from "./counterpart.ts";
-import type { Deadline, Deadlines } from "./deadlines.ts";
+import type { Deadlines } from "./deadlines.ts";
 import { type ExitStatus, explainEarlyExit, type Place } from "./diagnose.ts";
 import type { Dialect, Link, ProcessOrder, Session } from "./dialects/dialect.ts";
 import { killLaunched, type Launched, type LaunchPlan, launch } from "./launch.ts";
 import type { Confined } from "./sandbox/launch-confined.ts";
 import { type Death, limitMet } from "./sandbox/cause-of-death.ts";
+import { afterOwnTime } from "./own-time/after-own-time.ts";
+import type { Verdict } from "./own-time/budget.ts";
+import { asSlowStart } from "./own-time/slow-start.ts";
 import type { ProcessTrees } from "./process-tree/process-trees.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";
 import { StderrRing } from "./stderr-ring.ts";
@@ -67,8 +70,10 @@ export class PluginProcess implements Counterpart {
   #launched: Launched | null = null;
   #killed = false;
   #violations = 0;
+  /** How the last limit of its own time ended; null: it did not. */
+  #late: Verdict | null = null;
   /** Grace of a shutdown, or of a process that closed its output. */
-  #grace: Deadline | null = null;
+  #stopGrace: () => void = () => {};
   #isGone: () => void = () => {};
 
   constructor(deps: ProcessDeps, spec: ProcessSpec) {
@@ -107,6 +112,14 @@ export class PluginProcess implements Counterpart {
     this.#graceFor(grace_ms, reason);
   }
 
+  after(ms: number, run: () => void): () => void {
+    this.#late = null;
+    return afterOwnTime(this.#deps.deadlines, this.pid ?? null, ms, (verdict) => {
+      this.#late = verdict;
+      run();
+    });
+  }
+
   #end(reason: string): void {
     if (this.state === "gone" || this.#killed) return;
     this.#killed = true;
@@ -130,24 +143,28 @@ export class PluginProcess implements Counterpart {
       this.#mustLive();
       this.state = "ready";
     } catch (error) {
-      throw await this.#diagnose(toBackplaneError(error));
+      const late = this.#late;
+      throw asSlowStart(await this.#diagnose(toBackplaneError(error)), late);
     }
   }
 
   async #launch(plan: LaunchPlan): Promise<Launched> {
     const { deadlines, place, timeouts, trees, watchdog } = this.#deps;
+    const limit_ms = timeouts[this.#spec.dialect.launch_limit ?? "start_ms"];
     let late = false;
     const started = launch(plan, place, watchdog, trees).then((launched) => {
       if (late) this.#discard(launched);
       return launched;
     });
     const limit = new Promise<never>((_, reject) => {
-      const entry = deadlines.set(timeouts.launch_ms, () => {
+      // There is no process to look at yet, and nothing here is the plugin's doing.
+      const stop = afterOwnTime(deadlines, null, limit_ms, () => {
         late = true;
-        const message = `The plugin's program could not be started within ${timeouts.launch_ms} ms.`;
-        reject(new BackplaneError("launch_failed", message));
+        const message = `The plugin's program could not be started within ${limit_ms} ms.`;
+        const details = { waited_ms: limit_ms, slow_start: true };
+        reject(new BackplaneError("slow_start", message, { details }));
       });
-      void started.catch(() => {}).finally(() => deadlines.clear(entry));
+      void started.catch(() => {}).finally(stop);
     });
     return await Promise.race([started, limit]);
   }
@@ -173,12 +190,12 @@ export class PluginProcess implements Counterpart {
       void treeEnded.then(() => this.#deps.watchdog.forget(pid));
       if (this.state === "ready") this.state = "stopping";
       // A child that left the group may hold the pipes for ever.
-      const wait = this.#deps.deadlines.set(PIPE_WAIT_MS, () => {
+      const stopWait = afterOwnTime(this.#deps.deadlines, null, PIPE_WAIT_MS, () => {
         for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
       });
       child.once("close", () => {
-        this.#deps.deadlines.clear(wait);
-        if (this.#grace !== null) this.#deps.deadlines.clear(this.#grace);
+        stopWait();
+        this.#stopGrace();
         const left = (death: Death | null) => {
           this.death = death;
           // What we saw end was bwrap; how the plugin itself ended is known inside.
@@ -207,6 +224,7 @@ export class PluginProcess implements Counterpart {
       data_dir: plan.data_dir ?? null,
       notice: (method, params) => this.#spec.notice(method, params),
       after: (ms, run) => {
+        if (this.state === "launching") return this.after(ms, run);
         const entry = deadlines.set(ms, run);
         return () => deadlines.clear(entry);
       },
@@ -227,14 +245,25 @@ export class PluginProcess implements Counterpart {
     this.failure = error;
     if (this.state === "ready") this.state = "stopping";
     if (error.code !== "crashed") this.#end(error.message);
-    else if (this.exit === null) this.#graceFor(EXIT_WAIT_MS, "it closed its output");
+    else if (this.exit === null) {
+      this.#stopGrace();
+      this.#stopGrace = this.#ownTime(EXIT_WAIT_MS, () => this.#endUnlessGone("it closed its output"));
+    }
   }
 
   #graceFor(ms: number, reason: string): void {
-    if (this.#grace !== null) this.#deps.deadlines.clear(this.#grace);
-    this.#grace = this.#deps.deadlines.set(ms, () => {
-      if (this.exit === null) this.#end(reason);
-    });
+    const { deadlines } = this.#deps;
+    this.#stopGrace();
+    const entry = deadlines.set(ms, () => this.#endUnlessGone(reason));
+    this.#stopGrace = () => deadlines.clear(entry);
+  }
+
+  #endUnlessGone(reason: string): void {
+    if (this.exit === null) this.#end(reason);
+  }
+
+  #ownTime(ms: number, run: () => void): () => void {
+    return afterOwnTime(this.#deps.deadlines, this.pid ?? null, ms, run);
   }
 
   #mustLive(): void {
@@ -282,9 +311,9 @@ export class PluginProcess implements Counterpart {
 
   #exitOrWait(): Promise<void> {
     return new Promise((resolve) => {
-      const entry = this.#deps.deadlines.set(EXIT_WAIT_MS, resolve);
+      const stop = this.#ownTime(EXIT_WAIT_MS, resolve);
       this.#launched!.child.once("exit", () => {
-        this.#deps.deadlines.clear(entry);
+        stop();
         resolve();
       });
     });

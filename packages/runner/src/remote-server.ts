@@ -48,6 +48,13 @@ export class RemoteServer implements Counterpart {
     this.kill(reason);
   }
 
+  /** What a server elsewhere does with its time cannot be seen from here. */
+  after(ms: number, run: () => void): () => void {
+    const { deadlines } = this.#deps;
+    const entry = deadlines.set(ms, run);
+    return () => deadlines.clear(entry);
+  }
+
   async #start(): Promise<void> {
     await Promise.resolve();
     try {
@@ -78,7 +85,7 @@ export class RemoteServer implements Counterpart {
   }
 
   #link(): Link {
-    const { deadlines, host, limits, log, timeouts } = this.#deps;
+    const { host, limits, log, timeouts } = this.#deps;
     return {
       transport: NO_TRANSPORT,
       package: this.#spec.package,
@@ -98,10 +105,7 @@ export class RemoteServer implements Counterpart {
       order: this.#spec.order,
       data_dir: null,
       notice: (method, params) => this.#spec.notice(method, params),
-      after: (ms, run) => {
-        const entry = deadlines.set(ms, run);
-        return () => deadlines.clear(entry);
-      },
+      after: (ms, run) => this.after(ms, run),
     };
   }
 }

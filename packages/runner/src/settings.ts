@@ -1,6 +1,7 @@
 /** Every bound of the runner in one place: the contract's defaults plus what only this room needs. */
 import {
   ARTIFACT_LIMITS,
+  LAUNCH_TIMEOUTS,
   MCP_LIMITS,
   MCP_TIMEOUTS,
   SIDE_TIMEOUTS,
@@ -9,7 +10,10 @@ import {
 } from "@backplane/contract";
 
 export type RunnerTimeouts = {
-  -readonly [K in keyof (typeof VAI_TIMEOUTS & typeof SIDE_TIMEOUTS & typeof MCP_TIMEOUTS)]: number;
+  -readonly [K in keyof (typeof LAUNCH_TIMEOUTS &
+    typeof VAI_TIMEOUTS &
+    typeof SIDE_TIMEOUTS &
+    typeof MCP_TIMEOUTS)]: number;
 };
 
 export interface RunnerLimits {
@@ -50,7 +54,12 @@ export interface Interpreters {
   node: string;
 }
 
-export const DEFAULT_TIMEOUTS: RunnerTimeouts = { ...VAI_TIMEOUTS, ...SIDE_TIMEOUTS, ...MCP_TIMEOUTS };
+export const DEFAULT_TIMEOUTS: RunnerTimeouts = {
+  ...LAUNCH_TIMEOUTS,
+  ...VAI_TIMEOUTS,
+  ...SIDE_TIMEOUTS,
+  ...MCP_TIMEOUTS,
+};
 
 export const DEFAULT_LIMITS: RunnerLimits = {
   ...WIRE_LIMITS,

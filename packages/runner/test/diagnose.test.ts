@@ -8,6 +8,7 @@ import { explainEarlyExit, explainSpawn, lastWords, type Place } from "../src/di
 import { formatOf } from "../src/executable-format.ts";
 import { launch } from "../src/launch.ts";
 import { PLUGIN_PATH } from "../src/settings.ts";
+import { ProcessTrees } from "../src/process-tree/process-trees.ts";
 import { Watchdog } from "../src/watchdog.ts";
 import { logTo } from "../../../test/support/log-to.ts";
 
@@ -39,7 +40,8 @@ async function sentence(folder: string, entrypoint: string[], where = place): Pr
     capabilities: [],
   } as const;
   const plan = { runtime: { ...runtime, capabilities: [] }, folder, home: null };
-  const failed = await launch(plan, where, watchdog).then(
+  const trees = new ProcessTrees(logTo());
+  const failed = await launch(plan, where, watchdog, trees).then(
     ({ child }) => {
       child.kill("SIGKILL");
       throw new Error("it started");
@@ -47,6 +49,7 @@ async function sentence(folder: string, entrypoint: string[], where = place): Pr
     (error: BackplaneError) => error,
   );
   await watchdog.close();
+  await trees.close();
   expect(failed.code).toBe("launch_failed");
   expect(failed.message).not.toContain(folder);
   return failed.message;

@@ -126,7 +126,15 @@ test("arguments and plain variables are the binding's", async () => {
   expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
   const env = JSON.parse(text((await run("env")).result)) as JsonObject;
   expect(env.GREETING).toBe("hello");
-  expect(Object.keys(env).sort()).toEqual(["GREETING", "HOME", "LANG", "MARK", "PATH", "TMPDIR"]);
+  expect(Object.keys(env).sort()).toEqual([
+    "BACKPLANE_PROCESS_ID",
+    "GREETING",
+    "HOME",
+    "LANG",
+    "MARK",
+    "PATH",
+    "TMPDIR",
+  ]);
   const bad = await rig.run(mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }));
   expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
 });

@@ -10,7 +10,7 @@ import { logTo } from "../../../test/support/log-to.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { openTrackingCgroups } from "../src/process-tree/tracking-cgroup.ts";
 import { type ProcessRow, parseStat, withDescendants } from "../src/process-tree/process-table.ts";
-import { ProcessTrees } from "../src/process-tree/process-trees.ts";
+import { ProcessTree, ProcessTrees } from "../src/process-tree/process-trees.ts";
 import { FIXTURES, type OrderChange } from "./order.ts";
 import { isAlive, makeRig, type Rig, until } from "./rig.ts";
 
@@ -100,6 +100,20 @@ describe.runIf(cgroups !== null)("with cgroups", () => {
   );
 });
 
+test(
+  "a process that ends by itself takes its daemons along",
+  async () => {
+    const rig = makeRig();
+    const child = daemon();
+    const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
+    const outcome = await rig.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
+    expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
+    await until(() => existsSync(child.input.daemon.file), LONG_MS);
+    await child.gone();
+  },
+  LONG_MS,
+);
+
 test("an orderly stop of the runner ends daemons of an idle worker", async () => {
   const rig: Rig = makeRig();
   const child = daemon();
@@ -145,6 +159,7 @@ test("descendants are children, and whoever shares a session or a group with the
     session,
     state: "S",
     cpu_ticks: 0,
+    reaped_ticks: 0,
     started: 0,
   });
   const rows = [
@@ -158,12 +173,12 @@ test("descendants are children, and whoever shares a session or a group with the
     // Somebody else.
     row(20, 1, 20, 20),
   ];
-  expect([...withDescendants(rows, [10])].sort()).toEqual([10, 11, 13, 14]);
+  expect([...withDescendants(rows, [10])].sort((a, b) => a - b)).toEqual([10, 11, 13, 14]);
   expect([...withDescendants(rows, [])]).toEqual([]);
 });
 
 test("a process whose name holds spaces and parentheses is read", () => {
-  const rest = "1 2 3 0 -1 4194560 1 0 0 0 7 5 0 0 20 0 1 0 99 0 0";
+  const rest = "1 2 3 0 -1 4194560 1 0 0 0 7 5 2 1 20 0 1 0 99 0 0";
   expect(parseStat(`42 (a ) b (c) S ${rest}`)).toEqual({
     pid: 42,
     state: "S",
@@ -171,11 +186,35 @@ test("a process whose name holds spaces and parentheses is read", () => {
     pgrp: 2,
     session: 3,
     cpu_ticks: 12,
+    reaped_ticks: 3,
     started: 99,
   });
   expect(parseStat("")).toBeNull();
   expect(parseStat("42 (gone)")).toBeNull();
 });
+
+verifies(
+  "launch.tree",
+  "without cgroups a daemon is found by its mark, also when its process ended by itself",
+  async () => {
+    for (const killed of [true, false]) {
+      const tree = new ProcessTree(null, logTo());
+      const child = daemon();
+      const { file } = child.input.daemon;
+      const script = `python3 ${FIXTURES}/daemon.py ${file} keep; ${killed ? "sleep 600" : "exit 0"}`;
+      const env = { PATH: "/usr/local/bin:/usr/bin:/bin", ...tree.env };
+      const first = spawn("/bin/sh", ["-c", script], { detached: true, stdio: "ignore", env });
+      const ended = once(first, "exit");
+      tree.track(first.pid!);
+      await child.born();
+      if (killed) tree.kill();
+      await ended;
+      await tree.end();
+      expect(isAlive(child.pid())).toBe(false);
+    }
+  },
+  LONG_MS * 2,
+);
 
 test("a process of another tree is spared", async () => {
   const trees = new ProcessTrees(logTo());

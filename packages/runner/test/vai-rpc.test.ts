@@ -79,7 +79,9 @@ verifies("vai.cancel", "deadline: cancel, grace, kill of the whole tree, failed 
   const forked = await rig.run(vai("forks", { env }));
   const { pid, grandchild } = forked.result as { pid: number; grandchild: number };
   expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
-  const hung = await rig.run(vai("hangs", { timeout_ms: 200, env }));
+  // It has started before, so that the deadline is the call's alone.
+  await rig.run(vai("hangs-on-request", { env, input: {} }));
+  const hung = await rig.run(vai("hangs-on-request", { timeout_ms: 200, env, input: { hang: true } }));
   expect(hung).toMatchObject({
     status: "failed",
     result: null,

@@ -1,5 +1,6 @@
 /** Parent death: a gateway that is killed with SIGKILL leaves no plugin behind. */
 import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { expect, onTestFinished, test } from "vitest";
@@ -41,6 +42,23 @@ test("a forgotten group is spared, a watched one is killed when the pipe ends", 
   await watchdog.close();
   await until(() => !isAlive(groups[1]!.pid) && !isAlive(groups[3]!.pid));
   expect([0, 2, 4].map((i) => isAlive(groups[i]!.pid))).toEqual([true, true, true]);
+});
+
+test("whoever carries the mark of a watched process is killed, also outside of its group", async () => {
+  const watchdog = new Watchdog(logTo());
+  watchdog.ready();
+  const mark = randomBytes(16).toString("hex");
+  const start = (value: string) => {
+    const env = { BACKPLANE_PROCESS_ID: value };
+    const child = spawn("/bin/sleep", ["60"], { detached: true, stdio: "ignore", env });
+    onTestFinished(() => killGroup(child.pid!));
+    return child.pid!;
+  };
+  const [marked, other] = [start(mark), start(mark.replaceAll(/./g, "0"))];
+  watchdog.watch(sleeper().pid, mark);
+  await watchdog.close();
+  await until(() => !isAlive(marked));
+  expect(isAlive(other)).toBe(true);
 });
 
 test("it shrugs off signals; if it is killed, another one takes the list over", async () => {

@@ -10,6 +10,8 @@ export function mayRetry(row: InvocationRow, outcome: RunOutcome): boolean {
   if (isDelivery(row)) return false;
   if (outcome.status === "retryable_failure") return !outcome.dispatched || repeatable(row.effect_class);
   if (outcome.status !== "failed" || outcome.dispatched) return false;
+  // A start that ran out of time, whatever it is called, came to nothing and may fare better.
+  if (outcome.error?.details?.slow_start === true) return true;
   const code = outcome.error?.code;
   if (code === "timeout" || code === "crash_loop" || !isErrorCode(code)) return false;
   return ERROR_CODES[code].family === "wire" && ERROR_CODES[code].retryable;

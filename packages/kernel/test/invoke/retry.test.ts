@@ -89,6 +89,21 @@ test("what never reached the plugin is tried again whatever the effect class, if
   expect(house.runner.orders).toHaveLength(3);
 });
 
+verifies("launch.slow", "a start that ran out of time is tried again, whatever its code", async () => {
+  const house = await openHouse();
+  await house.bind(content, { export_id: "post" });
+  const codes = ["slow_start", "handshake_failed"];
+  house.runner.script = () => {
+    const code = codes.shift();
+    if (code === undefined) return ok();
+    const error = { code, message: "It did not start in time.", details: { slow_start: true } };
+    return { ...ended("failed", code, { dispatched: false }), error };
+  };
+  expect(await house.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
+  house.runner.script = () => ended("failed", "handshake_failed", { dispatched: false });
+  expect(await house.call({ export_id: "post" })).toMatchObject({ status: "failed", retry_count: 0 });
+});
+
 test("a cancel between two tries ends the call at once", async () => {
   const house = await openHouse({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
   await house.bind(content);

@@ -16,6 +16,8 @@ export interface Dialect {
   readonly lifetime: "pooled" | "call";
   /** One process per binding also when isolated: a server that a process per call would make forget everything. */
   readonly resident?: boolean;
+  /** The limit of time until its program runs, where it is not the general one. */
+  readonly launch_limit?: keyof RunnerTimeouts;
   /** False: a call has no folder of its own, since the dialect has no word to tell of it; the process has one. */
   readonly call_scratch?: false;
   /** It has a folder of its own that lasts: of one binding and project, one process at a time. */
@@ -80,7 +82,10 @@ export interface Link {
   data_dir: string | null;
   /** The process says something that belongs to no call. */
   notice(method: string, params: JsonObject): void;
-  /** Runs once after `ms`, unless the returned function is called before. */
+  /**
+   * Runs once after `ms`, unless the returned function is called before. While a process starts, `ms` count in its own
+   * time: what it computed and what it waited for, not what a busy machine kept it from doing.
+   */
   after(ms: number, run: () => void): () => void;
 }
 

@@ -103,6 +103,7 @@ class InstrumentSession implements Session {
       transport: link.transport,
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
+      after: (ms, run) => link.after(ms, run),
       onViolation: (kind) => link.violation(kind),
       onFailure: (error) => link.failure(error),
     });

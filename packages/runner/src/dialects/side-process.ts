@@ -11,6 +11,7 @@ import type { Dialect, Exchange, Link, Session } from "./dialect.ts";
 export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
   lifetime: "call",
+  launch_limit: "launch_ms",
   refuses: (order) =>
     order.op === "tool.invoke"
       ? null

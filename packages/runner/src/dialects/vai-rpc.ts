@@ -20,6 +20,7 @@ export class VaiSession implements Session {
       identity: link.package,
       host: link.host,
       hello_ms: link.timeouts.hello_ms,
+      after: (ms, run) => link.after(ms, run),
       limits: link.limits,
       max_queued_bytes: link.limits.queued_bytes,
       onViolation: (violation) => link.violation(violation.kind, violation.request_id),

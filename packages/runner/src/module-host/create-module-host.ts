@@ -84,7 +84,7 @@ export function createModuleHost(options: ModuleHostOptions, boundary: Boundary 
   };
   const deps: ProcessDeps = {
     host: { name: "backplane", version: "" },
-    timeouts: { ...DEFAULT_TIMEOUTS, launch_ms: timeouts.load_ms },
+    timeouts: { ...DEFAULT_TIMEOUTS, start_ms: timeouts.load_ms },
     limits: { ...DEFAULT_LIMITS, frame_bytes: FRAME_BYTES, ...limits },
     deadlines: new Deadlines(options.clock),
     watchdog,

@@ -8,6 +8,7 @@ import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports"
 import type { Counterpart } from "../counterpart.ts";
 import { dataKey } from "../data-dirs.ts";
 import type { Dialect, ProcessOrder } from "../dialects/dialect.ts";
+import { isSlowStart } from "../own-time/slow-start.ts";
 import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../plugin-process.ts";
 import { createRedactor } from "../redact.ts";
 import { RemoteServer } from "../remote-server.ts";
@@ -257,10 +258,10 @@ export class Pool {
     await before.process.gone;
   }
 
-  /** What a launch that failed says about the plugin: nothing when we gave it up or never came to it. */
+  /** What a launch that failed says about the plugin: nothing when it was slow, we gave it up or never came to it. */
   #judge(worker: Worker, error: BackplaneError): void {
     const ours = worker.ahead || (worker.process.pid === undefined && error.code !== "launch_failed");
-    if (ours || worker.process.givenUp) this.#breaker.abandoned(worker.subject);
+    if (ours || worker.process.givenUp || isSlowStart(error)) this.#breaker.abandoned(worker.subject);
     else this.#breaker.failed(worker.subject, error.message);
   }
 

@@ -11,6 +11,8 @@ export interface ProcessRow {
   state: string;
   /** User and system time, in clock ticks. */
   cpu_ticks: number;
+  /** The same of its children that have ended and been waited for. */
+  reaped_ticks: number;
   /** When it started, in clock ticks since the machine did. */
   started: number;
 }
@@ -32,6 +34,7 @@ export function parseStat(text: string): ProcessRow | null {
     pgrp: number(2),
     session: number(3),
     cpu_ticks: number(11) + number(12),
+    reaped_ticks: number(13) + number(14),
     started: number(19),
   };
 }

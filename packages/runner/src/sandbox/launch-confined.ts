@@ -18,6 +18,7 @@ import { missing, type SandboxParts } from "./make-sandbox.ts";
 import { ownState } from "./own-state.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
 import type { Prepared } from "./prepared.ts";
+import { loadPerProcessor } from "../own-time/sample-tree.ts";
 import { hostsFile } from "./read-host.ts";
 
 export interface Confined {
@@ -102,7 +103,7 @@ async function launchWithin(made: SandboxParts, request: ConfineRequest): Promis
   made.live.add(entry);
   void death.finally(() => made.live.delete(entry));
   control.onEnded(() => leaveAfter(spawned));
-  const late = setTimeout(entry.kill, START_MS);
+  const late = setTimeout(entry.kill, START_MS * loadPerProcessor());
   const start = await control.started;
   const lost = start.started ? await handed.then(none, (error: unknown) => error) : null;
   clearTimeout(late);

@@ -17,6 +17,7 @@ import {
 } from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
+import type { After } from "./after.ts";
 import { isObject } from "./check-vai.ts";
 import { isHealth, resultProblem } from "./instrument-plugin.ts";
 import { RpcPeer } from "./rpc-peer.ts";
@@ -25,6 +26,7 @@ export interface InstrumentHostOptions {
   transport: Transport;
   limits?: Partial<FrameLimits>;
   max_queued_bytes?: number;
+  after?: After;
   onViolation?(kind: string): void;
   /** At most once; every call in flight has been rejected with the same error. */
   onFailure(error: BackplaneError): void;

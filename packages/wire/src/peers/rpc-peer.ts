@@ -13,6 +13,7 @@ import {
 } from "@backplane/contract";
 import type { FrameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
+import { type After, afterTimeout } from "./after.ts";
 import {
   checkRpcRequest,
   checkRpcResponse,
@@ -32,6 +33,8 @@ export interface RpcPeerOptions {
   transport: Transport;
   limits?: Partial<FrameLimits>;
   max_queued_bytes?: number;
+  /** Counts the timeouts of calls; by default on the clock of this process. */
+  after?: After;
   /** Throw an RpcError to choose code and message; without `handle` every method is unknown. */
   handle?(method: string, params: unknown): Promise<unknown>;
   /** A reply that fits no pending call and ends none. */
@@ -57,12 +60,13 @@ interface PendingCall {
   method: string;
   resolve: (result: Json) => void;
   reject: (error: Error) => void;
-  timer: NodeJS.Timeout | undefined;
+  stop: () => void;
 }
 
 /** A batch is one line, but its answer can be many times longer; so is the work it asks for. */
 const MAX_BATCH = 1_000;
 const MAX_RUNNING = 1_000;
+const none = () => {};
 
 export class RpcPeer {
   readonly #options: RpcPeerOptions;
@@ -108,9 +112,9 @@ export class RpcPeer {
       } catch (error) {
         return reject(toBackplaneError(error));
       }
-      const timer =
-        timeout_ms === undefined ? undefined : setTimeout(() => this.#expire(id, timeout_ms), timeout_ms);
-      this.#pending.add(id, { method, resolve, reject, timer });
+      const after = this.#options.after ?? afterTimeout;
+      const stop = timeout_ms === undefined ? none : after(timeout_ms, () => this.#expire(id, timeout_ms));
+      this.#pending.add(id, { method, resolve, reject, stop });
     });
   }
 
@@ -260,7 +264,7 @@ export class RpcPeer {
     const pending = this.#pending.delete(id);
     if (pending !== undefined) {
       this.#settled.add(String(id), ending);
-      clearTimeout(pending.timer);
+      pending.stop();
     }
     return pending;
   }

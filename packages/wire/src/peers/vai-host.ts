@@ -19,6 +19,7 @@ import type { Transport } from "../transports/transport.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
 import { Strangers, type VaiViolation } from "./strangers.ts";
+import { type After, afterTimeout } from "./after.ts";
 import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
 
 export interface VaiHostOptions {
@@ -27,6 +28,8 @@ export interface VaiHostOptions {
   identity: { package_id: string; version: string };
   host: { name: string; version: string };
   hello_ms?: number;
+  /** Counts `hello_ms`; by default on the clock of this process. */
+  after?: After;
   limits?: Partial<FrameLimits>;
   /** Beyond it request() rejects with `backpressure`. */
   max_queued_bytes?: number;
@@ -56,7 +59,7 @@ interface Pending {
 interface Greeting {
   resolve: (hello: VaiPluginHello) => void;
   reject: (error: BackplaneError) => void;
-  timer: NodeJS.Timeout;
+  stop: () => void;
 }
 
 export class VaiHost {
@@ -97,8 +100,10 @@ export class VaiHost {
     this.#state = "greeting";
     const wait_ms = this.#options.hello_ms ?? VAI_TIMEOUTS.hello_ms;
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => this.#fail(noHello(wait_ms, this.#connection.strayOutput())), wait_ms);
-      this.#greeting = { resolve, reject, timer };
+      const stop = (this.#options.after ?? afterTimeout)(wait_ms, () =>
+        this.#fail(noHello(wait_ms, this.#connection.strayOutput())),
+      );
+      this.#greeting = { resolve, reject, stop };
       this.#connection.send({
         protocol: VAI_PROTOCOL,
         type: "hello",
@@ -197,7 +202,7 @@ export class VaiHost {
     const problem = refuseHello(frame, this.#options.identity);
     if (problem !== undefined) this.#fail(problem);
     else {
-      clearTimeout(greeting.timer);
+      greeting.stop();
       this.#greeting = undefined;
       this.#state = "ready";
       greeting.resolve(frame as unknown as VaiPluginHello);
@@ -262,7 +267,7 @@ export class VaiHost {
     this.#failure = error;
     this.#connection.stop();
     if (this.#greeting !== undefined) {
-      clearTimeout(this.#greeting.timer);
+      this.#greeting.stop();
       this.#greeting.reject(error);
       this.#greeting = undefined;
     }
