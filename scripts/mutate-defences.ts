@@ -26,6 +26,7 @@ import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
 import { PROCESS_DEFENCES } from "./defences/processes.ts";
+import { UPGRADE_DEFENCES } from "./defences/upgrade.ts";
 import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
 
 const MUTANTS: Mutant[] = [
@@ -34,6 +35,7 @@ const MUTANTS: Mutant[] = [
   ...CALL_DEFENCES,
   ...COMPACTION_DEFENCES,
   ...PACKAGE_DEFENCES,
+  ...UPGRADE_DEFENCES,
   ...PLUGIN_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,

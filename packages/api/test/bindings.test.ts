@@ -107,11 +107,35 @@ test("a repeat with the same Idempotency-Key gets the first answer; another body
 
 test("an answer is kept for 24 hours and no longer", async () => {
   const headers = { "idempotency-key": "bind-2" };
-  const first = await bind("echo", { package_version: "1.1.0" }, headers);
+  const body = { package_version: "1.1.0", rollout: { traffic_percent: 10 } };
+  const first = await bind("echo", body, headers);
   expect(first.status).toBe(201);
   t.clock.advance(24 * 3_600_000 - 60_000);
-  expect((await bind("echo", { package_version: "1.1.0" }, headers)).text).toBe(first.text);
+  expect((await bind("echo", body, headers)).text).toBe(first.text);
   t.clock.advance(120_000);
-  const late = await bind("echo", { package_version: "1.1.0" }, headers);
+  const late = await bind("echo", body, headers);
   expect([late.status, late.json.error.code]).toEqual([409, "binding.conflict"]);
+});
+
+test("another version without a share moves the binding; :upgrade and :rollback do so too", async () => {
+  const made = await bind("ask", { policy: { approval: "always" } });
+  const moved = await bind("ask", { package_version: "1.1.0" });
+  expect([made.status, moved.status]).toEqual([201, 200]);
+  const { binding_id } = made.json;
+  expect(moved.json).toMatchObject({ binding_id, generation: 2, policy: { approval: "always" } });
+  const back = await t.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
+    headers: { "if-match": '"2"' },
+  });
+  expect([back.status, back.json.package_version]).toEqual([200, "1.0.0"]);
+  const stale = await t.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
+    headers: { "if-match": '"2"' },
+  });
+  expect(stale.status).toBe(412);
+  const none = { package_id: "acme/none", package_version: "1.0.0" };
+  expect((await t.call("POST", "/v1/plugin-bindings:upgrade", { body: none })).status).toBe(404);
+  const both = await t.call("POST", "/v1/plugin-bindings:upgrade", {
+    body: { package_id: PACKAGE_ID, package_version: "1.1.0" },
+  });
+  // `echo` is bound in two versions by now.
+  expect([both.status, both.json.error.code]).toEqual([409, "binding.conflict"]);
 });

@@ -9,8 +9,9 @@ import {
   type PluginExport,
   WHOLE_PACKAGE,
 } from "@backplane/contract";
-import { type BindingOptions, type BindingParts, bindingParts, mergeParts } from "./binding-flags.ts";
+import { type BindingOptions, type BindingParts, bindingParts } from "./binding-flags.ts";
 import type { Context } from "./context.ts";
+import { sayMoved } from "./say-moved.ts";
 
 export async function bindExports(
   context: Context,
@@ -23,72 +24,66 @@ export async function bindExports(
     return [await bindWhole(context, installed, parts, options.orgWide === true)];
   }
   const someConfigured = installed.manifest.exports.some((each) => each.config_schema !== undefined);
-  const bindings: Binding[] = [];
-  for (const each of installed.manifest.exports) {
-    bindings.push(
-      await bindOne(context, {
-        package_id: installed.package_id,
-        package_version: installed.version,
-        export_id: each.id,
-        ...(options.orgWide === true ? { org_wide: true } : {}),
-        ...partsFor(each, parts, someConfigured),
-      }),
-    );
-  }
-  return bindings;
+  const wanted = new Map(
+    installed.manifest.exports.map((each) => [each.id, partsFor(each, parts, someConfigured)]),
+  );
+  return await bindAll(context, installed, wanted, options.orgWide === true);
 }
 
-/**
- * A package that describes itself, bound as one. Installed again in another version, its binding moves on: a second one
- * beside it would go on offering what the new version dropped. A share is somebody's rollout and makes a binding.
- */
+/** A package that describes itself, bound as one. */
 export async function bindWhole(
   context: Context,
-  { package_id, version }: Package,
+  installed: Package,
   parts: BindingParts,
   org_wide: boolean,
 ): Promise<Binding> {
-  const { bindings } = context.client();
-  const { items } = await bindings.list({ package_id });
-  const whole = items.filter(
-    ({ export_id, scope }) => export_id === WHOLE_PACKAGE && (scope.project_id === null) === org_wide,
-  );
-  const [before] = whole;
-  const moves = whole.length === 1 && before!.package_version !== version && parts.rollout === undefined;
-  if (!moves)
-    return await bindOne(context, {
-      package_id,
-      package_version: version,
-      export_id: WHOLE_PACKAGE,
-      ...(org_wide ? { org_wide: true } : {}),
-      ...parts,
-    });
-  return await moveOn(context, before!, version, parts);
+  const [binding] = await bindAll(context, installed, new Map([[WHOLE_PACKAGE, parts]]), org_wide);
+  return binding!;
 }
 
-/** Trust was given to other bytes, so it does not come along: whoever gave it gives it again. */
-async function moveOn(
+/**
+ * What is bound in another version moves, all of it at once, with its settings; the rest is bound. A share is somebody's
+ * rollout and makes a binding of its own.
+ */
+async function bindAll(
   context: Context,
-  before: Binding,
-  version: string,
-  parts: BindingParts,
-): Promise<Binding> {
-  const { binding_id, package_version, generation, class_lowered_by } = before;
-  const { host_target, class: lowered, ...kept } = before.policy;
-  const keepsClass = lowered !== undefined && class_lowered_by === null;
-  const policy = { ...kept, ...(keepsClass ? { class: lowered } : {}) };
-  const patch = mergeParts({ ...before, policy }, { ...parts, policy: parts.policy ?? {} });
-  const moved = await context
-    .client()
-    .bindings.patch(binding_id, { package_version: version, ...patch }, { generation });
-  const { out } = context;
-  out.note(`${binding_id} moved from ${package_version} to ${version}; its other settings stay.`);
-  const set = `backplane binding set ${binding_id}`;
-  if (host_target === true && moved.policy.host_target !== true)
-    out.note(`It may no longer run on the host; if you trust this version too: ${set} --host-target`);
-  if (lowered !== undefined && moved.policy.class === undefined)
-    out.note(`Its class is the usual one again; if you trust this version too: ${set} --class ${lowered}`);
-  return moved;
+  { package_id, version: package_version }: Package,
+  wanted: ReadonlyMap<string, BindingParts>,
+  org_wide: boolean,
+): Promise<Binding[]> {
+  const { bindings } = context.client();
+  const wide = org_wide ? { org_wide } : {};
+  const shared = [...wanted.values()].some(({ rollout }) => rollout !== undefined);
+  const there = shared ? [] : await boundThere(context, package_id, org_wide);
+  const moves = there.some((one) => one.package_version !== package_version);
+  const changes = Object.fromEntries(
+    [...wanted].map(([id, { rollout: _share, ...parts }]) => [id, parts] as const),
+  );
+  const moved = moves
+    ? await bindings.upgrade({ package_id, package_version, ...wide, bindings: changes })
+    : [];
+  const done: Binding[] = [];
+  for (const [export_id, parts] of wanted) {
+    const before = there.find(
+      (one) => one.export_id === export_id && one.package_version !== package_version,
+    );
+    const now = before && moved.find(({ binding_id }) => binding_id === before.binding_id);
+    if (now !== undefined) sayMoved(context, now);
+    done.push(now ?? (await bindOne(context, { package_id, package_version, export_id, ...wide, ...parts })));
+  }
+  return done;
+}
+
+async function boundThere(context: Context, package_id: string, org_wide: boolean): Promise<Binding[]> {
+  const found: Binding[] = [];
+  for (let after: string | undefined; ; ) {
+    const page = await context
+      .client()
+      .bindings.list({ package_id, ...(after === undefined ? {} : { after }) });
+    found.push(...page.items.filter(({ scope }) => (scope.project_id === null) === org_wide));
+    if (page.next === null) return found;
+    after = page.next;
+  }
 }
 
 async function bindOne(

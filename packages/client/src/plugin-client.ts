@@ -4,6 +4,7 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  BindingUpgrade,
   Definitions,
   DiscoveredExport,
   ExportKind,
@@ -82,6 +83,16 @@ export function createPluginClient(http: Http) {
           method: "PATCH",
           path: `/v1/plugin-bindings/${part(id)}`,
           json: body,
+          headers: ifMatch(when.generation),
+        }),
+      /** All bindings of a package in one scope, or none. */
+      upgrade: async (body: BindingUpgrade) =>
+        (await post<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
+      /** Back to the version before the last move. */
+      rollback: (id: string, when: { generation?: number } = {}) =>
+        http.json<Binding>({
+          method: "POST",
+          path: `/v1/plugin-bindings/${part(id)}:rollback`,
           headers: ifMatch(when.generation),
         }),
       validate: (id: string) => post<ValidationReport>(`/v1/plugin-bindings/${part(id)}:validate`, undefined),

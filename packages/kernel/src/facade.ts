@@ -14,6 +14,7 @@ import type {
   Binding,
   BindingCreate,
   BindingPatch,
+  BindingUpgrade,
   CallContext,
   ConfigEntry,
   ConfigMap,
@@ -104,6 +105,10 @@ export interface Kernel {
     ): Promise<PageOf<Binding>>;
     /** `expected` is the generation of If-Match; undefined retries over concurrent changes. */
     patch(caller: Caller, id: string, body: BindingPatch, expected: number | undefined): Promise<Binding>;
+    /** All bindings of a package in one scope to another version, in one transaction. */
+    upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]>;
+    /** Back to the version before the last move, with the settings that it had. */
+    rollback(caller: Caller, id: string, expected?: number): Promise<Binding>;
     validate(caller: Caller, id: string): Promise<ValidationReport>;
     /** `expected` is the generation of If-Match. */
     remove(caller: Caller, id: string, expected?: number): Promise<void>;

@@ -41,6 +41,28 @@ export function bindingCases(store: () => Store): void {
     });
   });
 
+  test("several bindings change together or not at all", async () => {
+    const scope = freshOrg();
+    await store().packages.insert(samplePackage({ org_id: scope.org_id }), {});
+    await store().packages.insert(samplePackage({ org_id: scope.org_id, version: "0.2.0" }), {});
+    const rows = ["one", "two"].map((export_id) => sampleBinding({ scope, export_id }));
+    for (const row of rows) await store().bindings.create(row, {});
+    const change = (row: (typeof rows)[number], expected: number) => ({
+      row: { ...row, package_version: "0.2.0", generation: expected + 1 },
+      expected,
+      facts: {},
+    });
+    const versions = async () => {
+      const { items } = await store().bindings.list(scope, {}, { limit: 5 });
+      return items.map(({ package_version }) => package_version);
+    };
+    const outdated = [change(rows[0]!, 1), change(rows[1]!, 7)];
+    await expect(store().bindings.updateAll(outdated)).rejects.toMatchObject({ code: "binding.conflict" });
+    expect(await versions()).toEqual(["0.1.0", "0.1.0"]);
+    await store().bindings.updateAll(rows.map((row) => change(row, 1)));
+    expect(await versions()).toEqual(["0.2.0", "0.2.0"]);
+  });
+
   test("lists run from the newest down, page by page", async () => {
     const { org_id } = freshOrg();
     const rows = [];

@@ -4,6 +4,7 @@ import {
   BindingCreateSchema,
   BindingPatchSchema,
   BindingSchema,
+  BindingUpgradeSchema,
   GrantSchema,
   PackageIdSchema,
   PermissionsSchema,
@@ -29,6 +30,8 @@ const ReportSchema = z.object({
   grant: GrantSchema.describe("what a call gets here, before its caller narrows it"),
 });
 
+const UpgradedSchema = z.object({ items: z.array(BindingSchema) });
+
 export function bindingRoutes({ kernel }: RouteDeps): Route[] {
   return [
     defineRoute({
@@ -37,18 +40,57 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       operation_id: "createBinding",
       summary: "Bind an export",
       description:
-        "A secret slot with nothing bound to it leaves the binding inactive; unbound_slots names it.",
+        "A secret slot with nothing bound to it leaves the binding inactive; unbound_slots names it. An export that is bound in another version in this scope is moved to this one, unless rollout gives the new version a share of its own.",
       tag: "Bindings",
       auth: { scope: "bindings:write" },
       body: BindingCreateSchema,
       idempotent: true,
       etag: true,
-      responses: { 201: { description: "Bound.", schema: BindingSchema } },
+      responses: {
+        200: { description: "Moved from another version.", schema: BindingSchema },
+        201: { description: "Bound.", schema: BindingSchema },
+      },
       handler: ({ caller, body, request }) =>
         createOnce(kernel, caller, request, body, async () => {
           const binding = await kernel.bindings.create(caller, body);
-          return { status: 201, json: binding, headers: { etag: etagOf(binding) } };
+          const status = binding.generation === 1 ? 201 : 200;
+          return { status, json: binding, headers: { etag: etagOf(binding) } };
         }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings:upgrade",
+      operation_id: "upgradeBindings",
+      summary: "Move all bindings of a package to another version",
+      description:
+        "All of them or none. Policy, config, secrets and rollout stay; trust in the old bytes (policy.host_target, a lowered class) is dropped, and permissions that the new version asks for anew are held back: `previous` names both. 409 when one was changed at the same time.",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      body: BindingUpgradeSchema,
+      responses: { 200: { description: "The bindings of the package.", schema: UpgradedSchema } },
+      handler: async ({ caller, body }) => ({
+        status: 200,
+        json: { items: await kernel.bindings.upgrade(caller, body) },
+      }),
+    }),
+    defineRoute({
+      method: "POST",
+      path: "/v1/plugin-bindings/{id}:rollback",
+      operation_id: "rollbackBinding",
+      summary: "Go back to the version before the last move",
+      description:
+        "With the settings that it had then. Trust comes back with the admin token alone, and only to the same bytes.",
+      tag: "Bindings",
+      auth: { scope: "bindings:write" },
+      params: IdParams,
+      etag: true,
+      responses: { 200: { description: "Moved back.", schema: BindingSchema } },
+      async handler({ caller, params, request }) {
+        const now = () => kernel.bindings.get(caller, params.id);
+        const expected = await expectedGeneration(request.headers["if-match"], now);
+        const binding = await kernel.bindings.rollback(caller, params.id, expected);
+        return { status: 200, json: binding, headers: { etag: etagOf(binding) } };
+      },
     }),
     defineRoute({
       method: "GET",

@@ -21,6 +21,7 @@ import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { listOf } from "../parse-flags.ts";
 import { plainLine } from "../plain-text.ts";
 import { sayChanged, sayNarrowed } from "../say-changed.ts";
+import { sayMoved } from "../say-moved.ts";
 
 const EXAMPLES = `
 Examples:
@@ -49,6 +50,7 @@ export function addBindingCommands(program: Command, act: Act): void {
   bindingFlags(binding.command("set <binding>"))
     .description("Change what the flags name and keep the rest; the next call uses it.")
     .option("--to <version>", "move to another installed version of the package")
+    .option("--grant-requested", "give it all that its version asks for; undoes what an upgrade held back")
     .option("--no-mount", "show it no folder any more")
     .option("--unset-secret <slot>", "take a slot's secret away; may be repeated", listOf)
     .action(act(set));
@@ -60,6 +62,10 @@ export function addBindingCommands(program: Command, act: Act): void {
     .command("disable <binding>")
     .description("Refuse calls, keep the settings.")
     .action(act((context, _options: object, id: string) => setStatus(context, id, "disabled")));
+  binding
+    .command("rollback <binding>")
+    .description("Go back to the version before the last upgrade, with the settings that it had.")
+    .action(act(rollback));
   addBindingToolCommands(binding, act);
   addBindingLoginCommands(binding, act);
   binding
@@ -117,25 +123,51 @@ async function show(context: Context, _options: object, name: string): Promise<u
 /** Reads, then patches what was read: a change by someone else in between is request.precondition, not lost. */
 async function set(
   context: Context,
-  options: BindingOptions & { to?: string; unsetSecret?: string[] },
+  options: BindingOptions & { to?: string; unsetSecret?: string[]; grantRequested?: boolean },
   name: string,
 ): Promise<undefined> {
-  const { to, unsetSecret: unset = [], ...flags } = options;
+  const { to, unsetSecret: unset = [], grantRequested, ...flags } = options;
   if (Object.keys(options).length === 0) throw nothingNamed(name);
   const parts = await bindingParts(context, flags);
   const present = await findBinding(context, name);
   assertBoundSlots(present, unset);
   const secrets = { ...present.secrets };
   for (const slot of unset) delete secrets[slot];
+  const moves = to !== undefined && to !== present.package_version;
+  // A merged policy is sent whole, and trust in the old version is not part of it.
+  const policy = moves ? withoutTrust(present) : present.policy;
+  const named = grantRequested === true ? { ...parts, policy: { ...parts.policy } } : parts;
+  const merged = mergeParts({ secrets, policy }, named);
+  if (grantRequested === true) delete merged.policy?.permissions;
   const patch = {
     ...(unset.length === 0 ? {} : { secrets }),
-    ...mergeParts({ ...present, secrets }, parts),
+    ...merged,
     ...(to === undefined ? {} : { package_version: to }),
   };
   const { binding_id: id, generation } = present;
   const changed = await context.client().bindings.patch(id, patch, { generation });
   showBinding(context, changed);
+  if (moves) sayMoved(context, changed);
   await sayChanged(context, present, changed);
+  return undefined;
+}
+
+function withoutTrust({ policy, class_lowered_by }: Binding): Binding["policy"] {
+  const { host_target, class: chosen, ...kept } = policy;
+  return {
+    ...kept,
+    ...(host_target === false ? { host_target } : {}),
+    ...(chosen === undefined || class_lowered_by !== null ? {} : { class: chosen }),
+  };
+}
+
+async function rollback(context: Context, _options: object, name: string): Promise<undefined> {
+  const present = await findBinding(context, name);
+  const { binding_id, generation } = present;
+  const back = await context.client().bindings.rollback(binding_id, { generation });
+  showBinding(context, back);
+  sayMoved(context, back);
+  await sayChanged(context, present, back);
   return undefined;
 }
 

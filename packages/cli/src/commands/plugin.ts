@@ -24,6 +24,7 @@ import {
 import { assertBound, installPackage, type PackageOptions } from "../plugin-package.ts";
 import { assertNoArgs, installMcpServers, npmEntry, readMcpFile, remoteEntry } from "../install-mcp.ts";
 import { boundByItself, readPluginSource } from "../plugin-source.ts";
+import { sayMoved } from "../say-moved.ts";
 import { sayTools } from "../say-tools.ts";
 import { sayErrors } from "./workspace.ts";
 
@@ -93,6 +94,11 @@ export function addPluginCommands(program: Command, act: Act): void {
       ),
     );
   plugin
+    .command("upgrade <package>")
+    .description("Move all bindings of PACKAGE[@VERSION] to that installed version, with their settings.")
+    .option("--org-wide", "those of the whole organisation instead of one project")
+    .action(act(upgrade));
+  plugin
     .command("pack <folder>")
     .description("Pack a folder into an archive.")
     .option("-o, --out <file>", "where to write it (default: FOLDER.tgz here)")
@@ -140,6 +146,19 @@ async function install(
   }
   if (options.bind === true) throw wrongFlag("--bind", "packages", text);
   return await installKernelPlugin(context, found.source, options);
+}
+
+async function upgrade(context: Context, options: { orgWide?: boolean }, name: string): Promise<undefined> {
+  const { package_id, version: package_version } = await findPackage(context, name);
+  const wide = options.orgWide === true ? { org_wide: true } : {};
+  const bindings = await context.client().bindings.upgrade({ package_id, package_version, ...wide });
+  context.out.data({ bindings }, () =>
+    bindings
+      .map((one) => `${one.binding_id} ${one.export_id} ${one.package_version} (${one.status})`)
+      .join("\n"),
+  );
+  for (const binding of bindings) sayMoved(context, binding);
+  return undefined;
 }
 
 function noSource(url: string | undefined): BackplaneError {

@@ -96,6 +96,21 @@ export const BindingPatchSchema = z.strictObject({
   policy: BindingPolicySchema.optional(),
 });
 
+/** The version before the last move, with the settings that it had; a rollback goes back to them. */
+const PreviousVersionSchema = z.object({
+  package_version: z.string(),
+  digest: z.string(),
+  generation: z.int(),
+  config: JsonObjectSchema,
+  secrets: z.record(z.string(), z.string()),
+  policy: BindingPolicySchema,
+  class_lowered_by: z.string().nullable(),
+  /** Trust that the move did not take along, because it was given to other bytes. */
+  trust_dropped: z.array(z.enum(["host_target", "class"])),
+  /** What the new version asks for and the old one did not; `policy` keeps it back. */
+  permissions_held: z.array(z.enum(["network", "filesystem", "gateway_api_scopes", "allowed_domains"])),
+});
+
 export const BindingSchema = z.object({
   binding_id: z.string(),
   package_id: z.string(),
@@ -112,12 +127,34 @@ export const BindingSchema = z.object({
   policy: BindingPolicySchema,
   /** Who lowered the class below its default, if anyone did. */
   class_lowered_by: z.string().nullable(),
+  /** Absent until the binding has moved to another version. */
+  previous: PreviousVersionSchema.optional(),
   /** Rises with every change; calls in flight finish on the generation that they started with. */
   generation: z.int(),
   created_at: TimestampSchema,
   updated_at: TimestampSchema,
 });
 
+/** Moves every binding of the package in the scope to this version; what is named goes over what they have. */
+export const BindingUpgradeSchema = z.strictObject({
+  package_id: PackageIdSchema,
+  package_version: VersionSchema,
+  /** true moves those of the whole org instead of the caller's project. */
+  org_wide: z.boolean().optional(),
+  /** By export id, or `*`. */
+  bindings: z
+    .record(
+      z.union([ExportIdSchema, z.literal(WHOLE_PACKAGE)]),
+      z.strictObject({
+        config: JsonObjectSchema.optional(),
+        secrets: z.record(SlotSchema, SecretRefSchema).optional(),
+        policy: BindingPolicySchema.optional(),
+      }),
+    )
+    .optional(),
+});
+
+export type BindingUpgrade = z.infer<typeof BindingUpgradeSchema>;
 export type BindingPolicy = z.infer<typeof BindingPolicySchema>;
 export type BindingCreate = z.infer<typeof BindingCreateSchema>;
 export type BindingPatch = z.infer<typeof BindingPatchSchema>;

@@ -7,6 +7,7 @@ import {
   type Binding,
   type BindingCreate,
   type BindingPatch,
+  type BindingUpgrade,
   canonicalJson,
   type JsonObject,
 } from "@backplane/contract";
@@ -19,6 +20,7 @@ import { effectiveClass, lowers } from "../policy/class.ts";
 import type { BoundPackage, Caller, Facts } from "../ports/index.ts";
 import type { GiveBack } from "../sign-ins/give-back.ts";
 import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
+import { holdPermissions, moveSettings } from "./move-binding.ts";
 
 const RACES = 200;
 
@@ -31,24 +33,38 @@ export function createBindings(
 
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
     requireOperator(caller, "bind exports");
-    const org_wide = body.org_wide === true || caller.scope.project_id === null;
-    if (org_wide) requireWholeOrg(caller, "bind for the whole org");
-    const scope = { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
+    const scope = scopeFor(caller, body.org_wide);
     const found = await findExport(deps, scope.org_id, body);
+    const others = (await boundIn(scope, body.package_id)).filter(
+      ({ export_id, package_version }) =>
+        export_id === body.export_id && package_version !== body.package_version,
+    );
+    const { config, secrets, policy, package_version } = body;
+    // One that has a share only is part of a rollout, and so is the one beside it.
+    const shared = others.length === 1 && others[0]!.rollout.traffic_percent < 100;
+    if (body.rollout === undefined && others.length > 0 && !shared) {
+      // A second binding without the rules of the first would serve its calls.
+      const parts = given({ config, secrets, policy });
+      const moved = await moveAll(caller, others, package_version, { [body.export_id]: parts });
+      return moved[0]!;
+    }
     const now = new Date(deps.clock.now()).toISOString();
+    // A share of the calls goes by the same rules as the rest of them.
+    const [beside] = others;
+    const kept = beside === undefined ? null : moveSettings(beside, found.export);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
       package_id: body.package_id,
-      package_version: body.package_version,
+      package_version,
       export_id: body.export_id,
       kind: found.export.kind,
       scope,
-      config: body.config ?? {},
-      secrets: body.secrets ?? {},
+      config: config ?? beside?.config ?? {},
+      secrets: { ...kept?.secrets, ...secrets },
       status: body.status ?? "active",
       unbound_slots: [],
       rollout: body.rollout ?? { traffic_percent: 100 },
-      policy: body.policy ?? {},
+      policy: { ...kept?.policy, ...policy },
       class_lowered_by: null,
       generation: 1,
       created_at: now,
@@ -60,6 +76,81 @@ export function createBindings(
     return row;
   }
 
+  async function upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]> {
+    requireOperator(caller, "upgrade bindings");
+    const scope = scopeFor(caller, body.org_wide);
+    const { package_id, package_version, bindings: parts = {} } = body;
+    const there = await boundIn(scope, package_id);
+    if (there.length === 0)
+      throw new BackplaneError("binding.not_found", `${package_id} is not bound in this scope.`, {
+        fix: `backplane plugin install SOURCE --bind, or POST /v1/plugin-bindings`,
+      });
+    const older = there.filter((one) => one.package_version !== package_version);
+    const moved = older.length === 0 ? [] : await moveAll(caller, older, package_version, parts);
+    return there.map((one) => moved.find(({ binding_id }) => binding_id === one.binding_id) ?? one);
+  }
+
+  /** In one transaction; while it is not written, the old version serves. */
+  async function moveAll(
+    caller: Caller,
+    older: readonly Binding[],
+    package_version: string,
+    parts: Readonly<Record<string, Pick<BindingPatch, "config" | "secrets" | "policy">>>,
+  ): Promise<Binding[]> {
+    for (const { export_id, binding_id } of older) {
+      const twin = older.find((one) => one.export_id === export_id && one.binding_id !== binding_id);
+      if (twin !== undefined) throw severalVersions(older.filter((one) => one.export_id === export_id));
+    }
+    const changes = [];
+    for (const before of older) {
+      const { config, secrets, policy } = parts[before.export_id] ?? {};
+      const to = await findExport(deps, before.scope.org_id, { ...before, package_version });
+      const kept = moveSettings(before, to.export);
+      const body: BindingPatch = {
+        package_version,
+        ...given({ config }),
+        ...(secrets === undefined ? {} : { secrets: { ...kept.secrets, ...secrets } }),
+        ...(policy === undefined ? {} : { policy: { ...kept.policy, ...policy } }),
+      };
+      const { row, found } = await apply(caller, before, body);
+      changes.push({
+        row,
+        found,
+        expected: before.generation,
+        facts: changed(caller, row, "binding.upgrade"),
+      });
+    }
+    await store.bindings.updateAll(changes.map(({ row, expected, facts }) => ({ row, expected, facts })));
+    for (const { row } of changes) deps.runner.retire(row.binding_id);
+    for (const { row, found } of changes)
+      await definitions.describe({ binding: row, package: found.package });
+    return changes.map(({ row }) => row);
+  }
+
+  async function rollback(caller: Caller, id: string, expected?: number): Promise<Binding> {
+    requireOperator(caller, "change bindings");
+    const { binding: before } = await bound(caller, id);
+    if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
+    if (expected !== undefined && before.generation !== expected) throw outdated(before);
+    const { previous } = before;
+    if (previous === undefined)
+      throw new BackplaneError("request.invalid", `${id} has not moved from another version.`, {
+        fix: "Name a version instead: PATCH with package_version, or backplane binding set --to VERSION.",
+      });
+    const { package_version, digest, config, secrets } = previous;
+    const to = await findExport(deps, before.scope.org_id, { ...before, package_version });
+    // The same bytes had this trust. Only who may give it gives it back.
+    const trusted = caller.actor === HOST_ADMIN && to.package.digest === digest;
+    const then: Binding = { ...before, ...previous, generation: before.generation };
+    const policy = trusted ? previous.policy : moveSettings(then, to.export).policy;
+    const { row, found } = await apply(caller, before, { package_version, config, secrets, policy }, true);
+    if (!(await store.bindings.update(row, before.generation, changed(caller, row, "binding.rollback"))))
+      throw outdated((await bound(caller, id)).binding);
+    deps.runner.retire(id);
+    await definitions.describe({ binding: row, package: found.package });
+    return row;
+  }
+
   async function patch(
     caller: Caller,
     id: string,
@@ -67,10 +158,15 @@ export function createBindings(
     expected: number | undefined,
   ): Promise<Binding> {
     requireOperator(caller, "change bindings");
+    let version: string | undefined;
     for (let race = 0; race < RACES; race++) {
       const { binding: before } = await bound(caller, id);
       if (before.scope.project_id === null) requireWholeOrg(caller, "change this binding");
       if (expected !== undefined && before.generation !== expected) throw outdated(before);
+      // Of two that move it to different versions at once the second has not seen what it would undo.
+      version ??= before.package_version;
+      if (body.package_version !== undefined && version !== before.package_version)
+        throw movedMeanwhile(before);
       const { row, found } = await apply(caller, before, body);
       if (await store.bindings.update(row, before.generation, changed(caller, row, "binding.change"))) {
         deps.runner.retire(id);
@@ -81,29 +177,85 @@ export function createBindings(
     throw new BackplaneError("request.overloaded", "the binding is changed by too many at once");
   }
 
+  /** `back`: to settings that the operator gave this very version before. */
   async function apply(
     caller: Caller,
     before: Binding,
     body: BindingPatch,
+    back = false,
   ): Promise<{ row: Binding; found: CheckedExport }> {
+    const package_version = body.package_version ?? before.package_version;
+    const moves = package_version !== before.package_version;
+    const found = await findExport(deps, before.scope.org_id, { ...before, package_version });
+    const kept = moves ? moveSettings(before, found.export) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...before,
-      package_version: body.package_version ?? before.package_version,
+      package_version,
       config: body.config ?? before.config,
-      secrets: body.secrets ?? before.secrets,
+      secrets: body.secrets ?? kept.secrets,
       // Inactive is no wish of anybody's: it is active, waiting for its slots.
       status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),
       rollout: body.rollout ?? before.rollout,
-      policy: body.policy ?? before.policy,
+      policy: body.policy ?? kept.policy,
       generation: before.generation + 1,
       updated_at: new Date(deps.clock.now()).toISOString(),
     };
-    const found = await findExport(deps, before.scope.org_id, draft);
     if (found.export.kind !== before.kind) {
       const message = `${draft.export_id} is a ${found.export.kind} in this version, it was a ${before.kind}`;
       throw invalid([{ path: "/package_version", message }]);
     }
-    return { row: await complete(caller, found, draft, before), found };
+    if (moves) await noteMove(before, found, draft, kept.trust_dropped, back);
+    const row = await complete(caller, found, draft, before);
+    if (moves && before.status === "active" && row.status === "inactive") throw needsSecrets(before, row);
+    return { row, found };
+  }
+
+  /** Holds new permissions back and keeps on the draft what a rollback needs. */
+  async function noteMove(
+    before: Binding,
+    found: CheckedExport,
+    draft: Binding,
+    trust: readonly string[],
+    back: boolean,
+  ): Promise<void> {
+    const from = await findExport(deps, before.scope.org_id, before);
+    const held = back
+      ? { policy: draft.policy, held: [] }
+      : holdPermissions(draft.policy, from.export.permissions, found.export.permissions);
+    draft.policy = held.policy;
+    type Previous = NonNullable<Binding["previous"]>;
+    const dropped = trust.filter(
+      (name) =>
+        draft.policy[name as "host_target" | "class"] !== before.policy[name as "host_target" | "class"],
+    );
+    draft.previous = {
+      package_version: before.package_version,
+      digest: from.package.digest,
+      generation: before.generation,
+      config: before.config,
+      secrets: before.secrets,
+      policy: before.policy,
+      class_lowered_by: before.class_lowered_by,
+      trust_dropped: dropped as Previous["trust_dropped"],
+      permissions_held: held.held as Previous["permissions_held"],
+    };
+  }
+
+  function scopeFor(caller: Caller, wide: boolean | undefined): Binding["scope"] {
+    const org_wide = wide === true || caller.scope.project_id === null;
+    if (org_wide) requireWholeOrg(caller, "bind for the whole org");
+    return { org_id: caller.scope.org_id, project_id: org_wide ? null : caller.scope.project_id };
+  }
+
+  /** In this very scope. */
+  async function boundIn(scope: Binding["scope"], package_id: string): Promise<Binding[]> {
+    const found: Binding[] = [];
+    for (let after: string | undefined; ; ) {
+      const page = await store.bindings.list(scope, { package_id }, { limit: 100, ...given({ after }) });
+      found.push(...page.items.filter((one) => one.scope.project_id === scope.project_id));
+      if (page.next === null) return found;
+      after = page.next;
+    }
   }
 
   /** The draft, checked, with what follows from it: slots, status, and who lowered the class. */
@@ -222,6 +374,16 @@ export function createBindings(
         : { class: row.policy.class, class_lowered_by: row.class_lowered_by };
     // What holds for the whole org was changed from somewhere, and those who work there hear of it.
     const scope = row.scope.project_id === null ? caller.scope : row.scope;
+    const { previous } = row;
+    // Only of the change that moved it.
+    const moved: JsonObject =
+      previous === undefined || previous.generation !== row.generation - 1
+        ? {}
+        : {
+            from_version: previous.package_version,
+            trust_dropped: previous.trust_dropped,
+            permissions_held: previous.permissions_held,
+          };
     return {
       events: [
         {
@@ -233,7 +395,7 @@ export function createBindings(
           summary: { ...about, action },
         },
       ],
-      audit: auditOf(deps, caller, action, row.binding_id, { ...about, ...lowered }, scope),
+      audit: auditOf(deps, caller, action, row.binding_id, { ...about, ...lowered, ...moved }, scope),
     };
   }
 
@@ -242,9 +404,38 @@ export function createBindings(
     get: async (caller, id) => (await bound(caller, id)).binding,
     list: (caller, filter, page) => store.bindings.list(caller.scope, filter, page),
     patch,
+    upgrade,
+    rollback,
     validate,
     remove,
   };
+}
+
+/** Leaves out what has no value. */
+function given<T extends object>(parts: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  const named = Object.entries(parts).filter(([, value]) => value !== undefined);
+  return Object.fromEntries(named) as { [K in keyof T]?: NonNullable<T[K]> };
+}
+
+function severalVersions(bindings: readonly Binding[]): BackplaneError {
+  const [one] = bindings;
+  const versions = bindings.map(({ package_version }) => package_version).join(", ");
+  const message = `${one!.export_id} of ${one!.package_id} is bound in several versions (${versions}).`;
+  return new BackplaneError("binding.conflict", message, {
+    details: { bindings: bindings.map(({ binding_id }) => binding_id) },
+    fix: "Move the binding that you mean, or remove the others first.",
+  });
+}
+
+function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneError {
+  const message = `${binding_id} has just been moved to ${package_version}.`;
+  return new BackplaneError("binding.conflict", message, { details: { binding_id, package_version } });
+}
+
+/** An active binding that turned inactive would serve nobody, so it stays where it is. */
+function needsSecrets(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
+  const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
+  return invalid(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
 }
 
 function outdated(binding: Binding): BackplaneError {

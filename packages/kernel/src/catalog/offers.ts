@@ -88,6 +88,8 @@ export function createOffers(
         ...bindings,
         create: (caller, body) => after(caller, bindings.create(caller, body)),
         patch: (caller, id, body, expected) => after(caller, bindings.patch(caller, id, body, expected)),
+        upgrade: (caller, body) => after(caller, bindings.upgrade(caller, body)),
+        rollback: (caller, id, expected) => after(caller, bindings.rollback(caller, id, expected)),
         remove: (caller, id, expected) => after(caller, bindings.remove(caller, id, expected)),
       };
     },

@@ -17,6 +17,8 @@ export interface BindingStore {
   create(row: Binding, facts: Facts): Promise<void>;
   /** Writes `row` if the stored generation is still `expected`; false otherwise. */
   update(row: Binding, expected: number, facts: Facts): Promise<boolean>;
+  /** All of them or none, in one transaction. Throws `binding.conflict` when one has changed since. */
+  updateAll(changes: readonly { row: Binding; expected: number; facts: Facts }[]): Promise<void>;
   /** With `expected` only if that is still its generation. */
   remove(scope: Scope, id: string, facts: Facts, expected?: number): Promise<boolean>;
   /** Visible to `scope`: its own and the org's. */

@@ -54,6 +54,16 @@ export function* updateBinding(p: WriteBinding & { expected: number }): Op<boole
   return true;
 }
 
+/** All or none: the first that has changed since it was read ends the transaction. */
+export function* updateBindings(p: { changes: (WriteBinding & { expected: number })[] }): Op<void> {
+  for (const change of p.changes) {
+    if (yield* updateBinding(change)) continue;
+    refuse("binding.conflict", `${change.binding_id} was changed at the same time. Nothing was moved.`, {
+      binding_id: change.binding_id,
+    });
+  }
+}
+
 /** A project caller may remove its own binding, an org caller any of the org; `expected` null takes any generation. */
 export function* removeBinding(p: {
   org_id: string;

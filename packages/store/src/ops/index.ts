@@ -2,7 +2,7 @@
 import type { Dialect, Op } from "../op.ts";
 import { createKey, putSecret, removeSecret, revokeKey } from "./access.ts";
 import { resolveApproval } from "./approvals.ts";
-import { createBinding, removeBinding, updateBinding } from "./bindings.ts";
+import { createBinding, removeBinding, updateBinding, updateBindings } from "./bindings.ts";
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
 import { appendEntries } from "./entries.ts";
@@ -44,6 +44,7 @@ const WRITES = {
   removePackage,
   createBinding,
   updateBinding,
+  updateBindings,
   removeBinding,
   putDefinitions,
   putSignIn,

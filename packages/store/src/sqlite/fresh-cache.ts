@@ -17,6 +17,7 @@ const TOUCHES: ReadonlySet<WriteName> = new Set<WriteName>([
   "removePackage",
   "createBinding",
   "updateBinding",
+  "updateBindings",
   "removeBinding",
   "putDefinitions",
   "putSignIn",

@@ -31,6 +31,11 @@ export function createBindingStore(backend: Backend): BindingStore {
       if (hit && facts.events !== undefined) backend.appended();
       return hit;
     },
+    async updateAll(changes) {
+      const encoded = changes.map(({ row, expected, facts }) => ({ ...encodeBinding(row, facts), expected }));
+      await backend.write("updateBindings", { changes: encoded });
+      backend.appended();
+    },
     async remove(scope, id, facts, expected) {
       const gone = await backend.write("removeBinding", {
         org_id: scope.org_id,

@@ -1,0 +1,65 @@
+/** A binding that moves to another version keeps its rules and loses trust in other bytes. */
+import type { Mutant } from "./mutant.ts";
+
+const BINDINGS = "packages/kernel/src/bindings/bindings.ts";
+const MOVE = "packages/kernel/src/bindings/move-binding.ts";
+const UPGRADE = ["packages/kernel/test/bindings/upgrade.test.ts"];
+
+export const UPGRADE_DEFENCES: Mutant[] = [
+  {
+    defence: "upgrade: a second version moves the binding",
+    file: BINDINGS,
+    from: "body.rollout === undefined && others.length > 0 && !shared",
+    to: "false",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: a share keeps the rules",
+    file: BINDINGS,
+    from: "policy: { ...kept?.policy, ...policy },",
+    to: "policy: { ...policy },",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: host trust is dropped",
+    file: MOVE,
+    from: "...(host_target === false ? { host_target } : {}),",
+    to: "...(host_target === undefined ? {} : { host_target }),",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: a lowered class is dropped",
+    file: MOVE,
+    from: "...(chosen === undefined || lowered ? {} : { class: chosen }),",
+    to: "...(chosen === undefined ? {} : { class: chosen }),",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: new permissions are held",
+    file: BINDINGS,
+    from: "draft.policy = held.policy;",
+    to: "",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: a missing secret keeps the old version",
+    file: BINDINGS,
+    from: 'if (moves && before.status === "active" && row.status === "inactive")',
+    to: "if (false as boolean)",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: a rollback trusts the same bytes only",
+    file: BINDINGS,
+    from: "caller.actor === HOST_ADMIN && to.package.digest === digest",
+    to: "caller.actor === HOST_ADMIN",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: all bindings or none",
+    file: "packages/store/src/ops/bindings.ts",
+    from: "    if (yield* updateBinding(change)) continue;\n",
+    to: "    if ((yield* updateBinding(change)) || change.expected > 0) continue;\n",
+    tests: ["packages/store/test/contract-sqlite.test.ts"],
+  },
+];
