@@ -89,6 +89,11 @@ export function createApprovals(container, acts) {
     if (!document.hidden) void look();
   }
 
+  /** To the conversation, or to a sub-agent that it started: those ask here too. */
+  function belongs(id) {
+    return id === session_id || (id ?? "").startsWith(`${session_id}::agent::`);
+  }
+
   /** The record decides which are still open. One that came while it was read is left alone. */
   async function look() {
     if (session_id === null || looking) return;
@@ -98,7 +103,7 @@ export function createApprovals(container, acts) {
     try {
       const { items } = await call("GET", "/v1/approvals?status=pending&limit=500");
       if (asked !== session_id) return;
-      const open = items.filter((one) => one.session_id === session_id);
+      const open = items.filter((one) => belongs(one.session_id));
       const ids = new Set(open.map(({ id }) => id));
       for (const id of known) if (!ids.has(id)) remove(id);
       for (const one of open) if (!known.includes(one.id)) add(one);

@@ -1,0 +1,35 @@
+/** Approvals that a sub-agent asks for, on the chat page of the conversation that started it. */
+import { expect, test } from "vitest";
+import { idle, say } from "../support/chat.ts";
+import { useChatPage } from "../support/chat-page.ts";
+
+const chat = useChatPage();
+
+interface Pending {
+  items: { id: string; session_id: string }[];
+}
+
+test("a sub-agent's approval card stays until it is answered", async () => {
+  const { page, problems } = await chat.signedIn();
+  const inner = `/tool agent ${JSON.stringify({ goal: "Say hi" })}`;
+  await say(page, `/tool agent ${JSON.stringify({ goal: inner })}`);
+  await page.waitForSelector(".approval");
+  await page.click(".approval button:has-text('Allow once')");
+  const pending = async () =>
+    (await chat.gateway.http<Pending>("GET", "/v1/approvals?status=pending")).body.items;
+  await expect
+    .poll(async () => (await pending()).map(({ session_id }) => session_id))
+    .toEqual([expect.stringContaining("::agent::")]);
+  await page.waitForSelector(".approval");
+  // While a card is shown, the page reads the list of open approvals again every second and drops what is not on it.
+  for (let reading = 0; reading < 2; reading++) {
+    const read = await page.waitForResponse((one) => one.url().includes("/v1/approvals?status=pending"));
+    await read.finished();
+    await page.evaluate("new Promise((resolve) => setTimeout(resolve, 100))");
+    expect(await page.locator(".approval").count(), `after reading ${reading + 1}`).toBe(1);
+  }
+  await page.click(".approval button:has-text('Allow once')");
+  await page.waitForSelector(".approval", { state: "detached" });
+  await idle(page);
+  expect(problems).toEqual([]);
+}, 120_000);
