@@ -1,4 +1,5 @@
 /** Images: what plugins run from is what was verified, whatever happens to the content store or to the image itself. */
+import { execFileSync } from "node:child_process";
 import {
   chmodSync,
   closeSync,
@@ -133,11 +134,14 @@ function replace(path: string, text: string): void {
   renameSync(`${path}.next`, path);
 }
 
+/** To the nanosecond. */
 function backdated(path: string): void {
-  const { atime, mtime } = statSync(path);
+  const reference = join(home, "reference");
+  writeFileSync(reference, "");
+  execFileSync("touch", ["-r", path, reference]);
   writeInPlace(path, "#!/bin/sh\necho CHANGED!\n");
   chmodSync(path, 0o555);
-  utimesSync(path, atime, mtime);
+  execFileSync("touch", ["-r", reference, path]);
 }
 
 function linked(path: string): void {
@@ -234,6 +238,54 @@ verifies(
     clearInterval(attack);
   },
 );
+
+verifies("integrity.exec", "a file of an image that is written to after it was hashed is found", async () => {
+  const digest = await install();
+  const { open } = fs;
+  onTestFinished(() => {
+    fs.open = open;
+    syncBuiltinESMExports();
+  });
+  let attacked = false;
+  fs.open = async (path, flags, ...rest) => {
+    const hashed = String(path).startsWith(join(home, "images")) && flags !== "wx";
+    if (hashed && String(path).endsWith("bin/run") && !attacked) {
+      attacked = true;
+      setTimeout(() => writeInPlace(String(path), "#!/bin/sh\necho CHANGED!\n"), 30);
+    }
+    return await open(path, flags, ...rest);
+  };
+  syncBuiltinESMExports();
+  const image = await images.open(digest);
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  const intact = readFileSync(join(image.folder, "bin/run"), "utf8").includes("ORIGINAL");
+  const found = await image.check().then(
+    () => false,
+    () => true,
+  );
+  // The write came before the image was handed out, and there is a new one, or after, and it is found.
+  expect([attacked, intact || found]).toEqual([true, true]);
+});
+
+verifies("integrity.exec", "no start has an image that changed since the last one", async () => {
+  const digest = await install();
+  const first = await images.open(digest);
+  first.release();
+  writeInPlace(join(first.folder, "bin/run"), "#!/bin/sh\necho CHANGED!\n");
+  const second = await images.open(digest);
+  expect(readFileSync(join(second.folder, "bin/run"), "utf8")).toContain("ORIGINAL");
+});
+
+test("the store of a large package is not looked at again with each of many starts in a row", async () => {
+  const many = Array.from({ length: 600 }, (_, i) => ({ name: `lib/${i}`, body: String(i) }));
+  const digest = await install([...FILES, ...many]);
+  const first = await images.open(digest);
+  first.release();
+  rmSync(join(store.treeOf(digest), "lib/7"));
+  // It was looked at a moment ago: what runs is the image, which is good.
+  const second = await images.open(digest);
+  expect(readFileSync(join(second.folder, "lib/7"), "utf8")).toBe("7");
+});
 
 test("installed files that were touched but not changed start as before", async () => {
   const digest = await install();

@@ -61,6 +61,23 @@ verifies("integrity.exec", "a process that serves on is ended when its files cha
   expect(processesWith(rig.mark)).not.toEqual(first);
 });
 
+verifies(
+  "integrity.exec",
+  "a process whose files changed is ended although another call is on it",
+  async () => {
+    const { state, files } = changing();
+    const rig = makeRig({ files });
+    const running = rig.run(vai("hangs", { invocation_id: "inv_first", timeout_ms: 120_000 }));
+    await until(() => state.checks === 1);
+    // Longer than a look holds.
+    await new Promise((resolve) => setTimeout(resolve, 1_100));
+    state.intact = false;
+    const refused = await rig.run(vai("hangs", { invocation_id: "inv_second" }));
+    expect(refused).toMatchObject({ error: { code: "package.corrupt" }, dispatched: false });
+    expect(await running).toMatchObject({ error: { code: "crashed" } });
+  },
+);
+
 test("calls in quick succession do not look again each time", async () => {
   const { state, files } = changing();
   const rig = makeRig({ files });

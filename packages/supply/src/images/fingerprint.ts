@@ -12,6 +12,8 @@ const FIELDS = 6;
 const SLICE = 128;
 
 export interface Fingerprint {
+  /** How many paths it holds. */
+  readonly size: number;
   /** The first path that is not what it was; null: all are. */
   changed(): Promise<string | null>;
 }
@@ -25,11 +27,15 @@ export async function takeFingerprint(dir: string, files: readonly TreeFile[]): 
     return true;
   });
   return {
+    size: paths.length,
     async changed() {
       const now = new BigInt64Array(FIELDS);
       const at = await inSlices(paths.length, (index) => {
         write(now, 0, stat(dir, paths[index] as string));
-        return now.every((value, field) => value === known[index * FIELDS + field]);
+        for (let field = 0; field < FIELDS; field++) {
+          if (now[field] !== known[index * FIELDS + field]) return false;
+        }
+        return true;
       });
       return at === null ? null : (paths[at] as string) || ".";
     },
@@ -59,7 +65,13 @@ function stat(dir: string, path: string): BigIntStats | undefined {
 
 function write(into: BigInt64Array, index: number, info: BigIntStats | undefined): void {
   const { dev = -1n, ino = -1n, mode = -1n, size = -1n, mtimeNs = -1n, ctimeNs = -1n } = info ?? {};
-  into.set([dev, ino, mode, size, mtimeNs, ctimeNs], index * FIELDS);
+  const at = index * FIELDS;
+  into[at] = dev;
+  into[at + 1] = ino;
+  into[at + 2] = mode;
+  into[at + 3] = size;
+  into[at + 4] = mtimeNs;
+  into[at + 5] = ctimeNs;
 }
 
 /** Stops at the first index for which `holds` is false and answers it. */

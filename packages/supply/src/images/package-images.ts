@@ -38,6 +38,9 @@ export interface PackageImages extends PackageFiles {
 
 const MAX_BYTES = 1024 * 1024 * 1024;
 const MAX_IMAGES = 256;
+/** Files and folders from which on the store is looked at less often. */
+const LARGE = 512;
+const LARGE_EVERY_MS = 5_000;
 /** New images for one start, should somebody keep changing them. */
 const TRIES = 3;
 
@@ -48,6 +51,7 @@ interface Image {
   /** Of the copy, and of the store's own files when they were copied. */
   own: Fingerprint;
   store: Fingerprint;
+  store_checked_at: number;
   users: number;
   used_at: number;
   /** It is nobody's next image any more, and goes with its last user. */
@@ -141,7 +145,17 @@ class Images implements PackageImages {
     await this.#trim(bytes);
     const folder = join(this.#run, randomBytes(16).toString("hex"));
     const own = await this.#copy(digest, tree, folder, files, bytes);
-    const image = { digest, folder, bytes, own, store, users: 0, used_at: ++this.#uses, dropped: false };
+    const image: Image = {
+      digest,
+      folder,
+      bytes,
+      own,
+      store,
+      store_checked_at: performance.now(),
+      users: 0,
+      used_at: ++this.#uses,
+      dropped: false,
+    };
     this.#images.set(digest, image);
     return image;
   }
@@ -171,12 +185,17 @@ class Images implements PackageImages {
 
   /** A damaged store is refused although the image is good: whoever runs it should know of the damage. */
   async #confirmStore(image: Image): Promise<void> {
-    if ((await image.store.changed()) === null) return;
-    const { store } = this.#options;
-    const files = await store.listing(image.digest);
-    const fingerprint = await takeFingerprint(store.treeOf(image.digest), files);
-    await store.verified(image.digest);
-    image.store = fingerprint;
+    const now = performance.now();
+    // This look only tells of damage. A large package need not pay for it with each of many starts in a row.
+    if (image.store.size > LARGE && now - image.store_checked_at < LARGE_EVERY_MS) return;
+    if ((await image.store.changed()) !== null) {
+      const { store } = this.#options;
+      const files = await store.listing(image.digest);
+      const fingerprint = await takeFingerprint(store.treeOf(image.digest), files);
+      await store.verified(image.digest);
+      image.store = fingerprint;
+    }
+    image.store_checked_at = now;
   }
 
   /** The file of the image that is not what was verified; the next start has a new image then. */
