@@ -21,6 +21,7 @@ import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
+import { DAMAGE_DEFENCES } from "./defences/damage.ts";
 import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
@@ -40,6 +41,7 @@ const MUTANTS: Mutant[] = [
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
   ...INTEGRITY_DEFENCES,
+  ...DAMAGE_DEFENCES,
 ];
 
 function main(words: string[]): number {

@@ -1,6 +1,7 @@
 /** One random byte of a store is changed, again and again: an answer is right, or it is an error that says what is damaged. */
 import {
   copyFileSync,
+  cpSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -10,11 +11,13 @@ import {
   writeFileSync,
 } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { codeOf } from "@backplane/contract";
+import { loadConfig, startGateway } from "@backplane/gateway";
 import { openSqliteStore } from "@backplane/store";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect } from "vitest";
 import { fillStore, readEverything } from "../../packages/store/test/fixtures/full-store.ts";
+import { verifies } from "../support/verifies.ts";
 
 const FLIPS = 500;
 const SEED = 20_261_115;
@@ -43,27 +46,118 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test(`${FLIPS} changed bytes in the store, its log and its counter: no wrong answer without an error`, async () => {
-  const random = randomFrom(SEED);
-  const silent: string[] = [];
-  const unclear: string[] = [];
-  const seen = { refused: 0, answered_with_error: 0, harmless: 0 };
-  for (let n = 0; n < FLIPS; n++) {
-    const home = join(dir, `flip-${n}`);
-    copyStore(n % 2 === 0 ? closed : killed, home);
-    const where = flip(home, random);
-    const found = await tryStore(home);
-    seen[found.kind]++;
-    for (const name of found.wrong) silent.push(`${where}: ${name}`);
-    if (found.unclear !== undefined) unclear.push(`${where}: ${found.unclear}`);
-    rmSync(home, { recursive: true });
-  }
-  console.log(JSON.stringify(seen));
-  expect(silent).toEqual([]);
-  expect(unclear).toEqual([]);
-  // The run means something only if it hits.
-  expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
-}, 600_000);
+verifies(
+  "integrity.rows",
+  `${FLIPS} changed bytes in the store, its log and its counter: no wrong answer without an error`,
+  async () => {
+    const random = randomFrom(SEED);
+    const silent: string[] = [];
+    const unclear: string[] = [];
+    const seen = { refused: 0, answered_with_error: 0, harmless: 0 };
+    for (let n = 0; n < FLIPS; n++) {
+      const home = join(dir, `flip-${n}`);
+      copyStore(n % 2 === 0 ? closed : killed, home);
+      const where = flip(home, random);
+      const found = await tryStore(home);
+      seen[found.kind]++;
+      for (const name of found.wrong) silent.push(`${where}: ${name}`);
+      if (found.unclear !== undefined) unclear.push(`${where}: ${found.unclear}`);
+      rmSync(home, { recursive: true });
+    }
+    console.log(JSON.stringify(seen));
+    expect(silent).toEqual([]);
+    expect(unclear).toEqual([]);
+    // The run means something only if it hits.
+    expect(seen.refused + seen.answered_with_error).toBeGreaterThan(FLIPS / 4);
+  },
+  600_000,
+);
+
+const HOMES = 16;
+/** Yours (backplane.toml), made anew at a start, or nothing but a lock or a log. */
+const NOT_KEPT =
+  /^(sandbox|programs|images)\/|(^|\/)(backplane\.toml|backplane\.lock.*|gateway\.json|gateway\.log|store\.db-shm)$/;
+/** What a caller reads of a home. */
+const PATHS = [
+  "/v1/keys",
+  "/v1/secrets",
+  "/v1/audit?limit=100",
+  "/v1/policy",
+  "/v1/workspaces",
+  "/v1/plugin-packages",
+  "/v1/plugin-bindings",
+  "/v1/approvals",
+];
+
+verifies(
+  "integrity.rows",
+  `${HOMES} changed bytes anywhere in a home: the gateway refuses to start, answers as before, or answers with an error`,
+  async () => {
+    const random = randomFrom(SEED + 1);
+    const prepared = join(dir, "home");
+    const whole = await openHomeOf(prepared);
+    for (let n = 0; n < 10; n++) {
+      await whole.ask("PUT", `/v1/secrets/s${n}`, { value: `value ${n}` });
+      await whole.ask("POST", "/v1/keys", { name: `k${n}`, scopes: ["exports:read"] });
+    }
+    const answers = await whole.answers();
+    for (const [i, { status }] of answers.entries()) expect(status, PATHS[i]).toBe(200);
+    await whole.stop();
+    const silent: string[] = [];
+    const seen = { refused: 0, error: 0, same: 0 };
+    for (let n = 0; n < HOMES; n++) {
+      const home = join(dir, `home-${n}`);
+      cpSync(prepared, home, { recursive: true });
+      // The store is larger than all the others, and mostly empty.
+      const others = keptFiles(home).filter((name) => name !== "store.db");
+      const where = flip(home, random, n % 2 === 0 ? ["store.db"] : others, true);
+      const opened = await openHomeOf(home).catch((error: unknown) => {
+        expect(codeOf(error), where).toMatch(/^(store\.damaged|store\.commits_lost|config\.invalid)$/);
+        seen.refused++;
+        return null;
+      });
+      if (opened !== null) {
+        const found = await opened.answers();
+        const errors = found.filter(({ status }) => status >= 400);
+        for (const [i, answer] of found.entries()) {
+          if (answer.status < 400 && answer.text !== answers[i]!.text) silent.push(`${where}: ${PATHS[i]}`);
+        }
+        seen[errors.length === 0 ? "same" : "error"]++;
+        await opened.stop();
+      }
+      rmSync(home, { recursive: true });
+    }
+    console.log(JSON.stringify(seen));
+    expect(silent).toEqual([]);
+    expect(seen.refused + seen.error).toBeGreaterThan(HOMES / 8);
+  },
+  600_000,
+);
+
+async function openHomeOf(home: string) {
+  const gateway = await startGateway(loadConfig({ home, env: {}, flags: { port: 0, log_level: "silent" } }));
+  const token = readFileSync(gateway.admin_token_file, "utf8").trim();
+  const ask = async (method: string, path: string, body?: unknown) => {
+    const answer = await fetch(`${gateway.url}${path}`, {
+      method,
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    });
+    return { status: answer.status, text: await answer.text() };
+  };
+  return {
+    ask,
+    answers: () => Promise.all(PATHS.map((path) => ask("GET", path))),
+    stop: () => gateway.stop(),
+  };
+}
+
+function keptFiles(home: string): string[] {
+  return readdirSync(home, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => relative(home, join(entry.parentPath, entry.name)))
+    .filter((name) => !NOT_KEPT.test(name));
+}
 
 interface Found {
   kind: "refused" | "answered_with_error" | "harmless";
@@ -111,9 +205,9 @@ function copyStore(from: string, to: string): void {
   }
 }
 
-/** One byte of one file; now and then of a small one, which the large ones would hide. */
-function flip(home: string, random: () => number): string {
-  const files = readdirSync(home).map((name) => ({ name, size: statSync(join(home, name)).size }));
+/** One byte of one file, of an empty place or not; now and then of a small one, which the large ones would hide. */
+function flip(home: string, random: () => number, names = readdirSync(home), written_only = false): string {
+  const files = names.map((name) => ({ name, size: statSync(join(home, name)).size }));
   const filled = files.filter(({ size }) => size > 0);
   const total = filled.reduce((sum, { size }) => sum + size, 0);
   let at = Math.floor(random() * total);
@@ -125,7 +219,10 @@ function flip(home: string, random: () => number): string {
   }
   if (random() < 0.1) file = filled[Math.floor(random() * filled.length)]!;
   const bytes = readFileSync(join(home, file.name));
-  const offset = Math.floor(random() * file.size);
+  let offset = Math.floor(random() * file.size);
+  for (let tries = 0; written_only && bytes[offset] === 0 && tries < 1_000; tries++) {
+    offset = Math.floor(random() * file.size);
+  }
   const before = bytes[offset]!;
   bytes[offset] = before ^ (1 + Math.floor(random() * 255));
   writeFileSync(join(home, file.name), bytes);

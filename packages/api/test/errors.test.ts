@@ -12,7 +12,10 @@ let t: TestApi;
 let next: unknown;
 beforeAll(async () => {
   // A kernel whose audit throws what a test wants to see thrown.
-  const wrap = (kernel: Kernel): Kernel => ({ ...kernel, audit: { list: () => Promise.reject(next) } });
+  const wrap = (kernel: Kernel): Kernel => ({
+    ...kernel,
+    audit: { ...kernel.audit, list: () => Promise.reject(next) },
+  });
   t = await startApi({ wrap, api: { limits: { body_bytes: 2_000 } } });
 });
 afterAll(() => t.close());

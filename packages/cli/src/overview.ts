@@ -32,7 +32,7 @@ Calls
 
 Access and records
   key           create, list, revoke
-  audit         list
+  audit         list, verify
   store         the files it keeps everything in: check, backup, repair, restore
   events        tail
   completion    for bash, zsh, fish

@@ -6,6 +6,7 @@ import type {
   ApprovalGrant,
   ApprovalStatus,
   AuditEntry,
+  AuditReport,
   CallContext,
   CatalogEntry,
   ConfigEntry,
@@ -169,6 +170,7 @@ export function createClient(options: ClientOptions) {
     audit: {
       list: (query: PageOptions & { action?: string } = {}) =>
         get<ListOf<AuditEntry>>("/v1/audit", { ...query }),
+      verify: () => get<AuditReport>("/v1/audit/verify"),
     },
     events: {
       /** Every fact of the scope after `after`, then live, until the signal says stop. */

@@ -46,6 +46,8 @@ const ConfigSchema = z.strictObject({
     })
     .prefault({}),
   store: z.strictObject({ url: z.string().optional() }).prefault({}),
+  /** A file that gets every entry of the audit log, one JSON document a line; relative to the home. */
+  audit: z.strictObject({ export: z.string().min(1).optional() }).prefault({}),
   limits: z
     .strictObject({
       body_bytes: z

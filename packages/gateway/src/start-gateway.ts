@@ -16,6 +16,7 @@ import {
   openContentStore,
   openPackageImages,
 } from "@backplane/supply";
+import { openAuditAnchor, openAuditExport } from "./audit-files.ts";
 import { systemClock } from "./clock.ts";
 import type { GatewayConfig } from "./config.ts";
 import { egressOf } from "./egress.ts";
@@ -133,6 +134,12 @@ async function compose(
     runner,
     importer,
     artifacts,
+    audit: {
+      anchor: openAuditAnchor(home.dir),
+      ...(config.audit.export === undefined
+        ? {}
+        : { export: openAuditExport(home.dir, config.audit.export) }),
+    },
     folders: createWorkspaceFolders(join(home.dir, "workspaces.json")),
     schemas,
     vault,

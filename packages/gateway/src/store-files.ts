@@ -1,5 +1,6 @@
 /** `backplane store`: what an operator does with the files of the store in the home. */
 import { randomFillSync } from "node:crypto";
+import { existsSync, renameSync } from "node:fs";
 import { join } from "node:path";
 import { BackplaneError, createIdSource, type JsonObject } from "@backplane/contract";
 import {
@@ -12,6 +13,7 @@ import {
   restoreStoreFile,
   type StoreReport,
 } from "@backplane/store";
+import { ANCHOR_FILE } from "./audit-files.ts";
 import type { GatewayConfig } from "./config.ts";
 
 export interface StoreFiles {
@@ -56,12 +58,14 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
     restore: (backup) =>
       locked(config.home, async () => {
         const kept = restoreStoreFile(file, backup);
+        setAnchorAside(config.home, kept);
         await record(file, "store.restore", { backup, kept });
         return kept;
       }),
     repair: (accept_loss) =>
       locked(config.home, async () => {
         const done = repairStoreFile(file, accept_loss);
+        if (done.lost_commits > 0) setAnchorAside(config.home, done.kept);
         await record(file, "store.repair", {
           kept: done.kept,
           lost_commits: done.lost_commits,
@@ -71,6 +75,12 @@ export function storeFiles(config: GatewayConfig): StoreFiles {
         return done;
       }),
   };
+}
+
+/** It names an entry that the store no longer has; the next start makes a new one and says so. */
+function setAnchorAside(home: string, kept: string): void {
+  const anchor = join(home, ANCHOR_FILE);
+  if (existsSync(anchor)) renameSync(anchor, join(kept, ANCHOR_FILE));
 }
 
 /** Null: a gateway runs on this home. */

@@ -2,6 +2,8 @@
 import type { ExecutionClass, Grant, IdSource } from "@backplane/contract";
 import type {
   ArtifactFiles,
+  AuditAnchor,
+  AuditExport,
   Clock,
   Logger,
   PackageImporter,
@@ -85,6 +87,8 @@ export interface KernelDeps {
   artifacts?: ArtifactFiles;
   /** Folders of this machine; absent: none can be trusted. */
   folders?: WorkspaceFolders;
+  /** Where the end of the audit log is noted outside of the store; absent: nowhere. */
+  audit?: { anchor: AuditAnchor; export?: AuditExport };
   schemas: Schemas;
   vault: SecretVault;
   clock: Clock;

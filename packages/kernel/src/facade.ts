@@ -11,6 +11,7 @@ import type {
   ApprovalGrant,
   ApprovalStatus,
   AuditEntry,
+  AuditReport,
   Binding,
   BindingCreate,
   BindingPatch,
@@ -204,7 +205,11 @@ export interface Kernel {
   adapters: Adapters;
   /** Tells of a fault of the kernel itself, before the process ends because of it. */
   fault: (source: string, error: unknown) => void;
-  audit: { list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>> };
+  audit: {
+    list(caller: Caller, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
+    /** Verifies the whole log, of every org, and compares it with what is noted outside of the store. */
+    verify(caller: Caller): Promise<AuditReport>;
+  };
   /** The live configuration of the caller's org. */
   config: {
     /** Masked; `show` answers the value itself, to an admin only, and is on the record. */

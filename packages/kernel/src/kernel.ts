@@ -5,6 +5,7 @@ import { createApprovals } from "./approval/approvals.ts";
 import { approvalNews } from "./approval/on-bus.ts";
 import { PendingApprovals } from "./approval/pending.ts";
 import { SessionGrants } from "./approval/session-grants.ts";
+import { createAuditWatch } from "./audit/watch-audit.ts";
 import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
@@ -155,6 +156,7 @@ export function createKernel(given: KernelDeps): Kernel {
     ),
     remove: (caller, id) => bindings.remove(caller, id),
   });
+  const audit_watch = createAuditWatch(deps);
   return {
     packages,
     bindings,
@@ -201,6 +203,10 @@ export function createKernel(given: KernelDeps): Kernel {
         requireOperator(caller, "read the audit log");
         return await deps.store.audit.list(caller.scope, filter, page);
       },
+      verify: async (caller) => {
+        requireOperator(caller, "verify the audit log");
+        return await audit_watch.verify();
+      },
     },
     config,
     events: { watch: (caller, after_seq, stop) => watchEvents(deps, caller.scope, after_seq, stop) },
@@ -210,6 +216,7 @@ export function createKernel(given: KernelDeps): Kernel {
     },
     health: lifecycle.health,
     async start() {
+      await audit_watch.start();
       await lifecycle.start();
       await agent.start();
       // Now that the tools of plugins are there: calls, and then the turns that wait for them.
@@ -227,6 +234,7 @@ export function createKernel(given: KernelDeps): Kernel {
       await Promise.all([workspaces.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
       await agent.stop();
       await givenBack.idle();
+      await audit_watch.stop();
     },
   };
 }

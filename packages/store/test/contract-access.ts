@@ -128,6 +128,28 @@ export function accessCases(subject: () => Subject): void {
     expect(await begin("d5", 8_000)).toEqual({ state: "new" });
   });
 
+  test("the audit chain is verified in steps from a mark, and its writers are heard", async () => {
+    const { audit } = store();
+    const from = await audit.head();
+    let heard = 0;
+    const unsubscribe = audit.onAppended(() => heard++);
+    for (const n of [1, 2, 3]) await audit.append(sampleAudit({ scope: freshOrg(), details: { n } }));
+    await expect.poll(() => heard).toBeGreaterThan(0);
+    unsubscribe();
+    const head = await audit.head();
+    expect(head.seq).toBe(from.seq + 3);
+    expect(await audit.hashAt(head.seq)).toBe(head.hash);
+    expect(await audit.hashAt(head.seq + 1)).toBeNull();
+    const two = await audit.verifyStep(from, 2);
+    expect(two).toMatchObject({ broken: null, reached: { seq: from.seq + 2 } });
+    expect(await audit.verifyStep(two.reached, 100)).toEqual({ broken: null, reached: head });
+    expect(await audit.verifyStep(head, 100)).toMatchObject({ broken: { seq: head.seq + 1, gone: true } });
+    expect(await audit.verifyStep({ ...two.reached, hash: "x" }, 1)).toMatchObject({
+      broken: { seq: head.seq, gone: false },
+    });
+    expect((await audit.after(from.seq, 2)).map(({ details }) => details.n)).toEqual([1, 2]);
+  });
+
   test("the audit chain is serial under racing writers, and a changed byte is found", async () => {
     const scope = freshOrg();
     const other = { ...scope, project_id: "proj_other" };

@@ -1,4 +1,4 @@
-import { AuditEntrySchema } from "@backplane/contract/schema";
+import { AuditEntrySchema, AuditReportSchema } from "@backplane/contract/schema";
 import { defineRoute, type Route } from "../route.ts";
 import type { RouteDeps } from "./index.ts";
 import { listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
@@ -19,6 +19,23 @@ export function auditRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
         return { status: 200, json: await kernel.audit.list(caller, filter, page) };
+      },
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/audit/verify",
+      operation_id: "verifyAudit",
+      summary: "Verify the whole audit log and compare it with its anchor and its export",
+      tag: "System",
+      auth: { scope: "audit:read" },
+      responses: {
+        200: {
+          description: "What was found; `status` says whether the log is whole.",
+          schema: AuditReportSchema,
+        },
+      },
+      async handler({ caller }) {
+        return { status: 200, json: await kernel.audit.verify(caller) };
       },
     }),
   ];

@@ -50,6 +50,7 @@ async function doctor(context: Context, options: { timeout?: number; probe?: boo
     bounded("credential", timeout, () => checkCredential(context)),
     // The gateway keeps the time of each plugin; this one is for a gateway that does not answer.
     bounded("plugins", plugin_s + CHECK_S, () => checkPlugins(context, plugin_s)),
+    bounded("audit", timeout, () => ifAsked("audit", () => checkAudit(context))),
     bounded("bindings", timeout, () => ifAsked("bindings", () => checkBindings(context))),
     bounded("words", plugin_s + CHECK_S, () => ifAsked("words", () => checkWords(context))),
     bounded("instruments", plugin_s + CHECK_S, () =>
@@ -143,6 +144,17 @@ function boundary({ enabled, available, reason }: GatewayStatus["sandbox"]): Che
     message: `the gateway that runs has none, ${enabled ? "plugins that are processes" : "isolated exports"} are refused: ${reason}`,
     fix: "follow the row sandbox on the gateway's machine, then backplane down && backplane up",
   };
+}
+
+async function checkAudit(context: Context): Promise<Check[]> {
+  const { status, entries, broken } = await context.client().audit.verify();
+  if (broken === null || status === "ok")
+    return [
+      { name: "audit", status: "ok", message: `whole, ${entries} entries match their hashes and the anchor` },
+    ];
+  return [
+    { name: "audit", status: "failed", message: `the log was changed: ${broken.reason}`, fix: broken.fix },
+  ];
 }
 
 /** One row for each (plug.health). Where no gateway can be asked, the credential's row has said so. */

@@ -3,6 +3,7 @@ import { SEMANTIC_EVENTS, type SemanticEventType } from "@backplane/contract";
 import { type Command, Option } from "commander";
 import type { Act } from "../act.ts";
 import type { Context } from "../context.ts";
+import { EXIT } from "../exit-codes.ts";
 import { type PageOptions, pageFlags, showPage } from "../page.ts";
 import { wholeNumber } from "../parse-flags.ts";
 import { plainLine } from "../plain-text.ts";
@@ -13,6 +14,12 @@ export function addRecordCommands(program: Command, act: Act): void {
   pageFlags(audit.command("list").description("List changes, chained by hash."))
     .option("--action <name>", "only this action")
     .action(act(listAudit));
+  audit
+    .command("verify")
+    .description(
+      "Verify every hash and compare the log with its anchor and its export. Exit code 1 when it was changed.",
+    )
+    .action(act(verifyAudit));
   const events = program.command("events").description("Facts as they happen.");
   events
     .command("tail")
@@ -41,6 +48,16 @@ async function listAudit(context: Context, options: PageOptions & { action?: str
     JSON.stringify(item.details),
   ]);
   return undefined;
+}
+
+async function verifyAudit(context: Context): Promise<number> {
+  const report = await context.client().audit.verify();
+  context.out.data(report, () =>
+    report.broken === null
+      ? `The audit log is whole: ${report.entries} entries, the last with hash ${report.hash}`
+      : plainLine(`The audit log was changed: ${report.broken.reason}. ${report.broken.fix}`),
+  );
+  return report.status === "ok" ? EXIT.ok : EXIT.failed;
 }
 
 interface TailOptions {

@@ -71,8 +71,22 @@ export const AuditEntrySchema = z.object({
   hash: z.string(),
 });
 
+/** What verifying the audit log found. */
+export const AuditReportSchema = z.object({
+  status: z.enum(["ok", "broken"]),
+  /** How many entries were verified, and the hash of the last one. */
+  entries: z.int(),
+  hash: z.string(),
+  /** The entry that is noted outside of the store. */
+  anchor: z.object({ seq: z.int(), at: TimestampSchema }).nullable(),
+  /** The last entry of the export. */
+  export: z.object({ seq: z.int() }).nullable(),
+  broken: z.object({ seq: z.int(), reason: z.string(), fix: z.string() }).nullable(),
+});
+
 export type Secret = z.infer<typeof SecretSchema>;
 export type SecretKeyRotation = z.infer<typeof SecretKeyRotationSchema>;
 export type ApiKey = z.infer<typeof KeySchema>;
 export type KeyCreate = z.infer<typeof KeyCreateSchema>;
 export type AuditEntry = z.infer<typeof AuditEntrySchema>;
+export type AuditReport = z.infer<typeof AuditReportSchema>;

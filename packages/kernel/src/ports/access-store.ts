@@ -2,6 +2,7 @@
 import type { ApiKey, AuditEntry, JsonObject, Secret, Soon } from "@backplane/contract";
 import type { Facts, NewAudit } from "./facts.ts";
 import type { NewDelegation } from "./invocation-store.ts";
+import type { AuditMark } from "./audit-marks.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
 
 export interface SealedSecret {
@@ -104,4 +105,17 @@ export interface AuditStore {
   list(scope: Scope, filter: { action?: string }, page: Page): Promise<PageOf<AuditEntry>>;
   /** Re-computes the hash chain; the first broken seq, or null. */
   verify(): Promise<number | null>;
+  /** The newest entry, as the store itself names it. */
+  head(): Promise<AuditMark>;
+  /** Null: there is no such entry. Given as it is stored. */
+  hashAt(seq: number): Promise<string | null>;
+  /** Computes the hashes of at most `limit` entries behind a mark again; where the first wrong one is, or how far it came. */
+  verifyStep(
+    from: AuditMark,
+    limit: number,
+  ): Promise<{ broken: { seq: number; gone: boolean } | null; reached: AuditMark }>;
+  /** Of every org, oldest first. */
+  after(seq: number, limit: number): Promise<AuditEntry[]>;
+  /** This process wrote an entry. */
+  onAppended(listener: () => void): () => void;
 }

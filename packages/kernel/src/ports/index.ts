@@ -2,6 +2,7 @@
 export type * from "./access-store.ts";
 export type * from "./approval-store.ts";
 export type * from "./artifact-files.ts";
+export type * from "./audit-marks.ts";
 export type * from "./binding-store.ts";
 export type * from "./clock.ts";
 export type * from "./config-store.ts";

@@ -138,6 +138,10 @@ export function* readChain(after: number, limit: number): Op<Row[]> {
   return yield sql(`select ${AUDIT} from audit where seq > $1 order by seq limit $2`, [after, limit]);
 }
 
+export function* readChainHash(seq: number): Op<Row | undefined> {
+  return (yield sql("select hash from audit where seq = $1", [seq]))[0];
+}
+
 export function* readChainHead(): Op<Row> {
   return (yield sql("select seq, hash from audit_head where one = 1"))[0]!;
 }

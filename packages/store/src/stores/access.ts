@@ -7,12 +7,14 @@ import {
 } from "@backplane/contract";
 import type { AuditStore, IdempotencyStore, KeyStore, Scope, SecretStore } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
+import type { Listeners } from "../listeners.ts";
 import type { Op, Row } from "../op.ts";
 import {
   listAudit,
   listKeys,
   listSecrets,
   readChain,
+  readChainHash,
   readChainHead,
   readKey,
   readKeyById,
@@ -184,7 +186,7 @@ export function createIdempotencyStore(backend: Backend): IdempotencyStore {
 
 const CHAIN_STEP = 500;
 
-export function createAuditStore(backend: Backend): AuditStore {
+export function createAuditStore(backend: Backend, appended: Listeners): AuditStore {
   return {
     append: (entry) => backend.write("appendAudit", encodeAudit(entry)),
     async list(scope, filter, page) {
@@ -211,6 +213,29 @@ export function createAuditStore(backend: Backend): AuditStore {
       }
       return null;
     },
+    async head() {
+      const head = await backend.readUnchecked(readChainHead);
+      return { seq: head.seq as number, hash: head.hash as string };
+    },
+    async hashAt(seq) {
+      return ((await backend.readUnchecked(() => readChainHash(seq)))?.hash as string | undefined) ?? null;
+    },
+    async verifyStep(from, limit) {
+      let { seq, hash } = from;
+      const rows = await backend.readUnchecked(() => readChain(seq, limit));
+      for (const row of rows) {
+        const next = chainHash(hash, seq + 1, canonicalAudit(AUDITED.map((column) => row[column])));
+        if (row.seq !== seq + 1) return { broken: { seq: seq + 1, gone: true }, reached: { seq, hash } };
+        if (row.hash !== next) return { broken: { seq: seq + 1, gone: false }, reached: { seq, hash } };
+        seq++;
+        hash = next;
+      }
+      return { broken: rows.length === 0 ? { seq: seq + 1, gone: true } : null, reached: { seq, hash } };
+    },
+    async after(seq, limit) {
+      return (await backend.read(() => readChain(seq, limit))).map(decodeAudit);
+    },
+    onAppended: (listener) => appended.add(listener),
   };
 }
 

@@ -1,6 +1,8 @@
 /** All ports on one backend: the same code above SQLite and PostgreSQL. */
 import type { Store } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
+import { createListeners } from "../listeners.ts";
+import type { WriteInput, WriteName } from "../ops/index.ts";
 import { createAuditStore, createIdempotencyStore, createKeyStore, createSecretStore } from "./access.ts";
 import { createBindingStore } from "./bindings.ts";
 import { createConfigStore } from "./config.ts";
@@ -16,7 +18,9 @@ import { createSealedStore } from "./sealed.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createSignInStore } from "./sign-ins.ts";
 
-export function createStore(backend: Backend): Store {
+export function createStore(direct: Backend): Store {
+  const audited = createListeners();
+  const backend = tellingAudits(direct, () => audited.call());
   return {
     packages: createPackageStore(backend),
     bindings: createBindingStore(backend),
@@ -30,7 +34,7 @@ export function createStore(backend: Backend): Store {
     keys: createKeyStore(backend),
     delegations: createDelegationStore(backend),
     idempotency: createIdempotencyStore(backend),
-    audit: createAuditStore(backend),
+    audit: createAuditStore(backend, audited),
     config: createConfigStore(backend),
     policies: createPolicyStore(backend),
     outbox: createOutboxStore(backend),
@@ -42,4 +46,21 @@ export function createStore(backend: Backend): Store {
     ping: () => backend.ping(),
     close: () => backend.close(),
   };
+}
+
+/** The same backend; whoever listens hears of each write that put something in the audit log. */
+function tellingAudits(backend: Backend, tell: () => void): Backend {
+  return {
+    ...backend,
+    write<N extends WriteName>(name: N, input: WriteInput<N>) {
+      const written = backend.write(name, input);
+      if (isAudited(name, input)) written.then(tell, () => {});
+      return written;
+    },
+  };
+}
+
+function isAudited(name: WriteName, input: unknown): boolean {
+  if (name === "appendAudit") return true;
+  return ((input as { facts?: { audit?: unknown } } | null)?.facts?.audit ?? null) !== null;
 }

@@ -1,7 +1,7 @@
 /** `local.json`: folders that the operator named, linked (editable) or copied. Written whole, or not at all. */
 import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { keepJson } from "../keep-json.ts";
+import { keepSummedJson, parseSummedJson } from "../keep-json.ts";
 
 export interface LocalFolder {
   /** Absolute when it is linked, else relative to the plugins folder. */
@@ -28,17 +28,17 @@ export async function readLocalList(plugins_dir: string): Promise<LocalList> {
     return { folders: [], problem: missing ? null : `it cannot be read (${(error as Error).message})` };
   }
   try {
-    const { folders } = JSON.parse(text) as { folders?: unknown };
+    const { folders } = parseSummedJson(text);
     if (Array.isArray(folders) && folders.every(isFolder)) return { folders, problem: null };
-  } catch {
-    // Told below.
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) return { folders: [], problem: (error as Error).message };
   }
   return { folders: [], problem: `it is not {"folders": [{"path", "editable"}]}; repair or remove it` };
 }
 
 export async function writeLocalList(plugins_dir: string, folders: readonly LocalFolder[]): Promise<void> {
   const file = join(plugins_dir, FILE);
-  await keepJson(file, { folders });
+  await keepSummedJson(file, { folders });
 }
 
 export function folderPath(plugins_dir: string, { path }: LocalFolder): string {

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { BackplaneError, type TrustedFolder } from "@backplane/contract";
 import { TrustedFoldersSchema } from "@backplane/contract/schema";
-import { keepJson } from "../keep-json.ts";
+import { keepSummedJson, parseSummedJson } from "../keep-json.ts";
 
 export async function readFolderList(file: string): Promise<TrustedFolder[]> {
   let text: string;
@@ -13,14 +13,14 @@ export async function readFolderList(file: string): Promise<TrustedFolder[]> {
     throw broken(file, (error as Error).message);
   }
   try {
-    return TrustedFoldersSchema.parse(JSON.parse(text)).folders;
+    return TrustedFoldersSchema.parse(parseSummedJson(text)).folders;
   } catch (error) {
     throw broken(file, (error as Error).message.split("\n")[0] ?? "");
   }
 }
 
 export async function writeFolderList(file: string, folders: readonly TrustedFolder[]): Promise<void> {
-  await keepJson(file, { folders });
+  await keepSummedJson(file, { folders });
 }
 
 /** What somebody trusted must not be forgotten because one byte of the list is wrong. */

@@ -1,0 +1,114 @@
+/** The audit log's anchor in the home, and the file that `[audit] export` names. */
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  fsyncSync,
+  openSync,
+  readFileSync,
+  readSync,
+  renameSync,
+  writeFileSync,
+  writeSync,
+} from "node:fs";
+import { isAbsolute, join } from "node:path";
+import { crc32 } from "node:zlib";
+import { BackplaneError } from "@backplane/contract";
+import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane/kernel/ports";
+
+export const ANCHOR_FILE = "audit.anchor";
+
+/**
+ * Replaced whole. Not synced: after a power cut it may name an older entry, which is still one of the log; it is never
+ * ahead of the log, which is on disk before it is noted.
+ */
+export function openAuditAnchor(home: string): AuditAnchor {
+  const name = join(home, ANCHOR_FILE);
+  return {
+    name,
+    read() {
+      if (!existsSync(name)) return null;
+      try {
+        const { sum, ...mark } = JSON.parse(readFileSync(name, "utf8")) as AnchorMark & { sum: number };
+        return sum === sumOf(mark) ? mark : "damaged";
+      } catch {
+        return "damaged";
+      }
+    },
+    write(mark) {
+      const { seq, hash, at, checked } = mark;
+      const plain = { seq, hash, at, checked: { seq: checked.seq, hash: checked.hash } };
+      writeFileSync(`${name}.new`, `${JSON.stringify({ ...plain, sum: sumOf(plain) })}\n`, { mode: 0o600 });
+      renameSync(`${name}.new`, name);
+    },
+  };
+}
+
+function sumOf(mark: object): number {
+  return crc32(JSON.stringify(mark));
+}
+
+const TAIL_BYTES = 1024 * 1024;
+
+/** One entry a line. Opened to append only, so that it may lie where nothing else is possible (`chattr +a`). */
+export function openAuditExport(home: string, path: string): AuditExport {
+  const name = isAbsolute(path) ? path : join(home, path);
+  let known: AuditMark | "damaged" | null | undefined;
+  const open = () => {
+    try {
+      return openSync(name, "a+", 0o600);
+    } catch (cause) {
+      throw new BackplaneError("config.invalid", `audit.export: ${name} cannot be opened to append.`, {
+        cause,
+        fix: "Name a file in a folder that is there and that the gateway may write to.",
+      });
+    }
+  };
+  closeSync(open());
+  return {
+    name,
+    last() {
+      known ??= lastLine(name);
+      return known;
+    },
+    append(entries) {
+      const fd = open();
+      try {
+        // A line that a crash cut off stays as it is; what it was to hold comes again on a line of its own.
+        const start = endsWithLine(fd) ? "" : "\n";
+        writeSync(fd, `${start}${entries.map((entry) => `${JSON.stringify(entry)}\n`).join("")}`);
+        fsyncSync(fd);
+      } finally {
+        closeSync(fd);
+      }
+      const { seq, hash } = entries.at(-1)!;
+      known = { seq, hash };
+    },
+  };
+}
+
+function endsWithLine(fd: number): boolean {
+  const { size } = fstatSync(fd);
+  const last = Buffer.alloc(1);
+  return size === 0 || (readSync(fd, last, 0, 1, size - 1) === 1 && last[0] === 10);
+}
+
+/** The last whole line; one that is not an entry was changed by somebody, unless a crash cut it off at the end. */
+function lastLine(name: string): AuditMark | "damaged" | null {
+  const fd = openSync(name, "r");
+  try {
+    const { size } = fstatSync(fd);
+    const tail = Buffer.alloc(Math.min(size, TAIL_BYTES));
+    readSync(fd, tail, 0, tail.length, size - tail.length);
+    const lines = tail.toString("utf8").split("\n");
+    lines.pop();
+    const line = lines.findLast((text) => text !== "");
+    if (line === undefined) return null;
+    const { seq, hash } = JSON.parse(line) as AuditMark;
+    return typeof seq === "number" && typeof hash === "string" ? { seq, hash } : "damaged";
+  } catch {
+    return "damaged";
+  } finally {
+    closeSync(fd);
+  }
+}

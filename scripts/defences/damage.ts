@@ -1,0 +1,121 @@
+/** What was stored is what is read: rows, files, commits and the audit log. */
+import type { Mutant } from "./mutant.ts";
+
+const SQLITE = "packages/store/src/sqlite";
+const DAMAGE = ["packages/store/test/damage.test.ts"];
+const TAMPERING = ["test/e2e/audit-tampering.test.ts"];
+
+export const DAMAGE_DEFENCES: Mutant[] = [
+  {
+    defence: "a row is checked when it is read",
+    file: `${SQLITE}/connection.ts`,
+    from: "checks = rowChecks(database);",
+    to: "",
+    tests: DAMAGE,
+  },
+  {
+    defence: "a damaged row is not made valid by an update",
+    file: `${SQLITE}/row-sums.ts`,
+    from: "select check_row('",
+    to: "select row_sum('",
+    tests: DAMAGE,
+  },
+  {
+    defence: "known damage stays known when the schema changes",
+    file: `${SQLITE}/row-sums.ts`,
+    from: "const same = damaged.get(table.name);",
+    to: 'const same = damaged.get("");',
+    tests: DAMAGE,
+  },
+  {
+    defence: "the file is checked before it is used",
+    file: `${SQLITE}/open.ts`,
+    from: "if (check_first) checkContent(owner, file, log);",
+    to: "",
+    tests: DAMAGE,
+  },
+  {
+    defence: "the definitions of tables are checked",
+    file: `${SQLITE}/check-file.ts`,
+    from: "return row.schema_sum === schemaSum(database) ?",
+    to: "return row.schema_sum !== -1 ?",
+    tests: DAMAGE,
+  },
+  {
+    defence: "numbering that went back is found",
+    file: `${SQLITE}/check-file.ts`,
+    from: "return strange || outbox < (cursor.seq ?? 0) ?",
+    to: "return strange ?",
+    tests: DAMAGE,
+  },
+  {
+    defence: "the header is checked before SQLite sees it",
+    file: `${SQLITE}/open.ts`,
+    from: "    checkHeader(file);\n",
+    to: "",
+    tests: DAMAGE,
+  },
+  {
+    defence: "lost commits are missed",
+    file: `${SQLITE}/check-at-open.ts`,
+    from: "if (counted.count <= state.count) return;",
+    to: "if (counted.count >= 0) return;",
+    tests: DAMAGE,
+  },
+  {
+    defence: "commits are counted beside the store",
+    file: `${SQLITE}/run-batch.ts`,
+    from: "if (counts) counter.committed();",
+    to: "",
+    tests: DAMAGE,
+  },
+  {
+    defence: "the damaged log is kept",
+    file: `${SQLITE}/check-at-open.ts`,
+    from: "copyFileSync(wal, kept);",
+    to: "",
+    tests: DAMAGE,
+  },
+  {
+    defence: "a large store is checked in a thread",
+    file: `${SQLITE}/open.ts`,
+    from: "        damaged = error;",
+    to: "        void error;",
+    tests: DAMAGE,
+  },
+  {
+    defence: "a damaged backup is not restored",
+    file: `${SQLITE}/maintain.ts`,
+    from: "if (found.structure.length + found.rows.length > 0) {",
+    to: "if (found.structure.length < 0) {",
+    tests: ["packages/cli/test/commands/store.test.ts"],
+  },
+  {
+    defence: "the audit log's hashes are computed again",
+    file: "packages/store/src/stores/access.ts",
+    from: "if (row.hash !== next) return",
+    to: "if (row.hash === next + next) return",
+    tests: TAMPERING,
+  },
+  {
+    defence: "the audit log is compared with its anchor and its export",
+    file: "packages/kernel/src/audit/watch-audit.ts",
+    from: "if (hash === mark.hash) return null;",
+    to: "if (hash !== mark.seq.toString()) return null;",
+    tests: TAMPERING,
+  },
+  {
+    defence: "the anchor stays once something was found",
+    file: "packages/kernel/src/audit/watch-audit.ts",
+    from: "if (found !== null || anchor === undefined) return;",
+    to: "if (anchor === undefined) return;\n    found = null;",
+    tests: TAMPERING,
+  },
+  {
+    defence: "a damaged anchor is not believed",
+    file: "packages/gateway/src/audit-files.ts",
+    from: 'return sum === sumOf(mark) ? mark : "damaged";',
+    to: "return sum === 0 ? mark : mark;",
+    tests: TAMPERING,
+  },
+];
