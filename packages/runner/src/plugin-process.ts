@@ -219,6 +219,7 @@ export class PluginProcess implements Counterpart {
       timeouts,
       limits,
       violation: (kind, request_id) => this.#violated(kind, request_id),
+      stray: (text) => this.stderr.append(Buffer.from(`[stdout] ${text}\n`)),
       failure: (error) => this.#failed(error),
       order: this.#spec.order,
       data_dir: plan.data_dir ?? null,

@@ -181,6 +181,8 @@ test("a server that dies takes its calls along, with its last words, and comes b
 test("lines that are no messages are counted and skipped", async () => {
   const outcome = await makeRig().run(mcp("plain", "junk"));
   expect(outcome).toMatchObject({ status: "succeeded", violations: 3 });
+  // What was skipped is on the record, beside what it said on stderr.
+  expect(outcome.stderr_tail).toContain("[stdout] this is no JSON");
   expect(await makeRig().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
 });
 

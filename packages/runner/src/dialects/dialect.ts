@@ -74,6 +74,8 @@ export interface Link {
   limits: RunnerLimits;
   /** A rule was broken without changing an outcome. */
   violation(kind: string, request_id?: string): void;
+  /** Output that is not a message and was skipped. It belongs to the diagnosis, so it is kept with what stderr says. */
+  stray?(text: string): void;
   /** Nothing can be said to this process any more; every call in flight has been told. */
   failure(error: BackplaneError): void;
   /** What the binding gives the process as such: config and secrets. Null: a kernel plugin, which has none. */

@@ -46,6 +46,7 @@ export interface ConversationEvents {
   asked(method: string, params: JsonObject, origin: Waiting | null): Promise<Json>;
   told(method: string, params: JsonObject, origin: Waiting | null): void;
   violation(kind: string): void;
+  strayed(text: string): void;
   failure(error: BackplaneError): void;
   /** The server forgot us. Resolves when there is a new session, in which the request is sent again. */
   expired(): Promise<void>;
@@ -166,6 +167,10 @@ export class Conversation implements LineEvents {
 
   violation(kind: string): void {
     this.#events.violation(kind);
+  }
+
+  strayed(text: string): void {
+    this.#events.strayed(text);
   }
 
   failure(error: BackplaneError): void {

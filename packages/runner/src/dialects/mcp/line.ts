@@ -15,6 +15,8 @@ export interface LineEvents {
   /** The same, learned without a request. */
   forgotten(): void;
   violation(kind: string): void;
+  /** Output that is not a message. */
+  strayed?(text: string): void;
   /** Nothing can be said on this line any more. */
   failure(error: BackplaneError): void;
 }

@@ -69,6 +69,7 @@ export class McpSession implements Session, Caller, Requester {
       asked: (method, params, origin) => this.#asked(method, params, origin),
       told: (method, params, origin) => this.#told(method, params, origin),
       violation: (kind) => this.#link.violation(kind),
+      strayed: (text) => this.#link.stray?.(text),
       failure: (error) => this.#link.failure(error),
       expired: () => this.#reopen(),
     });

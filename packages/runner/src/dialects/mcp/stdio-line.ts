@@ -31,7 +31,10 @@ export class StdioLine implements Line {
       },
       onBadBody: (error) => {
         const text = error.details?.stray_output;
-        if (this.#stray === "" && typeof text === "string") this.#stray = text.slice(0, STRAY_CHARS);
+        if (typeof text === "string" && text !== "") {
+          if (this.#stray === "") this.#stray = text.slice(0, STRAY_CHARS);
+          events.strayed?.(text);
+        }
         events.violation("not_json");
         const { rpc_id } = error.details ?? {};
         if (typeof rpc_id === "number") {
