@@ -161,7 +161,7 @@ test("a process that is gone at once still hands its file over", async () => {
       });
     }
   }
-});
+}, 120_000);
 
 test("a runner that keeps no artifacts says so", async () => {
   const { error } = await makeRig().run(vai("artifact", { grant, input: {} }));
