@@ -105,13 +105,6 @@ export const DAMAGE_DEFENCES: Mutant[] = [
     tests: TAMPERING,
   },
   {
-    defence: "the anchor stays once something was found",
-    file: "packages/kernel/src/audit/watch-audit.ts",
-    from: "if (found !== null || anchor === undefined) return;",
-    to: "if (anchor === undefined) return;\n    found = null;",
-    tests: TAMPERING,
-  },
-  {
     defence: "a damaged anchor is not believed",
     file: "packages/gateway/src/audit-files.ts",
     from: 'return sum === sumOf(mark) ? mark : "damaged";',
