@@ -19,6 +19,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
+import { HOME_DEFENCES } from "./defences/home.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
 import { DAMAGE_DEFENCES } from "./defences/damage.ts";
@@ -42,6 +43,7 @@ const MUTANTS: Mutant[] = [
   ...PROCESS_DEFENCES,
   ...INTEGRITY_DEFENCES,
   ...DAMAGE_DEFENCES,
+  ...HOME_DEFENCES,
 ];
 
 function main(words: string[]): number {

@@ -471,6 +471,11 @@ export const ERROR_CODES = {
     "Another gateway runs on this home.",
     "Stop it with `backplane down`, or set BACKPLANE_HOME to another folder.",
   ),
+  "home.unsafe": refusal(
+    400,
+    "The home folder can be changed by another user.",
+    "Do what the message says, or set BACKPLANE_HOME to a folder of the gateway's own user.",
+  ),
   "listen.unsafe": refusal(
     400,
     "Listening beyond this machine without TLS would expose the credentials.",

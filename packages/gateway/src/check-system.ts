@@ -1,9 +1,11 @@
 /** `backplane doctor`: what this machine gives the gateway, and the command that mends what is missing. */
 import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs";
 import { createConnection } from "node:net";
+import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
 import type { GatewayConfig } from "./config.ts";
 import { readDaemon } from "./home.ts";
+import { findHomeProblems, type HomeProblem } from "./home-access.ts";
 import { assertSafeListen } from "./listen.ts";
 import { checkSandbox } from "./check-sandbox.ts";
 import { storeFiles } from "./store-files.ts";
@@ -16,6 +18,7 @@ export interface Check {
   fix?: string;
 }
 
+const MOST_SHOWN = 5;
 const LOW_DISK_BYTES = 256 * 1024 * 1024;
 
 export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
@@ -59,18 +62,16 @@ function checkHome(config: GatewayConfig): Check {
     if (!existsSync(config.home))
       return { name: "home", status: "ok", message: `${config.home} is made at the first start` };
     accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
-    const open = [`${config.home}/admin.token`, config.secret_key_file].filter(
-      (file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0,
-    );
-    if (open.length > 0) {
-      return {
-        name: "home",
-        status: "failed",
-        message: `${open.join(", ")} can be read by others`,
-        fix: `chmod 600 ${open.join(" ")}`,
-      };
-    }
-    return { name: "home", status: "ok", message: config.home };
+    const problems = [...findHomeProblems(config.home), ...openCredentials(config)];
+    if (problems.length === 0) return { name: "home", status: "ok", message: config.home };
+    const shown = problems.slice(0, MOST_SHOWN);
+    const more = problems.length - shown.length;
+    return {
+      name: "home",
+      status: problems.some(({ action }) => action !== "warn") ? "failed" : "degraded",
+      message: shown.map(({ message }) => message).join("; ") + (more === 0 ? "" : `; and ${more} more`),
+      fix: shown.map(({ fix }) => fix).join(" && "),
+    };
   } catch {
     return {
       name: "home",
@@ -79,6 +80,17 @@ function checkHome(config: GatewayConfig): Check {
       fix: `chown -R "$USER" ${config.home}`,
     };
   }
+}
+
+/** The gateway refuses to start with one: whoever could read it may have it. */
+function openCredentials(config: GatewayConfig): Pick<HomeProblem, "message" | "fix" | "action">[] {
+  return [join(config.home, "admin.token"), config.secret_key_file]
+    .filter((file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0)
+    .map((file) => ({
+      message: `${file} can be read by others`,
+      fix: `chmod 600 ${file}`,
+      action: "refuse",
+    }));
 }
 
 function checkDisk(config: GatewayConfig): Check {

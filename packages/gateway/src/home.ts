@@ -1,6 +1,6 @@
 /**
- * The home folder: everything of one gateway that lasts. Credentials in it are 0600 and made once; a file with
- * wider rights is refused, since somebody else may have read it.
+ * The home folder: everything of one gateway that lasts, closed to other users (home-access.ts). Credentials in it are
+ * made once; one with wider rights is refused, since somebody else may have read it.
  */
 import { randomBytes } from "node:crypto";
 import {
@@ -20,6 +20,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { type HomeProblem, secureHome } from "./home-access.ts";
 
 export interface Home {
   dir: string;
@@ -30,14 +31,16 @@ export interface Home {
   data: string;
   admin_token_file: string;
   admin_token: string;
+  /** Modes that were too wide and no longer are, and doubts about the folders above. */
+  problems: HomeProblem[];
 }
 
 export function openHome(dir: string): Home {
-  makeFolders(dir);
+  const problems = prepareHome(dir);
   const blobs = join(dir, "blobs");
   const scratch = join(dir, "scratch");
   const data = join(dir, "data");
-  mkdirSync(blobs, { recursive: true });
+  mkdirSync(blobs, { recursive: true, mode: 0o700 });
   mkdirSync(scratch, { recursive: true, mode: 0o700 });
   mkdirSync(data, { recursive: true, mode: 0o700 });
   const admin_token_file = join(dir, "admin.token");
@@ -50,7 +53,22 @@ export function openHome(dir: string): Home {
       fix: `remove ${admin_token_file} and start again; a new one is made`,
     });
   }
-  return { dir, store_file: join(dir, "store.db"), blobs, scratch, data, admin_token_file, admin_token };
+  return {
+    dir,
+    store_file: join(dir, "store.db"),
+    blobs,
+    scratch,
+    data,
+    admin_token_file,
+    admin_token,
+    problems,
+  };
+}
+
+/** Makes the home, or closes one that is there to other users. Throws `home.unsafe`. */
+export function prepareHome(dir: string): HomeProblem[] {
+  makeFolders(dir);
+  return secureHome(dir);
 }
 
 /** `ID:HEX` a line; the last line seals, all open, so a rotated key is one more line. */

@@ -7,7 +7,7 @@ export {
   homeFolder,
   loadConfig,
 } from "./config.ts";
-export { type DaemonState, makeFolders, readDaemon } from "./home.ts";
+export { type DaemonState, prepareHome, readDaemon } from "./home.ts";
 export { type Gateway, startGateway } from "./start-gateway.ts";
 export { type StoreFiles, storeFiles } from "./store-files.ts";
 export { VERSION } from "./version.ts";

@@ -5,6 +5,7 @@
  */
 import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
+import { isMainThread } from "node:worker_threads";
 import { createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
@@ -48,7 +49,12 @@ export interface Gateway {
 export async function startGateway(config: GatewayConfig): Promise<Gateway> {
   assertSafeListen(config.listen);
   const log = createLogger(config.log.level);
+  setPrivateUmask();
   const home = openHome(config.home);
+  for (const { action, message, fix } of home.problems) {
+    if (action === "repair") log.warn({ fixed_by: fix }, `${message}: closed to other users`);
+    else log.warn({ fix }, message);
+  }
   const closers: (() => Promise<void> | void)[] = [];
   const closeAll = async () => {
     for (const close of closers.splice(0).reverse()) {
@@ -203,6 +209,14 @@ async function compose(
       return stopping;
     },
   };
+}
+
+/**
+ * What the gateway and its libraries make without saying a mode, as SQLite does, is closed to other users. The umask
+ * belongs to the process, and a worker thread cannot change it.
+ */
+function setPrivateUmask(): void {
+  if (isMainThread) process.umask(0o077);
 }
 
 const DAY_MS = 86_400_000;

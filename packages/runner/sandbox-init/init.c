@@ -106,6 +106,8 @@ __attribute__((noreturn)) static void become_plugin(int failure) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setsid();
+  /* The gateway's own is 077. Calls of one binding may be different users, who share what is mounted. */
+  umask(022);
   for (int i = 0; i < limit_count; i++) {
     /* A second more of CPU time at the hard bound: the soft one has a signal of its own, which names the cause. */
     struct rlimit limit = {limits[i].value, limits[i].value + (limits[i].resource == RLIMIT_CPU)};

@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import {
   type BigIntStats,
+  chmodSync,
   closeSync,
   lstatSync,
   mkdirSync,
@@ -109,7 +110,9 @@ export class OwnFiles {
 /** Under another name first: a program that runs cannot be written to, but its name can be given to another file. */
 function write(path: string, bytes: Buffer, mode: number): OwnFile {
   const draft = `${path}.${randomBytes(4).toString("hex")}`;
-  writeFileSync(draft, bytes, { mode, flag: "wx" });
+  writeFileSync(draft, bytes, { mode: 0o600, flag: "wx" });
+  // Whatever the umask: a sandbox shows it to another user.
+  chmodSync(draft, mode);
   renameSync(draft, path);
   return { bytes, mode, seen: fingerprintOf(path), written_at: performance.now(), settled: false };
 }

@@ -49,6 +49,33 @@ async function install(files = FILES): Promise<string> {
 
 const treeOf = (digest: string) => join(dir, "sha256", digest.slice(7), "tree");
 
+test("only the tree of a package is open to other users, and only to read, whatever the umask", async () => {
+  const before = dir;
+  for (const mask of [0o000, 0o077]) {
+    const usual = process.umask(mask);
+    try {
+      dir = join(before, mask.toString(8));
+      store = openContentStore(dir);
+      const folder = join(treeOf(await install()), "..");
+      const modeOf = (...parts: string[]) => (statSync(join(...parts)).mode & 0o7777).toString(8);
+      expect([dir, join(dir, "tmp"), join(dir, "sha256"), folder].map((path) => modeOf(path))).toEqual([
+        "700",
+        "700",
+        "700",
+        "700",
+      ]);
+      expect(["listing", "tree", "tree/lib", "tree/bin/run"].map((path) => modeOf(folder, path))).toEqual([
+        "400",
+        "755",
+        "755",
+        "555",
+      ]);
+    } finally {
+      process.umask(usual);
+    }
+  }
+});
+
 test("installed files are read-only, readable by everyone, and under their digest", async () => {
   const digest = await install();
   const tree = await store.verified(digest);

@@ -299,6 +299,35 @@ test("packages that were put there by hand survive an install", async () => {
   expect(await found(sources)).toEqual(["installed by-hand 3.0.0", "installed packed 1.0.0"]);
 });
 
+test("installed and copied plugins can be read by the users of sandboxes, and are written by nobody else", async () => {
+  for (const mask of [0o077, 0o000]) {
+    rmSync(plugins, { recursive: true, force: true });
+    const archive = await pack(makePackage({ name: "packed", plugins: { packed: TOOL } }));
+    const copied = makePackage({ name: "copied", plugins: { copied: TOOL }, files: { "run.sh": "" } });
+    chmodSync(join(copied, "run.sh"), 0o777);
+    chmodSync(join(copied, "index.js"), 0o600);
+    const usual = process.umask(mask);
+    try {
+      await open().install(archive, { editable: false });
+      await open().install(copied, { editable: false });
+    } finally {
+      process.umask(usual);
+    }
+    const modeOf = (...parts: string[]) => (statSync(join(plugins, ...parts)).mode & 0o777).toString(8);
+    const [copy] = readdirSync(join(plugins, "local"));
+    const shown = [
+      ["node_modules"],
+      ["node_modules", "packed"],
+      ["node_modules", "packed", "index.js"],
+      ["local", copy!],
+      ["local", copy!, "index.js"],
+      ["local", copy!, "run.sh"],
+    ];
+    expect(shown.map((parts) => modeOf(...parts))).toEqual(["755", "755", "644", "755", "644", "755"]);
+    expect(["npm", "local"].map((name) => modeOf(name))).toEqual(["700", "700"]);
+  }
+});
+
 test("a broken local.json is a problem, not the end, and is not written over", async () => {
   mkdirSync(plugins, { recursive: true });
   writeFileSync(join(plugins, "local.json"), "{");

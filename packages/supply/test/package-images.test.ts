@@ -107,6 +107,23 @@ test("only the gateway's user reaches an image by its path, and everybody may re
   ]);
 });
 
+test("the folders of an image can be read by the users of sandboxes, whatever the umask", async () => {
+  const digest = await install();
+  for (const mask of [0o077, 0o000]) {
+    await images.close();
+    images = openImages();
+    const usual = process.umask(mask);
+    try {
+      const { folder } = await images.open(digest);
+      const modeOf = (path: string) => (statSync(join(folder, path)).mode & 0o777).toString(8);
+      const paths = [".", "lib", "lib/deep", "lib/deep/data", "bin/run"];
+      expect(paths.map(modeOf)).toEqual(["755", "755", "755", "444", "555"]);
+    } finally {
+      process.umask(usual);
+    }
+  }
+});
+
 test("a digest is copied once, however many ask for it at the same time", async () => {
   const digest = await install();
   const opened = await Promise.all(Array.from({ length: 8 }, () => images.open(digest)));

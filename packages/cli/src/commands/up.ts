@@ -150,10 +150,11 @@ async function inBackground(context: Context, options: UpOptions, fd: number): P
 
 /** The log of a background start needs it before the gateway does. */
 async function makeHome(home: string): Promise<void> {
-  const { makeFolders } = await import("@backplane/gateway");
+  const { prepareHome } = await import("@backplane/gateway");
   try {
-    makeFolders(home);
+    prepareHome(home);
   } catch (cause) {
+    if (codeOf(cause) === "home.unsafe") throw cause;
     const reason = (cause as NodeJS.ErrnoException).code ?? "unknown";
     throw new BackplaneError("config.invalid", `The home ${home} cannot be made (${reason}).`, {
       fix: "Name another folder with --home or BACKPLANE_HOME.",

@@ -38,7 +38,7 @@ export async function findOrBuildJavaHost({ sources, cache }: JavaHostPlaces, pa
   if (known !== null && known === (await checksumOf(jar))) return jar;
   // Under a name of its own first: two plugins may need it at once, and one may be killed.
   const draft = `${jar}.${randomUUID()}`;
-  await mkdir(cache, { recursive: true, mode: 0o755 });
+  await mkdir(cache, { recursive: true, mode: 0o700 });
   try {
     await run("javac", ["--release", RELEASE, "-d", draft, ...files], sources, path);
     await run("jar", ["--create", "--file", `${draft}.jar`, "-C", draft, "."], sources, path);

@@ -17,7 +17,7 @@ const FLAGS = ["-static", "-O2", "-s", "-Wall", "-Wextra"];
  * With musl first, where it is installed: it starts in a tenth of the time, because glibc asks the processor dozens of
  * questions (CPUID) before main, and in a virtual machine each of them leaves it. sandbox-init starts twice per process.
  */
-const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
+export const COMPILERS = ["/usr/bin/musl-gcc", "/usr/bin/cc", "/usr/bin/gcc", "/usr/bin/clang"];
 /** musl has none of the kernel's headers; whoever has them finds them before. */
 const KERNEL_HEADERS = ["/usr/include", `/usr/include/${MACHINES[process.arch] ?? process.arch}-linux-gnu`];
 const BUILD_MS = 60_000;
@@ -57,7 +57,7 @@ async function build(
     await chmod(draft, 0o555);
     const bytes = await readFile(draft);
     const sha256 = checksum(bytes);
-    await writeFile(`${draft}.sha256`, sha256, { mode: 0o444 });
+    await writeFile(`${draft}.sha256`, sha256, { mode: 0o400 });
     await rename(draft, file);
     await rename(`${draft}.sha256`, `${file}.sha256`);
     return { file, sha256, bytes };

@@ -8,7 +8,7 @@ import type { Logger } from "@backplane/kernel/ports";
 import { OwnFiles } from "../own-files.ts";
 import type { Bubblewrap } from "./bubblewrap.ts";
 import { openCgroups } from "./cgroup/open-cgroups.ts";
-import { findOrBuildInit } from "./init-program.ts";
+import { COMPILERS, findOrBuildInit } from "./init-program.ts";
 import { startJanitor } from "./janitor.ts";
 import { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./limits.ts";
 import { INSIDE, type SandboxHost } from "./plan.ts";
@@ -56,7 +56,7 @@ export async function makeSandbox(
   }
   checks.push({ name: "system", ok: true, message: `Linux ${arch}` });
   const bwrap = (options.bwrap ?? BWRAP).find((file) => existsSync(file));
-  if (bwrap === undefined) throw missing("bubblewrap is not installed", "apt-get install -y bubblewrap");
+  if (bwrap === undefined) throw missing("bubblewrap is not installed", installation(options));
   checks.push({ name: "bubblewrap", ok: true, message: await versionOf(bwrap) });
   const { cache_dir } = options;
   await mkdir(cache_dir, { recursive: true, mode: 0o700 });
@@ -121,6 +121,12 @@ export async function makeSandbox(
       cgroup: cgroups !== null,
     },
   };
+}
+
+/** Whoever installs one thing and starts again should not be told of the next. */
+function installation({ compilers = COMPILERS }: SandboxOptions): string {
+  const compiler = compilers.some((file) => existsSync(file)) ? "" : " gcc libc6-dev";
+  return `apt-get install -y bubblewrap${compiler}, then start the gateway again`;
 }
 
 function versionOf(bwrap: string): Promise<string> {

@@ -1,5 +1,5 @@
 import { spawn } from "node:child_process";
-import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
@@ -45,7 +45,12 @@ test("what is in force is said, part by part", async () => {
 
 test("whatever is missing closes the sandbox and names the fix", async () => {
   const noBwrap = await sandboxStatus(sandboxOptions({ bwrap: ["/nonexistent/bwrap"] }));
-  expect(noBwrap).toMatchObject({ available: false, fix: "apt-get install -y bubblewrap" });
+  expect(noBwrap).toMatchObject({
+    available: false,
+    fix: "apt-get install -y bubblewrap, then start the gateway again",
+  });
+  const neither = await sandboxStatus(sandboxOptions({ bwrap: ["/nonexistent/bwrap"], compilers: [] }));
+  expect(neither.fix).toBe("apt-get install -y bubblewrap gcc libc6-dev, then start the gateway again");
   const noCompiler = await sandboxStatus(sandboxOptions({ cache_dir: emptyFolder(), compilers: [] }));
   expect(noCompiler).toMatchObject({ available: false, fix: expect.stringContaining("gcc") });
   // A bwrap that confines nothing: the trial looks at the process, not at the program's name.
@@ -59,6 +64,26 @@ test("whatever is missing closes the sandbox and names the fix", async () => {
     expect.objectContaining({ code: "sandbox.unavailable" }),
   );
   await sandbox.close();
+});
+
+test("a gateway with umask 077 has plugins with umask 022, and shows them its files", async () => {
+  const usual = process.umask(0o077);
+  try {
+    const cache_dir = emptyFolder();
+    const sandbox = await openTestSandbox({ cache_dir });
+    const ran = await sh(sandbox, "umask; cat /etc/passwd");
+    expect(ran).toMatchObject({ out: expect.stringMatching(/^0022\nplugin:/), death: { code: 0 } });
+    const entries = readdirSync(cache_dir, { recursive: true, encoding: "utf8" });
+    for (const name of entries) {
+      const info = statSync(join(cache_dir, name));
+      const shown = name.endsWith(".sha256") ? ["400"] : ["444", "555"];
+      const mode = (info.mode & 0o777).toString(8);
+      expect([name, mode]).toEqual([name, expect.toBeOneOf(info.isDirectory() ? ["700"] : shown)]);
+    }
+    expect(entries.some((name) => name.endsWith("/sandbox-init"))).toBe(true);
+  } finally {
+    process.umask(usual);
+  }
 });
 
 test("streams, exit code and signal are the plugin's own", async () => {

@@ -1,12 +1,12 @@
 /**
  * Installed bytes, each tree under its digest and never changed (pkg.immutable):
  *
- *   sha256/HEX/tree/…    the package's files, read-only, readable by every user of the machine
+ *   sha256/HEX/tree/…    the package's files, read-only
  *   sha256/HEX/listing   what the digest was taken over
  *   tmp/…                trees on their way in or out
  *
  * A tree comes in by one rename after everything is on the disk, and leaves by one rename: whoever is killed when,
- * a digest is complete or absent.
+ * a digest is complete or absent. Every folder above a tree is 0700.
  */
 import { mkdirSync } from "node:fs";
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
@@ -50,8 +50,8 @@ export interface ContentStore {
 /** `dir` is the home's `blobs` folder. */
 export function openContentStore(dir: string): ContentStore {
   const temporary = join(dir, "tmp");
-  mkdirSync(temporary, { recursive: true, mode: 0o755 });
-  mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o755 });
+  mkdirSync(temporary, { recursive: true, mode: 0o700 });
+  mkdirSync(join(dir, "sha256"), { recursive: true, mode: 0o700 });
   sweepStale(temporary, "");
   // The home belongs to this process alone, so memory is enough to keep removals and imports of the same bytes apart.
   const locks = new DigestLocks();
@@ -139,14 +139,14 @@ export function openContentStore(dir: string): ContentStore {
     },
     async stage() {
       const staged = join(temporary, temporaryName(""));
-      await mkdir(staged, { mode: 0o755 });
+      await mkdir(staged, { mode: 0o700 });
       const tree = join(staged, "tree");
       return {
         tree,
         async install(listing) {
           const { digest } = listing;
           const target = folderOf(digest);
-          await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o444, flag: "wx" });
+          await writeFile(join(staged, "listing"), formatListing(listing.files), { mode: 0o400, flag: "wx" });
           await makeDurable(staged, listing.files);
           hold(digest);
           try {
@@ -222,7 +222,7 @@ export function corrupt(digest: string, difference: Difference): BackplaneError 
 /** Read-only and on the disk, folders included; the rename that follows is then all that can be lost. */
 async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<void> {
   const tree = join(staged, "tree");
-  const folders = new Set<string>([tree, staged]);
+  const folders = new Set<string>([tree]);
   for (const { path } of files) {
     for (let folder = dirname(path); folder !== "."; folder = dirname(folder))
       folders.add(join(tree, folder));
@@ -237,6 +237,7 @@ async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<
     await chmod(folder, 0o755);
     await syncFolder(folder);
   });
+  await syncFolder(staged);
 }
 
 async function syncPath(path: string): Promise<void> {

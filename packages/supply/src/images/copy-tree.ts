@@ -27,8 +27,11 @@ export type Copied = { fingerprint: Fingerprint } | { difference: Difference };
 /** `to` must not be there yet. Throws what the file system throws, such as ENOSPC. */
 export async function copyTree(from: string, to: string, files: readonly TreeFile[]): Promise<Copied> {
   await mkdir(to, { mode: 0o700 });
-  const folders = new Set(files.map(({ path }) => dirname(path)).filter((path) => path !== "."));
-  for (const folder of folders) await mkdir(join(to, folder), { recursive: true });
+  for (const folder of foldersOf(files)) {
+    await mkdir(join(to, folder));
+    // Whatever the umask: see below.
+    await chmod(join(to, folder), 0o755);
+  }
   const copied = await inTurns(files, (file) => copyFile(join(from, file.path), join(to, file.path), file));
   const lost = copied.indexOf(false);
   if (lost !== -1) return { difference: { file: (files[lost] as TreeFile).path, what: "changed" } };
@@ -39,6 +42,15 @@ export async function copyTree(from: string, to: string, files: readonly TreeFil
   const fingerprint = await takeFingerprint(to, files);
   const difference = await differenceOf(to, files);
   return difference === null ? { fingerprint } : { difference };
+}
+
+/** Each after the one that it is in. */
+function foldersOf(files: readonly TreeFile[]): string[] {
+  const folders = new Set<string>();
+  for (const { path } of files) {
+    for (let folder = dirname(path); folder !== "."; folder = dirname(folder)) folders.add(folder);
+  }
+  return [...folders].sort();
 }
 
 /** False: it is not the file that was listed, by what can be seen without a hash. */

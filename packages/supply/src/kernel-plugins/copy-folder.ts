@@ -3,7 +3,7 @@
  * of it, a device or a socket would make the copy depend on what is not there.
  */
 import { constants } from "node:fs";
-import { copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";
+import { chmod, copyFile, lstat, mkdir, readdir, realpath, symlink } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 
@@ -21,7 +21,9 @@ export async function copyFolder(from: string, into: string, limits = FOLDER_LIM
   const root = await realpath(from);
   const left = { ...limits };
   const walk = async (path: string): Promise<void> => {
-    await mkdir(join(into, path), { mode: 0o755 });
+    await mkdir(join(into, path));
+    // Whatever the umask and the original: where the gateway is root, the plugin is another user, who only reads.
+    await chmod(join(into, path), 0o755);
     for (const name of await readdir(join(root, path))) {
       if (LEFT_OUT.has(name)) continue;
       const inner = join(path, name);
@@ -35,6 +37,7 @@ export async function copyFolder(from: string, into: string, limits = FOLDER_LIM
         left.bytes -= info.size;
         if (left.bytes < 0) throw refused(`it is larger than ${limits.bytes} bytes`);
         await copyFile(source, join(into, inner), constants.COPYFILE_FICLONE | constants.COPYFILE_EXCL);
+        await chmod(join(into, inner), (info.mode & 0o111) === 0 ? 0o644 : 0o755);
       }
     }
   };

@@ -6,6 +6,7 @@
 import { randomBytes } from "node:crypto";
 import { constants } from "node:fs";
 import {
+  chmod,
   cp,
   lstat,
   mkdir,
@@ -58,6 +59,7 @@ export class NpmTree {
       await this.#fill(staging);
       const result = await work(staging);
       await mkdir(join(staging, "node_modules"), { recursive: true });
+      await openToOthers(join(staging, "node_modules"));
       await this.#publish(staging);
       return result;
     } catch (error) {
@@ -122,6 +124,16 @@ export class NpmTree {
     }
     await rm(aside, { recursive: true, force: true });
   }
+}
+
+/** npm obeys the umask, and where the gateway is root, a plugin is another user, who only reads. */
+async function openToOthers(path: string): Promise<void> {
+  const info = await lstat(path);
+  if (!info.isDirectory() && !info.isFile()) return;
+  const mode = info.isDirectory() || (info.mode & 0o100) !== 0 ? 0o755 : 0o644;
+  if ((info.mode & 0o7777) !== mode) await chmod(path, mode);
+  if (!info.isDirectory()) return;
+  for (const name of await readdir(path)) await openToOthers(join(path, name));
 }
 
 async function packageNames(node_modules: string): Promise<string[]> {

@@ -1,0 +1,128 @@
+/** The home belongs to the gateway's user alone, and only what a sandbox shows is open further down. */
+import { INIT, type Mutant, RUNNER } from "./mutant.ts";
+
+const ACCESS = "packages/gateway/src/home-access.ts";
+const ACCESS_TESTS = ["packages/gateway/test/home-access.test.ts"];
+const SUPPLY = "packages/supply/src";
+
+export const HOME_DEFENCES: Mutant[] = [
+  {
+    defence: "home: modes are repaired",
+    file: ACCESS,
+    from: "if (problem.mode !== undefined) chmodSync(problem.path, problem.mode);",
+    to: "",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: the folder itself is closed",
+    file: ACCESS,
+    from: "return [...lookAbove(dir), ...tooWide(dir, info)];",
+    to: "return lookAbove(dir);",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: folders below the first level are closed",
+    file: ACCESS,
+    from: 'const INNER_FOLDERS = ["blobs", "plugins"];',
+    to: "const INNER_FOLDERS: string[] = [];",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: no symbolic link",
+    file: ACCESS,
+    from: "if (info.isSymbolicLink()) {",
+    to: "if (false) {",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: of our own user",
+    file: ACCESS,
+    from: "if (info.uid !== process.geteuid!()) {",
+    to: "if (false) {",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: nothing of another user in it",
+    file: ACCESS,
+    from: "return uid !== 0 && uid !== process.geteuid!();",
+    to: "return uid < 0;",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: no program of another user in it",
+    file: ACCESS,
+    from: 'const PROGRAM_FOLDERS = ["images", "programs", "sandbox"];',
+    to: "const PROGRAM_FOLDERS: string[] = [];",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: not replaceable by everybody",
+    file: ACCESS,
+    from: "if (!sticky && (mode & 0o002) !== 0) {",
+    to: "if (false) {",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: a parent that a group can write is told",
+    file: ACCESS,
+    from: "} else if (!sticky && (mode & 0o020) !== 0) {",
+    to: "} else if (false) {",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: doctor looks at it",
+    file: "packages/gateway/src/check-system.ts",
+    from: "...findHomeProblems(config.home), ",
+    to: "",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: umask of the gateway",
+    file: "packages/gateway/src/start-gateway.ts",
+    from: "if (isMainThread) process.umask(0o077);",
+    to: "if (isMainThread) process.umask();",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: umask of plugins",
+    file: `${INIT}/init.c`,
+    from: "  umask(022);\n",
+    to: "",
+    tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
+  },
+  {
+    defence: "home: files of the sandbox are shown whatever the umask",
+    file: `${RUNNER}/own-files.ts`,
+    from: "  chmodSync(draft, mode);\n",
+    to: "",
+    tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],
+  },
+  {
+    defence: "home: folders of a package image are shown whatever the umask",
+    file: `${SUPPLY}/images/copy-tree.ts`,
+    from: "    await chmod(join(to, folder), 0o755);\n",
+    to: "",
+    tests: ["packages/supply/test/package-images.test.ts"],
+  },
+  {
+    defence: "home: folders above a package tree are closed",
+    file: `${SUPPLY}/content/content-store.ts`,
+    from: "await mkdir(staged, { mode: 0o700 });",
+    to: "await mkdir(staged, { mode: 0o755 });",
+    tests: ["packages/supply/test/content-store.test.ts"],
+  },
+  {
+    defence: "home: installed plugins are shown whatever the umask",
+    file: `${SUPPLY}/kernel-plugins/npm-tree.ts`,
+    from: '      await openToOthers(join(staging, "node_modules"));\n',
+    to: "",
+    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+  },
+  {
+    defence: "home: copied plugins are written by nobody else",
+    file: `${SUPPLY}/kernel-plugins/copy-folder.ts`,
+    from: "        await chmod(join(into, inner), (info.mode & 0o111) === 0 ? 0o644 : 0o755);\n",
+    to: "",
+    tests: ["packages/supply/test/create-plugin-sources.test.ts"],
+  },
+];
