@@ -1,7 +1,8 @@
 #!/usr/bin/env node
 /**
  * The launcher. It runs under whatever Node is on the PATH (18 or later), so it is plain CommonJS: it finds the
- * Node that Backplane was installed with and hands the command line over to it.
+ * Node that Backplane was installed with and hands the command line over to it. dist/main.js uses it too, when
+ * somebody starts that file with an older Node.
  */
 "use strict";
 
@@ -21,15 +22,21 @@ const PACKAGES = {
 };
 
 const main = join(__dirname, "..", "dist", "main.js");
-if (!existsSync(main))
-  fail("cli.usage", "Backplane is not built yet", `${main} does not exist.`, "npm run build", 2);
-else if (isNewEnough(process.versions.node)) void import(pathToFileURL(main).href);
-else handOver();
+if (require.main === module) launch();
+module.exports = { isNewEnough, startBundledNode };
 
-function handOver() {
+function launch() {
+  if (!existsSync(main))
+    fail("cli.usage", "Backplane is not built yet", `${main} does not exist.`, "npm run build", 2);
+  else if (isNewEnough(process.versions.node)) void import(pathToFileURL(main).href);
+  else startBundledNode();
+}
+
+function startBundledNode() {
   const node = bundledNode();
-  if (node === undefined) {
-    const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no Node is installed beside Backplane.`;
+  // A bundled Node that is too old itself would start itself for ever.
+  if (node === undefined || node === process.execPath) {
+    const why = `Node ${process.versions.node} is older than ${OLDEST.join(".")}, and no newer Node is installed beside Backplane.`;
     return fail("launch_failed", "The gateway's Node is missing", why, "npm ci", 1);
   }
   const child = spawn(node, [main, ...process.argv.slice(2)], { stdio: "inherit" });

