@@ -1,32 +1,70 @@
-/** `npm start` as a newcomer types it, on an empty home and any free port: ready, healthy, stops when told. */
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+/**
+ * The README's first minute as a newcomer types it, on an empty home: `npm start` comes up, and every command of
+ * "Run a plugin" does what it says there, in the sandbox. Only the port is another one, since 7420 may be taken.
+ */
+import { spawn, spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { homedir, tmpdir } from "node:os";
 import { join } from "node:path";
 
-const home = mkdtempSync(join(tmpdir(), "backplane-start-"));
-const env = { ...process.env, BACKPLANE_HOME: home, BACKPLANE_PORT: "0" };
+const README_URL = "http://127.0.0.1:7420";
+/** `npm start` may have to install packages of the system first. */
+const READY_MS = 600_000;
+const STOP_MS = 60_000;
+
+const user = mkdtempSync(join(tmpdir(), "backplane-start-"));
+const home = join(user, ".local/share/backplane");
+mkdirSync(join(user, ".local/share"), { recursive: true });
+const env = newcomerEnvironment();
 const child = spawn("npm", ["start"], { env, stdio: ["ignore", "pipe", "inherit"], detached: true });
-const died = new Promise<never>((_, reject) => {
+const ended = new Promise<never>((_, reject) => {
   child.once("exit", (code, signal) => reject(new Error(`npm start ended early: ${code ?? signal}`)));
 });
-died.catch(() => undefined);
+ended.catch(() => undefined);
 
-async function readyUrl(): Promise<string> {
-  let text = "";
-  for await (const chunk of child.stdout) {
-    text += chunk;
-    const match = /https?:\/\/[\w.[\]:-]+/.exec(text);
-    if (match !== null) return match[0];
-  }
-  throw new Error(`npm start printed no URL:\n${text}`);
+/** Another HOME, so that `~` of the README is an empty one; npm keeps its cache. */
+function newcomerEnvironment(): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(([name]) => !/^(?:BACKPLANE_|XDG_)/.test(name));
+  const cache = process.env.npm_config_cache ?? join(homedir(), ".npm");
+  return { ...Object.fromEntries(kept), HOME: user, npm_config_cache: cache, BACKPLANE_PORT: "0" };
 }
 
-try {
-  const timeout = new Promise<never>((_, reject) =>
-    setTimeout(() => reject(new Error("not ready in 120 s")), 120_000).unref(),
-  );
-  const url = await Promise.race([readyUrl(), died, timeout]);
+/** The text after the last `is ready at`. The pipe is read on, so that the gateway never waits for us. */
+function readyUrl(): Promise<string> {
+  return new Promise((resolve) => {
+    let text = "";
+    child.stdout.on("data", (chunk) => {
+      text += chunk;
+      const match = /is ready at (https?:\/\/\S+)/.exec(text);
+      if (match !== null) resolve(match[1]!);
+    });
+  });
+}
+
+function after(ms: number, message: string): Promise<never> {
+  return new Promise((_, reject) => setTimeout(() => reject(new Error(message)), ms).unref());
+}
+
+/** The shell blocks of one section of the README. */
+function blocksOf(section: string): string[] {
+  const text = readFileSync("README.md", "utf8");
+  const begin = text.indexOf(`\n## ${section}\n`);
+  if (begin < 0) throw new Error(`README.md has no section "${section}"`);
+  const end = text.indexOf("\n## ", begin + 1);
+  return Array.from(text.slice(begin, end).matchAll(/^```sh\n(.*?)^```$/gms), (match) => match[1]!);
+}
+
+function runAsWritten(script: string): string {
+  const { status, stdout, stderr } = spawnSync("sh", ["-e", "-c", script], { env, encoding: "utf8" });
+  if (status === 0) return stdout;
+  throw new Error(`README.md: this failed with ${status}:\n${script}\n${stdout}${stderr}`);
+}
+
+function expectIn(output: string, expected: RegExp, command: string): void {
+  if (!expected.test(output)) throw new Error(`README.md: ${command} did not show ${expected}:\n${output}`);
+}
+
+async function checkDoor(url: string): Promise<void> {
   const health = await fetch(`${url}/healthz`);
   if (health.status !== 200) throw new Error(`/healthz answered ${health.status}`);
   const refused = await fetch(`${url}/v1/plugin-packages`);
@@ -34,10 +72,30 @@ try {
   const token = readFileSync(join(home, "admin.token"), "utf8").trim();
   const listed = await fetch(`${url}/v1/plugin-packages`, { headers: { authorization: `Bearer ${token}` } });
   if (listed.status !== 200) throw new Error(`the admin token answered ${listed.status}`);
-  const ended = new Promise((resolve) => child.once("exit", resolve));
+}
+
+function checkFirstCall(url: string): void {
+  const [commands, request] = blocksOf("Run a plugin");
+  const lines = commands!.trim().split("\n");
+  const shown = lines.map((line) => runAsWritten(line)).join("\n");
+  expectIn(shown, /Installed acme\/hello@/, "plugin install");
+  expectIn(shown, /Hello, Ada!/, "invoke");
+  expectIn(shown, /\bhello +succeeded\b.*\bisolated\b/, "invocation list");
+  if (spawnSync("curl", ["--version"], { env }).error !== undefined) {
+    console.log("there is no curl here: the README's request over HTTP was left out");
+    return;
+  }
+  expectIn(runAsWritten(request!.replaceAll(README_URL, url)), /"greeting":"Hello, Ada!"/, "curl");
+}
+
+try {
+  const url = await Promise.race([readyUrl(), ended, after(READY_MS, `not ready in ${READY_MS} ms`)]);
+  await checkDoor(url);
+  checkFirstCall(url);
+  const stopped = new Promise((resolve) => child.once("exit", resolve));
   process.kill(-child.pid!, "SIGTERM");
-  await Promise.race([ended, timeout]);
-  console.log(`npm start: ready on ${url}, healthy, stopped`);
+  await Promise.race([stopped, after(STOP_MS, `not stopped in ${STOP_MS} ms`)]);
+  console.log(`npm start: ready on ${url}, healthy, the README's first call ran in the sandbox, stopped`);
   process.exitCode = 0;
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
@@ -48,6 +106,6 @@ try {
   }
   process.exitCode = 1;
 } finally {
-  rmSync(home, { recursive: true, force: true });
+  rmSync(user, { recursive: true, force: true });
 }
 process.exit();
