@@ -133,8 +133,9 @@ export class Worker {
     this.#way_out?.hold(this.held);
   }
 
-  /** A rule was broken; without an id every call in flight is told. */
+  /** A rule was broken. Without an id nobody can tell by which call, so it counts once and not for every call. */
   violated(request_id: string | undefined): void {
-    for (const call of this.calls) if (request_id === undefined || call.id === request_id) call.violations++;
+    const call = request_id === undefined ? this.calls[0] : this.calls.find(({ id }) => id === request_id);
+    if (call !== undefined) call.violations++;
   }
 }
