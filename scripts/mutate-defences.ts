@@ -18,6 +18,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
+import { AUTHORITY_DEFENCES } from "./defences/authority.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HOME_DEFENCES } from "./defences/home.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
@@ -44,6 +45,7 @@ const MUTANTS: Mutant[] = [
   ...INTEGRITY_DEFENCES,
   ...DAMAGE_DEFENCES,
   ...HOME_DEFENCES,
+  ...AUTHORITY_DEFENCES,
 ];
 
 function main(words: string[]): number {

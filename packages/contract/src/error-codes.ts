@@ -332,6 +332,26 @@ export const ERROR_CODES = {
     "Policy does not allow this call.",
     "The message names the rule; an operator can change it.",
   ),
+  "authority.key_revoked": refusal(
+    403,
+    "The key that asked for this was revoked.",
+    "Nothing further was started; ask again with a key that is valid.",
+  ),
+  "authority.key_expired": refusal(
+    403,
+    "The key that asked for this has expired.",
+    "Nothing further was started; ask again with a key that is valid.",
+  ),
+  "authority.role_disabled": refusal(
+    403,
+    "The role of whoever asked for this is disabled by the policy.",
+    "An admin enables it again: `backplane policy set roles.ROLE.disabled false`.",
+  ),
+  "authority.project_archived": refusal(
+    403,
+    "The project is archived: nothing starts or goes on in it.",
+    "An admin opens it again: `backplane policy set archived false --level project`.",
+  ),
   "tool.collision": refusal(
     409,
     "Two sources offer a tool of this name, and the other one has it.",

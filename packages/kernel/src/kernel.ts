@@ -6,6 +6,8 @@ import { approvalNews } from "./approval/on-bus.ts";
 import { PendingApprovals } from "./approval/pending.ts";
 import { SessionGrants } from "./approval/session-grants.ts";
 import { createAuditWatch } from "./audit/watch-audit.ts";
+import { Authority } from "./authority/authority.ts";
+import { RevocationWatch } from "./authority/revocation-watch.ts";
 import { createBindings } from "./bindings/bindings.ts";
 import { discover } from "./bindings/discover.ts";
 import { requireOperator } from "./caller.ts";
@@ -19,6 +21,7 @@ import type { KernelDeps } from "./deps.ts";
 import type { Kernel } from "./facade.ts";
 import { once } from "./idempotency/once.ts";
 import { openOnce } from "./idempotency/open-once.ts";
+import { stopCall } from "./invoke/cancel.ts";
 import { ConcurrencyGates } from "./invoke/concurrency.ts";
 import type { Door } from "./invoke/door.ts";
 import { ExportPlans } from "./invoke/export-plan.ts";
@@ -67,12 +70,20 @@ export function createKernel(given: KernelDeps): Kernel {
   const policies = new Policies(deps);
   const givenBack = createGiveBack(deps);
   const tokens = createTokens(deps, givenBack);
+  const authority = new Authority({
+    store: deps.store,
+    clock: deps.clock,
+    bindings: base.bindings,
+    policies,
+    live,
+  });
   const door: Door = {
     deps,
     bindings: base.bindings,
     turns: base.turns,
     plans: new ExportPlans(deps),
     policies,
+    authority,
     live,
     gates,
     pending,
@@ -94,10 +105,23 @@ export function createKernel(given: KernelDeps): Kernel {
     SAMPLING_TOOL,
     samplingTool({ deps, models: base.models, active: base.active, open: sampled }),
   );
-  const approvals = createApprovals(deps, door.pending, door.grants, news);
+  const approvals = createApprovals(deps, door.pending, door.grants, news, authority);
   const skills = createSkills(deps);
   for (const [name, service] of skillServices(skills)) base.services.set(name, service);
-  const agent: Agent = createAgent(base, door, { approvals, skills: (scope) => skills.list(scope) });
+  const revocations = new RevocationWatch({
+    authority,
+    clock: deps.clock,
+    log: deps.log,
+    calls: () => live.all(),
+    turns: () => agent.loop.turns(),
+    stopCall: (call, why) => stopCall(door, call, why),
+  });
+  live.onAdded = () => revocations.wake();
+  const agent: Agent = createAgent(base, door, {
+    approvals,
+    skills: (scope) => skills.list(scope),
+    turnStarted: () => revocations.wake(),
+  });
   const lifecycle = createLifecycle(door, () => agent.loop.recover());
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const keptBack = createKeptBack(deps, policies, (scope) => door.bindings.discover(scope, "tool"));
@@ -197,7 +221,7 @@ export function createKernel(given: KernelDeps): Kernel {
         ),
     },
     secrets: createSecrets(deps),
-    keys: createKeys(deps, live),
+    keys: createKeys(deps, live, authority),
     audit: {
       list: async (caller, filter, page) => {
         requireOperator(caller, "read the audit log");
@@ -230,6 +254,7 @@ export function createKernel(given: KernelDeps): Kernel {
     async stop(grace_ms) {
       door.around.stopping = true;
       keeper.stop();
+      revocations.stop();
       // Turns end first of all, and wait for the ends of their calls, which the door brings about.
       await Promise.all([workspaces.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
       await agent.stop();

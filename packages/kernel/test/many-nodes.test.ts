@@ -4,6 +4,8 @@ import { startPostgres, type TestPostgres } from "../../../test/support/postgres
 import { verifies } from "../../../test/support/verifies.ts";
 import type { HostPolicy } from "../src/index.ts";
 import { admin, furnish, type House, until, user } from "./support/house.ts";
+import { createRevocableKey } from "./authority/revocable-key.ts";
+import { talkIn } from "./loop/talk.ts";
 import { manifest, tool } from "./support/manifests.ts";
 import { ended, ok } from "./support/scripted-runner.ts";
 
@@ -112,3 +114,42 @@ test("a call can be watched, answered and cancelled from the other gateway", asy
   expect((await asked.settled).status).toBe("succeeded");
   expect(second.runner.orders).toHaveLength(0);
 });
+
+verifies(
+  "sec.revocation",
+  "a key revoked on one gateway stops the calls, questions and turns that another gateway carries",
+  async () => {
+    const schema = `nodes_${++homes}`;
+    const [first, second] = await Promise.all(
+      [1, 2].map(async () => await talkIn(await openPostgresStore({ url: server.url, schema }), "")),
+    );
+    const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
+    await first!.bind(content);
+    await first!.bind(content, { export_id: "ask" });
+    first!.runner.script = () => new Promise<never>(() => {});
+    const key = await createRevocableKey(second!);
+    const { invocations, runs } = first!.kernel;
+    const slow = await invocations.invoke(key.caller, { export_id: "slow", timeout_ms: 60_000 });
+    const ask = await invocations.invoke(key.caller, { export_id: "ask" });
+    const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+    const turn = await runs.start(key.caller, {
+      session_id: "s1",
+      input: { text: `/slow 1000\n/say ${words}` },
+    });
+    await until(() => first!.runner.running === 1);
+    await key.revoke();
+    const answer = second!.kernel.approvals.answer(admin, ask.invocation.approval_id!, {
+      response: "approve",
+    });
+    await expect(answer).rejects.toMatchObject({
+      code: expect.stringMatching(/^(authority\.key_revoked|approval\.closed)$/),
+    });
+    const code = "authority.key_revoked";
+    expect(await slow.settled).toMatchObject({ status: "failed", error: { code } });
+    expect(await ask.settled).toMatchObject({ status: "failed", error: { code } });
+    expect(await turn.settled).toMatchObject({ status: "failed", error: { code } });
+    expect(await second!.kernel.runs.get(admin, turn.run.id)).toMatchObject({ error: { code } });
+    expect(first!.runner.orders).toHaveLength(1);
+  },
+  60_000,
+);

@@ -77,7 +77,7 @@ export const BUS_PAYLOADS = {
   }),
   "approval.cancelled": z.looseObject({
     id: text,
-    reason: z.enum(["timeout", "shutdown", "interrupt"]),
+    reason: z.enum(["timeout", "shutdown", "interrupt", "revoked"]),
     ...target,
   }),
   "memory.query": z.looseObject({ query: text, k: count }),

@@ -67,6 +67,7 @@ export const RolePolicySchema = z.strictObject({
   allow: RoleSelectionSchema.optional(),
   deny: RoleSelectionSchema.optional(),
   max_risk: RISK.optional(),
+  disabled: z.boolean().optional().describe("true: no call and no turn of this role starts or goes on."),
 });
 
 const ToleranceSchema = z.strictObject({
@@ -104,6 +105,10 @@ export const PolicySchema = z.strictObject({
   host: HostLevelSchema.optional(),
   rules: z.array(SecurityRuleSchema).max(256).optional(),
   deferred_tools: few(ToolPatternSchema).optional().describe("Found by tool_search alone."),
+  archived: z
+    .boolean()
+    .optional()
+    .describe("true: no call, turn or delivery starts or goes on here; what is on record can still be read."),
 });
 
 /** A field that is null goes back to its default; one that is left out stays. */

@@ -38,6 +38,7 @@ export interface Agent
 export interface AgentParts {
   approvals: Kernel["approvals"];
   skills: StepDeps["skills"];
+  turnStarted: () => void;
 }
 
 export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
@@ -85,6 +86,8 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     own_port: base.bus.kernel("loop", ["loop"]),
     resume_turns: deps.host.resume_turns,
     adoptCalls: (turn) => adoptCalls(door, turn),
+    permit: (caller) => door.authority.require(caller),
+    turnStarted: parts.turnStarted,
     memories: () => plugins.memories(),
     skills: parts.skills,
     strategyOf: (strategy) => strategyPlugin(strategy),

@@ -1,5 +1,6 @@
 /** Answers to approvals. The row decides: only a pending one, only for the digest that was shown, only once. */
 import { type Approval, type ApprovalAnswer, BackplaneError } from "@backplane/contract";
+import type { Authority } from "../authority/authority.ts";
 import { auditOf, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
@@ -13,6 +14,7 @@ export function createApprovals(
   pending: PendingApprovals,
   grants: SessionGrants,
   news: Pick<ApprovalNews, "answered">,
+  authority: Authority,
 ): Kernel["approvals"] {
   const { store } = deps;
 
@@ -22,10 +24,20 @@ export function createApprovals(
     return approval;
   }
 
+  /** The gateway that carries the call ends it; here its answer only finds nothing to run. */
+  async function requireAsker({ org_id, project_id, invocation_id }: Approval): Promise<void> {
+    const scope = { org_id, project_id };
+    const row = await store.invocations.get(scope, invocation_id);
+    if (row !== null) await authority.require({ actor: row.requested_by, role: row.role, scope });
+  }
+
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
     requireOperator(caller, "answer approvals");
     const approval = await get(caller, id);
     if (approval.status !== "pending") throw closed(approval);
+    // Both sides of the question: who answers, and whoever the call would run for.
+    await authority.require(caller);
+    if (body.response !== "reject") await requireAsker(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {
       throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's", {
         fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,

@@ -56,7 +56,10 @@ export function approve(door: Door, recorded: Recorded): Soon<Approved | NotAppr
 async function ask(door: Door, recorded: Recorded, approval: Approval): Promise<Approved | NotApproved> {
   const { live } = recorded;
   live.stage = "approval";
-  live.interrupt = () => void door.pending.end(approval.id, "cancelled");
+  live.interrupt = () => {
+    const why = typeof live.stopped === "object" ? live.stopped : null;
+    void door.pending.end(approval.id, "cancelled", why === null ? "interrupt" : "revoked", why);
+  };
   const waiting = approval.status === "pending" ? door.pending.wait(approval) : answerOf(approval);
   // A cancel that came before there was anything to interrupt.
   if (live.stopped !== null) live.interrupt();
@@ -72,6 +75,7 @@ async function checkAgain(door: Door, recorded: Recorded, digest: string): Promi
   const { row } = live;
   const admitted = await admitAgain(door, recorded, digest);
   if ("status" in admitted) return { gate: "closed", ending: admitted };
+  live.checked_at = admitted.call.checked_at;
   const max = admitted.call.plan.export.max_concurrency;
   const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   const now = deps.clock.now();
@@ -107,6 +111,8 @@ async function admitAgain(door: Door, recorded: Recorded, digest: string): Promi
   const verdict = admit(call, door.around);
   if (verdict.verdict === "admitted") return verdict;
   const { code, message, details } = verdict;
+  // A revocation counts before an answer does: the call ends in the same words wherever it is found.
+  if (verdict.rule === "authority") return failedWith(code, message, { details });
   return failedWith(code, `the call is no longer admitted: ${message}`, { details });
 }
 

@@ -3,7 +3,8 @@
  * waiting call hears of it: from answer() here, from its own timer, from a cancel, or, when another node took
  * the answer, by reading the row again after something was written.
  */
-import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
+import type { Approval, ApprovalResponse, ApprovalStatus, ErrorCode } from "@backplane/contract";
+import type { Revocation } from "../authority/revocation.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { ApprovalResolution, NewEvent, Timer } from "../ports/index.ts";
 
@@ -32,7 +33,7 @@ export interface ApprovalNews {
   answered(approval: Approval, response: ApprovalResponse): void;
 }
 
-export type CancelReason = "timeout" | "shutdown" | "interrupt";
+export type CancelReason = "timeout" | "shutdown" | "interrupt" | "revoked";
 
 export class PendingApprovals {
   readonly #deps: KernelDeps;
@@ -77,18 +78,20 @@ export class PendingApprovals {
     approval_id: string,
     status: "expired" | "cancelled",
     reason: CancelReason = status === "expired" ? "timeout" : "interrupt",
+    why: Revocation | null = null,
   ): Promise<void> {
     const waiter = this.#waiters.get(approval_id);
     if (waiter === undefined) return;
     try {
-      const won = await resolveApproval(this.#deps, waiter.approval, { status });
+      const feedback = why?.message ?? null;
+      const won = await resolveApproval(this.#deps, waiter.approval, { status, feedback }, why?.code);
       if (won) {
         waiter.hear({ kind: status });
         this.#news?.cancelled(waiter.approval, reason);
       } else await this.#read(waiter);
     } catch (error) {
       this.#deps.log.warn({ err: error, approval_id }, "an approval could not be ended; trying again");
-      waiter.timer = this.#deps.clock.after(LOOK_MS, () => void this.end(approval_id, status, reason));
+      waiter.timer = this.#deps.clock.after(LOOK_MS, () => void this.end(approval_id, status, reason, why));
     }
   }
 
@@ -162,6 +165,7 @@ export function resolveApproval(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
   approval: Approval,
   how: { status: Exclude<ApprovalStatus, "pending"> } & Partial<ApprovalResolution>,
+  why?: ErrorCode,
 ): Promise<boolean> {
   const now = deps.clock.now();
   const scope = { org_id: approval.org_id, project_id: approval.project_id };
@@ -192,6 +196,7 @@ export function resolveApproval(
       tool: approval.tool,
       digest: approval.digest,
       ...(resolution.response === null ? {} : { response: resolution.response }),
+      ...(why === undefined ? {} : { why }),
     },
   };
   return deps.store.approvals.resolve(approval.id, resolution, { events: [event], audit });

@@ -141,6 +141,7 @@ export class Deliverer {
       const code = codeOf(error);
       // Removed or switched off since the event: a hook that is not bound gets nothing.
       if (code === "binding.not_found" || code === "binding.not_active") return null;
+      if (code === "authority.project_archived") return null;
       return error instanceof Error ? `${code ?? "internal"}: ${error.message}` : "internal";
     }
   }

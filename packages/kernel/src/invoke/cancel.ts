@@ -3,7 +3,7 @@
 import { BackplaneError, isTerminal } from "@backplane/contract";
 import type { InvocationRow, NewJob } from "../ports/index.ts";
 import type { Door } from "./door.ts";
-import type { LiveCall } from "./live.ts";
+import type { LiveCall, StopCause } from "./live.ts";
 
 /** Resolves when the cancel is under way. */
 export async function cancel(door: Door, row: InvocationRow): Promise<void> {
@@ -24,10 +24,12 @@ export async function cancel(door: Door, row: InvocationRow): Promise<void> {
   await store.jobs.enqueue([job], clock.now());
 }
 
-export function stopCall(door: Door, live: LiveCall, reason: "user" | "shutdown"): void {
+export function stopCall(door: Door, live: LiveCall, reason: StopCause): void {
   live.stopped ??= reason;
   if (live.interrupt !== null) live.interrupt();
-  else if (live.stage === "running") door.deps.runner.cancel(live.row.id, reason);
+  else if (live.stage === "running") {
+    door.deps.runner.cancel(live.row.id, reason === "shutdown" ? reason : "user");
+  }
 }
 
 /** What other nodes asked this one to cancel. */

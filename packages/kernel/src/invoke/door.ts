@@ -1,4 +1,5 @@
 /** What every step of the door shares. Made once by createKernel; holds no more than the calls under way. */
+import type { Authority } from "../authority/authority.ts";
 import type { PendingApprovals } from "../approval/pending.ts";
 import type { SessionGrants } from "../approval/session-grants.ts";
 import type { KernelDeps } from "../deps.ts";
@@ -20,6 +21,8 @@ export interface Door {
   turns: TurnTape;
   plans: ExportPlans;
   policies: Policies;
+  /** Whether whoever asked may still go on. */
+  authority: Authority;
   live: LiveCalls;
   gates: ConcurrencyGates;
   pending: PendingApprovals;

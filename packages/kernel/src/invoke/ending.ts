@@ -11,6 +11,8 @@ import type {
   ToolResultBlock,
 } from "@backplane/contract";
 
+import type { StopCause } from "./live.ts";
+
 export interface Ending {
   status: TerminalStatus;
   result: Json | null;
@@ -40,7 +42,11 @@ export function failedWith(
   };
 }
 
-export function cancelledBy(reason: "user" | "shutdown", retry_count = 0): Ending {
+export function cancelledBy(reason: StopCause, retry_count = 0): Ending {
+  if (typeof reason === "object") {
+    const { code, message, details, fix } = reason;
+    return failedWith(code, message, { details: { ...details, fix }, retry_count });
+  }
   return reason === "user"
     ? failedWith("cancelled", "the invocation was cancelled", { status: "cancelled", retry_count })
     : failedWith("gateway_stopping", "the gateway stopped before the call ended", { retry_count });

@@ -3,18 +3,22 @@
  * while it waits here and not in the runner.
  */
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
+import type { Revocation } from "../authority/revocation.ts";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { Ask } from "./answer-ask.ts";
 import type { EventTape } from "./event-tape.ts";
 
 export type Stage = "opening" | "approval" | "queued" | "running" | "settling";
 
+/** A revocation: whoever asked for the call may no longer. */
+export type StopCause = "user" | "shutdown" | Revocation;
+
 export class LiveCall {
   readonly row: InvocationRow;
   readonly settled: Promise<Invocation>;
   stage: Stage = "opening";
   /** Who wants it to end early. The first reason counts. */
-  stopped: "user" | "shutdown" | null = null;
+  stopped: StopCause | null = null;
   interrupt: (() => void) | null = null;
   tape: EventTape | null = null;
   /** Connections that its attempts were refused so far. */
@@ -25,6 +29,8 @@ export class LiveCall {
   lend: ((params: JsonObject) => Promise<Json>) | null = null;
   /** What is left of the deadline; less than all of it after a recovery. */
   left_ms: number;
+  /** When its authority was last read, on the monotonic clock. */
+  checked_at = Number.NEGATIVE_INFINITY;
   /** Where the numbering of events goes on; more than 0 after a recovery. */
   last_seq = 0;
   /** Made for the first watcher: most calls have none. */
@@ -62,6 +68,8 @@ export class LiveCall {
 export class LiveCalls {
   readonly #calls = new IdTable<LiveCall>();
   readonly #idle: (() => void)[] = [];
+  /** Told of every call that is added. */
+  onAdded: () => void = () => {};
 
   get size(): number {
     return this.#calls.size;
@@ -70,6 +78,7 @@ export class LiveCalls {
   add(row: InvocationRow): LiveCall {
     const call = new LiveCall(row);
     this.#calls.add(row.id, call);
+    this.onAdded();
     return call;
   }
 

@@ -11,6 +11,8 @@ import {
   type Json,
   type Soon,
 } from "@backplane/contract";
+import type { Authority } from "../authority/authority.ts";
+import type { Standing } from "../authority/revocation.ts";
 import { asExport } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
 import { callerLevel } from "../grant/effective.ts";
@@ -62,6 +64,10 @@ class OpenedCall {
   readonly turn: TurnCall | null;
   readonly once: OnceKey | null;
   readonly depth: number;
+  /** Whether whoever is behind the caller may still ask. */
+  readonly standing: Standing;
+  /** On the monotonic clock, before anything was read: all that is known of the call is at least as new. */
+  readonly checked_at: number;
   /** Set when the row is on disk already. */
   readonly row: InvocationRow | null;
 
@@ -82,6 +88,8 @@ class OpenedCall {
     this.turn = fields.turn;
     this.once = fields.once;
     this.depth = fields.depth;
+    this.standing = fields.standing;
+    this.checked_at = fields.checked_at;
     this.row = fields.row;
   }
 
@@ -93,19 +101,24 @@ class OpenedCall {
 export type Opened = OpenedCall;
 
 export interface OpenDeps extends ResolveDeps {
-  deps: Pick<KernelDeps, "ids" | "host">;
+  deps: Pick<KernelDeps, "ids" | "host" | "clock">;
+  authority: Authority;
   plans: ExportPlans;
   policies: Policies;
 }
 
 /** Throws binding.not_found or export.not_found: a call of nothing leaves no row. */
 export async function open(door: OpenDeps, request: InvokeRequest): Promise<Opened> {
-  const { ids, host } = door.deps;
+  const { ids, host, clock } = door.deps;
   const { caller, body } = request;
   const id = ids.next("invocation");
+  const checked_at = clock.monotonic();
+  // Callers live longer than the request that brought them: in turns, on sockets, behind delegated tokens.
+  const stands = door.authority.standingOf(caller);
   // All three are usually there: a call need not wait a turn for them.
   const found = both(resolveFor(door, request, body.session_id ?? id), door.policies.of(caller.scope));
   const [bound, policy] = found instanceof Promise ? await found : found;
+  const standing = stands instanceof Promise ? await stands : stands;
   const known = door.plans.get(bound, caller.scope);
   const plan = known instanceof Promise ? await known : known;
   const input = body.input ?? {};
@@ -130,6 +143,8 @@ export async function open(door: OpenDeps, request: InvokeRequest): Promise<Open
     turn: request.turn ?? null,
     once: request.once ?? null,
     depth: caller.delegation === undefined ? 0 : (caller.delegation.depth ?? 0) + 1,
+    standing,
+    checked_at,
     row: null,
   });
 }
@@ -141,13 +156,19 @@ function both<A, B>(a: Soon<A>, b: Soon<B>): Soon<[A, B]> {
 /** From the row alone. The recorded grant stays a ceiling, so nothing widened in between. */
 export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened> {
   const scope = { org_id: row.org_id, project_id: row.project_id };
+  const checked_at = door.deps.clock.monotonic();
   const stored = await door.bindings.get(scope, row.binding_id);
   const bound = stored === null ? null : asExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
-  const [plan, policy] = await Promise.all([door.plans.get(bound, scope), door.policies.of(scope)]);
+  const caller: Caller = { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false };
+  const [plan, policy, standing] = await Promise.all([
+    door.plans.get(bound, scope),
+    door.policies.of(scope),
+    door.authority.standingOf(caller),
+  ]);
   return new OpenedCall({
     id: row.id,
-    caller: { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false },
+    caller,
     body: {},
     plan,
     input: row.input,
@@ -163,6 +184,8 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
     turn: null,
     once: null,
     depth: row.depth,
+    standing,
+    checked_at,
     row,
   });
 }

@@ -52,6 +52,7 @@ export function recordedBefore(
   live: LiveCall,
   token: string | null,
 ): Recorded {
+  live.checked_at = admitted.call.checked_at;
   const max = admitted.call.plan.export.max_concurrency;
   const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   return new RecordedCall(live, { kind: "run", admitted, token, place });
@@ -88,6 +89,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
     if (minted !== null) also.delegation = minted.delegation;
   }
   const live = calls.add(row);
+  live.checked_at = call.checked_at;
   try {
     if (call.turn === null) await deps.store.invocations.open(row, also);
     else await door.turns.open(row, also, call.turn);

@@ -2,7 +2,15 @@
  * Hands an approved call to the runner, as often as the retry rules and the deadline allow. The deadline runs
  * on the monotonic clock from here on; waiting for a slot counts, waiting for an approval does not.
  */
-import { type EgressRecord, INVOCATION_LIMITS, type Json, type JsonObject } from "@backplane/contract";
+import {
+  codeOf,
+  type EgressRecord,
+  INVOCATION_LIMITS,
+  type Json,
+  type JsonObject,
+  type Soon,
+  whenThere,
+} from "@backplane/contract";
 import type { Approved } from "../approval/approve.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { RunListener } from "../ports/index.ts";
@@ -14,6 +22,8 @@ import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
 import { EventTape } from "./event-tape.ts";
 import type { LiveCall } from "./live.ts";
+import { reopen } from "./open.ts";
+import { refusedSince } from "../policy/admit.ts";
 import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "./redact.ts";
 import { backoff, mayRetry } from "./retry.ts";
 import { isRemote, MAX_RENEWALS } from "../sign-ins/tokens.ts";
@@ -61,6 +71,10 @@ async function attempts(
     const retries = before + tried;
     const bare = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
     const secrets = bare ? {} : await door.tokens.secretsOf(plan.bound, call.grant);
+    if (clock.monotonic() - live.checked_at > FRESH_MS) {
+      const refused = await refusedByNow(door, call);
+      if (refused !== null) return { ...refused, retry_count: retries };
+    }
     const left = deadline - clock.monotonic();
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
@@ -88,11 +102,42 @@ async function attempts(
       tried + 1 < host.retry.max_attempts &&
       mayRetry(row, outcome) &&
       clock.monotonic() + pause < deadline;
-    if (!again) return accept(plan, outcome, retries, started_at, redactor);
+    if (!again) return endOf(live, accept(plan, outcome, retries, started_at, redactor));
     await interruptible(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (!(await store.invocations.retried(row.id, row.fence, retries + 1))) return null;
   }
+}
+
+/** What is known of a call may be this old when it starts; a revocation counts within a second. */
+const FRESH_MS = 250;
+
+/** A call that waited in line, for secrets or between two tries is held against the rules as they are now. */
+async function refusedByNow(door: Door, { live, grant }: Approved): Promise<Ending | null> {
+  const call = await reopen(door, live.row).catch((error: unknown) => {
+    if (codeOf(error) === "binding.not_found") return null;
+    throw error;
+  });
+  if (call === null) {
+    const { binding_id } = live.row;
+    return failedWith("binding.not_active", `the binding ${binding_id} was removed`, {
+      details: { binding_id },
+    });
+  }
+  live.checked_at = call.checked_at;
+  const refused = refusedSince(call, grant, door.around);
+  if (refused === null) return null;
+  const { code, message, details, fix } = refused;
+  return failedWith(code, message, { details: fix === undefined ? details : { ...details, fix } });
+}
+
+/** A call that was told to stop because its authority is gone ends with that reason, unless it had succeeded. */
+function endOf({ stopped }: LiveCall, accepted: Soon<Ending>): Soon<Ending> {
+  if (stopped === null || typeof stopped === "string") return accepted;
+  const { status, error } = cancelledBy(stopped);
+  return whenThere(accepted, (ending) =>
+    ending.status === "succeeded" ? ending : { ...ending, status, error },
+  );
 }
 
 /** The record is of the whole invocation, so what earlier attempts were refused stays on it. */

@@ -3,14 +3,24 @@
  * delegated token lives exactly as long as its invocation runs.
  */
 import { BackplaneError, type DelegationScope, isTerminal, type KeyScope } from "@backplane/contract";
+import type { Authority } from "../authority/authority.ts";
 import type { KernelDeps } from "../deps.ts";
 import { DELEGATION_PREFIX, tokenHash } from "../invoke/delegation.ts";
 import type { LiveCalls } from "../invoke/live.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";
 
-export async function authenticate(deps: KernelDeps, live: LiveCalls, token: string): Promise<Caller> {
+export async function authenticate(
+  deps: KernelDeps,
+  live: LiveCalls,
+  authority: Authority,
+  token: string,
+): Promise<Caller> {
   const hash = tokenHash(token);
-  return token.startsWith(DELEGATION_PREFIX) ? await delegated(deps, live, hash) : await byKey(deps, hash);
+  if (!token.startsWith(DELEGATION_PREFIX)) return await byKey(deps, hash);
+  const caller = await delegated(deps, live, hash);
+  // A call that runs on is no way around a key that was revoked meanwhile.
+  if ((await authority.revocationOf(caller)) !== null) throw new BackplaneError("auth.invalid");
+  return caller;
 }
 
 async function byKey(deps: KernelDeps, hash: string): Promise<Caller> {

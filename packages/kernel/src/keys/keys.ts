@@ -1,5 +1,6 @@
 /** API keys: shown once, stored hashed. A key can only make keys that are no wider than itself. */
 import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
+import type { Authority } from "../authority/authority.ts";
 import { atLeast, auditOf, HOST_ADMIN, requireOperator } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
@@ -14,7 +15,7 @@ interface KeyFilter {
   project?: string;
 }
 
-export function createKeys(deps: KernelDeps, live: LiveCalls): Kernel["keys"] {
+export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authority): Kernel["keys"] {
   const { store } = deps;
 
   async function create(caller: Caller, body: KeyCreate) {
@@ -59,7 +60,7 @@ export function createKeys(deps: KernelDeps, live: LiveCalls): Kernel["keys"] {
     create,
     list: async (caller, page, { project } = {}) => await store.keys.list(placeOf(caller, project), page),
     revoke,
-    authenticate: (token) => authenticate(deps, live, token),
+    authenticate: (token) => authenticate(deps, live, authority, token),
   };
 }
 

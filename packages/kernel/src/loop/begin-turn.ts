@@ -53,6 +53,8 @@ export interface BeginDeps {
   node_id: string;
   /** Lets plugins take their seats in an org before its first turn. */
   enter(org_id: string): Promise<void>;
+  /** Throws when the caller may no longer ask for anything. */
+  permit(caller: Caller): Promise<void>;
   /** Why a strategy cannot decide, or null. */
   strategyProblem(strategy: string): string | null;
 }
@@ -63,6 +65,7 @@ export async function beginTurn(
   items: readonly TapeItem[],
 ): Promise<{ turn: Turn; entry_id: number }> {
   const { key, caller } = request;
+  await deps.permit({ ...caller, scope: key.scope });
   await deps.enter(key.scope.org_id);
   const rules = await deps.settings.of(key, request.strategy);
   const problem = deps.strategyProblem(rules.strategy);

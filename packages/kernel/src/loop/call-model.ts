@@ -40,6 +40,8 @@ export interface ModelCallOptions {
   signal: AbortSignal;
   timeout_ms: number;
   retries?: number;
+  /** Before each try. Throws when whoever the call is for may no longer ask. */
+  permit?: () => Promise<void>;
   onDelta?: (text: string) => void;
 }
 
@@ -87,6 +89,7 @@ export class ModelCalls {
   async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
     const retries = options.retries ?? LLM_LIMITS.retries;
     for (let attempt = 0; ; attempt++) {
+      await options.permit?.();
       const answer = await this.#once(request, attempt + 1, options);
       if ("step" in answer) return answer;
       if (!answer.retryable || attempt >= retries) {

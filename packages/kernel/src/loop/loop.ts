@@ -30,6 +30,8 @@ export interface Begun extends Accepted {
 export interface LoopDeps extends CarryDeps {
   live: LiveSessions;
   log: Logger;
+  /** Told of every turn that runs. */
+  turnStarted: () => void;
 }
 
 interface Place {
@@ -157,6 +159,11 @@ export class Loop {
     return undefined;
   }
 
+  /** All that run on this node. */
+  turns(): Turn[] {
+    return this.#places.values().flatMap(({ running }) => running ?? []);
+  }
+
   get running(): number {
     return this.#places.size;
   }
@@ -273,6 +280,7 @@ export class Loop {
   }
 
   async #carry(name: string, place: Place, turn: Turn): Promise<void> {
+    this.#deps.turnStarted();
     const run = await carryTurn(this.#deps, turn);
     this.#places.delete(name);
     // A moment later: what was just told belongs to this workspace's tape.

@@ -37,6 +37,7 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
   const caller = await whoAsked(deps, run);
   const problem = whyNot(deps, run, caller);
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
+  await deps.permit(caller);
   await deps.enter(key.scope.org_id);
   const rules = await settings.of(key, run.strategy);
   const missing = deps.strategyProblem(rules.strategy);
@@ -111,8 +112,8 @@ function whyNot({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null
 
 const ANYBODY = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
 
-/** With the rights of now: a key that was revoked has none. */
-async function whoAsked({ store, clock }: ResumeDeps, run: RunRow): Promise<Caller | null> {
+/** With the rights of now; whether a key is still valid is for `permit` to say. */
+async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
   const { org_id, project_id, requested_by: actor } = run;
   const scope = { org_id, project_id };
   if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };
@@ -122,8 +123,7 @@ async function whoAsked({ store, clock }: ResumeDeps, run: RunRow): Promise<Call
   }
   if (!isId("key", actor)) return { ...ANYBODY, actor, scope };
   const key = await store.keys.get(org_id, actor);
-  if (key === null || key.revoked_at !== null) return null;
-  if (key.expires_at !== null && Date.parse(key.expires_at) <= clock.now()) return null;
+  if (key === null) return null;
   return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin") };
 }
 

@@ -118,6 +118,8 @@ function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["e
       return { code: "timeout", message: "the turn took longer than it may" };
     case "shutdown":
       return { code: "gateway_stopping", message: "the gateway stopped" };
+    case "revoked":
+      return { code: turn.revocation!.code, message: turn.revocation!.message };
     case null:
       return { code: failure!.code, message: failure!.message };
   }

@@ -16,7 +16,7 @@ import {
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { ModelAnswer, ModelCalls } from "./call-model.ts";
 import { decide } from "./decide.ts";
-import type { Scope, SessionKey } from "../ports/index.ts";
+import type { Caller, Scope, SessionKey } from "../ports/index.ts";
 import type { History } from "./history.ts";
 import type { Progress } from "./progress.ts";
 import type { Turn } from "./turn.ts";
@@ -36,6 +36,8 @@ export interface StepDeps {
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
   /** Before each model call; makes room in the context when it is nearly full. */
   makeRoom(turn: Turn, provider: string): Promise<void>;
+  /** Before each step. Throws when whoever asked for the turn may no longer. */
+  permit(caller: Caller): Promise<void>;
 }
 
 /** An approval may take as long as a timer holds; the door ends every call in its own time. */
@@ -75,6 +77,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
     state.phase = "llm";
   }
   for (;;) {
+    await deps.permit(turn.caller);
     turn.history = await deps.history(turn.key);
     state.history = turn.history.size;
     const decision = await decide(deps.port, deps.strategyOf, turn, state);
@@ -183,6 +186,7 @@ async function think(
       to: turn.to,
       signal: turn.signal,
       timeout_ms: LOOP_LIMITS.model_ms,
+      permit: () => deps.permit(turn.caller),
       onDelta(text) {
         turn.partial += text;
         carry += text;

@@ -1,11 +1,12 @@
 /** One turn as the loop carries it: who asked for what, what it may do, and how it is told to stop. */
 import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
+import type { Revocation } from "../authority/revocation.ts";
 import type { Caller, RunRow, SessionKey } from "../ports/index.ts";
 import type { OfferedTool } from "../catalog/offered-tool.ts";
 import type { History } from "./history.ts";
 
-export type StopReason = "user" | "shutdown" | "wall";
+export type StopReason = "user" | "shutdown" | "wall" | "revoked";
 
 /** What a sub-agent's turn may do; the kernel enforces it (subagent.enforced). */
 export interface TurnLimits {
@@ -44,6 +45,8 @@ export class Turn {
   readonly #joining = new Set<Promise<unknown>>();
   readonly #calls = new Set<Promise<unknown>>();
   stopped: StopReason | null = null;
+  /** Why it was stopped as `revoked`. */
+  revocation: Revocation | null = null;
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
 
@@ -76,6 +79,12 @@ export class Turn {
     if (this.stopped !== null) return;
     this.stopped = reason;
     this.#stop.abort();
+  }
+
+  /** Whoever asked for it may no longer. */
+  revoke(why: Revocation): void {
+    if (this.stopped === null) this.revocation = why;
+    this.stop("revoked");
   }
 
   /** Whether a call may still begin. */

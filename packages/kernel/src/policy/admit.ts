@@ -3,7 +3,7 @@ import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
 import { narrowed } from "../invoke/export-plan.ts";
 import type { Opened } from "../invoke/open.ts";
 import { riskOf } from "./risk.ts";
-import type { Surroundings } from "./rule.ts";
+import type { Decision, Rule, Surroundings } from "./rule.ts";
 import { RULES } from "./rules.ts";
 
 declare const admitted: unique symbol;
@@ -38,6 +38,18 @@ export interface Refused {
   fix: string | undefined;
 }
 
+/** Every rule that may answer otherwise by now about a call that was admitted and then had to wait. */
+const ASKED_AGAIN = RULES.filter(({ standing, again }) => standing === true || again === true);
+
+/** Why a call that was admitted before may no longer start, or null. */
+export function refusedSince(call: Opened, grant: Grant, around: Surroundings): Refused | null {
+  for (const rule of ASKED_AGAIN) {
+    const decision = rule.decide(call, grant, around);
+    if (decision.kind === "deny") return refusedBy(rule, decision, call);
+  }
+  return null;
+}
+
 export function admit(call: Opened, around: Surroundings): Admitted | Refused {
   const { grant, pool_key } = narrowed(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
@@ -52,16 +64,23 @@ export function admit(call: Opened, around: Surroundings): Admitted | Refused {
       };
       continue;
     }
-    const { code, message, fix } = decision;
-    return {
-      verdict: "refused",
-      call,
-      rule: rule.name,
-      code,
-      message,
-      details: { rule: rule.name, ...decision.details },
-      fix,
-    };
+    return refusedBy(rule, decision, call);
   }
   return new AdmittedCall(call, grant, pool_key, ask);
+}
+
+function refusedBy(
+  { name }: Rule,
+  { code, message, details, fix }: Extract<Decision, { kind: "deny" }>,
+  call: Opened,
+): Refused {
+  return {
+    verdict: "refused",
+    call,
+    rule: name,
+    code,
+    message,
+    details: { rule: name, ...details },
+    fix,
+  };
 }

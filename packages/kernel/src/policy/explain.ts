@@ -9,6 +9,7 @@ import {
   type Role,
   type Soon,
 } from "@backplane/contract";
+import { assumeStanding } from "../authority/revocation.ts";
 import type { ToolCatalog } from "../catalog/catalog.ts";
 import type { KeptBack } from "../catalog/kept-back.ts";
 import { skeletonOf } from "../catalog/name.ts";
@@ -74,7 +75,8 @@ export async function explain(
     const at = partNamed(name, await servers(caller.scope));
     return at === null ? null : partPlan(at.bound, at.part, caller.scope, host);
   }
-  const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null };
+  const standing = assumeStanding(caller);
+  const asked: Asked = { caller, plan, policy, context, issues, hits, depth: 0, row: null, standing };
   const grant = grantUnder(plan, policy);
   const steps: PolicyStep[] = RULES.map((rule) => {
     const decision = rule.decide(asked, grant, around);

@@ -1,5 +1,6 @@
 /** Whether a caller may be offered a tool at all: the standing rules of admission, asked without a call. */
 import type { Grant } from "@backplane/contract";
+import { assumeStanding } from "../authority/revocation.ts";
 import { toGrant } from "../grant/effective.ts";
 import { intersect } from "../grant/intersect.ts";
 import type { ExportPlan } from "../invoke/export-plan.ts";
@@ -26,7 +27,17 @@ const ANYWHERE: Surroundings = {
 
 /** Why not and what would change it, or null. */
 export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPolicy): Forbidden | null {
-  const asked: Asked = { caller, plan, policy, context: "direct", issues: [], hits: [], depth: 0, row: null };
+  const asked: Asked = {
+    caller,
+    plan,
+    policy,
+    context: "direct",
+    issues: [],
+    hits: [],
+    depth: 0,
+    row: null,
+    standing: assumeStanding(caller),
+  };
   const grant = grantUnder(plan, policy);
   for (const rule of STANDING) {
     const decision = rule.decide(asked, grant, ANYWHERE);

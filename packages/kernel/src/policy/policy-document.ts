@@ -27,6 +27,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
   host: {},
   rules: [],
   deferred_tools: [],
+  archived: false,
 };
 
 type Roles = NonNullable<Policy["roles"]>;
@@ -52,6 +53,7 @@ export function policyDocument(org: Policy, project: Policy): EffectivePolicyDoc
     host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
     rules: [...(org.rules ?? []), ...(project.rules ?? [])],
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
+    archived: org.archived === true || project.archived === true,
   };
 }
 
@@ -91,6 +93,7 @@ function meetRole(a: RolePolicy, b: RolePolicy): RolePolicy {
     allow: meetSelection(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
     deny: meetSelection(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
     ...(most === undefined ? {} : { max_risk: most }),
+    ...(a.disabled === true || b.disabled === true ? { disabled: true } : {}),
   };
 }
 

@@ -5,7 +5,7 @@ import type { Opened } from "../invoke/open.ts";
 /** What the rules look at: a call that was opened, or one that somebody only asks about. */
 export type Asked = Pick<
   Opened,
-  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row"
+  "caller" | "plan" | "policy" | "context" | "issues" | "hits" | "depth" | "row" | "standing"
 >;
 
 /** What is true around the call at this moment. */
@@ -30,6 +30,8 @@ export interface Rule {
   about: string;
   /** Depends on who asks for what, not on the arguments or the moment: what it denies is not even listed. */
   standing?: true;
+  /** Asked again before a call that had to wait is started, also where `standing` is not. */
+  again?: true;
   decide(call: Asked, grant: Grant, around: Surroundings): Decision;
 }
 

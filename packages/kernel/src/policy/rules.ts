@@ -3,6 +3,7 @@
  * unless a later rule denies. They are pure: what they need to know of the house comes in `Surroundings`.
  */
 import { type DelegationScope, runsElsewhere, tolerates } from "@backplane/contract";
+import { revokedByPolicy } from "../authority/revocation.ts";
 import { originOf } from "./origin.ts";
 import { plainCategory } from "./policy-document.ts";
 import { riskOf } from "./risk.ts";
@@ -17,6 +18,17 @@ export const RULES: readonly Rule[] = [
       around.stopping
         ? deny("gateway_stopping", "the gateway is shutting down and takes no new calls")
         : PASS,
+  },
+  {
+    name: "authority",
+    about: "the key, role and project behind the call are still valid",
+    standing: true,
+    decide({ standing, policy }) {
+      const revocation = standing.revoked ?? revokedByPolicy(policy, standing);
+      if (revocation === null) return PASS;
+      const { code, message, details, fix } = revocation;
+      return deny(code, message, { details, fix });
+    },
   },
   {
     name: "input",
@@ -121,6 +133,7 @@ export const RULES: readonly Rule[] = [
   {
     name: "binding",
     about: "the binding is active and takes calls",
+    again: true,
     decide(call) {
       const { binding } = call.plan.bound;
       if (binding.status === "active" && binding.rollout.traffic_percent > 0) return PASS;

@@ -17,6 +17,7 @@ import { wholeExport } from "../bindings/whole-package.ts";
 import type { KernelDeps } from "../deps.ts";
 import { standingLevel, toGrant } from "../grant/effective.ts";
 import { type ExportPlan, poolKey } from "../invoke/export-plan.ts";
+import { assumeStanding } from "../authority/revocation.ts";
 import { ruleHits } from "../invoke/open.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { effectiveClass } from "./class.ts";
@@ -77,6 +78,7 @@ export async function requirePart(
     hits,
     depth: 0,
     row: null,
+    standing: assumeStanding(caller),
   };
   const grant = grantUnder(plan, policy);
   let why: string | null = null;

@@ -30,6 +30,9 @@ export interface StandingPolicy {
   /** What the project raises a tool to. */
   readonly raised: (tool: string) => Risk | null;
   readonly deferred: ToolMatch;
+  /** Which level says that nothing starts here; null: neither. */
+  readonly archived: "org" | "project" | null;
+  readonly disabled_roles: ReadonlySet<Role>;
   /** Met with every grant. */
   readonly ceiling: Level | undefined;
   readonly rules: readonly CompiledRule[];
@@ -62,6 +65,8 @@ export function standingPolicy(
     judged: judgement(org.risks),
     raised: judgement(project.risks),
     deferred: toolMatch(document.deferred_tools),
+    archived: org.archived === true ? "org" : project.archived === true ? "project" : null,
+    disabled_roles: new Set(ROLES.filter((role) => document.roles[role]?.disabled === true)),
     ceiling: Object.keys(host).length === 0 ? undefined : (host as Level),
     rules,
   };

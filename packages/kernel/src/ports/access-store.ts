@@ -62,7 +62,8 @@ export interface KeyStore {
   create(key: ApiKey, token_hash: string, facts: Facts): Promise<void>;
   /** Revoked and expired ones included: the caller decides. Hot: called once per request. */
   byHash(token_hash: string): Soon<ApiKey | null>;
-  get(org_id: string, id: string): Promise<ApiKey | null>;
+  /** Always fresh. Hot: asked whenever work of a key goes on. */
+  get(org_id: string, id: string): Soon<ApiKey | null>;
   list(scope: Scope, page: Page): Promise<PageOf<ApiKey>>;
   revoke(scope: Scope, id: string, at: string, facts: Facts): Promise<boolean>;
 }

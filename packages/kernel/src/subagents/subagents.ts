@@ -73,7 +73,10 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
     const child = { parent, turn, timer, asked };
     children.set(child_id, child);
-    const stop = () => turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
+    const stop = () => {
+      if (parent.revocation !== null) turn.revoke(parent.revocation);
+      else turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
+    };
     if (parent.signal.aborted) stop();
     else parent.signal.addEventListener("abort", stop, { once: true });
     // The call that spawned it may end before the turn does.

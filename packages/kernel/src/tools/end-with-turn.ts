@@ -5,7 +5,7 @@
  */
 import { stopCall } from "../invoke/cancel.ts";
 import type { Door } from "../invoke/door.ts";
-import { failedWith } from "../invoke/ending.ts";
+import { cancelledBy, failedWith } from "../invoke/ending.ts";
 import type { LiveCall } from "../invoke/live.ts";
 import { settle } from "../invoke/settle.ts";
 import type { Turn } from "../loop/turn.ts";
@@ -24,9 +24,11 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
       if (turn.stopped === "shutdown") return;
       // A question outlives a turn that broke: whoever answers it sets the conversation going again.
       if (turn.stopped === null && live.stage === "approval") return resolve();
-      stopCall(door, live, "user");
+      const why = turn.revocation;
+      stopCall(door, live, why ?? "user");
       const timer = door.deps.clock.after(GRACE_MS, () => {
-        void settle(door, live, failedWith("cancelled", LEFT, { status: "cancelled" }));
+        const left = why === null ? failedWith("cancelled", LEFT, { status: "cancelled" }) : cancelledBy(why);
+        void settle(door, live, left);
       });
       give_up = () => timer.stop();
     };

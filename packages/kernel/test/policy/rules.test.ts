@@ -4,6 +4,7 @@ import { RULES } from "../../src/policy/rules.ts";
 test("the rules and their order are a visible decision", () => {
   expect(RULES.map((rule) => rule.name)).toEqual([
     "stopping",
+    "authority",
     "input",
     "delegation",
     "depth",

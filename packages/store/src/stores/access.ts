@@ -120,10 +120,11 @@ export function createKeyStore(backend: Backend): KeyStore {
         const row = yield* readKey(token_hash);
         return row === undefined ? null : decodeKey(row);
       }),
-    async get(org_id, id) {
-      const row = await backend.read(() => readKeyById(org_id, id));
-      return row === undefined ? null : decodeKey(row);
-    },
+    get: (org_id, id) =>
+      backend.readHot(`key by id ${org_id} ${id}`, function* () {
+        const row = yield* readKeyById(org_id, id);
+        return row === undefined ? null : decodeKey(row);
+      }),
     async list(scope, page) {
       const rows = await backend.read(() =>
         listKeys([scope.org_id, projectColumn(scope.project_id), beforeOf(page), page.limit + 1]),
