@@ -3,6 +3,11 @@ import type { Mutant } from "./mutant.ts";
 
 const KERNEL = "packages/kernel/src";
 const TURNS = ["packages/kernel/test/authority/turns.test.ts"];
+const NAMED = ["packages/kernel/test/authority/session-ids.test.ts"];
+const COVERED = [
+  "packages/kernel/test/approval/covered.test.ts",
+  "packages/kernel/test/approval/coverage.test.ts",
+];
 const CALLS = ["packages/kernel/test/authority/calls.test.ts"];
 
 export const AUTHORITY_DEFENCES: Mutant[] = [
@@ -51,8 +56,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "authority: of whoever an approval would run for",
     file: `${KERNEL}/approval/approvals.ts`,
-    from: 'if (body.response !== "reject") await requireAsker(approval);',
-    to: "void requireAsker;",
+    from: "    await authority.require(asker);\n",
+    to: "",
     tests: CALLS,
   },
   {
@@ -104,4 +109,74 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     to: "Date.parse(key.expires_at) > 0",
     tests: TURNS,
   },
+  {
+    defence: "session ids: a right to the session that is named",
+    file: `${KERNEL}/authority/named-ids.ts`,
+    from: '  throw new BackplaneError("auth.scope", `The session',
+    to: '  void new BackplaneError("auth.scope", `The session',
+    tests: NAMED,
+  },
+  {
+    defence: "session ids: a chain of the session that is named",
+    file: `${KERNEL}/authority/named-ids.ts`,
+    from: "chain === null || !belongs(chain, of)",
+    to: "chain === null",
+    tests: NAMED,
+  },
+  {
+    defence: "session ids: a run of the session that is named",
+    file: `${KERNEL}/authority/named-ids.ts`,
+    from: "run === null || !belongs(run, of)",
+    to: "run === null",
+    tests: NAMED,
+  },
+  {
+    defence: "session ids: a call acts for its own turn alone",
+    file: `${KERNEL}/agent/agent.ts`,
+    from: "row == null || row.turn === null || row.run_id === null ? undefined : loop.turnOf(row.run_id)",
+    to: "row?.session_id == null ? undefined : loop.turnAt(row, row.session_id)",
+    tests: NAMED,
+  },
+  {
+    defence: "session approval: for the identity that asked",
+    file: `${KERNEL}/approval/session-grants.ts`,
+    from: "workspace, session_id, identity, digest]",
+    to: "workspace, session_id, digest, void identity]",
+    tests: NAMED,
+  },
+  {
+    defence: "session approval: in its own workspace",
+    file: `${KERNEL}/approval/session-grants.ts`,
+    from: "scope.project_id, workspace, session_id, identity",
+    to: "scope.project_id, void workspace, session_id, identity",
+    tests: NAMED,
+  },
+  {
+    defence: "session approval: as long as the approver's key holds",
+    file: `${KERNEL}/invoke/record.ts`,
+    from: "approver !== null && (await authority.revocationOf(approver)) === null",
+    to: "approver !== null && authority !== null",
+    tests: NAMED,
+  },
+  {
+    defence: "approval: a change is a new question",
+    file: `${KERNEL}/approval/approve.ts`,
+    from: "if (coverage.digest !== approval.digest)",
+    to: "if (coverage.digest === null)",
+    tests: COVERED,
+  },
+  {
+    defence: "approval: a change in line or between tries",
+    file: `${KERNEL}/invoke/run.ts`,
+    from: "if (digest === live.approved.digest) return null;",
+    to: "if (digest !== null) return null;",
+    tests: COVERED,
+  },
+  ...(["config", "secrets", "grant"] as const).map((part) => ({
+    defence: `approval: the digest covers ${part}`,
+    file: `${KERNEL}/approval/coverage.ts`,
+    from: `...Object.entries(${part}).map(`,
+    to: `...Object.entries({} as typeof ${part}).map(`,
+    tests: COVERED,
+  })),
 ];

@@ -11,13 +11,16 @@ function isGrave({ risk }: Pick<Approval, "risk">): boolean {
 }
 
 export function questionText(out: Output, approval: Approval, asking: string): string {
-  const { tool, package_id, package_version, risk, brief, reason, session_id } = approval;
+  const { tool, package_id, package_version, risk, brief, reason, session_id, changed } = approval;
   const word = isGrave(approval) ? out.paint("red", `${risk} risk`) : `${risk} risk`;
   const whose = session_id !== null && session_id !== asking ? ` for ${session_id}` : "";
   return [
     `${out.paint("yellow", "?")} ${plainLine(`${tool} of ${package_id}@${package_version} wants to run${whose}`)} (${word})`,
     ...(brief === "" ? [] : [`  ${plainLine(brief)}`]),
     ...(reason === "" ? [] : [`  ${plainLine(`asked because: ${reason}`)}`]),
+    ...(changed.length === 0
+      ? []
+      : [`  ${plainLine(`changed since it was asked before: ${changed.join(", ")}`)}`]),
     `  arguments: ${exactJson(approval.input).replaceAll("\n", "\n  ")}`,
   ].join("\n");
 }

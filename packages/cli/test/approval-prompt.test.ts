@@ -16,6 +16,8 @@ function approval(risk: Risk): Approval {
     package_version: "1.0.0",
     input: { path: "/tmp/x", note: "\u001b[2Jgone" },
     digest: "sha256:1",
+    replaces: null,
+    changed: [],
     brief: "remove a file",
     reason: "",
     risk,

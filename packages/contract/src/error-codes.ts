@@ -4,6 +4,7 @@
  * `fault` is ours. `http` is read only by the api room. docs/errors.md is generated from this list.
  */
 import { AGENT_CODES } from "./error-codes-agent.ts";
+import { AUTHORITY_CODES } from "./error-codes-authority.ts";
 import { type ErrorSpec, fault, plugin, refusal, wire } from "./error-spec.ts";
 
 export const ERROR_CODES = {
@@ -332,26 +333,6 @@ export const ERROR_CODES = {
     "Policy does not allow this call.",
     "The message names the rule; an operator can change it.",
   ),
-  "authority.key_revoked": refusal(
-    403,
-    "The key that asked for this was revoked.",
-    "Nothing further was started; ask again with a key that is valid.",
-  ),
-  "authority.key_expired": refusal(
-    403,
-    "The key that asked for this has expired.",
-    "Nothing further was started; ask again with a key that is valid.",
-  ),
-  "authority.role_disabled": refusal(
-    403,
-    "The role of whoever asked for this is disabled by the policy.",
-    "An admin enables it again: `backplane policy set roles.ROLE.disabled false`.",
-  ),
-  "authority.project_archived": refusal(
-    403,
-    "The project is archived: nothing starts or goes on in it.",
-    "An admin opens it again: `backplane policy set archived false --level project`.",
-  ),
   "tool.collision": refusal(
     409,
     "Two sources offer a tool of this name, and the other one has it.",
@@ -391,7 +372,7 @@ export const ERROR_CODES = {
   ),
   "approval.changed": refusal(
     409,
-    "The tool or its arguments changed after the approval was asked for.",
+    "What the approval covers changed before the call started.",
     "Invoke again to be asked about the new version.",
   ),
   "sandbox.unavailable": refusal(
@@ -412,6 +393,7 @@ export const ERROR_CODES = {
   ),
 
   ...AGENT_CODES,
+  ...AUTHORITY_CODES,
 
   // Secrets and keys.
   "secret.not_found": refusal(404, "There is no such secret.", "Store it with `backplane secret set NAME`."),

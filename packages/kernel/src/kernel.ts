@@ -1,5 +1,5 @@
 /** Puts the rooms of the kernel together. All state lives in what is made here; a process may hold several. */
-import { type Agent, createAgent } from "./agent/agent.ts";
+import { type Agent, createAgent, turnOfCall } from "./agent/agent.ts";
 import { type AgentBase, createAgentBase } from "./agent/agent-base.ts";
 import { createApprovals } from "./approval/approvals.ts";
 import { approvalNews } from "./approval/on-bus.ts";
@@ -39,7 +39,7 @@ import { explain } from "./policy/explain.ts";
 import { Policies } from "./policy/policies.ts";
 import { sandboxProbe } from "./policy/sandbox-probe.ts";
 import type { Turn } from "./loop/turn.ts";
-import type { Description, Runner, Scope } from "./ports/index.ts";
+import type { Description, Runner } from "./ports/index.ts";
 import { createLendModel } from "./sampling/lend-model.ts";
 import type { SamplingRequest } from "./sampling/sampling-request.ts";
 import { SAMPLING_TOOL, samplingTool } from "./sampling/sampling-tool.ts";
@@ -61,7 +61,7 @@ export function createKernel(given: KernelDeps): Kernel {
   const base = createAgentBase(given);
   const deps: KernelDeps = {
     ...given,
-    runner: moduleRunner(given, base, (scope, id) => agent.loop.turnAt(scope, id)),
+    runner: moduleRunner(given, base, (invocation_id) => turnOfCall(door, agent.loop, invocation_id)),
   };
   const live = new LiveCalls();
   const gates = new ConcurrencyGates(deps);
@@ -268,14 +268,14 @@ export function createKernel(given: KernelDeps): Kernel {
 function moduleRunner(
   { runner, clock }: KernelDeps,
   { plugins, bindings }: AgentBase,
-  turnAt: (scope: Scope, session_id: string) => Turn | undefined,
+  turnOf: (invocation_id: string) => Turn | undefined,
 ): Runner {
   return createModuleRunner({
     runner,
     clock,
     tool: (binding_id) => bindings.tool(binding_id),
     mint({ plugin, scope, invocation_id, session_id }) {
-      const turn = session_id === null ? undefined : turnAt(scope, session_id);
+      const turn = turnOf(invocation_id);
       const call = { invocation_id, session_id, run_id: turn?.run.id ?? null, scope };
       return plugins.callers.mint({ plugin, caller: turn?.caller ?? null, call });
     },

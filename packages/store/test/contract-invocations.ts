@@ -99,11 +99,35 @@ export function invocationCases(store: () => Store): void {
     },
   );
 
+  test("a row that waits is asked about again by its holder, and by nobody once it runs", async () => {
+    const scope = freshOrg();
+    const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
+    const first = sampleApproval(row);
+    await store().invocations.open({ ...row, approval_id: first.id }, { approval: first, facts: {} });
+    const second = sampleApproval(row, { replaces: first.id, changed: ["config.region"] });
+    const next = { ...row, approval_id: second.id, binding_generation: 7, package_version: "9.9.9" };
+    const { invocations } = store();
+    expect(await invocations.askAgain({ ...next, fence: row.fence + 1 }, second, {})).toBe(false);
+    expect(await invocations.askAgain(next, second, { events: [sampleEvent(row.id)] })).toBe(true);
+    expect(await invocations.get(scope, row.id)).toMatchObject({
+      status: "waiting_approval",
+      approval_id: second.id,
+      binding_generation: 7,
+      package_version: "9.9.9",
+    });
+    expect(await store().approvals.get(scope, second.id)).toMatchObject({ replaces: first.id });
+    expect(await invocations.start(row.id, row.fence, NOW, {})).toBe(true);
+    expect(await invocations.askAgain(next, sampleApproval(row), {})).toBe(false);
+  });
+
   test("an approval is answered once, then the row starts once", async () => {
     const scope = freshOrg();
     const row = sampleInvocation({ ...scope, status: "waiting_approval", started_at: null });
-    const approval = sampleApproval(row);
-    await store().invocations.open({ ...row, approval_id: approval.id }, { approval, facts: {} });
+    const asked = sampleApproval(row);
+    const { covers, ...approval } = asked;
+    await store().invocations.open({ ...row, approval_id: approval.id }, { approval: asked, facts: {} });
+    expect(await store().approvals.covers(scope, approval.id)).toEqual(covers);
+    expect(await store().approvals.covers({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
     expect(await store().approvals.get(scope, approval.id)).toEqual(approval);
     expect(await store().approvals.get({ ...scope, project_id: "proj_other" }, approval.id)).toBeNull();
     expect((await store().approvals.list(scope, { status: "pending" }, { limit: 5 })).items).toEqual([
@@ -233,7 +257,8 @@ export function invocationCases(store: () => Store): void {
 
     const again = await store().invocations.claimWaiting(one, Date.now(), 1_000);
     const pair = again.find((item) => item.row.id === waiting.id);
-    expect(pair?.approval).toEqual(approval);
+    const { covers: _covers, ...shown } = approval;
+    expect(pair?.approval).toEqual(shown);
     expect(pair?.row).toMatchObject({ node_id: one, fence: 2 });
   });
 }

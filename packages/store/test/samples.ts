@@ -2,14 +2,21 @@
 import { randomFillSync } from "node:crypto";
 import {
   type ApiKey,
-  type Approval,
   type Binding,
   createIdSource,
   type ExportKind,
   type Package,
   type SemanticEventType,
 } from "@backplane/contract";
-import type { InvocationRow, NewAudit, NewEvent, NewJob, Scope, Settlement } from "@backplane/kernel/ports";
+import type {
+  AskedApproval,
+  InvocationRow,
+  NewAudit,
+  NewEvent,
+  NewJob,
+  Scope,
+  Settlement,
+} from "@backplane/kernel/ports";
 import { noGrant } from "../../../test/support/no-grant.ts";
 
 export const ids = createIdSource(
@@ -136,7 +143,7 @@ export function sampleInvocation(over: Partial<InvocationRow> = {}): InvocationR
   };
 }
 
-export function sampleApproval(row: InvocationRow, over: Partial<Approval> = {}): Approval {
+export function sampleApproval(row: InvocationRow, over: Partial<AskedApproval> = {}): AskedApproval {
   return {
     id: ids.next("approval"),
     invocation_id: row.id,
@@ -148,6 +155,9 @@ export function sampleApproval(row: InvocationRow, over: Partial<Approval> = {})
     package_version: row.package_version,
     input: row.input,
     digest: `sha256:${"cd".repeat(32)}`,
+    replaces: null,
+    changed: [],
+    covers: { tool: "ab" },
     brief: "search",
     reason: "policy",
     risk: "low",

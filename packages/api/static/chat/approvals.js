@@ -143,7 +143,7 @@ export function createApprovals(container, acts) {
 }
 
 function makeCard(approval, onAnswer) {
-  const { tool, brief, reason, input, session_id } = approval;
+  const { tool, brief, reason, input, session_id, changed } = approval;
   const risk = riskOf(approval);
   const [icon, word] = RISKS[risk];
   const feedback = el("input", { type: "text", maxlength: "2000", placeholder: "Why not (optional)" });
@@ -175,6 +175,7 @@ function makeCard(approval, onAnswer) {
     ),
     brief ? el("p", { class: "brief" }, brief) : null,
     reason ? el("p", { class: "muted" }, reason) : null,
+    changed?.length > 0 ? el("p", {}, `Changed since it was asked before: ${changed.join(", ")}`) : null,
     el("pre", { tabindex: "0", "aria-label": "The exact arguments" }, pretty(input)),
     el(
       "div",

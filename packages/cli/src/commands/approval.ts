@@ -102,8 +102,15 @@ async function grants(context: Context): Promise<undefined> {
       ? ""
       : table(
           out,
-          ["ID", "TOOL", "SESSION", "BY", "SINCE"],
-          items.map((item) => [item.id, item.tool, item.session_id, item.granted_by, item.granted_at]),
+          ["ID", "TOOL", "SESSION", "FOR", "BY", "SINCE"],
+          items.map((item) => [
+            item.id,
+            item.tool,
+            item.session_id,
+            item.granted_to,
+            item.granted_by,
+            item.granted_at,
+          ]),
         ),
   );
   if (items.length === 0 && !out.json) out.note("There are none.");
@@ -130,6 +137,8 @@ function describe(approval: Approval): string {
     expires_at,
     feedback,
     answered_by,
+    replaces,
+    changed,
   } = approval;
   const facts = fields({
     id,
@@ -139,6 +148,8 @@ function describe(approval: Approval): string {
     status,
     brief,
     reason,
+    replaces: replaces ?? undefined,
+    changed_since: changed.length === 0 ? undefined : changed,
     requested_at,
     expires_at,
     answered_by: answered_by ?? undefined,

@@ -13,8 +13,15 @@ export const ApprovalSchema = z.object({
   package_version: z.string(),
   /** The very arguments that would run. */
   input: JsonValueSchema,
-  /** sha256 over tool, version, package digest and canonical arguments; an answer holds for this alone. */
+  /**
+   * sha256 over all that decides what would happen: tool, version, package digest, definition, arguments, binding,
+   * effective config, secret versions, sign-in, grant and destination. An answer holds for this alone.
+   */
   digest: z.string(),
+  /** The question that this one takes the place of, because what it covered has changed since. */
+  replaces: z.string().nullable(),
+  /** Which parts changed, by name and never by value: `config.region`, `secret.token`, `package_version`. */
+  changed: z.array(z.string()),
   brief: z.string(),
   reason: z.string(),
   risk: z.enum(RISKS),
@@ -43,6 +50,8 @@ export const ApprovalGrantSchema = z.object({
   project_id: z.string().nullable(),
   tool: z.string(),
   digest: z.string(),
+  /** Whose calls it serves: the key, the admin token or the adapter that asked. Nobody else who names the session. */
+  granted_to: z.string(),
   granted_by: z.string(),
   granted_at: TimestampSchema,
 });

@@ -7,6 +7,7 @@ import type { Door } from "../invoke/door.ts";
 import { Compactions } from "../loop/compaction.ts";
 import { Histories } from "../loop/history.ts";
 import { Loop } from "../loop/loop.ts";
+import type { Turn } from "../loop/turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { StepDeps } from "../loop/steps.ts";
 import { subagentServices } from "../subagents/subagents.ts";
@@ -39,6 +40,19 @@ export interface AgentParts {
   approvals: Kernel["approvals"];
   skills: StepDeps["skills"];
   turnStarted: () => void;
+}
+
+/**
+ * The turn that made a call. By the call's own row: a session id in a request says only what its caller named, and
+ * whoever names the session of a running turn must not act with that turn's rights.
+ */
+export function turnOfCall(
+  { live }: Pick<Door, "live">,
+  loop: Loop,
+  invocation_id: string,
+): Turn | undefined {
+  const row = live.get(invocation_id)?.row;
+  return row == null || row.turn === null || row.run_id === null ? undefined : loop.turnOf(row.run_id);
 }
 
 export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Agent {
@@ -107,11 +121,12 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
   startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
   base.core.set(
     SEARCH_TOOL,
-    toolSearch(deps.version ?? "0.0.0", (scope, id) => loop.turnAt(scope, id)),
+    toolSearch(deps.version ?? "0.0.0", (invocation_id) => turnOfCall(door, loop, invocation_id)),
   );
   hearAnswers(port, parts.approvals, log);
   const services = subagentServices({
     loop,
+    turnOfCall: (invocation_id) => turnOfCall(door, loop, invocation_id),
     sessions,
     persister,
     clock,

@@ -7,7 +7,7 @@ import type { Kernel } from "../facade.ts";
 import type { Caller } from "../ports/index.ts";
 import { BUS_ACTOR } from "./on-bus.ts";
 import { type ApprovalNews, type PendingApprovals, resolveApproval } from "./pending.ts";
-import type { SessionGrants } from "./session-grants.ts";
+import { type SessionCall, type SessionGrants, sessionCallOf } from "./session-grants.ts";
 
 export function createApprovals(
   deps: KernelDeps,
@@ -25,10 +25,13 @@ export function createApprovals(
   }
 
   /** The gateway that carries the call ends it; here its answer only finds nothing to run. */
-  async function requireAsker({ org_id, project_id, invocation_id }: Approval): Promise<void> {
+  async function requireAsker({ org_id, project_id, invocation_id }: Approval): Promise<SessionCall | null> {
     const scope = { org_id, project_id };
     const row = await store.invocations.get(scope, invocation_id);
-    if (row !== null) await authority.require({ actor: row.requested_by, role: row.role, scope });
+    if (row === null) return null;
+    const asker = { actor: row.requested_by, role: row.role, scope };
+    await authority.require(asker);
+    return sessionCallOf(row, (await authority.standingOf(asker)).root);
   }
 
   async function answer(caller: Caller, id: string, body: ApprovalAnswer): Promise<Approval> {
@@ -37,7 +40,7 @@ export function createApprovals(
     if (approval.status !== "pending") throw closed(approval);
     // Both sides of the question: who answers, and whoever the call would run for.
     await authority.require(caller);
-    if (body.response !== "reject") await requireAsker(approval);
+    const call = body.response === "reject" ? null : await requireAsker(approval);
     if (body.digest !== undefined && body.digest !== approval.digest) {
       throw new BackplaneError("approval.changed", "the answer is for other arguments than the approval's", {
         fix: `Read the approval again (backplane approve show ${id}), and answer with its digest.`,
@@ -59,7 +62,7 @@ export function createApprovals(
       answered_by: caller.actor,
     });
     if (!won) throw closed(await get(caller, id));
-    if (body.response === "approve_for_session") grants.remember(approval, caller.actor);
+    if (body.response === "approve_for_session" && call !== null) grants.remember(approval, call, caller);
     pending.tell(id, rejected ? { kind: "rejected", feedback } : { kind: "approved" });
     if (!caller.actor.startsWith(BUS_ACTOR)) news.answered(approval, body.response);
     return await get(caller, id);

@@ -10,9 +10,11 @@ import { cancelledBy, type Ending, failedWith } from "../invoke/ending.ts";
 import type { ExportPlan } from "../invoke/export-plan.ts";
 import type { LiveCall } from "../invoke/live.ts";
 import { reopen } from "../invoke/open.ts";
-import type { Recorded } from "../invoke/record.ts";
+import { approvalRequested, type Recorded } from "../invoke/record.ts";
 import { type Admitted, admit } from "../policy/admit.ts";
-import { approvalDigest } from "./new-approval.ts";
+import type { InvocationRow } from "../ports/index.ts";
+import { changedParts, type Coverage, readCoverage } from "./coverage.ts";
+import { followUpApproval } from "./new-approval.ts";
 import { type Answer, answerOf } from "./pending.ts";
 
 declare const approved: unique symbol;
@@ -53,8 +55,18 @@ export function approve(door: Door, recorded: Recorded): Soon<Approved | NotAppr
   return ask(door, recorded, onward.approval);
 }
 
-async function ask(door: Door, recorded: Recorded, approval: Approval): Promise<Approved | NotApproved> {
+async function ask(door: Door, recorded: Recorded, first: Approval): Promise<Approved | NotApproved> {
   const { live } = recorded;
+  for (let approval = first; ; ) {
+    const answer = await answerTo(door, live, approval);
+    if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
+    const checked = await checkAgain(door, recorded, approval);
+    if (!("question" in checked)) return checked;
+    approval = checked.question;
+  }
+}
+
+async function answerTo(door: Door, live: LiveCall, approval: Approval): Promise<Answer> {
   live.stage = "approval";
   live.interrupt = () => {
     const why = typeof live.stopped === "object" ? live.stopped : null;
@@ -65,17 +77,24 @@ async function ask(door: Door, recorded: Recorded, approval: Approval): Promise<
   if (live.stopped !== null) live.interrupt();
   const answer = await waiting;
   live.interrupt = null;
-  if (answer.kind !== "approved") return { gate: "closed", ending: endingOf(answer, live) };
-  return await checkAgain(door, recorded, approval.digest);
+  return answer;
 }
 
-async function checkAgain(door: Door, recorded: Recorded, digest: string): Promise<Approved | NotApproved> {
+/** Starts the call, or ends it, or has another question to ask about it. */
+async function checkAgain(
+  door: Door,
+  recorded: Recorded,
+  approval: Approval,
+): Promise<Approved | NotApproved | { question: Approval }> {
   const { deps } = door;
   const { live } = recorded;
   const { row } = live;
-  const admitted = await admitAgain(door, recorded, digest);
+  const admitted = await admitAgain(door, recorded);
   if ("status" in admitted) return { gate: "closed", ending: admitted };
   live.checked_at = admitted.call.checked_at;
+  const coverage = await readCoverage(deps, admitted);
+  if (coverage.digest !== approval.digest) return await askAgain(door, live, admitted, coverage, approval);
+  live.approved = coverage;
   const max = admitted.call.plan.export.max_concurrency;
   const place = max === undefined ? null : door.gates.enter(admitted.call.plan.gate, max);
   const now = deps.clock.now();
@@ -94,20 +113,46 @@ async function checkAgain(door: Door, recorded: Recorded, digest: string): Promi
   return new ApprovedCall(live, admitted, minted?.token ?? null, place);
 }
 
-/** The admission as of now; or the end, when what was approved is not what would run, or may no longer. */
-async function admitAgain(door: Door, recorded: Recorded, digest: string): Promise<Admitted | Ending> {
+/** What was approved is not what would run: the yes is worth nothing, and the next question says what changed. */
+async function askAgain(
+  door: Door,
+  live: LiveCall,
+  admitted: Admitted,
+  coverage: Coverage,
+  before: Approval,
+): Promise<NotApproved | { question: Approval }> {
+  const { deps } = door;
+  const { row } = live;
+  const changed = changedParts(await deps.store.approvals.covers(row, before.id), coverage.parts);
+  const { plan } = admitted.call;
+  const { binding, package: pack } = plan.bound;
+  const next: InvocationRow = {
+    ...row,
+    binding_generation: binding.generation,
+    package_version: pack.version,
+    package_digest: pack.digest,
+    grant: admitted.grant,
+    class: admitted.grant.class,
+    effect_class: plan.effect_class,
+  };
+  const now = deps.clock.now();
+  const asked = followUpApproval(deps, admitted, next, coverage, now, before, changed);
+  next.approval_id = asked.id;
+  const { covers: _covers, ...question } = asked;
+  const facts = { events: [approvalRequested(door, question, next, now)] };
+  if (!(await deps.store.invocations.askAgain(next, asked, facts))) return { gate: "closed", ending: null };
+  Object.assign(row, next);
+  return { question };
+}
+
+/** The admission as of now; or the end, when it may no longer run. */
+async function admitAgain(door: Door, recorded: Recorded): Promise<Admitted | Ending> {
   const { row } = recorded.live;
   const call = await reopen(door, row).catch((error: unknown) => {
     if (codeOf(error) === "binding.not_found") return null;
     throw error;
   });
   if (call === null) return changed("the binding was removed");
-  if (call.plan.bound.package.digest !== row.package_digest) {
-    return changed("the package was changed");
-  }
-  if (call.plan.bound.described !== undefined && approvalDigest(row, call.plan) !== digest) {
-    return changed("the tool was described differently");
-  }
   const verdict = admit(call, door.around);
   if (verdict.verdict === "admitted") return verdict;
   const { code, message, details } = verdict;

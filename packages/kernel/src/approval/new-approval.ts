@@ -1,23 +1,53 @@
-/** The question as a row: bound by digest to the very tool, version, definition and arguments that would run. */
-import { hash } from "node:crypto";
+/** The question as a row: bound by its digest to everything that decides what would happen (`coverage.ts`). */
 import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } from "@backplane/contract";
-import { toolDigest } from "../definitions/compare.ts";
 import type { KernelDeps } from "../deps.ts";
-import type { ExportPlan } from "../invoke/export-plan.ts";
 import type { Admitted } from "../policy/admit.ts";
+import type { AskedApproval } from "../ports/index.ts";
+import type { Coverage } from "./coverage.ts";
 
 const BRIEF = 80;
 
+type Deps = Pick<KernelDeps, "ids" | "host">;
+
 export function newApproval(
-  deps: Pick<KernelDeps, "ids" | "host">,
-  admitted: Admitted,
+  deps: Deps,
+  { ask, call }: Admitted,
   row: Invocation,
+  coverage: Coverage,
   now: number,
-): Approval | null {
-  const { ask, call } = admitted;
+): AskedApproval | null {
   if (ask === null) return null;
-  const { binding } = call.plan.bound;
-  const timeout_ms = binding.policy.approval_timeout_ms ?? deps.host.approval_timeout_ms;
+  const words = {
+    brief: call.turn?.brief == null ? brief(row) : cut(call.turn.brief),
+    reason: ask.reason,
+    risk: ask.risk,
+  };
+  return question(deps, call, row, coverage, now, { ...words, replaces: null, changed: [] });
+}
+
+/** The same question anew, because what it covered is not what would run now. */
+export function followUpApproval(
+  deps: Deps,
+  { call }: Admitted,
+  row: Invocation,
+  coverage: Coverage,
+  now: number,
+  before: Approval,
+  changed: string[],
+): AskedApproval {
+  const { brief: told, reason, risk, id: replaces } = before;
+  return question(deps, call, row, coverage, now, { brief: told, reason, risk, replaces, changed });
+}
+
+function question(
+  deps: Deps,
+  { plan }: Admitted["call"],
+  row: Invocation,
+  { digest, parts }: Coverage,
+  now: number,
+  words: Pick<Approval, "brief" | "reason" | "risk" | "replaces" | "changed">,
+): AskedApproval {
+  const timeout_ms = plan.bound.binding.policy.approval_timeout_ms ?? deps.host.approval_timeout_ms;
   return {
     id: deps.ids.next("approval"),
     invocation_id: row.id,
@@ -28,10 +58,8 @@ export function newApproval(
     package_id: row.package_id,
     package_version: row.package_version,
     input: row.input,
-    digest: approvalDigest(row, call.plan),
-    brief: call.turn?.brief == null ? brief(row) : cut(call.turn.brief),
-    reason: ask.reason,
-    risk: ask.risk,
+    digest,
+    ...words,
     status: "pending",
     response: null,
     feedback: null,
@@ -40,24 +68,8 @@ export function newApproval(
     requested_at: new Date(now).toISOString(),
     expires_at: new Date(now + timeout_ms).toISOString(),
     resolved_at: null,
+    covers: parts,
   };
-}
-
-export function approvalDigest(
-  row: Pick<Invocation, "export_id" | "package_id" | "package_version" | "package_digest" | "input">,
-  { bound, export: item }: Pick<ExportPlan, "bound" | "export">,
-): string {
-  // What a described package's tool is its bytes do not say; a server elsewhere has none here at all.
-  const described = bound.described !== undefined && item.kind === "tool";
-  const of = {
-    tool: row.export_id,
-    package_id: row.package_id,
-    version: row.package_version,
-    digest: row.package_digest,
-    input: row.input,
-    ...(described ? { definition: toolDigest(item, bound.package.schemas) } : {}),
-  };
-  return `sha256:${hash("sha256", canonicalJson(of), "hex")}`;
 }
 
 function brief(row: Invocation): string {

@@ -41,6 +41,7 @@ export function approvalNews(port: KernelPort, log: Logger): ApprovalNews {
         risk: approval.risk,
         invocation_id: approval.invocation_id,
         expires_at: approval.expires_at,
+        ...(approval.replaces === null ? {} : { replaces: approval.replaces, changed: approval.changed }),
       }),
     answered: (approval, response) => tell(approval, "approval.response", { response }),
     cancelled: (approval, reason) => tell(approval, "approval.cancelled", { reason }),

@@ -5,7 +5,6 @@
 import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
 import type { Turn } from "../loop/turn.ts";
 import type { RegisteredTool } from "../plugins/plugins-port.ts";
-import type { Scope } from "../ports/index.ts";
 import { coreTool, noBrief } from "../tools/core-tool.ts";
 import { SEARCH_TOOL } from "./catalog.ts";
 import type { OfferedTool } from "./offered-tool.ts";
@@ -15,7 +14,7 @@ const MOST = 20;
 
 export function toolSearch(
   version: string,
-  turnAt: (scope: Scope, session_id: string) => Turn | undefined,
+  turnOfCall: (invocation_id: string) => Turn | undefined,
 ): RegisteredTool {
   return coreTool(version, {
     spec: {
@@ -39,8 +38,8 @@ export function toolSearch(
       effect_class: "read_only",
     },
     brief: noBrief,
-    run: async (args, { session_id, scope }) => {
-      const turn = session_id === null ? undefined : turnAt(scope, session_id);
+    run: async (args, { invocation_id }) => {
+      const turn = turnOfCall(invocation_id);
       if (turn === undefined) return outside();
       const { query, limit } = args as { query: string; limit?: number };
       const hidden = [...turn.tools.values()].filter(({ name, deferred }) => deferred && turn.allows(name));

@@ -1,12 +1,6 @@
 /** Reading and stopping calls. A plugin's delegated token sees the calls that it made itself and no others. */
-import {
-  artifactsIn,
-  BackplaneError,
-  type Invocation,
-  type InvokeBody,
-  isTerminal,
-} from "@backplane/contract";
-import { checkClientSessionId } from "../bus/session-ids.ts";
+import { artifactsIn, BackplaneError, type Invocation, isTerminal } from "@backplane/contract";
+import { requireNamedIds } from "../authority/named-ids.ts";
 import type { Kernel, WatchItem } from "../facade.ts";
 import type { Caller, InvocationRow } from "../ports/index.ts";
 import { cancel } from "./cancel.ts";
@@ -18,6 +12,7 @@ import { watch } from "./watch.ts";
 
 export function createInvocations(door: Door): Kernel["invocations"] {
   const { store } = door.deps;
+  const ids = { store, live: door.live };
 
   async function find(caller: Caller, id: string): Promise<InvocationRow> {
     const row = await store.invocations.get(caller.scope, id);
@@ -47,9 +42,13 @@ export function createInvocations(door: Door): Kernel["invocations"] {
 
   return {
     // The way of nearly every call: no promise around the door's own.
-    invoke: (caller, body, how = {}) => refusal(body) ?? invoke(door, { caller, body, ...how }),
+    invoke(caller, body, how = {}) {
+      const named = requireNamedIds(ids, caller, body);
+      if (named === null) return invoke(door, { caller, body, ...how });
+      return named.then(() => invoke(door, { caller, body, ...how }));
+    },
     invokeOnce: async (caller, body, key, digest) => {
-      await refusal(body);
+      await requireNamedIds(ids, caller, body);
       const { began, before } = await openOnce(door.deps, caller, key, digest, (once) =>
         invoke(door, { caller, body, once }),
       );
@@ -74,15 +73,4 @@ export function createInvocations(door: Door): Kernel["invocations"] {
     cancel: stop,
     watch: follow,
   };
-}
-
-/** Session ids of the kernel's own making never come in from outside (bus.session-ids). */
-function refusal(body: InvokeBody): Promise<never> | null {
-  if (body.session_id === undefined) return null;
-  try {
-    checkClientSessionId(body.session_id);
-    return null;
-  } catch (error) {
-    return Promise.reject(error as Error);
-  }
 }

@@ -3,6 +3,7 @@
  * while it waits here and not in the runner.
  */
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
+import type { Coverage } from "../approval/coverage.ts";
 import type { Revocation } from "../authority/revocation.ts";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { Ask } from "./answer-ask.ts";
@@ -31,6 +32,8 @@ export class LiveCall {
   left_ms: number;
   /** When its authority was last read, on the monotonic clock. */
   checked_at = Number.NEGATIVE_INFINITY;
+  /** What a person said yes to; null: nobody was asked. */
+  approved: Coverage | null = null;
   /** Where the numbering of events goes on; more than 0 after a recovery. */
   last_seq = 0;
   /** Made for the first watcher: most calls have none. */

@@ -9,9 +9,11 @@ import {
   type InvocationError,
   type JsonObject,
 } from "@backplane/contract";
+import { readCoverage } from "../approval/coverage.ts";
 import { newApproval } from "../approval/new-approval.ts";
+import { sessionCallOf } from "../approval/session-grants.ts";
 import type { Admitted, Refused } from "../policy/admit.ts";
-import type { InvocationRow, NewDelegation, NewEvent, OpenWith } from "../ports/index.ts";
+import type { AskedApproval, InvocationRow, NewDelegation, NewEvent, OpenWith } from "../ports/index.ts";
 import { turnOf } from "../tools/turn-tape.ts";
 import type { Place } from "./concurrency.ts";
 import { mintDelegation } from "./delegation.ts";
@@ -70,7 +72,7 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   const row = newRow(door, call, now);
   row.grant = admitted.grant;
   row.class = admitted.grant.class;
-  const approval = door.grants.covers(admitted) ? null : newApproval(deps, admitted, row, now);
+  const approval = admitted.ask === null ? null : await questionFor(door, admitted, row, now);
   const also: OpenWith = { facts: NO_FACTS };
   // A refusal takes no key: the same request may be admitted later.
   if (call.once !== null) also.once = call.once;
@@ -100,6 +102,30 @@ async function recordCall(door: Door, admitted: Admitted): Promise<Recorded> {
   }
   if (approval !== null) return new RecordedCall(live, { kind: "ask", approval });
   return new RecordedCall(live, { kind: "run", admitted, token: minted?.token ?? null, place });
+}
+
+/** Null where the same was approved for the session. */
+async function questionFor(
+  door: Door,
+  admitted: Admitted,
+  row: InvocationRow,
+  now: number,
+): Promise<AskedApproval | null> {
+  const coverage = await readCoverage(door.deps, admitted);
+  if (await approvedForSession(door, admitted, row, coverage.digest)) return null;
+  return newApproval(door.deps, admitted, row, coverage, now);
+}
+
+async function approvedForSession(
+  { grants, authority }: Door,
+  { call }: Admitted,
+  row: InvocationRow,
+  digest: string,
+): Promise<boolean> {
+  const session = grants.size === 0 ? null : sessionCallOf(row, call.standing.root);
+  const approver = session === null ? null : grants.approverOf(session, digest);
+  // A yes is worth as much as the key that said it.
+  return approver !== null && (await authority.revocationOf(approver)) === null;
 }
 
 async function recordRefusal(door: Door, refused: Refused): Promise<never> {
@@ -172,7 +198,7 @@ function newRow(door: Door, call: Opened, now: number): InvocationRow {
   };
 }
 
-function approvalRequested(door: Door, approval: Approval, row: InvocationRow, now: number): NewEvent {
+export function approvalRequested(door: Door, approval: Approval, row: InvocationRow, now: number): NewEvent {
   return {
     id: door.deps.ids.next("event"),
     type: "approval.requested",

@@ -22,8 +22,9 @@ import type { Door } from "./door.ts";
 import { cancelledBy, type Ending, failedWith } from "./ending.ts";
 import { EventTape } from "./event-tape.ts";
 import type { LiveCall } from "./live.ts";
-import { reopen } from "./open.ts";
-import { refusedSince } from "../policy/admit.ts";
+import { type Opened, reopen } from "./open.ts";
+import { changedParts, readCoverage } from "../approval/coverage.ts";
+import { admit, refusedSince } from "../policy/admit.ts";
 import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "./redact.ts";
 import { backoff, mayRetry } from "./retry.ts";
 import { isRemote, MAX_RENEWALS } from "../sign-ins/tokens.ts";
@@ -126,9 +127,21 @@ async function refusedByNow(door: Door, { live, grant }: Approved): Promise<Endi
   }
   live.checked_at = call.checked_at;
   const refused = refusedSince(call, grant, door.around);
-  if (refused === null) return null;
+  if (refused === null) return await changedSince(door, live, call);
   const { code, message, details, fix } = refused;
   return failedWith(code, message, { details: fix === undefined ? details : { ...details, fix } });
+}
+
+/** A yes holds for what it was asked about: in line or between two tries that may have become something else. */
+async function changedSince(door: Door, live: LiveCall, call: Opened): Promise<Ending | null> {
+  if (live.approved === null) return null;
+  const verdict = admit(call, door.around);
+  if (verdict.verdict === "refused") return null;
+  const { digest, parts } = await readCoverage(door.deps, verdict);
+  if (digest === live.approved.digest) return null;
+  const changed = changedParts(live.approved.parts, parts);
+  const message = `${changed.join(", ")} changed after the call was approved`;
+  return failedWith("approval.changed", message, { details: { changed } });
 }
 
 /** A call that was told to stop because its authority is gone ends with that reason, unless it had succeeded. */

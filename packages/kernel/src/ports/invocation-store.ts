@@ -12,6 +12,7 @@ import type {
   TerminalStatus,
   ToolResultBlock,
 } from "@backplane/contract";
+import type { AskedApproval } from "./approval-store.ts";
 import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
 import type { TapeWrite } from "./run-store.ts";
@@ -62,7 +63,7 @@ export interface NewDelegation {
 
 /** Written in the same transaction as the opened row. */
 export interface OpenWith {
-  approval?: Approval;
+  approval?: AskedApproval;
   delegation?: NewDelegation;
   facts: Facts;
   /** Throws `session.not_found`, and then nothing is written. */
@@ -84,6 +85,11 @@ export interface InvocationStore {
     started_at: string,
     also: { delegation?: NewDelegation },
   ): Promise<boolean>;
+  /**
+   * Another question about a row that waits: the row as it would run now, and the approval that it waits for. False: the
+   * fence or the status moved on.
+   */
+  askAgain(row: InvocationRow, approval: AskedApproval, facts: Facts): Promise<boolean>;
   /** Counts a retry while the row runs. `renewed` revokes the tokens it had and writes the one given, if any. */
   retried(
     id: string,

@@ -23,6 +23,8 @@ export interface SubagentDeps {
   persister: Persister;
   clock: Clock;
   random: (bytes: Uint8Array) => void;
+  /** The running turn that made the call. */
+  turnOfCall(invocation_id: string): Turn | undefined;
   /** Tells when the tool call that spawned it has ended, however it ended. */
   onCallEnded(invocation_id: string, tell: () => void): void;
 }
@@ -109,10 +111,8 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
 }
 
 /** Only a tool call of a running turn has a parent to fork. */
-function parentOf(deps: SubagentDeps, { call, caller }: ServiceWho): Turn {
-  const scope = caller?.scope;
-  const turn =
-    call?.session_id == null || scope === undefined ? undefined : deps.loop.turnAt(scope, call.session_id);
+function parentOf(deps: SubagentDeps, { call }: ServiceWho): Turn {
+  const turn = call === null ? undefined : deps.turnOfCall(call.invocation_id);
   if (turn === undefined)
     throw new BackplaneError("policy.denied", "a sub-agent is spawned out of a running turn");
   return turn;

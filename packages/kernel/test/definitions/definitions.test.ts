@@ -1,7 +1,7 @@
 import { BackplaneError, type Json, type ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
-import { admin, guest, openHouse, user } from "../support/house.ts";
+import { admin, guest, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ScriptedRunner } from "../support/scripted-runner.ts";
 import { WEATHER_SERVER } from "../support/weather-server.ts";
@@ -147,8 +147,14 @@ test("what was approved is one definition: another one that was accepted since a
   await kernel.definitions.refresh(admin, binding_id);
   await kernel.definitions.accept(admin, binding_id, "today");
   expect((await call()).invocation.approval_id).not.toBeNull();
-  await kernel.approvals.answer(admin, other.invocation.approval_id!, { response: "approve" });
-  expect((await other.settled).error?.code).toBe("approval.changed");
+  const before = other.invocation.approval_id!;
+  await kernel.approvals.answer(admin, before, { response: "approve" });
+  const asked = async () =>
+    (await kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items.find(
+      ({ replaces }) => replaces === before,
+    );
+  await until(async () => (await asked()) !== undefined);
+  expect(await asked()).toMatchObject({ invocation_id: other.id, changed: ["definition"] });
 });
 
 test("what is accepted is what was looked at", async () => {

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller } from "../../src/ports/index.ts";
 import { admin, openHouse, scope, user } from "../support/house.ts";
+import { openTalk } from "../loop/talk.ts";
 import { hook, manifest, tool } from "../support/manifests.ts";
 import { ended, ok } from "../support/scripted-runner.ts";
 
@@ -25,7 +26,7 @@ verifies(
   "vai.context",
   "the context is complete, absent ids are left out, no record holds a secret",
   async () => {
-    const house = await openHouse();
+    const house = await openTalk();
     await house.kernel.secrets.put(admin, "jira_token", SECRET);
     await house.bind(content, {
       config: { base_url: "https://acme.example.com" },
@@ -43,8 +44,9 @@ verifies(
       const text = JSON.stringify({ spellings, token, secret: SECRET });
       return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
     };
-    const ids = { session_id: "sess_1", chain_id: "ch_1", run_id: "run_1", trace_id: "tr_1" };
-    const done = await house.call({ export_id: "full", ...ids });
+    const run = await house.say("/say hi", "sess_1");
+    const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
+    const done = await house.call({ export_id: "full", ...ids }, admin);
     const { org_id, project_id } = scope;
     expect(ContextSchema.parse(context)).toEqual(context);
     expect(context).toEqual({

@@ -4,6 +4,7 @@ import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import type { Caller, InvocationRow } from "../../src/ports/index.ts";
 import { admin, guest, openHouse, scope, user } from "../support/house.ts";
+import { openTalk } from "../loop/talk.ts";
 import { hook, manifest, tool } from "../support/manifests.ts";
 import { ended, ok } from "../support/scripted-runner.ts";
 
@@ -11,7 +12,7 @@ verifies(
   "inv.record",
   "every call is on disk before it is dispatched, settled once, refusals included",
   async () => {
-    const house = await openHouse();
+    const house = await openTalk();
     const schemas = { "in.json": { type: "object", required: ["query"] } };
     const binding = await house.bind(
       manifest([tool("search", {}, { input_schema: "in.json" })]),
@@ -23,8 +24,10 @@ verifies(
       before = await house.store.invocations.get(scope, order.invocation_id);
       return ok();
     };
-    const ids = { session_id: "sess_1", chain_id: "ch_1", run_id: "run_1", trace_id: "tr_1" };
-    const ticket = await house.kernel.invocations.invoke(user, {
+    const run = await house.say("/say hi", "sess_1");
+    const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
+    const talker: Caller = { ...user, scopes: ["sessions:write"] };
+    const ticket = await house.kernel.invocations.invoke(talker, {
       export_id: "search",
       input: { query: "x" },
       ...ids,

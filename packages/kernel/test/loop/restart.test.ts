@@ -92,7 +92,7 @@ test("after an orderly stop the conversation goes on from the result, though the
 
 verifies(
   "approval.durable",
-  "what was approved is not what would run: another version is refused",
+  "what was approved is not what would run: another version is another question",
   async () => {
     ran.length = 0;
     const long = { host: { approval_timeout_ms: HOUR } };
@@ -107,12 +107,10 @@ verifies(
     });
     const items = await pending(second);
     await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
-    await until(
-      async () => (await second.kernel.invocations.get(user, items[0]!.invocation_id)).status === "failed",
-    );
-    expect(await second.kernel.invocations.get(user, items[0]!.invocation_id)).toMatchObject({
-      error: { code: "approval.changed" },
-    });
+    await until(async () => (await pending(second)).length === 1);
+    const [again] = await pending(second);
+    expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
+    expect(again!.changed).toContain("package_digest");
     expect(ran).toEqual([]);
   },
 );

@@ -16,6 +16,7 @@ import {
   retriedInvocation,
   settleInvocation,
   settleWithTape,
+  askAgain,
   startInvocation,
 } from "./invocations.ts";
 import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
@@ -55,6 +56,7 @@ const WRITES = {
   endLogin,
   openLogin,
   openInvocation,
+  askAgain,
   startInvocation,
   retriedInvocation,
   settleInvocation,

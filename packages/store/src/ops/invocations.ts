@@ -55,6 +55,24 @@ export function* startInvocation(p: {
   return true;
 }
 
+/** Nothing has run yet, so the row says what would run now. */
+export function* askAgain(p: {
+  id: string;
+  fence: number;
+  body: string;
+  approval: SqlValue[];
+  facts: FactRows;
+}): Op<boolean> {
+  const hit = yield sql(
+    "update invocations set body = $3 where id = $1 and fence = $2 and status = 'waiting_approval' returning id",
+    [p.id, p.fence, p.body],
+  );
+  if (hit.length === 0) return false;
+  yield sql(INSERT_APPROVAL, p.approval);
+  yield* writeFacts(p.facts);
+  return true;
+}
+
 export function* retriedInvocation(p: {
   id: string;
   fence: number;

@@ -42,8 +42,8 @@ const NO_OUTCOME: Outcome = {
   ended_at: null,
 };
 
-/** In the order of INVOCATION_COLUMNS. */
-export function encodeInvocation(row: InvocationRow): SqlValue[] {
+/** What stands in the row's body. */
+export function encodeFixed(row: InvocationRow): string {
   const fixed: Fixed = {
     export_kind: row.export_kind,
     binding_generation: row.binding_generation,
@@ -67,6 +67,11 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
     role: row.role,
   };
   if (row.depth > 0) fixed.depth = row.depth;
+  return JSON.stringify(fixed);
+}
+
+/** In the order of INVOCATION_COLUMNS. */
+export function encodeInvocation(row: InvocationRow): SqlValue[] {
   return [
     row.id,
     row.org_id,
@@ -79,7 +84,7 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
     row.fence,
     row.retry_count,
     row.started_at,
-    JSON.stringify(fixed),
+    encodeFixed(row),
     isTerminal(row.status) ? encodeOutcome(row) : null,
   ];
 }

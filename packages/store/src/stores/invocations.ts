@@ -1,6 +1,7 @@
 import type { Approval, Invocation, InvocationEvent } from "@backplane/contract";
 import type {
   ApprovalStore,
+  AskedApproval,
   DelegationStore,
   Facts,
   InvocationRow,
@@ -14,7 +15,13 @@ import { listApprovals, readApproval } from "../ops/approvals.ts";
 import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-lists.ts";
 import type { SettleInvocation } from "../ops/invocations.ts";
 import { encodeFacts } from "./facts.ts";
-import { decodeInvocation, encodeDelegation, encodeInvocation, encodeOutcome } from "./invocation-row.ts";
+import {
+  decodeInvocation,
+  encodeDelegation,
+  encodeFixed,
+  encodeInvocation,
+  encodeOutcome,
+} from "./invocation-row.ts";
 import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 import { encodeTape } from "./session-row.ts";
@@ -44,6 +51,17 @@ export function createInvocationStore(backend: Backend): InvocationStore {
         started_at,
         delegation: encodeDelegation(also.delegation),
       }),
+    async askAgain(row, approval, facts) {
+      const hit = await backend.write("askAgain", {
+        id: row.id,
+        fence: row.fence,
+        body: encodeFixed(row),
+        approval: encodeApproval(approval),
+        facts: encodeFacts(facts),
+      });
+      if (hit && facts.events !== undefined) backend.appended();
+      return hit;
+    },
     retried: (id, fence, retry_count, renewed) =>
       backend.write("retriedInvocation", {
         id,
@@ -122,6 +140,11 @@ export function createApprovalStore(backend: Backend): ApprovalStore {
       const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
       return row === undefined ? null : decodeApproval(row);
     },
+    async covers(scope, id) {
+      const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
+      if (row === undefined) return null;
+      return (JSON.parse(row.body as string) as Partial<AskedApproval>).covers ?? null;
+    },
     async list(scope, filter, page) {
       const rows = await backend.read(() =>
         listApprovals(
@@ -176,7 +199,7 @@ function encodeSettlement(id: string, fence: number, end: Settlement, facts: Fac
   };
 }
 
-function encodeApproval(approval: Approval): SqlValue[] {
+function encodeApproval(approval: AskedApproval): SqlValue[] {
   return [
     approval.id,
     approval.org_id,
@@ -188,10 +211,12 @@ function encodeApproval(approval: Approval): SqlValue[] {
 }
 
 function decodeApproval(row: Row): Approval {
-  const asked = JSON.parse(row.body as string) as Approval;
+  const { covers: _covers, ...asked } = JSON.parse(row.body as string) as AskedApproval;
   const resolution =
     row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
-  return { ...asked, ...resolution, status: row.status as Approval["status"] };
+  // Rows of earlier versions replace nothing.
+  const since = { replaces: asked.replaces ?? null, changed: asked.changed ?? [] };
+  return { ...asked, ...since, ...resolution, status: row.status as Approval["status"] };
 }
 
 /** What only the gateway sees stays inside. */
