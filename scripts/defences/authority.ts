@@ -8,6 +8,7 @@ const COVERED = [
   "packages/kernel/test/approval/covered.test.ts",
   "packages/kernel/test/approval/coverage.test.ts",
 ];
+const DELEGATED = ["packages/kernel/test/keys/delegation.test.ts"];
 const CALLS = ["packages/kernel/test/authority/calls.test.ts"];
 
 export const AUTHORITY_DEFENCES: Mutant[] = [
@@ -179,4 +180,25 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     to: `...Object.entries({} as typeof ${part}).map(`,
     tests: COVERED,
   })),
+  {
+    defence: "delegated token: from the process of its call",
+    file: `${KERNEL}/keys/authenticate.ts`,
+    from: "return expected === null || (proof !== undefined && sameText(proof, expected));",
+    to: "return expected === null || proof !== null || sameText(expected, expected);",
+    tests: DELEGATED,
+  },
+  {
+    defence: "delegated token: on the gateway of its call",
+    file: `${KERNEL}/keys/authenticate.ts`,
+    from: 'return runs_as === "inline" || grant?.host === true || !runner.health().sandbox.enabled;',
+    to: "return runs_as !== undefined || grant !== null;",
+    tests: DELEGATED,
+  },
+  {
+    defence: "delegated token: the relay says by whose listener a request came",
+    file: "packages/runner/src/egress/forward.ts",
+    from: 'adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]',
+    to: '["host"]',
+    tests: ["packages/runner/test/egress/reach-gateway.test.ts"],
+  },
 ];

@@ -1,4 +1,7 @@
-/** A plugin's token with two gateways on one PostgreSQL: both know it, and both forget it when its call ends. */
+/**
+ * A plugin's token with two gateways on one PostgreSQL. Without a sandbox the token is all there is: both gateways know it,
+ * and both forget it when its call ends. A confined process's token is accepted from its own listeners alone.
+ */
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
@@ -11,7 +14,11 @@ const gateways: TestGateway[] = [];
 beforeAll(async () => {
   postgres = await startPostgres();
   for (let i = 0; i < 2; i++)
-    gateways.push(await startTestGateway({ env: { BACKPLANE_STORE_URL: postgres.url } }));
+    gateways.push(
+      await startTestGateway({
+        env: { BACKPLANE_STORE_URL: postgres.url, BACKPLANE_SANDBOX: "0" },
+      }),
+    );
 });
 afterAll(async () => {
   for (const gateway of gateways) await gateway.dispose();
@@ -26,37 +33,43 @@ const TALKER = `async (call) => {
   return { status: "cancelled" };
 }`;
 
+/** A running call that waits, and the token that it was given, carried out of its process. */
+async function tokenOutside(gateway: TestGateway, name: string): Promise<{ id: string; token: string }> {
+  const folder = writePluginFolder({
+    package_id: `acme/${name}`,
+    entrypoint: ["node", "./bin/plugin.mjs"],
+    files: { "bin/plugin.mjs": vaiProgram(`acme/${name}`, TALKER) },
+    exports: [
+      {
+        id: name,
+        default_timeout_ms: 60_000,
+        extra: '[exports.permissions]\ngateway_api_scopes = ["sessions:read"]',
+      },
+    ],
+  });
+  await installAndBind(gateway, folder, [name]);
+  const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", { export_id: name });
+  const events = await fetch(`${gateway.url}/v1/invocations/${body.id}/events`, {
+    headers: { authorization: `Bearer ${gateway.token}` },
+  });
+  const reader = events.body!.getReader();
+  let token = "";
+  for (let text = ""; token === ""; ) {
+    text += Buffer.from((await reader.read()).value!).toString();
+    const said = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
+    if (said !== undefined) token = said.split("").reverse().join("");
+  }
+  await reader.cancel();
+  return { id: body.id, token };
+}
+
 verifies(
   "delegation.token",
   "two gateways know a token while its call runs, and neither a second after it has ended",
   async () => {
     const [one, two] = gateways as [TestGateway, TestGateway];
-    const folder = writePluginFolder({
-      package_id: "acme/talker",
-      entrypoint: ["node", "./bin/plugin.mjs"],
-      files: { "bin/plugin.mjs": vaiProgram("acme/talker", TALKER) },
-      exports: [
-        {
-          id: "talker",
-          default_timeout_ms: 60_000,
-          extra: '[exports.permissions]\ngateway_api_scopes = ["sessions:read"]',
-        },
-      ],
-    });
-    await installAndBind(one, folder, ["talker"]);
     await one.http("POST", "/v1/sessions", { session_id: "shown" });
-    const { body } = await one.http<{ id: string }>("POST", "/v1/invocations", { export_id: "talker" });
-    let token = "";
-    const events = await fetch(`${one.url}/v1/invocations/${body.id}/events`, {
-      headers: { authorization: `Bearer ${one.token}` },
-    });
-    const reader = events.body!.getReader();
-    for (let text = ""; token === ""; ) {
-      text += Buffer.from((await reader.read()).value!).toString();
-      const said = /"said":"([^"]+_gld_iav)"/.exec(text)?.[1];
-      if (said !== undefined) token = said.split("").reverse().join("");
-    }
-    await reader.cancel();
+    const { id, token } = await tokenOutside(one, "talker");
     const authorization = `Bearer ${token}`;
     const status = async (gateway: TestGateway, path: string) =>
       (await gateway.http("GET", path, undefined, { authorization })).status;
@@ -70,16 +83,47 @@ verifies(
     expect(stream.status).toBe(200);
     const ended = stream.text().then(() => performance.now());
 
-    await one.http("POST", `/v1/invocations/${body.id}:cancel`);
+    await one.http("POST", `/v1/invocations/${id}:cancel`);
     await eventually(
       async () =>
-        (await one.http<{ status: string }>("GET", `/v1/invocations/${body.id}`)).body.status === "cancelled",
+        (await one.http<{ status: string }>("GET", `/v1/invocations/${id}`)).body.status === "cancelled",
       20_000,
       "the call has ended",
     );
     const since = performance.now();
     for (const gateway of [one, two]) expect(await status(gateway, "/v1/sessions/shown")).toBe(401);
     expect((await ended) - since).toBeLessThan(1_000);
+  },
+  60_000,
+);
+
+verifies(
+  "delegation.token",
+  "a confined process's token opens nothing from outside of the process, on its own gateway or another",
+  async () => {
+    const confined: TestGateway[] = [];
+    try {
+      for (let i = 0; i < 2; i++)
+        confined.push(await startTestGateway({ env: { BACKPLANE_STORE_URL: postgres.url } }));
+      const [one, two] = confined as [TestGateway, TestGateway];
+      await one.http("POST", "/v1/sessions", { session_id: "shown-inside" });
+      const { token } = await tokenOutside(one, "carrier");
+      for (const gateway of [one, two]) {
+        for (const more of [{}, { "backplane-listener": "guessed" }] as Record<string, string>[]) {
+          const headers = { authorization: `Bearer ${token}`, ...more };
+          const answer = await gateway.http<{ error: { code: string; message: string } }>(
+            "GET",
+            "/v1/sessions/shown-inside",
+            undefined,
+            headers,
+          );
+          expect([answer.status, answer.body.error.code]).toEqual([401, "auth.invalid"]);
+          expect(answer.body.error.message).toContain("from the process of its own call");
+        }
+      }
+    } finally {
+      for (const gateway of confined) await gateway.dispose();
+    }
   },
   60_000,
 );

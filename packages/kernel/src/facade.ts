@@ -194,7 +194,8 @@ export interface Kernel {
     list(caller: Caller, page: Page, filter?: { project?: string }): Promise<PageOf<ApiKey>>;
     revoke(caller: Caller, id: string, filter?: { project?: string }): Promise<void>;
     /** `bpk_…` API keys and `vai_dlg_…` delegated tokens. Throws auth.invalid. Hot: cached where that is safe. */
-    authenticate(token: string): Promise<Caller>;
+    /** `proof`: the listener that a delegated request came by, as the runner's relay says (Runner.listenerProof). */
+    authenticate(token: string, proof?: string): Promise<Caller>;
   };
   sessions: AgentSessions;
   chains: AgentChains;

@@ -163,6 +163,8 @@ export function createRunner(options: RunnerOptions): ProcessRunner {
 
     fetch: (request) => egress.fetch(request),
 
+    listenerProof: (invocation_id) => running.listenerProof(invocation_id) ?? null,
+
     runs: (protocol) => dialectFor(protocol) !== null,
 
     async describe(order) {

@@ -101,6 +101,11 @@ export class Call implements Exchange {
     else this.#prepare().catch((error: unknown) => this.broke(toBackplaneError(error)));
   }
 
+  get listener_proof(): string | null {
+    const way = this.#worker?.process.confined?.way_out ?? null;
+    return way === null || way.gateway_url === null ? null : way.proof;
+  }
+
   interrupt(why: Interruption): void {
     if (this.#state === "done" || this.#interruption !== null) return;
     this.#interruption = why;

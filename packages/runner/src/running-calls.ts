@@ -6,6 +6,8 @@ import type { Interruption } from "./endings.ts";
 export interface RunningCall {
   interrupt(why: Interruption): void;
   giveUp(): void;
+  /** The proof of its process's listeners; null: it has none, or is not there yet. */
+  readonly listener_proof: string | null;
 }
 
 export class RunningCalls {
@@ -34,6 +36,11 @@ export class RunningCalls {
     const call = this.#calls.get(invocation_id);
     call?.interrupt(reason);
     return call !== undefined;
+  }
+
+  /** Undefined: no such call runs. */
+  listenerProof(invocation_id: string): string | null | undefined {
+    return this.#calls.get(invocation_id)?.listener_proof;
   }
 
   interruptAll(): void {

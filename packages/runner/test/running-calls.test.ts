@@ -3,7 +3,12 @@ import { RunningCalls } from "../src/running-calls.ts";
 
 function call() {
   const told: string[] = [];
-  return { told, interrupt: (why: string) => void told.push(why), giveUp: () => void told.push("given up") };
+  return {
+    told,
+    listener_proof: null,
+    interrupt: (why: string) => void told.push(why),
+    giveUp: () => void told.push("given up"),
+  };
 }
 
 test("a call is told by its id, all are told at the end, and the end waits for the last of them", async () => {

@@ -66,7 +66,8 @@ export function createAuthenticator(deps: {
   }
 
   async function byKey(headers: IncomingHttpHeaders, token: string): Promise<Caller> {
-    const caller = await deps.keys.authenticate(token);
+    const proof = headers["backplane-listener"];
+    const caller = await deps.keys.authenticate(token, typeof proof === "string" ? proof : undefined);
     if (headers["backplane-org"] !== undefined || headers["backplane-project"] !== undefined)
       throw new BackplaneError("auth.scope", "Only the admin token may choose another org or project.", {
         details: { needs: "admin" },

@@ -174,9 +174,20 @@ function isWebSocket({ headers }: IncomingMessage): boolean {
 }
 
 /** The headers that say who asks, and no others, since a socket keeps them. A browser can only send a subprotocol. */
+/** All that a credential is read from, again and again while the socket is open. */
+const KEPT: readonly string[] = [
+  "authorization",
+  "cookie",
+  "host",
+  "origin",
+  "backplane-org",
+  "backplane-project",
+  "backplane-listener",
+];
+
 function credentialOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   const kept: IncomingHttpHeaders = {};
-  for (const name of ["authorization", "cookie", "host", "origin", "backplane-org", "backplane-project"]) {
+  for (const name of KEPT) {
     if (headers[name] !== undefined) kept[name] = headers[name];
   }
   const offered = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());

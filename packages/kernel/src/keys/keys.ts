@@ -60,7 +60,7 @@ export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authori
     create,
     list: async (caller, page, { project } = {}) => await store.keys.list(placeOf(caller, project), page),
     revoke,
-    authenticate: (token) => authenticate(deps, live, authority, token),
+    authenticate: (token, proof) => authenticate(deps, live, authority, token, proof),
   };
 }
 

@@ -166,6 +166,11 @@ export interface Runner {
   onNotice?: (listener: (notice: RunnerNotice) => void) => () => void;
   /** Rejects with a BackplaneError; one that is not allowed has the refusal in its details. */
   fetch?: (request: HostRequest) => Promise<HostAnswer>;
+  /**
+   * What requests to the gateway carry when they came by the listeners of the process that serves this call; null: the
+   * process has none, because it is not confined.
+   */
+  listenerProof?: (invocation_id: string) => string | null;
   /** Whether packages of this protocol can run here; a runner that does not say takes them all. */
   runs?(protocol: string): boolean;
   health(): RunnerHealth;

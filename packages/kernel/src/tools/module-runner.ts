@@ -117,13 +117,15 @@ function questions({
   serves,
   onNotice,
   fetch,
-}: Runner): Pick<Runner, "describe" | "request" | "serves" | "onNotice" | "fetch"> {
+  listenerProof,
+}: Runner): Pick<Runner, "describe" | "request" | "serves" | "onNotice" | "fetch" | "listenerProof"> {
   return {
     ...(describe === undefined ? {} : { describe }),
     ...(request === undefined ? {} : { request }),
     ...(serves === undefined ? {} : { serves }),
     ...(onNotice === undefined ? {} : { onNotice }),
     ...(fetch === undefined ? {} : { fetch }),
+    ...(listenerProof === undefined ? {} : { listenerProof }),
   };
 }
 

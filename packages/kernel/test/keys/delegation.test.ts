@@ -1,6 +1,6 @@
 /** Delegated tokens away from the node that minted them, and after their time. */
 import { openSqliteStore } from "@backplane/store";
-import { expect } from "vitest";
+import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { furnish, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
@@ -28,6 +28,9 @@ verifies(
     };
     const first = here.call({ export_id: "talk" });
     await until(() => token !== "");
+    // Its process has listeners that lead to its own gateway: elsewhere its token was carried out of the sandbox.
+    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    for (const { runner } of [here, there]) runner.sandbox = { enabled: false, available: false, reason: "" };
     const caller = await there.kernel.keys.authenticate(token);
     expect(caller).toMatchObject({ admin: false, delegation: { scopes: ["runs:read"] } });
     expect(caller.delegation!.grant).toEqual(
@@ -49,3 +52,25 @@ verifies(
     await second;
   },
 );
+
+test("a confined call's token is accepted with the proof of its own process alone", async () => {
+  const house = await openHouse();
+  await house.bind(content);
+  const tokens: string[] = [];
+  const { proofs } = house.runner;
+  house.runner.script = ({ order }) => {
+    proofs.set(order.invocation_id, `proof-${tokens.length}`);
+    tokens.push(order.context.gateway.delegation_token!);
+    return new Promise<never>(() => {});
+  };
+  for (let n = 0; n < 2; n++) await house.kernel.invocations.invoke(user, { export_id: "talk" });
+  await until(() => tokens.length === 2);
+  const authenticate = (token: string, proof?: string) => house.kernel.keys.authenticate(token, proof);
+  expect(await authenticate(tokens[0]!, "proof-0")).toMatchObject({ admin: false });
+  for (const wrong of [undefined, "", "proof-1", "proof-00"]) {
+    await expect(authenticate(tokens[0]!, wrong)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+  // Without listeners the token is all there is.
+  proofs.clear();
+  expect(await authenticate(tokens[0]!)).toMatchObject({ admin: false });
+});

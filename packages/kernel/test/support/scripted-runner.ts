@@ -51,6 +51,9 @@ export class ScriptedRunner implements Runner {
   runs: (protocol: string) => boolean = () => true;
   /** False: a script that is cancelled answers by itself, or never. */
   obeys = true;
+  /** What the listeners of a call's process prove; a call that is not here has none. */
+  readonly proofs = new Map<string, string>();
+  readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
   readonly questions: DescribeOrder[] = [];
   /** What a described binding answers. */
   description: () => Description | Promise<Description> = () => ({

@@ -3,6 +3,7 @@
  * and for each connection the gateway decides by the process's grant, resolves, checks, dials and counts
  * (sandbox.net, delegation.reach). Nothing that belongs to one session is seen by another.
  */
+import { randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
 import type { Clock, HostAnswer, HostRequest } from "@backplane/kernel/ports";
 import { type AddressRule, publicAndForeign } from "./address.ts";
@@ -38,6 +39,8 @@ interface EgressRequest {
 }
 
 export interface EgressSession extends WayIn {
+  /** What requests to the gateway carry that came by these listeners. */
+  proof: string;
   /** One of `listeners`, as sandbox-init handed it out. */
   attach(listener: EgressListener, server: Server): void;
   /** Whether everything waits because no call is in flight. */
@@ -72,7 +75,8 @@ export function createEgress(options: EgressOptions): Egress {
     open: ({ grant, refused = () => {}, held = false }) => {
       const gateway = options.gateway?.() ?? null;
       const way = wayIn(grant, gateway);
-      const door = gateway === null ? null : gatewayDoor(gateway, way.gateway_url);
+      const proof = randomBytes(32).toString("base64url");
+      const door = gateway === null ? null : gatewayDoor(gateway, way.gateway_url, proof);
       const policy: Policy = {
         allowed: allowList(grant.network === "none" ? [] : grant.allowed_domains),
         operator_allows,
@@ -81,12 +85,12 @@ export function createEgress(options: EgressOptions): Egress {
         forbidden,
       };
       const record = new RefusalRecord(limits.refusals, options.clock, refused);
-      return sessionOf(way, new Border(policy, limits, options.clock, record, held), door);
+      return sessionOf(way, new Border(policy, limits, options.clock, record, held), door, proof);
     },
   };
 }
 
-function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null): EgressSession {
+function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null, proof: string): EgressSession {
   const receive = createReception(border, way, door);
   const servers = new Set<Server>();
   const accept = (listener: EgressListener, socket: Socket) => {
@@ -95,6 +99,7 @@ function sessionOf(way: WayIn, border: Border, door: GatewayDoor | null): Egress
   };
   return {
     ...way,
+    proof,
     hold: (held) => border.hold(held),
     renew: () => border.renew(),
     attach: (listener, server) => {

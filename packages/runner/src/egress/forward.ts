@@ -10,6 +10,8 @@ export interface Errand {
   host: string;
   path: string;
   dial: () => Promise<Socket | null>;
+  /** Added to what the plugin sends, in place of any field of that name. */
+  adds?: readonly [name: string, value: string];
 }
 
 /** Where the answer goes: an ordinary response, or the bare socket of an upgrade. */
@@ -19,7 +21,7 @@ export async function forward(
   passage: Passage,
   request: IncomingMessage,
   asker: Asker,
-  { host, path, dial }: Errand,
+  { host, path, dial, adds }: Errand,
 ): Promise<void> {
   if (!passage.lead()) return answer(request, asker, 429, "Too many connections.\n");
   let led = true;
@@ -36,7 +38,8 @@ export async function forward(
   const upgrade = "socket" in asker ? request.headers.upgrade : undefined;
   const fields: [string, string][] = [
     ["Host", host],
-    ...travelling(request, ["host"]),
+    ...travelling(request, adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]),
+    ...(adds === undefined ? [] : [[...adds] as [string, string]]),
     ...(upgrade === undefined
       ? [["Connection", "close"] as [string, string]]
       : [["Connection", "Upgrade"] as [string, string], ["Upgrade", upgrade] as [string, string]]),

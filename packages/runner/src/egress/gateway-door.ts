@@ -19,6 +19,8 @@ export interface GatewayDoor {
   names: ReadonlySet<string>;
   check(request: IncomingMessage, path: string): Pick<Refusal, "reason" | "detail"> | null;
   connect(): Socket;
+  /** Goes along with every request, so that the gateway knows by whose listeners it came. No plugin is told it. */
+  proof: string;
 }
 
 const TOKEN = /^Bearer vai_dlg_[A-Za-z0-9_-]+$/i;
@@ -29,6 +31,7 @@ const CROOKED = /(^|\/)(\.|%2e){1,2}(\/|$)|\/\/|\\|%2f|%5c|%00/i;
 export function gatewayDoor(
   { base_url, certificate }: { base_url: string; certificate: string | null },
   inside_url: string | null,
+  proof = "",
 ): GatewayDoor {
   const url = new URL(base_url);
   const secure = url.protocol === "https:";
@@ -37,6 +40,7 @@ export function gatewayDoor(
   const prefix = url.pathname.replace(/\/$/, "");
   return {
     host: url.host,
+    proof,
     inside,
     ready: secure ? "secureConnect" : "connect",
     names: new Set([placeOf(base_url), inside]),

@@ -14,6 +14,9 @@ import { decide, type Target } from "./policy.ts";
 import { REFUSAL_REASONS, type RefusalReason } from "./refusals.ts";
 import { type Asked, readAbsolute, readAuthority, spell } from "./target.ts";
 
+/** By which the gateway tells a sandboxed process's own requests from a token that somebody carried out. */
+const LISTENER_HEADER = "Backplane-Listener";
+
 /** What a connection stands for. */
 type Stand = { kind: "proxy" } | { kind: "host"; target: Target } | { kind: "gateway" };
 
@@ -130,7 +133,8 @@ export function createHttpRelay(
       const refusal = door!.check(request, path);
       if (refusal !== null) return refused(refusal.reason, refusal.detail);
       const dial = () => reachGateway(passage, door!);
-      await forward(passage, request, asker, { host: door!.host, path, dial });
+      const adds = [LISTENER_HEADER, door!.proof] as const;
+      await forward(passage, request, asker, { host: door!.host, path, dial, adds });
     }
   }
 

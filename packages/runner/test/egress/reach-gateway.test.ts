@@ -69,6 +69,30 @@ test("what a client calls the connection's own affair does not take the token or
   expect(head).toContain(`Content-Length: ${smuggled.length}`);
 });
 
+test("requests to the gateway carry the proof of their own listeners, whatever the plugin claims", async () => {
+  const heard: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.on("data", (chunk: Buffer) => {
+      heard.push(chunk.toString("latin1"));
+      socket.end("HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n");
+    });
+  });
+  const gateway = { base_url: `http://127.0.0.1:${port}` };
+  const rigs = [];
+  for (let n = 0; n < 2; n++)
+    rigs.push(await openRig({ network: "none", scopes: ["sessions:read"], gateway }));
+  expect(rigs[0]!.session.proof).not.toBe(rigs[1]!.session.proof);
+  for (const rig of rigs) {
+    const talk = new Talk(await rig.behind("gateway")).say(
+      `GET /v1/x HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nAuthorization: ${TOKEN}\r\n`,
+      `backplane-listener: ${rigs[0]!.session.proof}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(await talk.rest()).not.toContain(rig.session.proof);
+    const fields = heard.pop()!.match(/^backplane-listener: .*$/gim);
+    expect(fields).toEqual([`Backplane-Listener: ${rig.session.proof}`]);
+  }
+});
+
 test("the gateway through the proxy: only with a scope, by any of the three ways", async () => {
   const web = await httpServer("127.0.0.1");
   const gateway = { base_url: `http://127.0.0.1:${web.port}` };
