@@ -79,8 +79,22 @@ export const HOME_DEFENCES: Mutant[] = [
   {
     defence: "home: umask of the gateway",
     file: "packages/gateway/src/start-gateway.ts",
-    from: "if (isMainThread) process.umask(0o077);",
-    to: "if (isMainThread) process.umask();",
+    from: "  setPrivateUmask();\n",
+    to: "",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: umask of a backup",
+    file: "packages/gateway/src/store-files.ts",
+    from: "  setPrivateUmask();\n  try {\n    return lockHome(home);",
+    to: "  try {\n    return lockHome(home);",
+    tests: ACCESS_TESTS,
+  },
+  {
+    defence: "home: umask of a restore",
+    file: "packages/gateway/src/store-files.ts",
+    from: "  setPrivateUmask();\n  const lock = lockHome(home);",
+    to: "  const lock = lockHome(home);",
     tests: ACCESS_TESTS,
   },
   {

@@ -5,7 +5,6 @@
  */
 import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
-import { isMainThread } from "node:worker_threads";
 import { createIdSource } from "@backplane/contract";
 import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
@@ -29,6 +28,7 @@ import { inlineGuard } from "./inline-plugin.ts";
 import { createLogger } from "./log.ts";
 import { openStore } from "./open-store.ts";
 import { createPluginLoader } from "./plugin-loader.ts";
+import { setPrivateUmask } from "./private-umask.ts";
 import { sandboxOf } from "./sandbox.ts";
 import { readTls, serve } from "./serve.ts";
 import { VERSION } from "./version.ts";
@@ -209,14 +209,6 @@ async function compose(
       return stopping;
     },
   };
-}
-
-/**
- * What the gateway and its libraries make without saying a mode, as SQLite does, is closed to other users. The umask
- * belongs to the process, and a worker thread cannot change it.
- */
-function setPrivateUmask(): void {
-  if (isMainThread) process.umask(0o077);
 }
 
 const DAY_MS = 86_400_000;

@@ -15,6 +15,7 @@ import {
 } from "@backplane/store";
 import { ANCHOR_FILE } from "./audit-files.ts";
 import type { GatewayConfig } from "./config.ts";
+import { setPrivateUmask } from "./private-umask.ts";
 
 export interface StoreFiles {
   check(): StoreReport;
@@ -85,6 +86,7 @@ function setAnchorAside(home: string, kept: string): void {
 
 /** Null: a gateway runs on this home. */
 function tryLock(home: string): { release(): void } | null {
+  setPrivateUmask();
   try {
     return lockHome(home);
   } catch (error) {
@@ -94,6 +96,7 @@ function tryLock(home: string): { release(): void } | null {
 }
 
 async function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
+  setPrivateUmask();
   const lock = lockHome(home);
   try {
     return await work();

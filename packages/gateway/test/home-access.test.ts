@@ -14,12 +14,14 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
+import { openSqliteStore } from "@backplane/store";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { checkSystem } from "../src/check-system.ts";
 import { loadConfig } from "../src/config.ts";
 import { openHome } from "../src/home.ts";
 import { startGateway } from "../src/start-gateway.ts";
+import { storeFiles } from "../src/store-files.ts";
 
 const root = process.getuid?.() === 0;
 const SOMEBODY = 12_345;
@@ -104,6 +106,29 @@ verifies(
     } finally {
       await gateway.stop();
     }
+  },
+);
+
+verifies(
+  "sec.home-modes",
+  "copies that the operator makes of the store are closed to other users",
+  async () => {
+    mkdirSync(home, { mode: 0o700 });
+    process.umask(0o077);
+    await (await openSqliteStore({ file: join(home, "store.db") })).close();
+    const files = storeFiles(loadConfig({ home, env: {} }));
+    const outside = join(base, "taken-away.db");
+    for (const work of [() => files.check(), () => files.backUp(), () => files.backUp(outside)]) {
+      process.umask(0);
+      work();
+    }
+    process.umask(0);
+    await files.restore(outside);
+    const open = readdirSync(home, { recursive: true, encoding: "utf8" }).filter(
+      (name) => (statSync(join(home, name)).mode & 0o077) !== 0,
+    );
+    expect(open).toEqual([]);
+    expect((statSync(outside).mode & 0o777).toString(8)).toBe("600");
   },
 );
 
