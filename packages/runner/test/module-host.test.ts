@@ -265,7 +265,10 @@ test("without a sandbox nothing starts: sandbox.unavailable with the fix, never 
   const host = createModuleHost(options, { confinement, egress, scratch });
   hosts.push(host);
   const error = await rejection(host.start(entry, NO_REACH));
-  expect(error).toMatchObject({ code: "sandbox.unavailable", fix: "apt-get install -y bubblewrap" });
+  expect(error).toMatchObject({
+    code: "sandbox.unavailable",
+    fix: "apt-get install -y bubblewrap, then start the gateway again",
+  });
   expect(error.message).toContain("bubblewrap is not installed. Fix: apt-get install -y bubblewrap");
   expect(existsSync(mark)).toBe(false);
   await confinement.close();
