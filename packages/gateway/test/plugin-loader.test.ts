@@ -182,6 +182,8 @@ test("a hosted plugin sees a clean environment and its own home, and ends with t
   await run.event("x.mirror.look", {});
   const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };
   expect(env).toEqual({
+    // The mark by which the descendants of a plain process are found when it ends.
+    BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
     PATH: "/usr/local/bin:/usr/bin:/bin",
     HOME: loader.stateDir("mirror"),
     TMPDIR: loader.stateDir("mirror"),
