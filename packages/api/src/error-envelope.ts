@@ -46,7 +46,7 @@ export function answerError(thrown: unknown, request_id: string, docs_base: stri
         doc_url: `${docs_base}#${code}`,
       },
     },
-    retry_after_s: spec.http === 429 ? retryAfter(error.details) : null,
+    retry_after_s: spec.http === 429 || spec.http === 503 ? retryAfter(error.details) : null,
     unexpected: code === "internal" ? (error.cause ?? thrown) : null,
   };
 }

@@ -31,6 +31,12 @@ export const AGENT_CODES = {
     "List the chain's runs with GET /v1/chains/{id}/runs.",
   ),
   "run.ended": refusal(409, "The run has ended already.", "Nothing is left to cancel; start a new run."),
+  "run.taken_over": refusal(
+    409,
+    "Another gateway carries on this run.",
+    "Nothing is lost; read the run to see how it ends.",
+    true,
+  ),
   "session.busy": refusal(
     429,
     "The session has more waiting than it can take.",

@@ -119,6 +119,15 @@ const ConfigSchema = z.strictObject({
       artifacts_days: days(30),
     })
     .prefault({}),
+  /** Among gateways that share a database. */
+  node: z
+    .strictObject({
+      /** How long a gateway that is not heard of keeps its work. */
+      lease_ms: z.int().min(1_000).max(600_000).default(30_000),
+      /** How long work that has begun waits for a database that is away. */
+      store_wait_ms: millis(600_000),
+    })
+    .prefault({}),
   agent: z
     .strictObject({
       /** The strategy of sessions that choose none; default react. */
@@ -200,6 +209,7 @@ const ENVIRONMENT: Record<
   BACKPLANE_INSECURE_LISTEN: ["listen", "insecure", "flag"],
   BACKPLANE_STORE_URL: ["store", "url", "text"],
   BACKPLANE_SANDBOX: ["sandbox", "enabled", "flag"],
+  BACKPLANE_NODE_LEASE_MS: ["node", "lease_ms", "number"],
   BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
 };
 

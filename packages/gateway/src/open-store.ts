@@ -19,7 +19,7 @@ export async function openStore(
     return { store, artifacts: openArtifactStore(home.blobs) };
   }
   if (/^postgres(ql)?:\/\//.test(url)) {
-    const store = await openPostgresStore({ url, log });
+    const store = await openPostgresStore({ url, lease_ms: config.node.lease_ms, log });
     return { store, artifacts: store.artifacts };
   }
   throw new BackplaneError("config.invalid", "store.url is no PostgreSQL address", {

@@ -165,6 +165,8 @@ async function compose(
       input_bytes: config.limits.frame_bytes,
       artifact_bytes: config.limits.artifact_bytes,
       retention: retentionOf(config),
+      recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
+      store_wait_ms: config.node.store_wait_ms,
       resume_turns: config.agent.resume_turns,
     }),
     gateway: {

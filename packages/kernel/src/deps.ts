@@ -52,6 +52,8 @@ export interface HostPolicy {
   approval_timeout_ms: number;
   retry: { max_attempts: number; base_ms: number };
   recovery: { interval_ms: number; node_ttl_ms: number };
+  /** How long work that has begun waits for a store that is away. */
+  store_wait_ms: number;
   /** Whether turns whose gateway died go on; otherwise they end as failed. */
   resume_turns: boolean;
   deliveries: {

@@ -261,5 +261,7 @@ export interface KernelHealth {
   store: { ok: boolean; error?: string };
   runner: RunnerHealth;
   invocations: { running: number; waiting_approval: number; queued: number };
+  /** Whether this gateway may start calls, and whether it takes over the work of gateways that are gone. */
+  lease: { held: boolean; takes_over: boolean };
   stopping: boolean;
 }

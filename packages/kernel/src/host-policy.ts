@@ -15,6 +15,7 @@ export function hostPolicy(override: Partial<HostPolicy> = {}): HostPolicy {
     approval_timeout_ms: APPROVAL_TIMEOUT_MS,
     retry: { max_attempts: INVOCATION_LIMITS.max_attempts, base_ms: 200 },
     recovery: { interval_ms: 15_000, node_ttl_ms: 30_000 },
+    store_wait_ms: 600_000,
     resume_turns: true,
     deliveries: { concurrency: 64, per_binding: 4, max_attempts: 10, base_ms: 1_000, max_ms: 3_600_000 },
     max_depth: 8,

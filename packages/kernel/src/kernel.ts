@@ -32,6 +32,8 @@ import { CORE } from "./tools/core-tool.ts";
 import { createInstruments, dependencyGate } from "./instruments/instruments.ts";
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
+import { NodeLease } from "./node-lease.ts";
+import { StoreWait } from "./store-wait.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
@@ -63,7 +65,8 @@ export function createKernel(given: KernelDeps): Kernel {
     ...given,
     runner: moduleRunner(given, base, (invocation_id) => turnOfCall(door, agent.loop, invocation_id)),
   };
-  const live = new LiveCalls();
+  const lease = new NodeLease(deps);
+  const live = new LiveCalls(lease);
   const gates = new ConcurrencyGates(deps);
   const news = approvalNews(base.port, deps.log);
   const pending = new PendingApprovals(deps, news);
@@ -89,6 +92,8 @@ export function createKernel(given: KernelDeps): Kernel {
     pending,
     grants: new SessionGrants(deps),
     tokens,
+    lease,
+    store_wait: new StoreWait(deps.clock, deps.log, deps.host.store_wait_ms),
     around: {
       stopping: false,
       sandbox: sandboxProbe(deps),
@@ -122,7 +127,7 @@ export function createKernel(given: KernelDeps): Kernel {
     skills: (scope) => skills.list(scope),
     turnStarted: () => revocations.wake(),
   });
-  const lifecycle = createLifecycle(door, () => agent.loop.recover());
+  const lifecycle = createLifecycle(door, (calls) => agent.loop.recover(calls));
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const keptBack = createKeptBack(deps, policies, (scope) => door.bindings.discover(scope, "tool"));
   const offers = createOffers(agent.catalog, base.plugins.tools, policies, keptBack);

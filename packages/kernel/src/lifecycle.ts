@@ -25,20 +25,20 @@ export interface Lifecycle extends Pick<Kernel, "health" | "start"> {
   takeUp(): Promise<void>;
 }
 
-export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>): Lifecycle {
-  const { deps, live, pending, gates, around } = door;
-  const { store, clock, node_id, host, runner, log } = deps;
-  const deliverer = new Deliverer(deps, (request) => invoke(door, request));
+export function createLifecycle(
+  door: Door,
+  recoverTurns: (calls: () => Promise<unknown>) => Promise<unknown>,
+): Lifecycle {
+  const { deps, live, pending, gates, around, lease } = door;
+  const { clock, host, runner, log } = deps;
+  const deliverer = new Deliverer(deps, lease, (request) => invoke(door, request));
   const dispatcher = new Dispatcher(deps, () => deliverer.wake());
   const retention = new Retention(deps);
-  const node = `node/${node_id}`;
   let beats = 0;
   let taken_up = false;
-  const idle = () => around.stopping || !taken_up;
-  const keepNode = () => store.leases.acquire(node, node_id, clock.now(), host.recovery.node_ttl_ms);
+  const idle = () => around.stopping || !taken_up || !lease.mayTakeOver();
   const every = Math.min(host.recovery.interval_ms, host.recovery.node_ttl_ms / 3);
   const heartbeat = new Heartbeat(clock, log, every, [
-    { name: "node lease", run: keepNode },
     { name: "slots", run: () => renewSlots(deps, gates.held()) },
     { name: "dispatcher lease", run: () => dispatcher.lead() },
     { name: "deliveries", run: () => deliverer.extend() },
@@ -46,7 +46,7 @@ export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>
     { name: "orphans", run: async () => (idle() ? 0 : await recoverOrphans(door)) },
     { name: "approvals", run: async () => (idle() ? 0 : await rearmApprovals(door)) },
     // After the calls, so that each finds what is taken up of it.
-    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns()) },
+    { name: "turns", run: async () => (idle() ? 0 : await recoverTurns(() => recoverOrphans(door))) },
     {
       name: "retention",
       run: async () => {
@@ -54,19 +54,18 @@ export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>
       },
     },
   ]);
-  let started = false;
 
   async function start(): Promise<void> {
-    await keepNode();
-    started = true;
+    await lease.start();
     await dispatcher.start();
     deliverer.start();
     heartbeat.start();
   }
 
   async function takeUp(): Promise<void> {
-    const orphans = await recoverOrphans(door);
-    const approvals = await rearmApprovals(door);
+    // Where gateways share a store, the heartbeat does it a lease later: the others may only have been cut off.
+    const orphans = lease.mayTakeOver() ? await recoverOrphans(door) : 0;
+    const approvals = lease.mayTakeOver() ? await rearmApprovals(door) : 0;
     if (orphans + approvals > 0) log.info({ orphans, approvals }, "took up what an earlier gateway left");
     taken_up = true;
   }
@@ -87,7 +86,7 @@ export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>
     await turns;
     await heartbeat.stop();
     await swept;
-    if (started) await store.leases.release(node, node_id);
+    await lease.stop();
   }
 
   return {
@@ -102,6 +101,7 @@ export function createLifecycle(door: Door, recoverTurns: () => Promise<unknown>
         waiting_approval: live.count("approval"),
         queued: live.count("queued"),
       },
+      lease: { held: lease.held(), takes_over: lease.mayTakeOver() },
       stopping: around.stopping,
     }),
   };

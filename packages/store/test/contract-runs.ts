@@ -3,7 +3,7 @@ import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { allPages } from "./all-pages.ts";
 import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
-import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 export function runCases(store: () => Store): void {
@@ -22,13 +22,14 @@ export function runCases(store: () => Store): void {
     const run = sampleRun(key, { chain_id: "ch_unknown" });
     const begun = await store().runs.start(run, tape(key, "hello", "more"), facts(key, "started"));
     expect(begun).toEqual({ chain_id: head, first_id: 2, last_id: 3 });
-    const { node_id: _, ...shown } = { ...run, chain_id: head };
+    const { node_id: _, fence: _fence, joins: _joins, ...shown } = { ...run, chain_id: head };
     expect(await store().runs.get(scope, run.id)).toEqual(shown);
     const ends = await Promise.all(
       Array.from({ length: 5 }, (_, n) =>
         store().runs.end(
           scope,
-          run.id,
+          holdOf(run),
+          0,
           sampleEnd({ iterations: n }),
           tape(key, `a${n}`, `b${n}`),
           facts(key, `e${n}`),
@@ -52,16 +53,15 @@ export function runCases(store: () => Store): void {
     const run = sampleRun(key);
     await store().runs.start(run, tape(key, "hello"), {});
     const failed = sampleEnd({ status: "failed", output: null, error: { code: "internal", message: "no" } });
-    const ended = await store().runs.end(scope, run.id, failed, null, facts(key, "failed"));
-    expect(ended?.chain_id).toBe(head);
-    expect(ended!.last_id).toBeLessThan(ended!.first_id);
+    const ended = await store().runs.end(scope, holdOf(run), 0, failed, null, facts(key, "failed"));
+    expect(ended).toEqual({ chain_id: head, first_id: 1, last_id: 0 });
     expect(await store().runs.get(scope, run.id)).toMatchObject(failed);
     expect(await tapeOf(key)).toEqual(["2 hello"]);
 
     // A last word on the tape is no output.
     const other = sampleRun(key);
     await store().runs.start(other, tape(key, "again"), {});
-    await store().runs.end(scope, other.id, failed, tape(key, "gave up"), {});
+    await store().runs.end(scope, holdOf(other), 0, failed, tape(key, "gave up"), {});
     expect(await store().runs.get(scope, other.id)).toMatchObject({ status: "failed", output: null });
     expect(await tapeOf(key)).toEqual(["2 hello", "3 again", "4 gave up"]);
   });
@@ -79,11 +79,11 @@ export function runCases(store: () => Store): void {
     const real = sampleRun(key);
     await store().runs.start(real, tape(key, "hello"), {});
     await expect(
-      store().runs.end(scope, real.id, sampleEnd(), tape(missing, "x"), facts(key, "no")),
+      store().runs.end(scope, holdOf(real), 0, sampleEnd(), tape(missing, "x"), facts(key, "no")),
     ).rejects.toMatchObject(refused);
     for (const stranger of [{ ...scope, project_id: "proj_other" }, freshKey().scope]) {
       expect(await store().runs.get(stranger, real.id)).toBeNull();
-      expect(await store().runs.end(stranger, real.id, sampleEnd(), tape(key, "x"), {})).toBeNull();
+      expect(await store().runs.end(stranger, holdOf(real), 0, sampleEnd(), tape(key, "x"), {})).toBeNull();
     }
     expect(await store().runs.get({ ...scope, project_id: null }, real.id)).toMatchObject({
       status: "running",
@@ -105,6 +105,8 @@ export function runCases(store: () => Store): void {
     for (const one of [key, elsewhere, project, key, key]) {
       const run = sampleRun(one);
       await store().runs.start(run, tape(one, "x"), {});
+      // A session has one running turn at a time.
+      await store().runs.end(one.scope, holdOf(run), 0, sampleEnd({ output: null }), null, {});
       rows.push(run);
       if (rows.length === 4) await store().sessions.reset(key, head, newChain(), [start], {});
     }
@@ -127,9 +129,11 @@ export function runCases(store: () => Store): void {
     const { key, scope } = await talk();
     const dead = ids.next("node");
     const [one, two] = [ids.next("node"), ids.next("node")];
-    const runs = Array.from({ length: 4 }, () => sampleRun(key, { node_id: dead }));
-    for (const run of runs) await store().runs.start(run, tape(key, "x"), {});
-    await store().runs.end(scope, runs[3]!.id, sampleEnd(), tape(key, "y"), {});
+    const keys = [key];
+    for (const workspace of ["/2", "/3", "/4"]) keys.push((await talk({ scope, workspace })).key);
+    const runs = keys.map((of) => sampleRun(of, { node_id: dead }));
+    for (const [n, run] of runs.entries()) await store().runs.start(run, tape(keys[n]!, "x"), {});
+    await store().runs.end(scope, holdOf(runs[3]!), 0, sampleEnd(), tape(keys[3]!, "y"), {});
     const claims = await Promise.all(
       [one, two].map((node) => store().runs.claimOrphans(node, Date.now(), 1_000)),
     );
@@ -164,7 +168,7 @@ export function runCases(store: () => Store): void {
     await expect(store().runs.resume({ ...run, resumed: 2 }, tape(nowhere, "x"))).rejects.toMatchObject({
       code: "session.not_found",
     });
-    await store().runs.end(scope, run.id, sampleEnd(), tape(key, "done"), {});
+    await store().runs.end(scope, holdOf(run), 0, sampleEnd(), tape(key, "done"), {});
     expect(await store().runs.resume({ ...run, resumed: 2 }, tape(key, "late"))).toBeNull();
     expect(await store().runs.get(scope, run.id)).toMatchObject({ status: "completed", resumed: 1 });
     expect(await tapeOf(key)).toEqual(["2 hello", "3 resumed", "4 done"]);
@@ -229,6 +233,7 @@ export function runCases(store: () => Store): void {
     const once = { scope: key.scope, key: "k", digest: "d", now: 1_000, stale_ms: 500 };
     const [first, second] = [sampleRun(key), sampleRun(key)];
     const { last_id } = await store().runs.start(first, tape(key, "hello"), {}, once);
+    await store().runs.end(key.scope, holdOf(first), 0, sampleEnd({ output: null }), null, {});
     const found = await store().idempotency.find(key.scope, "k", "d", 1_000, 500);
     expect(found).toMatchObject({ state: "done", status: 202 });
     expect(JSON.parse((found as { body: string }).body)).toEqual({ id: first.id, entry_id: last_id });

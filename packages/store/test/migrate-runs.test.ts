@@ -3,7 +3,7 @@ import type { Store } from "@backplane/kernel/ports";
 import { expect } from "vitest";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
 import { encodeEntry } from "../src/stores/session-row.ts";
-import { sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { message, newChain, start } from "./sample-sessions.ts";
 import { LOCAL, sampleAudit, sampleInvocation, sampleSettlement } from "./samples.ts";
 import { type Statement, upgradeCases } from "./upgrade-cases.ts";
@@ -68,7 +68,7 @@ async function check(store: Store) {
   const run = sampleRun(child);
   expect((await store.runs.list(LOCAL, {}, { limit: 9 })).items).toEqual([]);
   await store.runs.start(run, tape(child, "d"), {});
-  await store.runs.end(LOCAL, run.id, sampleEnd(), tape(child, "e"), {});
+  await store.runs.end(LOCAL, holdOf(run), 0, sampleEnd(), tape(child, "e"), {});
   expect(await store.runs.get(LOCAL, run.id)).toMatchObject({ status: "completed", output: { entry_id: 6 } });
   expect((await store.sessions.replay(child, 0, 9)).map((entry) => entry.payload.content)).toEqual([
     undefined,

@@ -22,6 +22,7 @@ import { listInvocations, readDelegation, readProgress } from "../src/ops/invoca
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
+import { readHeld } from "../src/ops/holds.ts";
 import { listRuns, readRun } from "../src/ops/runs.ts";
 import { listSealed } from "../src/ops/sealed.ts";
 import {
@@ -37,6 +38,8 @@ const facts = { events: [], audit: null };
 const none = { status: "", export_id: "", session_id: "", binding_id: "" };
 const key = { org_id: "o", project_id: "p", workspace: "w", session_id: "s" };
 const line: EntryRow = ["message", "", "{}", "{}"];
+const hold = { run_id: "r", fence: 0 };
+const tape = { key, entries: [line], hold };
 const runs = { ...key, before: "~", limit: 5, session_id: null, chain_id: null, workspace: null };
 const once = { ...key, key: "k", digest: "d", now: 1, stale_ms: 1, ttl_ms: 1, status: 202, body: "{}" };
 const run = { ...key, id: "r", status: "running", node_id: "n", body: "{}" };
@@ -171,7 +174,10 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
     () =>
       startWrite("appendEntries", { key, chain_id: null, entries: [["message", "", "{}", "{}"]] }, "sqlite"),
   ],
-  ["append once", () => startWrite("appendOnce", { key, chain_id: null, entries: [line], once }, "sqlite")],
+  [
+    "append once",
+    () => startWrite("appendOnce", { key, chain_id: null, entries: [line], hold, once }, "sqlite"),
+  ],
   [
     "fork",
     () =>
@@ -208,17 +214,30 @@ const OPERATIONS: [string, () => Op<unknown>][] = [
   ["since the anchor", () => readSinceAnchor("o", "p", "c")],
   ["replay", () => readSessionEntries(key, 0, 5)],
   ["patch", () => startWrite("patchSession", { key, changes: "{}" }, "sqlite")],
-  ["start run", () => startWrite("startRun", { run, tape: { key, entries: [line] }, facts, once }, "sqlite")],
+  ["start run", () => startWrite("startRun", { run, parent: hold, tape, facts, once }, "sqlite")],
+  ["append held", () => startWrite("appendHeld", tape, "sqlite")],
+  ["join run", () => startWrite("joinRun", { run_id: "r", most: 9, tape, once }, "sqlite")],
+  ["held", () => readHeld(hold)],
   [
     "end run",
     () =>
       startWrite(
         "endRun",
-        { ...run, outcome: "{}", output_entry: 0, tape: { key, entries: [line] }, facts },
+        {
+          ...run,
+          org_id: "g",
+          project_id: "g",
+          hold,
+          joins: 1e9,
+          outcome: "{}",
+          output_entry: 0,
+          tape,
+          facts,
+        },
         "sqlite",
       ),
   ],
-  ["resume run", () => startWrite("resumeRun", { ...run, tape: { key, entries: [line] } }, "sqlite")],
+  ["resume run", () => startWrite("resumeRun", { ...run, fence: 0, tape }, "sqlite")],
   ["claim runs", () => startWrite("claimRuns", { node_id: "n", now: 0, limit: 5 }, "sqlite")],
   ["run", () => readRun("o", "p", "r")],
   ["runs", () => listRuns(runs)],
@@ -277,7 +296,9 @@ function statementsOf(op: Op<unknown>): Statement[] {
   while (!step.done && found.length < 20) {
     found.push(step.value);
     const answers =
-      step.value.text.includes("binding_id <>") || step.value.text.includes("order by binding_id limit");
+      step.value.text.includes("binding_id <>") ||
+      step.value.text.startsWith("select id from runs") ||
+      step.value.text.includes("order by binding_id limit");
     step = op.next(answers ? [] : [row]);
   }
   return found;

@@ -1,5 +1,5 @@
 /** Realistic runs and entries, without vitest: programs of the fault tests load this. */
-import type { NewEntry, RunEnd, RunRow, SessionKey, TapeWrite } from "@backplane/kernel/ports";
+import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@backplane/kernel/ports";
 import { ids, NOW } from "./samples.ts";
 
 export function tape(key: SessionKey, ...contents: string[]): TapeWrite {
@@ -26,8 +26,14 @@ export function sampleRun(key: SessionKey, over: Partial<RunRow> = {}): RunRow {
     started_at: NOW,
     ended_at: null,
     node_id: "node_a",
+    fence: 0,
+    joins: 0,
     ...over,
   };
+}
+
+export function holdOf({ id, fence }: RunRow): RunHold {
+  return { run_id: id, fence };
 }
 
 export function sampleEnd(over: Partial<RunEnd> = {}): RunEnd {

@@ -57,15 +57,28 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
       path: "/readyz",
       operation_id: "ready",
       summary: "The gateway can take work",
-      description: "503 while the store does not answer and while the gateway stops.",
+      description:
+        "503 while the store does not answer, while the gateway has no lease there, and while it stops. `takes_over` " +
+        "is false for one lease after the store was away: work of other gateways is left alone until then.",
       tag: "System",
       auth: "public",
-      responses: { 200: { description: "Ready.", schema: z.object({ status: z.literal("ready") }) } },
+      responses: {
+        200: {
+          description: "Ready.",
+          schema: z.object({ status: z.literal("ready"), takes_over: z.boolean() }),
+        },
+      },
       async handler() {
         const health = await kernel.health();
         if (health.stopping || deps.stopping()) throw new BackplaneError("gateway_stopping");
         if (!health.store.ok) throw new BackplaneError("store.unavailable", "The store does not answer.");
-        return { status: 200, json: { status: "ready" } };
+        if (!health.lease.held) {
+          throw new BackplaneError(
+            "store.unavailable",
+            "The gateway's lease has run out and is being renewed.",
+          );
+        }
+        return { status: 200, json: { status: "ready", takes_over: health.lease.takes_over } };
       },
     }),
     defineRoute({
@@ -82,7 +95,7 @@ export function systemRoutes(deps: RouteDeps, table: readonly Route[]): Route[] 
           status: 200,
           json: {
             version,
-            ready: health.store.ok && !health.stopping,
+            ready: health.store.ok && health.lease.held && !health.stopping,
             uptime_s: Math.round((clock.monotonic() - started) / 1000),
             caller: { actor: caller.actor, ...caller.scope, role: caller.role, admin: caller.admin },
             store: { ok: health.store.ok },

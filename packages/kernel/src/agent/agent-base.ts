@@ -9,7 +9,7 @@ import { ModelCalls } from "../loop/call-model.ts";
 import type { KernelService, PluginSystem, RegisteredTool } from "../plugins/plugins-port.ts";
 import { SETTINGS_SCOPE } from "../plugins/settings.ts";
 import { createPluginSystem } from "../plugins/plugin-system.ts";
-import type { InvocationRow, PluginLoader, SessionKey } from "../ports/index.ts";
+import type { InvocationRow, PluginLoader, RunHold, SessionKey } from "../ports/index.ts";
 import { LiveSessions } from "../sessions/live-sessions.ts";
 import { createPersister, type Persister } from "../sessions/persister.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
@@ -38,7 +38,10 @@ export interface AgentBase {
   bindings: DoorBindings;
   turns: TurnTape;
   /** Set by the loop, which is made after this. */
-  late: { ended: (key: SessionKey, row: InvocationRow) => void };
+  late: {
+    ended: (key: SessionKey, row: InvocationRow) => void;
+    takenOver: (hold: RunHold) => void;
+  };
 }
 
 const NO_PLUGINS: PluginLoader = {
@@ -68,12 +71,13 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
         { name: source, error },
         { session_id: KERNEL_SESSION, scope: key.scope },
       ),
+    takenOver: (hold) => late.takenOver(hold),
   });
   const models = new ModelCalls(port, clock, (org_id, provider) => plugins.providerOf(org_id, provider));
   const active = new ActiveModels(config);
   const services = new Map<string, KernelService>();
   const core = new Map<string, RegisteredTool>();
-  const late: AgentBase["late"] = { ended() {} };
+  const late: AgentBase["late"] = { ended() {}, takenOver() {} };
   const plugins: PluginSystem = createPluginSystem({
     bus,
     loader: deps.plugins ?? NO_PLUGINS,

@@ -1,5 +1,5 @@
 /** The agent half of the kernel, on top of the door: the loop and what clients ask of sessions. */
-import { KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
+import { BackplaneError, KERNEL_SESSION, toBackplaneError } from "@backplane/contract";
 import { hearAnswers } from "../approval/on-bus.ts";
 import type { Kernel } from "../facade.ts";
 import { createFanout } from "../fanout/fanout.ts";
@@ -10,6 +10,7 @@ import { Loop } from "../loop/loop.ts";
 import type { Turn } from "../loop/turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { StepDeps } from "../loop/steps.ts";
+import type { Turn } from "../loop/turn.ts";
 import { subagentServices } from "../subagents/subagents.ts";
 import { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "../catalog/catalog.ts";
 import { toolSearch } from "../catalog/tool-search.ts";
@@ -106,6 +107,9 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     skills: parts.skills,
     strategyOf: (strategy) => strategyPlugin(strategy),
     history: (key) => histories.open(key),
+    node_lease: door.lease,
+    store_wait: door.store_wait,
+    atStep: (turn) => loopStep(door, histories, turn),
     activeModel: (org_id, provider) => active.of(org_id, provider),
     makeRoom: (turn, provider) => compactions.makeRoom(turn, provider),
     enter: (org_id) => plugins.prepare(org_id),
@@ -118,6 +122,10 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
   base.late.ended = (key, row) => {
     if (row.approval_id !== null && row.status !== "cancelled") loop.resume(key, row.requested_by);
   };
+  base.late.takenOver = ({ run_id }) => loop.turnOf(run_id)?.stop("lost");
+  door.lease.onLapsed(() => {
+    loop.checkHolds().catch((error: unknown) => log.warn({ err: error }, "turns could not be checked"));
+  });
   startDispatcher({ port, door, turnAt: (scope, id) => loop.turnAt(scope, id) });
   base.core.set(
     SEARCH_TOOL,
@@ -130,6 +138,7 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
     sessions,
     persister,
     clock,
+    store_wait: door.store_wait,
     random: deps.random,
     onCallEnded(invocation_id, tell) {
       const live = door.live.get(invocation_id);
@@ -180,4 +189,17 @@ export function createAgent(base: AgentBase, door: Door, parts: AgentParts): Age
       port.tryPublish("kernel.error", { source, message, detail: { code } }, everyone);
     },
   };
+}
+
+/**
+ * Before a step of a turn, on a store that gateways share: the lease is held, the turn is still ours, and messages that
+ * another gateway wrote to it are heard.
+ */
+async function loopStep({ deps, lease, store_wait }: Door, histories: Histories, turn: Turn): Promise<void> {
+  const { store } = deps;
+  if (!store.shared) return;
+  await lease.confirm(store_wait.most_ms, turn.signal);
+  const held = await store_wait.run("a turn", () => store.runs.held(turn.hold), turn.signal);
+  if (held === null) throw new BackplaneError("run.taken_over");
+  if (turn.joinedElsewhere(held.joins)) histories.forget(turn.key);
 }

@@ -1,5 +1,5 @@
 /** Chains as the edges see them, with their entries as VAI's blocks. */
-import { type Block, BackplaneError, type Chain } from "@backplane/contract";
+import { type Block, BackplaneError, type Chain, codeOf } from "@backplane/contract";
 import { checkClientSessionId } from "../bus/session-ids.ts";
 import type { AgentChains } from "../facade-agent.ts";
 import type { Caller, Clock, SessionKey, TapeWrite } from "../ports/index.ts";
@@ -51,10 +51,17 @@ export function createAgentChains({ clock, persister, sessions }: AgentChainDeps
       const entries = blocks.map((block) => entryOfBlock(block, date));
       const { head_chain_id } = await sessions.get(key);
       const items = entries.map((entry) => ({ entry, event: null }));
-      const onHead = ({ entries: all }: TapeWrite) => sessions.append(key, all, undefined, once);
+      const onHead = (tape: TapeWrite) => sessions.appendTape(tape, once);
       const { first_id } =
         head_chain_id === id
-          ? (await persister.ride(key, items, onHead))!
+          ? await persister.ride(key, items, onHead).then(
+              (written) => written!,
+              (error: unknown) => {
+                // Refused together with entries of a turn that another gateway has; these are not of that turn.
+                if (codeOf(error) !== "run.taken_over") throw error;
+                return sessions.append(key, entries, undefined, once);
+              },
+            )
           : await sessions.append(key, entries, id, once);
       return blocks.map((block, n): Block => ({ ...block, entry_id: first_id + n }));
     },

@@ -56,7 +56,9 @@ export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRun
       ...(body.context === undefined ? {} : { context: body.context }),
       ...(once === undefined ? {} : { once }),
     });
-    const { node_id: _node, ...run } = turn.run;
+    // Only messages join a turn that runs.
+    if (turn === null) throw new BackplaneError("session.busy");
+    const { node_id: _node, fence: _fence, joins: _joins, ...run } = turn.run;
     return { run, entry_id, settled: turn.settled };
   }
 

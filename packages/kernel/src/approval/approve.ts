@@ -89,10 +89,11 @@ async function checkAgain(
   const { deps } = door;
   const { live } = recorded;
   const { row } = live;
-  const admitted = await admitAgain(door, recorded);
+  const wait = <T>(work: () => Promise<T>) => door.store_wait.run("an approved call", work);
+  const admitted = await wait(() => admitAgain(door, recorded));
   if ("status" in admitted) return { gate: "closed", ending: admitted };
   live.checked_at = admitted.call.checked_at;
-  const coverage = await readCoverage(deps, admitted);
+  const coverage = await wait(() => readCoverage(deps, admitted));
   if (coverage.digest !== approval.digest) return await askAgain(door, live, admitted, coverage, approval);
   live.approved = coverage;
   const max = admitted.call.plan.export.max_concurrency;
@@ -103,7 +104,9 @@ async function checkAgain(
   const also = minted === null ? {} : { delegation: minted.delegation };
   let started = false;
   try {
-    started = await deps.store.invocations.start(row.id, row.fence, started_at, also);
+    started = await wait(() =>
+      deps.store.invocations.start(row.id, row.fence, started_at, also),
+    );
   } finally {
     if (!started) place?.leave();
   }

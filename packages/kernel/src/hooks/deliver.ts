@@ -9,6 +9,7 @@ import { codeOf, type Invocation } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import type { Ticket } from "../facade.ts";
 import type { InvokeRequest } from "../invoke/open.ts";
+import type { NodeLease } from "../node-lease.ts";
 import type { Job, Timer } from "../ports/index.ts";
 import { DELIVERIES, type Delivery } from "./delivery.ts";
 
@@ -18,6 +19,7 @@ const REST_MS = 100;
 
 export class Deliverer {
   readonly #deps: KernelDeps;
+  readonly #lease: Pick<NodeLease, "mayTakeOver">;
   readonly #invoke: (request: InvokeRequest) => Promise<Ticket>;
   readonly #running = new Map<string, { job: Job; done: Promise<void> }>();
   #timer: Timer | null = null;
@@ -25,8 +27,13 @@ export class Deliverer {
   #again = false;
   #stopped = true;
 
-  constructor(deps: KernelDeps, invoke: (request: InvokeRequest) => Promise<Ticket>) {
+  constructor(
+    deps: KernelDeps,
+    lease: Pick<NodeLease, "mayTakeOver">,
+    invoke: (request: InvokeRequest) => Promise<Ticket>,
+  ) {
     this.#deps = deps;
+    this.#lease = lease;
     this.#invoke = invoke;
   }
 
@@ -88,7 +95,10 @@ export class Deliverer {
       next ??= due_in;
       // The most urgent come first: the others are not due either.
       if (due_in > 0) break;
-      const jobs = await store.jobs.claim(DELIVERIES, node_id, clock.now(), LEASE_MS, room, lane);
+      // Right after the store was away, the lease of a job may have run out while a living gateway is at it.
+      const ready_only = !this.#lease.mayTakeOver();
+      const now = clock.now();
+      const jobs = await store.jobs.claim(DELIVERIES, node_id, now, LEASE_MS, room, lane, ready_only);
       for (const job of jobs) this.#begin(job);
       if (jobs.length > 0) this.#again = true;
     }

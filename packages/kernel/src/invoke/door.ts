@@ -10,6 +10,8 @@ import type { DoorBindings } from "../tools/bound-tools.ts";
 import type { SessionKey } from "../ports/index.ts";
 import type { SignInTokens } from "../sign-ins/tokens.ts";
 import type { TurnTape } from "../tools/turn-tape.ts";
+import type { NodeLease } from "../node-lease.ts";
+import type { StoreWait } from "../store-wait.ts";
 import type { ConcurrencyGates } from "./concurrency.ts";
 import type { ExportPlans } from "./export-plan.ts";
 import type { LiveCalls } from "./live.ts";
@@ -28,6 +30,8 @@ export interface Door {
   pending: PendingApprovals;
   grants: SessionGrants;
   tokens: SignInTokens;
+  lease: NodeLease;
+  store_wait: StoreWait;
   around: Surroundings & { stopping: boolean };
   /** The gateway's own model for what a call's plugin asks; null: not lent. */
   lend: LendModel;

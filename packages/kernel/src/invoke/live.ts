@@ -5,6 +5,7 @@
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
 import type { Coverage } from "../approval/coverage.ts";
 import type { Revocation } from "../authority/revocation.ts";
+import type { NodeLease } from "../node-lease.ts";
 import type { InvocationRow, Scope } from "../ports/index.ts";
 import type { Ask } from "./answer-ask.ts";
 import type { EventTape } from "./event-tape.ts";
@@ -41,8 +42,12 @@ export class LiveCall {
   #resolve!: (invocation: Invocation) => void;
   #final: Invocation | null = null;
 
-  constructor(row: InvocationRow) {
+  /** How often the gateway's lease had run out when the row was written. */
+  lapses: number;
+
+  constructor(row: InvocationRow, lapses: number) {
     this.row = row;
+    this.lapses = lapses;
     this.left_ms = row.timeout_ms;
     this.settled = new Promise((resolve) => {
       this.#resolve = resolve;
@@ -73,13 +78,18 @@ export class LiveCalls {
   readonly #idle: (() => void)[] = [];
   /** Told of every call that is added. */
   onAdded: () => void = () => {};
+  readonly #lease: Pick<NodeLease, "lapses">;
+
+  constructor(lease: Pick<NodeLease, "lapses">) {
+    this.#lease = lease;
+  }
 
   get size(): number {
     return this.#calls.size;
   }
 
   add(row: InvocationRow): LiveCall {
-    const call = new LiveCall(row);
+    const call = new LiveCall(row, this.#lease.lapses);
     this.#calls.add(row.id, call);
     this.onAdded();
     return call;

@@ -71,11 +71,15 @@ async function attempts(
   for (let tried = 0; ; tried++) {
     const retries = before + tried;
     const bare = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
-    const secrets = bare ? {} : await door.tokens.secretsOf(plan.bound, call.grant);
+    const secrets = bare
+      ? {}
+      : await whileTimeIsLeft(door, deadline, () => door.tokens.secretsOf(plan.bound, call.grant));
     if (clock.monotonic() - live.checked_at > FRESH_MS) {
-      const refused = await refusedByNow(door, call);
+      const refused = await whileTimeIsLeft(door, deadline, () => refusedByNow(door, call));
       if (refused !== null) return { ...refused, retry_count: retries };
     }
+    const lapsed = !door.lease.held() || live.lapses !== door.lease.lapses;
+    if (lapsed && !(await stillOurs(door, live, deadline))) return null;
     const left = deadline - clock.monotonic();
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
     if (left <= 0) return failedWith("timeout", "the deadline passed", { retry_count: retries });
@@ -106,7 +110,10 @@ async function attempts(
     if (!again) return endOf(live, accept(plan, outcome, retries, started_at, redactor));
     await interruptible(deps, live, pause);
     if (live.stopped !== null) return cancelledBy(live.stopped, retries);
-    if (!(await store.invocations.retried(row.id, row.fence, retries + 1))) return null;
+    const counted = await whileTimeIsLeft(door, deadline, () =>
+      store.invocations.retried(row.id, row.fence, retries + 1),
+    );
+    if (!counted) return null;
   }
 }
 
@@ -151,6 +158,24 @@ function endOf({ stopped }: LiveCall, accepted: Soon<Ending>): Soon<Ending> {
   return whenThere(accepted, (ending) =>
     ending.status === "succeeded" ? ending : { ...ending, status, error },
   );
+}
+
+/** A store that is away is waited for, as long as the call has time. */
+function whileTimeIsLeft<T>(door: Door, deadline: number, work: () => Promise<T>): Promise<T> {
+  return door.store_wait.run("a call", work, undefined, Math.max(0, deadline - door.deps.clock.monotonic()));
+}
+
+/**
+ * The gateway's lease has run out since the row was written, so another may have taken this call over, although the row was
+ * written. Nothing is dispatched before the lease is renewed and the row is seen to be ours.
+ */
+async function stillOurs(door: Door, live: LiveCall, deadline: number): Promise<boolean> {
+  const { clock, store } = door.deps;
+  const { row } = live;
+  await door.lease.confirm(Math.max(0, deadline - clock.monotonic()));
+  live.lapses = door.lease.lapses;
+  const now = await whileTimeIsLeft(door, deadline, () => store.invocations.get(row, row.id));
+  return now !== null && now.status === "running" && now.fence === row.fence;
 }
 
 /** The record is of the whole invocation, so what earlier attempts were refused stays on it. */

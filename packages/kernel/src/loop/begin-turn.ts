@@ -13,11 +13,22 @@ import {
 } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
 import type { UserMessage } from "../facade-agent.ts";
-import type { Appended, Caller, Clock, Logger, OnceKey, RunRow, SessionKey, Store } from "../ports/index.ts";
+import type {
+  Appended,
+  Caller,
+  Clock,
+  Logger,
+  OnceKey,
+  RunHold,
+  RunRow,
+  SessionKey,
+  Store,
+} from "../ports/index.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import type { Sessions } from "../sessions/sessions.ts";
 import type { ToolCatalog } from "../catalog/catalog.ts";
 import type { Histories, History } from "./history.ts";
+import type { StoreWait } from "../store-wait.ts";
 import { finishTurn, runFacts } from "./run-record.ts";
 import type { LoopSettings, TurnRules } from "./settings.ts";
 import { Turn, type TurnLimits } from "./turn.ts";
@@ -32,6 +43,8 @@ export interface TurnRequest {
   /** Left out, what its trigger says. */
   context?: RiskContext;
   parent_run_id?: string;
+  /** Of the turn that spawned it: a sub-agent begins only while this gateway has that turn. */
+  parent?: RunHold;
   limits?: Partial<TurnLimits>;
   /** An Idempotency-Key that the run takes as it is written. */
   once?: OnceKey;
@@ -51,6 +64,7 @@ export interface BeginDeps {
   clock: Clock;
   log: Logger;
   node_id: string;
+  store_wait: StoreWait;
   /** Lets plugins take their seats in an org before its first turn. */
   enter(org_id: string): Promise<void>;
   /** Throws when the caller may no longer ask for anything. */
@@ -75,15 +89,17 @@ export async function beginTurn(
   run.chain_id = ids.chain_id;
   const limits = { iterations: rules.max_iterations, tools: null, ...request.limits };
   const turn = new Turn(key, caller, run, limits, request.context ?? CONTEXT_OF[request.trigger]);
+  deps.persister.hold(key, turn.hold);
   try {
-    const [history, { tools }] = await Promise.all([
-      historyAt(deps, key, ids),
-      deps.catalog.snapshot(caller),
-    ]);
+    const [history, { tools }] = await deps.store_wait.run("a turn", () =>
+      Promise.all([historyAt(deps, key, ids), deps.catalog.snapshot(caller)]),
+    );
     turn.history = history;
     turn.tools = tools;
   } catch (error) {
-    turn.end(await finishTurn(deps, turn, null, toBackplaneError(error)));
+    const ended = await finishTurn(deps, turn, null, toBackplaneError(error));
+    deps.persister.release(key, turn.hold, ended.state === "lost" ? "lost" : "ended");
+    if (ended.state === "ended") turn.end(ended.run);
     throw error;
   }
   return { turn, entry_id: ids.last_id };
@@ -123,19 +139,21 @@ function newRun(
     started_at: said_at ?? new Date(deps.clock.now()).toISOString(),
     ended_at: null,
     node_id: deps.node_id,
+    fence: 0,
+    joins: 0,
   };
 }
 
 /** A session that is not there yet is made, and then it is tried again. */
 async function record(
   deps: BeginDeps,
-  { key, once }: TurnRequest,
+  { key, once, parent }: TurnRequest,
   run: RunRow,
   items: readonly TapeItem[],
 ): Promise<Appended> {
   const { persister, store, sessions } = deps;
   const facts = runFacts(deps, "run.started", run);
-  const start = () => persister.ride(key, items, (tape) => store.runs.start(run, tape, facts, once));
+  const start = () => persister.ride(key, items, (tape) => store.runs.start(run, tape, facts, once, parent));
   try {
     return (await start())!;
   } catch (error) {

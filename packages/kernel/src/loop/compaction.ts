@@ -16,7 +16,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { KernelPort } from "../bus/bus-port.ts";
-import type { Caller, Logger, NewEntry, SessionKey } from "../ports/index.ts";
+import type { Caller, Logger, NewEntry, RunHold, SessionKey } from "../ports/index.ts";
 import { ContextBuilder, contextOf } from "../sessions/context.ts";
 import type { Persister } from "../sessions/persister.ts";
 import type { Compaction, Hydrated, Sessions } from "../sessions/sessions.ts";
@@ -66,11 +66,11 @@ export class Compactions {
     const about = await this.#deps.windowOf(turn.key.scope.org_id, provider);
     if (about === null || tokens < about.window * COMPACTION_LIMITS.threshold) return;
     try {
-      const chain = await this.#run(turn.key, turn.caller, about, turn.signal);
+      const chain = await this.#run(turn.key, turn.caller, about, turn.signal, turn.hold);
       turn.run.chain_id = chain.id;
       turn.history = await this.#deps.histories.open(turn.key);
     } catch (error) {
-      if (turn.signal.aborted) throw error;
+      if (turn.signal.aborted || codeOf(error) === "run.taken_over") throw error;
       this.#gaveUp.add(turn);
     }
   }
@@ -82,7 +82,7 @@ export class Compactions {
     const { tokens } = await this.#deps.histories.open(key);
     // Asked for by a person it is about this conversation, however little of the window it fills.
     const window = Math.min(about.window, Math.max(tokens, 1));
-    return await this.#run(key, caller, { ...about, window }, new AbortController().signal);
+    return await this.#run(key, caller, { ...about, window }, new AbortController().signal, undefined);
   }
 
   async #run(
@@ -90,6 +90,7 @@ export class Compactions {
     caller: Caller,
     about: { provider: string; model: string; window: number },
     signal: AbortSignal,
+    hold: RunHold | undefined,
   ): Promise<Chain> {
     const { log } = this.#deps;
     const target_session_id = key.session_id;
@@ -102,12 +103,12 @@ export class Compactions {
         if (attempt === 1)
           this.#tell(key, "session.compaction.started", { target_session_id, tokens_before });
         const made = await this.#make(caller, source, about, signal);
-        const chain = await this.#write(key, source, made, tokens_before);
+        const chain = await this.#write(key, source, made, tokens_before, hold);
         const tokens_after = (await this.#deps.histories.open(key)).tokens;
         this.#tell(key, "session.compaction.completed", { target_session_id, tokens_before, tokens_after });
         return chain;
       } catch (error) {
-        const useless = codeOf(error) === "request.invalid";
+        const useless = NOT_AGAIN.has(codeOf(error));
         const last = useless || attempt >= COMPACTION_LIMITS.tries || signal.aborted;
         log.warn({ err: error, session_id: key.session_id, attempt }, "a compaction failed");
         if (!last) continue;
@@ -149,6 +150,7 @@ export class Compactions {
     source: Hydrated,
     { summary, seed }: Compacted,
     tokens_before: number,
+    hold: RunHold | undefined,
   ): Promise<Chain> {
     const { sessions, histories, persister } = this.#deps;
     // The chain's own last entry: after an undo the session has later ones, on the chain that was left.
@@ -162,7 +164,7 @@ export class Compactions {
       );
     }
     const compaction: Compaction = { summary, source: at, tokens_before, tokens_after, seed };
-    const chain = await sessions.compact(key, compaction);
+    const chain = await sessions.compact(key, compaction, hold);
     histories.forget(key);
     persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1));
     return chain;
@@ -179,6 +181,13 @@ export class Compactions {
     });
   }
 }
+
+/** Another try would end in the same way. */
+const NOT_AGAIN: ReadonlySet<string | undefined> = new Set([
+  "request.invalid",
+  "run.taken_over",
+  "session.busy",
+]);
 
 /** No model that one would configure takes less. */
 const SMALLEST_WINDOW = 1_000;

@@ -7,13 +7,16 @@ import {
   AGENT_SEPARATOR,
   BackplaneError,
   type BusEvent,
+  codeOf,
   IdTable,
   isId,
+  type Run,
   toBackplaneError,
 } from "@backplane/contract";
 import type { Accepted } from "../facade-agent.ts";
 import { callerOf } from "../keys/authenticate.ts";
 import type { Caller, Logger, RunRow, Scope, SessionKey } from "../ports/index.ts";
+import type { NodeLease } from "../node-lease.ts";
 import type { LiveSessions } from "../sessions/live-sessions.ts";
 import { sessionName } from "../sessions/session-name.ts";
 import { beginTurn, type TurnRequest } from "./begin-turn.ts";
@@ -24,7 +27,8 @@ import type { StopReason, Turn } from "./turn.ts";
 import { messageOf, type SaidMessage, sayMessage, writeMessage } from "./user-message.ts";
 
 export interface Begun extends Accepted {
-  turn: Turn;
+  /** Null: the message joined a turn of another gateway. */
+  turn: Turn | null;
 }
 
 export interface LoopDeps extends CarryDeps {
@@ -32,6 +36,7 @@ export interface LoopDeps extends CarryDeps {
   log: Logger;
   /** Told of every turn that runs. */
   turnStarted: () => void;
+  node_lease: Pick<NodeLease, "mayTakeOver">;
 }
 
 interface Place {
@@ -43,6 +48,7 @@ interface Place {
 }
 
 const MAX_STEERED = 100;
+const ELSEWHERE_MS = 500;
 
 export class Loop {
   readonly #deps: LoopDeps;
@@ -73,9 +79,9 @@ export class Loop {
         });
       }
       const turn = await place.turn.catch(() => null);
-      if (turn !== null && !turn.closing && mayJoin(turn.caller, request.caller))
-        return await this.#join(turn, request);
-      await turn?.settled;
+      const joined = await this.#tryJoin(turn, request);
+      if (joined !== null) return joined;
+      await (turn?.stopped === "lost" ? turn.left : turn?.settled);
       return await this.accept(request);
     }
     const leave = this.#deps.live.enter(request.key);
@@ -92,7 +98,9 @@ export class Loop {
     } catch (error) {
       this.#places.delete(name);
       leave();
-      throw error;
+      const run_id = otherTurnOf(error);
+      if (run_id === null || request.trigger !== "message") throw error;
+      return await this.#joinElsewhere(request, run_id);
     }
   }
 
@@ -105,7 +113,10 @@ export class Loop {
     if (key.session_id.includes(AGENT_SEPARATOR)) return;
     this.#callerOf(key, actor)
       .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
-      .catch((error: unknown) => this.#complain(key, "a conversation could not go on", error));
+      .catch((error: unknown) => {
+        // The result is on the tape, where the turn that runs finds it.
+        if (otherTurnOf(error) === null) this.#complain(key, "a conversation could not go on", error);
+      });
   }
 
   async #callerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
@@ -183,12 +194,25 @@ export class Loop {
     this.#ready.resolve();
   }
 
-  /** Turns of gateways that died: each has its session at once, and goes on, or ends, when the loop is ready. */
-  async recover(limit = 1_000): Promise<number> {
-    const { store, node_id, clock, log } = this.#deps;
+  /** After the gateway's lease had run out: turns that another gateway has taken over stop here. */
+  async checkHolds(): Promise<void> {
+    for (const { running } of this.#places.values()) {
+      if (running === null || running.stopped === "lost") continue;
+      if ((await this.#deps.store.runs.held(running.hold)) === null) running.stop("lost");
+    }
+  }
+
+  /**
+   * Turns of gateways that died: each has its session at once, and goes on, or ends, when the loop is ready. `calls`
+   * takes up the calls that were taken over with them, before anybody waits for these.
+   */
+  async recover(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
+    const { store, node_id, clock, log, node_lease } = this.#deps;
+    if (!node_lease.mayTakeOver()) return 0;
     for (let taken = 0; ; ) {
       if (this.#stopping) return taken;
       const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
+      if (orphans.length > 0) await calls();
       for (const run of orphans) this.#takeUp(run);
       taken += orphans.length;
       if (orphans.length === limit) continue;
@@ -200,9 +224,13 @@ export class Loop {
   #takeUp(run: RunRow): void {
     const key = keyOf(run);
     const name = sessionName(key);
-    if (this.#places.has(name)) {
-      const busy = new BackplaneError("session.busy", "another turn of its session has begun since");
-      void this.#endOrphan(run, busy);
+    const other = this.#places.get(name);
+    if (other !== undefined) {
+      // A session has one turn, so this is a request that is about to be refused, or work of another kind.
+      void other.turn
+        .catch(() => null)
+        .then((turn) => turn?.left)
+        .then(() => this.#takeUp(run));
       return;
     }
     let leave = () => {};
@@ -257,7 +285,7 @@ export class Loop {
     );
   }
 
-  async #begin(request: TurnRequest): Promise<Begun> {
+  async #begin(request: TurnRequest): Promise<Begun & { turn: Turn }> {
     const said = this.#say(request);
     const { once } = request;
     const keyed =
@@ -265,6 +293,43 @@ export class Loop {
     const { turn, entry_id } = await beginTurn(this.#deps, keyed, said.items);
     said.publish();
     return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
+  }
+
+  /** Null: it is not to join this turn. */
+  async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<Begun | null> {
+    if (turn === null || turn.closing || turn.stopped === "lost") return null;
+    if (!mayJoin(turn.caller, request.caller)) return null;
+    try {
+      return await this.#join(turn, request);
+    } catch (error) {
+      if (codeOf(error) !== "run.taken_over") throw error;
+      turn.stop("lost");
+      return null;
+    }
+  }
+
+  /** The gateway that has the turn finds the message on the tape at its next step. */
+  async #joinElsewhere(request: TurnRequest, run_id: string): Promise<Begun> {
+    const { persister, store } = this.#deps;
+    const { key, caller, once } = request;
+    const run = await store.runs.get(key.scope, run_id);
+    // Of the other's rights no more is known than who it is.
+    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
+    const said = this.#say(request);
+    const { event_id } = said;
+    const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
+    const ids =
+      run?.status === "running"
+        ? await persister.ride(key, said.items, ({ entries }) =>
+            store.runs.join(run_id, MAX_STEERED, { key, entries }, keyed),
+          )
+        : null;
+    if (ids !== null) {
+      said.publish();
+      return { entry_id: ids.last_id, event_id, run_id, turn: null };
+    }
+    if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyElsewhere(run_id);
+    return await this.accept(request);
   }
 
   async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
@@ -280,12 +345,26 @@ export class Loop {
   }
 
   async #carry(name: string, place: Place, turn: Turn): Promise<void> {
-    this.#deps.turnStarted();
+    const { persister, clock, log, turnStarted } = this.#deps;
+    turnStarted();
     const run = await carryTurn(this.#deps, turn);
+    persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
     this.#places.delete(name);
     // A moment later: what was just told belongs to this workspace's tape.
-    this.#deps.clock.after(0, () => place.leave());
-    turn.end(run);
+    clock.after(0, () => place.leave());
+    turn.leave();
+    if (run === null) log.warn({ run_id: turn.run.id }, "another gateway carries on a turn of this one");
+    turn.end(run ?? (await this.#endElsewhere(turn)));
+  }
+
+  /** Whoever waits here for a turn that another gateway has is told how it ended there. */
+  async #endElsewhere({ key, run: row }: Turn): Promise<Run> {
+    const { node_id: _node, fence: _fence, joins: _joins, ...known } = row;
+    for (;;) {
+      const run = await this.#deps.store.runs.get(key.scope, row.id).catch(() => null);
+      if (this.#stopping || (run !== null && run.status !== "running")) return run ?? known;
+      await new Promise<void>((resolve) => void this.#deps.clock.after(ELSEWHERE_MS, resolve));
+    }
   }
 
   #complain(key: SessionKey, what: string, error: unknown): void {
@@ -294,4 +373,17 @@ export class Loop {
     const to = { session_id: key.session_id, scope: key.scope };
     this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
   }
+}
+
+/** The run that a session has on whatever gateway, when that is why a turn could not begin. */
+function otherTurnOf(error: unknown): string | null {
+  if (codeOf(error) !== "session.busy") return null;
+  const { run_id } = toBackplaneError(error).details ?? {};
+  return typeof run_id === "string" ? run_id : null;
+}
+
+function busyElsewhere(run_id: string): BackplaneError {
+  return new BackplaneError("session.busy", "a turn of this session is running on another gateway", {
+    details: { run_id, retry_after_ms: 1_000 },
+  });
 }

@@ -34,15 +34,16 @@ const LOOK_MS = 1_000;
 export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | null> {
   const { persister, store, sessions, settings } = deps;
   const key = keyOf(run);
-  const caller = await whoAsked(deps, run);
+  const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
+  const caller = await wait(() => whoAsked(deps, run));
   const problem = whyNot(deps, run, caller);
   if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
-  await deps.permit(caller);
-  await deps.enter(key.scope.org_id);
-  const rules = await settings.of(key, run.strategy);
+  await wait(() => deps.permit(caller));
+  await wait(() => deps.enter(key.scope.org_id));
+  const rules = await wait(() => settings.of(key, run.strategy));
   const missing = deps.strategyProblem(rules.strategy);
   if (missing !== null) throw new BackplaneError("loop.failed", `${CUT_OFF}; ${missing}`);
-  const before = progressOf((await sessions.hydrate(key)).entries, run.started_at);
+  const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.started_at);
   const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
   const told = deps.own_port.prepare(
     "x.loop.turn.resumed",
@@ -50,12 +51,17 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
     { session_id: key.session_id, scope: key.scope },
   );
   const item = { entry: entryFor(told.event)!.entry, event: told.event };
-  const ids = await persister.ride(key, [item], (tape) => store.runs.resume(again, tape));
+  const ids = await wait(() => persister.ride(key, [item], (tape) => store.runs.resume(again, tape)));
   if (ids === null) return null;
+  persister.hold(key, { run_id: run.id, fence: run.fence });
   told.publish();
   const limits = { iterations: rules.max_iterations, tools: null };
   const turn = new Turn(key, caller, again, limits, CONTEXT_OF[run.trigger]);
-  const [history, { tools }] = await Promise.all([deps.histories.open(key), deps.catalog.snapshot(caller)]);
+  // Another gateway has written since this one last read it, if it ever did.
+  deps.histories.forget(key);
+  const [history, { tools }] = await wait(() =>
+    Promise.all([deps.histories.open(key), deps.catalog.snapshot(caller)]),
+  );
   turn.history = history;
   turn.tools = tools;
   deps.adoptCalls(turn);
@@ -66,7 +72,11 @@ export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | 
 export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
   for (;;) {
     const news = nextWrite(deps, turn);
-    const { entries } = await deps.sessions.hydrate(turn.key);
+    const { entries } = await deps.store_wait.run(
+      "a turn",
+      () => deps.sessions.hydrate(turn.key),
+      turn.signal,
+    );
     const progress = progressOf(entries, turn.run.started_at);
     if (progress.open.length > 0) {
       await news.come;
@@ -89,14 +99,18 @@ export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: Backplan
     const { usage, iterations, output } = run;
     const ended_at = new Date(deps.clock.now()).toISOString();
     const end = { usage, iterations, output, status: "failed" as const, error: { code, message }, ended_at };
-    await deps.store.runs.end(run, run.id, end, null, runFacts(deps, "run.failed", { ...run, ...end }));
+    const hold = { run_id: run.id, fence: run.fence };
+    const facts = runFacts(deps, "run.failed", { ...run, ...end });
+    await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, facts);
     return;
   }
   const nobody: Caller = { ...ANYBODY, actor: run.requested_by, scope: key.scope };
   const turn = new Turn(key, nobody, run, { iterations: 0, tools: null });
   deps.adoptCalls(turn);
   await turn.close();
-  turn.end(await finishTurn(deps, turn, null, failure));
+  turn.joins = Number.MAX_SAFE_INTEGER;
+  const finished = await finishTurn(deps, turn, null, failure);
+  if (finished.state === "ended") turn.end(finished.run);
 }
 
 const CUT_OFF = "the gateway stopped in the middle of this turn";

@@ -11,6 +11,7 @@ import type { Clock, Facts, Logger, RunEnd, RunRow, Store } from "../ports/index
 import { entryFor } from "../sessions/entry-for.ts";
 import type { Persister, TapeItem } from "../sessions/persister.ts";
 import type { TurnEnd } from "./steps.ts";
+import type { StoreWait } from "../store-wait.ts";
 import type { Turn } from "./turn.ts";
 
 export interface RecordDeps {
@@ -20,10 +21,14 @@ export interface RecordDeps {
   ids: { next(noun: "event"): string };
   clock: Clock;
   log: Logger;
+  store_wait: StoreWait;
 }
 
 const FIRST_PAUSE_MS = 50;
 const LONGEST_PAUSE_MS = 5_000;
+
+/** `lost`: another gateway has the turn. `joined`: another gateway added a message that it has to answer first. */
+export type Finished = { state: "ended"; run: Run } | { state: "lost" } | { state: "joined"; joins: number };
 
 /** Never rejects: a store that is away is tried until it takes the record. */
 export async function finishTurn(
@@ -31,7 +36,7 @@ export async function finishTurn(
   turn: Turn,
   end: TurnEnd | null,
   failure: BackplaneError | null,
-): Promise<Run> {
+): Promise<Finished> {
   const { port, persister, store, clock, log } = deps;
   const status = statusOf(turn, failure);
   const error = status === "completed" ? null : errorOf(turn, failure);
@@ -53,12 +58,17 @@ export async function finishTurn(
     };
     try {
       const facts = runFacts(deps, EVENT_OF[status], { ...turn.run, ...ended });
-      const ids = await persister.ride(turn.key, [item], (tape) =>
-        store.runs.end(turn.key.scope, turn.run.id, ended, tape, facts),
-      );
+      let joins: number | null = null;
+      const ids = await persister.ride(turn.key, [item], async (tape) => {
+        const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, facts);
+        if (written === null || "last_id" in written) return written;
+        joins = written.joins;
+        return null;
+      });
+      if (joins !== null) return { state: "joined", joins };
+      if (ids === null) return { state: "lost" };
       publish();
-      const { node_id: _node, ...run } = turn.run;
-      return { ...run, ...ended, output: { content, entry_id: ids?.last_id ?? 0 } };
+      return { state: "ended", run: publicRun(turn.run, ended, content, ids.last_id) };
     } catch (problem) {
       log.error({ err: problem, run_id: turn.run.id }, "a turn's end could not be recorded; trying again");
       await new Promise<void>((resolve) => void clock.after(pause, resolve));
@@ -66,11 +76,16 @@ export async function finishTurn(
   }
 }
 
+function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number): Run {
+  const { node_id: _node, fence: _fence, joins: _joins, ...run } = row;
+  return { ...run, ...ended, output: { content, entry_id } };
+}
+
 /** An answer in the middle of a turn: the user spoke again before the turn could end. */
 export async function recordAnswer(deps: RecordDeps, turn: Turn, end: TurnEnd): Promise<void> {
   const extra = { run_id: turn.run.id, status: "running" };
   const { item, publish } = answerItem(deps.port, turn, end.content, end.tool_calls, extra);
-  await deps.persister.append(turn.key, [item]);
+  await deps.store_wait.run("a turn", () => deps.persister.append(turn.key, [item]), turn.signal);
   publish();
 }
 
@@ -116,6 +131,8 @@ function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["e
       return { code: "cancelled", message: "the turn was interrupted" };
     case "wall":
       return { code: "timeout", message: "the turn took longer than it may" };
+    case "lost":
+      return { code: "run.taken_over", message: "another gateway carries on this turn" };
     case "shutdown":
       return { code: "gateway_stopping", message: "the gateway stopped" };
     case "revoked":

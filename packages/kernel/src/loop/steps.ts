@@ -19,6 +19,7 @@ import { decide } from "./decide.ts";
 import type { Caller, Scope, SessionKey } from "../ports/index.ts";
 import type { History } from "./history.ts";
 import type { Progress } from "./progress.ts";
+import type { StoreWait } from "../store-wait.ts";
 import type { Turn } from "./turn.ts";
 
 export interface StepDeps {
@@ -34,6 +35,12 @@ export interface StepDeps {
   history(key: SessionKey): Promise<History>;
   /** The model of this instance, or of the active one. */
   activeModel(org_id: string, provider: string | null): Promise<{ provider: string; model: string } | null>;
+  /**
+   * Before each step: waits until this gateway may start calls, hears of messages that others wrote, and throws
+   * `run.taken_over` when another gateway has the turn.
+   */
+  atStep(turn: Turn): Promise<void>;
+  store_wait: StoreWait;
   /** Before each model call; makes room in the context when it is nearly full. */
   makeRoom(turn: Turn, provider: string): Promise<void>;
   /** Before each step. Throws when whoever asked for the turn may no longer. */
@@ -55,6 +62,8 @@ export interface TurnEnd {
 
 /** `from`: where an earlier gateway left it. */
 export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | null = null): Promise<TurnEnd> {
+  const { scope } = turn.key;
+  const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
   const state: AgentLoopState = {
     session_id: turn.key.session_id,
     run_id: turn.run.id,
@@ -67,7 +76,7 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
     has_memory: deps.memories().length > 0,
     history: 0,
     tools: turn.offered(),
-    skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await deps.skills(turn.key.scope) : [],
+    skills: turn.tools.has(SKILL_TOOL) && turn.allows(SKILL_TOOL) ? await wait(() => deps.skills(scope)) : [],
   };
   let answer = from?.answer ?? null;
   let before = from?.results;
@@ -77,8 +86,9 @@ export async function takeSteps(deps: StepDeps, turn: Turn, from: Progress | nul
     state.phase = "llm";
   }
   for (;;) {
-    await deps.permit(turn.caller);
-    turn.history = await deps.history(turn.key);
+    await wait(() => deps.permit(turn.caller));
+    await deps.atStep(turn);
+    turn.history = await wait(() => deps.history(turn.key));
     state.history = turn.history.size;
     const decision = await decide(deps.port, deps.strategyOf, turn, state);
     switch (decision.next) {
@@ -152,7 +162,8 @@ async function think(
   }
   const named = decision.provider !== undefined && decision.model !== undefined;
   const { org_id } = turn.key.scope;
-  const fallback = named ? null : await deps.activeModel(org_id, decision.provider ?? null);
+  const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn", work, turn.signal);
+  const fallback = named ? null : await wait(() => deps.activeModel(org_id, decision.provider ?? null));
   const provider = decision.provider ?? fallback?.provider;
   if (provider === undefined) {
     throw new BackplaneError("llm.failed", "no provider instance is active", {
@@ -162,8 +173,9 @@ async function think(
   await deps.makeRoom(turn, provider);
   turn.iterations++;
   turn.partial = "";
+  await deps.atStep(turn);
   await turn.hear();
-  turn.history = await deps.history(turn.key);
+  turn.history = await wait(() => deps.history(turn.key));
   const offered = decision.tools ?? state.tools;
   const messages: { role: string; content: Json }[] = turn.history.messages() as never;
   if (decision.system !== undefined && decision.system !== "") {
@@ -212,7 +224,7 @@ interface Acted {
 
 /** All calls of one step at once, results in call order (loop.parallel-tools). */
 async function act(
-  { port }: StepDeps,
+  { port, atStep }: StepDeps,
   turn: Turn,
   answer: ModelAnswer,
   before: Progress["results"] = NO_RESULTS,
@@ -224,6 +236,7 @@ async function act(
       `the model asked for ${answer.tool_calls.length} tools in one step`,
     );
   }
+  await atStep(turn);
   turn.step = answer.step;
   const replies = await Promise.all(
     calls.map((call) =>

@@ -2,11 +2,12 @@
 import type { RiskContext, Run, TokenUsage } from "@backplane/contract";
 import { tokenUsage } from "@backplane/contract";
 import type { Revocation } from "../authority/revocation.ts";
-import type { Caller, RunRow, SessionKey } from "../ports/index.ts";
+import type { Caller, RunHold, RunRow, SessionKey } from "../ports/index.ts";
 import type { OfferedTool } from "../catalog/offered-tool.ts";
 import type { History } from "./history.ts";
 
-export type StopReason = "user" | "shutdown" | "wall" | "revoked";
+/** `lost`: another gateway carries it on. */
+export type StopReason = "user" | "shutdown" | "wall" | "revoked" | "lost";
 
 /** What a sub-agent's turn may do; the kernel enforces it (subagent.enforced). */
 export interface TurnLimits {
@@ -23,6 +24,8 @@ export class Turn {
   /** Whose tolerance of risk counts for its tool calls. */
   readonly context: RiskContext;
   readonly settled: Promise<Run>;
+  /** Resolves when the session is free here, which is before `settled` where another gateway has the turn. */
+  readonly left: Promise<void>;
   /** Every tool that exists for the caller; offered is what `limits` leaves of it. */
   tools: ReadonlyMap<string, OfferedTool> = new Map();
   /** Deferred tools that the model has searched for. */
@@ -38,6 +41,8 @@ export class Turn {
   steers = 0;
   /** Messages that joined it. */
   joined = 0;
+  /** Messages of other gateways that it has read. */
+  joins: number;
   /** The last step is taken: who speaks now speaks to the next turn. */
   closing = false;
   /** The model's answer whose calls are made now; a request of another step comes too late. */
@@ -49,6 +54,7 @@ export class Turn {
   revocation: Revocation | null = null;
   readonly #stop = new AbortController();
   #resolve!: (run: Run) => void;
+  readonly leave: () => void;
 
   constructor(
     key: SessionKey,
@@ -60,15 +66,24 @@ export class Turn {
     this.key = key;
     this.caller = caller;
     this.run = run;
+    this.joins = run.joins;
     this.limits = limits;
     this.context = context;
     this.settled = new Promise((resolve) => {
       this.#resolve = resolve;
     });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.left = promise;
+    this.leave = resolve;
   }
 
   get signal(): AbortSignal {
     return this.#stop.signal;
+  }
+
+  /** What every write of the turn carries. */
+  get hold(): RunHold {
+    return { run_id: this.run.id, fence: this.run.fence };
   }
 
   get to(): { session_id: string; scope: SessionKey["scope"] } {
@@ -108,6 +123,11 @@ export class Turn {
     if (this.#calls.size === 0) return;
     this.#stop.abort();
     while (this.#calls.size > 0) await Promise.allSettled(this.#calls);
+  }
+
+  /** Another gateway added a message before the turn could end. */
+  reopen(): void {
+    this.closing = false;
   }
 
   allows(tool: string): boolean {
@@ -154,6 +174,14 @@ export class Turn {
   async hear(): Promise<void> {
     while (this.#joining.size > 0) await Promise.allSettled(this.#joining);
     this.steers = 0;
+  }
+
+  /** Messages that another gateway has written to the tape. */
+  joinedElsewhere(joins: number): boolean {
+    if (joins <= this.joins) return false;
+    this.joins = joins;
+    this.steers++;
+    return true;
   }
 
   get steered(): boolean {

@@ -45,7 +45,7 @@ export async function writeMessage(
 ): Promise<Appended> {
   if (once === undefined) return await persister.append(turn.key, items);
   const keyed = { ...once, answer: { run_id: turn.run.id, event_id } };
-  const write = ({ key, entries }: TapeWrite) => sessions.append(key, entries, undefined, keyed);
+  const write = (tape: TapeWrite) => sessions.appendTape(tape, keyed);
   return (await persister.ride(turn.key, items, write))!;
 }
 

@@ -53,7 +53,10 @@ export interface Job extends NewJob {
 export interface JobQueue {
   /** Due at once. */
   enqueue(jobs: NewJob[], now: number): Promise<void>;
-  /** Leases up to `limit` due jobs, of one lane or of any: attempt and fence have risen. An expired lease is due again. */
+  /**
+   * Leases up to `limit` due jobs, of one lane or of any: attempt and fence have risen. An expired lease is due again,
+   * unless `ready_only`.
+   */
   claim(
     queue: string,
     node_id: string,
@@ -61,6 +64,7 @@ export interface JobQueue {
     lease_ms: number,
     limit: number,
     lane?: string,
+    ready_only?: boolean,
   ): Promise<Job[]>;
   extend(id: string, fence: number, now: number, lease_ms: number): Promise<boolean>;
   complete(id: string, fence: number, now: number): Promise<boolean>;

@@ -7,6 +7,7 @@
 import type { Chain, Entry, EntryKind, JsonObject, Session } from "@backplane/contract";
 import type { OnceKey } from "./access-store.ts";
 import type { Facts } from "./facts.ts";
+import type { RunHold, TapeWrite } from "./run-store.ts";
 import type { Page, PageOf, Scope } from "./scope.ts";
 
 /** The whole key: the same id in another workspace or project is another session. */
@@ -64,6 +65,8 @@ export interface SessionStore {
    * a chain is named. Throws `session.not_found`, `chain.not_found`, `chain.archived`.
    */
   append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
+  /** As `append` to the head. With a hold it throws `run.taken_over` when another gateway has the turn. */
+  appendTape(tape: TapeWrite, once?: OnceKey): Promise<Appended>;
   /** What the chain shows after this id, inherited entries included, in order. Throws `chain.not_found`. */
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   /**
@@ -84,7 +87,10 @@ export interface SessionStore {
     facts: Facts,
     once?: OnceKey,
   ): Promise<Chain>;
-  /** Archives every chain of the session; the head is a new one. Null: `expected_head` is not the head. */
+  /**
+   * Archives every chain of the session; the head is a new one. Null: `expected_head` is not the head. Throws
+   * `session.busy` while a turn runs.
+   */
   reset(
     key: SessionKey,
     expected_head: string,
@@ -92,15 +98,19 @@ export interface SessionStore {
     first: readonly NewEntry[],
     facts: Facts,
   ): Promise<Chain | null>;
-  /** The head is a new chain that begins with `first`. Null: the head is another one or has grown. */
+  /**
+   * The head is a new chain that begins with `first`. Null: the head is another one or has grown. With the hold of a
+   * turn it throws `run.taken_over` when another gateway has it; without, `session.busy` while one runs.
+   */
   compact(
     key: SessionKey,
     expected: { chain_id: string; last_entry_id: number },
     chain: NewChain,
     first: readonly NewEntry[],
     facts: Facts,
+    hold?: RunHold,
   ): Promise<Chain | null>;
-  /** False: `from` is not the head, or `to` is no open chain of this session. */
+  /** False: `from` is not the head, or `to` is not an open chain of this session. Throws `session.busy`. */
   moveHead(key: SessionKey, from: string, to: string, facts: Facts): Promise<boolean>;
   /** Computes the hashes again, inherited entries included; where the first wrong one is, or null. */
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;

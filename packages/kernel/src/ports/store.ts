@@ -24,6 +24,8 @@ import type { SignInStore } from "./sign-in-store.ts";
  * seen. A write that the disk or the database refuses throws `store.unavailable` and changes nothing.
  */
 export interface Store {
+  /** Other gateways may work on the same rows at the same time. */
+  readonly shared: boolean;
   packages: PackageStore;
   bindings: BindingStore;
   definitions: DefinitionStore;

@@ -11,6 +11,7 @@ import type {
   Clock,
   Logger,
   NewEntry,
+  RunHold,
   SessionKey,
   SessionStore,
   TapeWrite,
@@ -20,11 +21,13 @@ import { entryFor, type TapedEvent } from "./entry-for.ts";
 import { sessionName } from "./session-name.ts";
 
 export interface PersisterDeps {
-  store: { sessions: Pick<SessionStore, "append"> };
-  clock: Pick<Clock, "after">;
+  store: { sessions: Pick<SessionStore, "appendTape"> };
+  clock: Pick<Clock, "after" | "monotonic">;
   log: Pick<Logger, "warn">;
   /** Told after a best-effort entry was lost; the bus makes a plugin.error of it. */
   lost(loss: { source: typeof PERSISTER_SOURCE; key: SessionKey; entries: number; error: string }): void;
+  /** Told when a write was refused because another gateway has the turn. */
+  takenOver(hold: RunHold): void;
 }
 
 /** An entry and, where it is one, the bus event that it is the record of. */
@@ -60,7 +63,13 @@ export interface Persister extends TapeFeed {
   ): Promise<Appended | null>;
   /** Entries that came onto the tape by another way (a compaction's, a reset's). */
   announce(key: SessionKey, entries: readonly Entry[]): void;
-  /** Resolves when everything so far, of this session or of all, is on disk or lost. */
+  /**
+   * While a turn runs here, whatever goes onto the tape of its session carries its hold. Once another gateway has the
+   * turn, late entries of it are dropped until the next turn of the session begins here.
+   */
+  hold(key: SessionKey, hold: RunHold): void;
+  release(key: SessionKey, hold: RunHold, how: "ended" | "lost"): void;
+  /** Resolves when everything so far, of this session or of all, is on disk, lost, or waits for the store. */
   drain(key?: SessionKey): Promise<void>;
 }
 
@@ -69,6 +78,11 @@ const PERSISTER_SOURCE = "kernel-session-persister";
 
 const COMPANY_MS = 25;
 const MAX_WAITING = 1_000;
+/** How long entries are kept for a store that is away. */
+const KEEP_MS = 600_000;
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 1_000;
+const MAX_LOST_HOLDS = 1_000;
 
 interface Waiting {
   items: readonly TapeItem[];
@@ -84,17 +98,25 @@ interface Lane {
   best_effort: number;
   timer: Timer | null;
   writing: Promise<void> | null;
+  /** Since when the store is away, and how long the next pause is. */
+  away: { since: number; pause: number } | null;
+}
+
+interface Held {
+  hold: RunHold;
+  lost: boolean;
 }
 
 export function createPersister(deps: PersisterDeps): Persister {
   const lanes = new IdTable<Lane>();
   const listeners = new Set<WrittenListener>();
+  const holds = new Map<string, Held>();
 
   const laneOf = (key: SessionKey): Lane => {
     const name = sessionName(key);
     let lane = lanes.get(name);
     if (lane === undefined) {
-      lane = { name, key, waiting: [], best_effort: 0, timer: null, writing: null };
+      lane = { name, key, waiting: [], best_effort: 0, timer: null, writing: null, away: null };
       lanes.add(name, lane);
     }
     return lane;
@@ -122,40 +144,70 @@ export function createPersister(deps: PersisterDeps): Persister {
     for (const { done } of batch) if (done === null) lane.best_effort++;
   };
 
-  const writeBatch = async (lane: Lane, batch: Waiting[]): Promise<void> => {
+  /** Entries that nobody waits for are kept for a while; whoever waits is told, and decides. */
+  const keep = (lane: Lane, batch: readonly Waiting[], error: unknown): void => {
+    const now = deps.clock.monotonic();
+    lane.away ??= { since: now, pause: FIRST_PAUSE_MS };
+    const kept = batch.filter(({ done }) => done === null);
+    if (now - lane.away.since < KEEP_MS) putBack(lane, kept);
+    else if (kept.length > 0) report(lane, kept.length, error);
+    for (const { done } of batch) done?.reject(error);
+  };
+
+  const refused = (lane: Lane, batch: readonly Waiting[], rider: Waiting | null, error: unknown): void => {
+    if (codeOf(error) === "store.unavailable") {
+      keep(lane, batch, error);
+      rider?.done?.reject(error);
+      return;
+    }
+    const held = holds.get(lane.name);
+    const taken_over = codeOf(error) === "run.taken_over" && held !== undefined;
+    if (taken_over) deps.takenOver(held.hold);
+    if (rider !== null && batch.length > 0) {
+      // Whatever the rider was refused for, the others have not asked for it.
+      putBack(lane, batch);
+      rider.done?.reject(error);
+      return;
+    }
+    const lost = batch.filter(({ done }) => done === null).length;
+    // Events on the session of something that keeps no tape, or of a turn that goes on elsewhere, are not a loss.
+    if (lost > 0 && !taken_over && codeOf(error) !== "session.not_found") report(lane, lost, error);
+    for (const { done } of batch) done?.reject(error);
+    rider?.done?.reject(error);
+  };
+
+  /** False: the store is away. */
+  const writeBatch = async (lane: Lane, taken: Waiting[]): Promise<boolean> => {
     const { key } = lane;
+    const held = holds.get(lane.name);
+    const batch = held?.lost === true ? taken.filter(({ done }) => done !== null) : taken;
+    if (batch.length === 0) return true;
     const rider = batch.at(-1)!.via === null ? null : batch.pop()!;
     const before = batch.flatMap(({ items }) => items);
     const all = rider === null ? before : [...before, ...rider.items];
     const entries = all.map(({ entry }) => entry);
+    const tape: TapeWrite =
+      held === undefined || held.lost ? { key, entries } : { key, entries, hold: held.hold };
     try {
-      const ids =
-        rider === null ? await deps.store.sessions.append(key, entries) : await rider.via!({ key, entries });
+      const ids = rider === null ? await deps.store.sessions.appendTape(tape) : await rider.via!(tape);
+      lane.away = null;
       if (ids === null) {
         putBack(lane, batch);
         rider?.done?.resolve(null);
-        return;
+        return true;
       }
       tell(key, all, ids.first_id);
       for (const { done } of batch) done?.resolve(ids);
       const own = rider?.items.length ?? 0;
       rider?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
+      return true;
     } catch (error) {
-      if (rider !== null && batch.length > 0) {
-        // Whatever the rider was refused for, the others have not asked for it.
-        putBack(lane, batch);
-        rider.done?.reject(error);
-        return;
-      }
-      const lost = batch.filter(({ done }) => done === null).length;
-      // Events on the session of something that keeps no tape are no loss.
-      if (lost > 0 && codeOf(error) !== "session.not_found") report(lane, lost, error);
-      for (const { done } of batch) done?.reject(error);
-      rider?.done?.reject(error);
+      refused(lane, batch, rider, error);
+      return codeOf(error) !== "store.unavailable";
     }
   };
 
-  /** Until nothing waits; then the lane is gone, so idle sessions cost nothing. */
+  /** Until nothing waits; then the lane is gone, so idle sessions cost nothing. While the store is away it pauses. */
   const pump = async (lane: Lane): Promise<void> => {
     while (lane.waiting.length > 0) {
       const rider = lane.waiting.findIndex(({ via }) => via !== null);
@@ -163,7 +215,13 @@ export function createPersister(deps: PersisterDeps): Persister {
       for (const { done } of batch) if (done === null) lane.best_effort--;
       lane.timer?.stop();
       lane.timer = null;
-      await writeBatch(lane, batch);
+      if (await writeBatch(lane, batch)) continue;
+      if (lane.waiting.some(({ done }) => done !== null)) continue;
+      if (lane.waiting.length === 0 || lane.away === null) break;
+      lane.timer = deps.clock.after(lane.away.pause, () => start(lane));
+      lane.away.pause = Math.min(lane.away.pause * 2, LONGEST_PAUSE_MS);
+      lane.writing = null;
+      return;
     }
     lane.writing = null;
     lanes.delete(lane.name);
@@ -204,6 +262,28 @@ export function createPersister(deps: PersisterDeps): Persister {
     },
     append: async (key, items) => (await essential(key, items, null))!,
     ride: essential,
+    hold(key, hold) {
+      holds.set(sessionName(key), { hold, lost: false });
+    },
+    release(key, hold, how) {
+      const name = sessionName(key);
+      const held = holds.get(name);
+      if (held === undefined || held.hold.run_id !== hold.run_id || held.hold.fence !== hold.fence) return;
+      if (how === "ended") {
+        holds.delete(name);
+        return;
+      }
+      // Late entries of the turn may still come. The oldest of such sessions are forgotten.
+      holds.delete(name);
+      holds.set(name, { hold, lost: true });
+      if (holds.size > MAX_LOST_HOLDS) {
+        for (const [old, { lost }] of holds) {
+          if (!lost) continue;
+          holds.delete(old);
+          break;
+        }
+      }
+    },
     onWritten(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);

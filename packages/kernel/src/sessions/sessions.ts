@@ -24,9 +24,11 @@ import type {
   OnceKey,
   Page,
   PageOf,
+  RunHold,
   Scope,
   SessionKey,
   Store,
+  TapeWrite,
 } from "../ports/index.ts";
 import { contextOf } from "./context.ts";
 import { tapeName } from "./tape-name.ts";
@@ -78,6 +80,8 @@ export interface Sessions {
   chain(scope: Scope, id: string): Promise<Chain>;
   chains(key: SessionKey, page: Page): Promise<PageOf<Chain>>;
   append(key: SessionKey, entries: readonly NewEntry[], chain_id?: string, once?: OnceKey): Promise<Appended>;
+  /** As it came from the persister: on the head, under the hold of the turn that runs here. */
+  appendTape(tape: TapeWrite, once?: OnceKey): Promise<Appended>;
   entries(scope: Scope, chain_id: string, after_id: number, limit: number): Promise<Entry[]>;
   hydrate(key: SessionKey): Promise<Hydrated>;
   /** A child session in the parent's workspace, or without `child_id` a second chain of the same session. */
@@ -88,7 +92,8 @@ export interface Sessions {
     once?: OnceKey,
   ): Promise<Chain>;
   reset(key: SessionKey): Promise<Chain>;
-  compact(key: SessionKey, compaction: Compaction): Promise<Chain>;
+  /** `hold`: of the turn that makes room for itself. */
+  compact(key: SessionKey, compaction: Compaction, hold?: RunHold): Promise<Chain>;
   /** Back to the chain before the compaction; what was written since stays on the chain that is left. */
   undo(key: SessionKey, actor: string): Promise<Chain>;
   verify(scope: Scope, chain_id: string): Promise<{ chain_id: string; entry_id: number } | null>;
@@ -145,6 +150,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
     },
     chains: (key, page) => sessions.chains(key, page),
     append: (key, entries, chain_id, once) => sessions.append(key, entries, chain_id, once),
+    appendTape: (tape, once) => sessions.appendTape(tape, once),
     entries: (scope, chain_id, after_id, limit) => sessions.entries(scope, chain_id, after_id, limit),
     async hydrate(key) {
       const session = await service.get(key);
@@ -174,7 +180,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       };
       return changed(await sessions.reset(key, head_chain_id, chain, [startAnchor(chain)], facts));
     },
-    async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }) {
+    async compact(key, { summary, source, tokens_before, tokens_after, seed = [] }, hold) {
       const chain = newChain();
       const state: JsonObject = {
         kind: "compaction",
@@ -186,7 +192,7 @@ export function createSessions({ store, clock, ids }: SessionDeps): Sessions {
       const first = [anchor("session/compaction", state, chain.created_at), ...seed];
       const lineage = { parent_chain_id: source.chain_id };
       const facts: Facts = { events: [chainEvent("chain.compacted", key, chain.id, lineage)] };
-      return changed(await sessions.compact(key, source, chain, first, facts));
+      return changed(await sessions.compact(key, source, chain, first, facts, hold));
     },
     async undo(key, actor) {
       const { head_chain_id } = await service.get(key);

@@ -10,18 +10,21 @@ import {
   type Run,
   SUBAGENT_LIMITS,
 } from "@backplane/contract";
+import type { TurnRequest } from "../loop/begin-turn.ts";
 import type { Loop } from "../loop/loop.ts";
 import type { Turn } from "../loop/turn.ts";
 import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
 import type { Clock, SessionKey, Timer } from "../ports/index.ts";
 import type { Persister } from "../sessions/persister.ts";
 import type { Sessions } from "../sessions/sessions.ts";
+import type { StoreWait } from "../store-wait.ts";
 
 export interface SubagentDeps {
   loop: Loop;
   sessions: Sessions;
   persister: Persister;
   clock: Clock;
+  store_wait: StoreWait;
   random: (bytes: Uint8Array) => void;
   /** The running turn that made the call. */
   turnOfCall(invocation_id: string): Turn | undefined;
@@ -53,21 +56,25 @@ export function subagentServices(deps: SubagentDeps): [string, KernelService][] 
     const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${uuid8(deps)}`;
     const key: SessionKey = { ...parent.key, session_id: child_id };
     await deps.persister.drain(parent.key);
-    const { head_chain_id } = await deps.sessions.get(parent.key);
-    await deps.sessions.fork(key.scope, head_chain_id, { child_id });
-    const { turn } = await deps.loop.accept({
+    const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
+    const { head_chain_id } = await wait(() => deps.sessions.get(parent.key));
+    await wait(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }));
+    const begin = {
       key,
       caller: parent.caller,
       message: { text: goal },
       trigger: "subagent",
       context: parent.context,
       parent_run_id: parent.run.id,
+      parent: parent.hold,
       limits: {
         iterations: bounded(args.max_steps, SUBAGENT_LIMITS.steps),
         tools: narrowed(parent.limits.tools, asked),
       },
       ...(typeof strategy === "string" ? { strategy } : {}),
-    });
+    } as const satisfies TurnRequest;
+    const { turn } = await wait(() => deps.loop.accept(begin));
+    if (turn === null) throw new BackplaneError("session.busy");
     const wall_ms = Math.min(
       bounded(args.max_wall_seconds, SUBAGENT_LIMITS.wall_ms / 1000) * 1000,
       SUBAGENT_LIMITS.wall_ms,

@@ -30,7 +30,8 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
     const { name, args } = event.payload;
     const call: TurnCall = { key: turn.key, request: event, brief: null };
     const ids = { id: event.payload.id, request_id: event.id };
-    const refuse = (outcome: ToolOutcome) => turn.waitFor(door.turns.refuse(call, outcome));
+    const refuse = (outcome: ToolOutcome) =>
+      turn.waitFor(door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal));
     const tool = turn.tools.get(name);
     if (tool === undefined) {
       return await refuse(toolError(ids, "not_found", `there is no tool ${name}`));
@@ -64,15 +65,26 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       const { tools: allowed } = turn.limits;
       const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
       const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
-      const ticket = await invoke(door, { caller: turn.caller, body, turn: call, context: turn.context });
+      const request = { caller: turn.caller, body, turn: call, context: turn.context };
+      // Nothing is on disk when it throws for the store's sake, so it may be asked again.
+      const ticket = await door.store_wait.run(
+        "a call",
+        async () => {
+          await door.lease.confirm(door.store_wait.most_ms, turn.signal);
+          return await invoke(door, request);
+        },
+        turn.signal,
+      );
       const live = door.live.get(ticket.id);
       if (live !== undefined) await endWithTurn(door, turn, live);
     } catch (error) {
       const { code, message, details } = toBackplaneError(error);
+      if (code === "run.taken_over") throw error;
       // The door has written and told what it recorded as refused.
       if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
       const ids = { id, request_id: call.request.id };
-      await door.turns.refuse(call, toolError(ids, refusalKind(code) ?? "rejected", message));
+      const outcome = toolError(ids, refusalKind(code) ?? "rejected", message);
+      await door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal);
     }
   }
 
@@ -94,6 +106,10 @@ export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => v
       return;
     }
     dispatch(event, turn).catch((error: unknown) => {
+      if (codeOf(error) === "run.taken_over") {
+        turn.stop("lost");
+        return;
+      }
       log.error({ err: error, code: codeOf(error) }, "a tool call could not be recorded");
       const brief = toBackplaneError(error).message;
       const ids = { id: event.payload.id, request_id: event.id };

@@ -22,6 +22,11 @@ export function endWithTurn(door: Door, turn: Turn, live: LiveCall): Promise<voi
     const stop = () => {
       // The gateway's own stop ends every call, in its own time and for its own reason.
       if (turn.stopped === "shutdown") return;
+      // Another gateway has the turn and its questions: nothing is to be said about them here.
+      if (turn.stopped === "lost" && live.stage === "approval") {
+        if (live.row.approval_id !== null) door.pending.tell(live.row.approval_id, { kind: "detached" });
+        return resolve();
+      }
       // A question outlives a turn that broke: whoever answers it sets the conversation going again.
       if (turn.stopped === null && live.stage === "approval") return resolve();
       const why = turn.revocation;

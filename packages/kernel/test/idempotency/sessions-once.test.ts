@@ -49,7 +49,7 @@ const ACTS: Act[] = [
   },
   {
     name: "blocks",
-    write: ({ sessions }) => of(sessions, "append"),
+    write: ({ sessions }) => of(sessions, "appendTape"),
     begin: async (talk, once) => await talk.kernel.chains.addBlocks(user, await head(talk), [said], once),
     count: messages,
   },

@@ -115,7 +115,16 @@ test("an answer that was given and not yet kept is kept, without asking again", 
   const key = { scope: user.scope, workspace: "default", session_id: "cut" };
   await first.kernel.sessions.create(user, { session_id: "cut" });
   const run = { ...row, id: `${run_id.slice(0, -4)}zzzz`, session_id: "cut", status: "running" as const };
-  const open = { ...run, output: null, error: null, ended_at: null, iterations: 0, node_id: "node_dead" };
+  const open = {
+    ...run,
+    output: null,
+    error: null,
+    ended_at: null,
+    iterations: 0,
+    node_id: "node_dead",
+    fence: 0,
+    joins: 0,
+  };
   await first.store.runs.start(open, { key, entries: cut }, {});
   await first.crash();
   const second = await openTalk({ file: first.file });

@@ -2,7 +2,8 @@ import { BackplaneError } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { logTo } from "../../../../test/support/log-to.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { createPersister, type NewEntry, type SessionKey, type TapedEvent } from "../../src/index.ts";
+import { createPersister, type SessionKey, type TapedEvent } from "../../src/index.ts";
+import type { RunHold, TapeWrite } from "../../src/ports/index.ts";
 import { TestClock } from "../support/clock.ts";
 
 const key = (session_id: string): SessionKey => ({
@@ -23,14 +24,21 @@ const seen = (n: number) => event("memory.query", { query: String(n), k: 1 });
 
 /** A store whose writes end when the test says so. */
 function setUp() {
-  const writes: { session_id: string; entries: string[]; end(error?: Error): void }[] = [];
+  const writes: {
+    session_id: string;
+    hold: RunHold | undefined;
+    entries: string[];
+    end(error?: Error): void;
+  }[] = [];
   const logged: string[] = [];
   const lost: object[] = [];
+  const taken: RunHold[] = [];
   const clock = new TestClock();
-  const append = (at: SessionKey, entries: readonly NewEntry[]) =>
+  const appendTape = ({ key: at, entries, hold }: TapeWrite) =>
     new Promise<{ chain_id: string; first_id: number; last_id: number }>((resolve, reject) => {
       writes.push({
         session_id: at.session_id,
+        hold,
         entries: entries.map(({ kind, payload }) =>
           kind === "message" ? (payload.content as string) : (payload.data as { query: string }).query,
         ),
@@ -39,15 +47,16 @@ function setUp() {
       });
     });
   const persister = createPersister({
-    store: { sessions: { append } },
+    store: { sessions: { appendTape } },
     clock,
     log: logTo((_, message) => logged.push(message)),
     lost: (loss) => lost.push(loss),
+    takenOver: (hold) => taken.push(hold),
   });
   const settled = async () => {
     for (let n = 0; n < 5; n++) await Promise.resolve();
   };
-  return { persister, writes, logged, lost, clock, settled };
+  return { persister, writes, logged, lost, taken, clock, settled };
 }
 
 verifies("tape.durable", "a message is acknowledged when it is on disk, and not before", async () => {
@@ -112,10 +121,10 @@ verifies(
     const { persister, writes, logged, lost } = setUp();
     await persister.write(key("s"), seen(1));
     const message = persister.write(key("s"), user("a"));
-    writes[0]!.end(new BackplaneError("store.unavailable", "the disk is full"));
-    await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
+    writes[0]!.end(new BackplaneError("internal", "the schema refuses it"));
+    await expect(message).rejects.toMatchObject({ code: "internal" });
     const told = { source: "kernel-session-persister", key: key("s") };
-    expect(lost).toEqual([{ ...told, entries: 1, error: "the disk is full" }]);
+    expect(lost).toEqual([{ ...told, entries: 1, error: "the schema refuses it" }]);
     expect(logged).toEqual(["entries of a session were lost"]);
 
     // A store that never answers: what waits is bounded.
@@ -150,5 +159,54 @@ test("what waits beside a write that is refused is written without it", async ()
   expect(writes[1]?.entries).toEqual(["b", "1"]);
   writes[1]!.end();
   await beside;
+  expect(lost).toEqual([]);
+});
+
+test("entries are kept in order while the store is away; whoever waits for one is told at once", async () => {
+  const { persister, writes, lost } = setUp();
+  await persister.write(key("s"), seen(1));
+  const message = persister.write(key("s"), user("a"));
+  writes[0]!.end(new BackplaneError("store.unavailable"));
+  await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
+  await persister.write(key("s"), seen(2));
+  await expect.poll(() => writes.length).toBe(2);
+  expect(writes[1]!.entries).toEqual(["1", "2"]);
+  writes[1]!.end(new BackplaneError("store.unavailable"));
+  await expect.poll(() => writes.length).toBe(3);
+  expect(writes[2]!.entries).toEqual(["1", "2"]);
+  writes[2]!.end();
+  await persister.drain();
+  expect(lost).toEqual([]);
+});
+
+test("what a turn writes carries its hold; once it is lost, late entries of it are dropped", async () => {
+  const { persister, writes, lost, taken, settled } = setUp();
+  const hold = { run_id: "run_1", fence: 3 };
+  persister.hold(key("s"), hold);
+  const message = persister.write(key("s"), user("a"));
+  await persister.write(key("s"), seen(1));
+  expect(writes[0]!.hold).toEqual(hold);
+  writes[0]!.end(new BackplaneError("run.taken_over"));
+  await expect(message).rejects.toMatchObject({ code: "run.taken_over" });
+  expect(taken).toEqual([hold]);
+  await settled();
+  writes[1]!.end(new BackplaneError("run.taken_over"));
+  await settled();
+  persister.release(key("s"), hold, "lost");
+  await persister.write(key("s"), seen(2));
+  await persister.drain();
+  expect(writes).toHaveLength(2);
+  // Another's message is not of that turn, and takes nothing of it along.
+  await persister.write(key("s"), seen(3));
+  const next = persister.write(key("s"), user("b"));
+  expect(writes[2]).toMatchObject({ entries: ["b"] });
+  expect(writes[2]!.hold).toBeUndefined();
+  writes[2]!.end();
+  await next;
+  persister.hold(key("s"), { run_id: "run_2", fence: 0 });
+  await persister.write(key("s"), seen(4));
+  void persister.drain();
+  expect(writes[3]).toMatchObject({ entries: ["4"], hold: { run_id: "run_2", fence: 0 } });
+  writes[3]!.end();
   expect(lost).toEqual([]);
 });

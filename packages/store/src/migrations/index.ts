@@ -12,6 +12,7 @@ import { loginBrowsers } from "./0011-login-browsers.ts";
 import { sampling } from "./0012-sampling.ts";
 import { secretOwners } from "./0013-secret-owners.ts";
 import { rowSums } from "./0014-row-sums.ts";
+import { runFences } from "./0015-run-fences.ts";
 import type { Migration } from "./migration.ts";
 
 /** In order; the version of the last one is the schema that this build writes. */
@@ -30,6 +31,7 @@ export const MIGRATIONS: readonly Migration[] = [
   sampling,
   secretOwners,
   rowSums,
+  runFences,
 ];
 
 export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -25,7 +25,7 @@ import { advanceCursor, numberEvents } from "./outbox.ts";
 import { insertPackage, removePackage } from "./packages.ts";
 import { putPolicy } from "./policies.ts";
 import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
-import { claimRuns, endRun, resumeRun, startRun } from "./runs.ts";
+import { claimRuns, endRun, joinRun, resumeRun, startRun } from "./runs.ts";
 import { replaceSealed } from "./sealed.ts";
 import {
   compactSession,
@@ -37,7 +37,7 @@ import {
 } from "./sessions.ts";
 import { takeSampling } from "./sampling.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
-import { appendOnce } from "./tape.ts";
+import { appendHeld, appendOnce } from "./tape.ts";
 
 /** Each takes one plain value and the dialect. */
 const WRITES = {
@@ -83,6 +83,7 @@ const WRITES = {
   advanceCursor,
   createSession,
   appendEntries,
+  appendHeld,
   appendOnce,
   forkChain,
   resetSession,
@@ -91,6 +92,7 @@ const WRITES = {
   patchSession,
   startRun,
   endRun,
+  joinRun,
   resumeRun,
   claimRuns,
   enqueueJobs,
@@ -117,8 +119,6 @@ export type WriteResult<N extends WriteName> = ReturnType<Writes[N]> extends Op<
 /** Writes of one statement: PostgreSQL needs no explicit transaction for them. */
 const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "appendProgress",
-  "claimInvocations",
-  "claimRuns",
   "finishIdempotent",
   "abandonIdempotent",
   "sweepIdempotent",

@@ -4,6 +4,7 @@ import type { AppendedRows } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type TakeKey, takeKey } from "./idempotency.ts";
 import { ofGoneNode } from "./leases.ts";
+import { requireHeld } from "./holds.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 export const INVOCATION_COLUMNS =
@@ -29,7 +30,9 @@ const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, o
   values ($1, $2, $3, $4, $5, $6)`;
 
 export function* openInvocation(p: OpenInvocation, dialect: Dialect): Op<AppendedRows | null> {
-  // First: a key that is taken leaves nothing to undo.
+  // A call of a turn is admitted only by the gateway that has the turn.
+  if (p.tape?.hold != null) yield* requireHeld(p.tape.hold, dialect);
+  // Before the row: a key that is taken leaves nothing to undo.
   if (p.once !== null) yield* takeKey(p.once, dialect);
   yield sql(INSERT_INVOCATION, p.row);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);

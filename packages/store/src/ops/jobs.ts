@@ -61,13 +61,16 @@ export function* claimJobs(
     now: number | null;
     lease_ms: number;
     limit: number;
+    /** Leaves out jobs whose lease has run out. */
+    ready_only: boolean;
   },
   dialect: Dialect,
 ): Op<Row[]> {
+  const ready = p.ready_only ? "and state = 'ready'" : "";
   const lane = p.lane === null ? "" : "and lane = $4";
   const due = yield sql(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
-      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane}
+      where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${ready}
       order by due_at limit $3 ${locked(dialect, "for update skip locked")}`,
     p.lane === null ? [p.queue, p.now, p.limit] : [p.queue, p.now, p.limit, p.lane],
   );

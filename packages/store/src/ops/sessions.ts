@@ -3,6 +3,7 @@ import { type Dialect, locked, type Op, type Row, refuse, sql } from "../op.ts";
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 
@@ -73,6 +74,7 @@ export function* resetSession(
   dialect: Dialect,
 ): Op<Row | null> {
   const session = yield* lockSession(p.key, dialect);
+  yield* requireIdle(p.key);
   if (session.head_chain !== p.expected_head) return null;
   yield sql(`update chains set archived_at = $5 where ${KEY} and session_id = $4 and archived_at is null`, [
     ...keyValues(p.key),
@@ -91,10 +93,14 @@ export function* compactSession(
     chain: ChainRow;
     first: EntryRow[];
     facts: FactRows;
+    /** Of the turn that makes room for itself; null: asked for by a person. */
+    hold: HoldColumns | null;
   },
   dialect: Dialect,
 ): Op<Row | null> {
+  if (p.hold !== null) yield* requireHeld(p.hold, dialect);
   const session = yield* lockSession(p.key, dialect);
+  if (p.hold === null) yield* requireIdle(p.key);
   if (session.head_chain !== p.expected.chain_id) return null;
   // Read after the lock is held: nobody adds to the chain any more.
   const source = yield* requireChain(p.key.org_id, p.key.project_id, p.expected.chain_id);
@@ -113,6 +119,7 @@ export function* moveHead(
   dialect: Dialect,
 ): Op<boolean> {
   const session = yield* lockSession(p.key, dialect);
+  yield* requireIdle(p.key);
   if (session.head_chain !== p.from) return false;
   const [chain] = yield sql(
     `select id from chains where ${KEY} and session_id = $4 and id = $5 and archived_at is null`,

@@ -2,20 +2,30 @@
 import type { Dialect, Op } from "../op.ts";
 import { type AppendedRows, appendEntries, type KeyColumns } from "./entries.ts";
 import type { EntryRow } from "./entry-hash.ts";
+import { type HoldColumns, requireHeld } from "./holds.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 
 export interface TapeRows {
   key: KeyColumns;
   entries: EntryRow[];
+  /** Null: not written by a turn. */
+  hold: HoldColumns | null;
 }
 
 export function* appendOnce(
   p: TapeRows & { chain_id: string | null; once: TakeKey },
   dialect: Dialect,
 ): Op<AppendedRows> {
+  if (p.hold !== null) yield* requireHeld(p.hold, dialect);
   const written = yield* appendEntries(p, dialect);
   yield* takeKeyFor(p.once, { entry_id: written.last_id }, dialect);
   return written;
+}
+
+/** Entries of a turn, refused with `run.taken_over` once another gateway has it. */
+export function* appendHeld(p: TapeRows & { hold: HoldColumns }, dialect: Dialect): Op<AppendedRows> {
+  yield* requireHeld(p.hold, dialect);
+  return yield* appendEntries({ ...p, chain_id: null }, dialect);
 }
 
 /** Always on the session's head. */

@@ -5,12 +5,13 @@ import { createListeners } from "../listeners.ts";
 import { MIGRATIONS } from "../migrations/index.ts";
 import type { Migration } from "../migrations/migration.ts";
 import { type Op, type Row, type Statement, sql } from "../op.ts";
-import { isSingleStatement, startWrite, type WriteInput } from "../ops/index.ts";
+import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "../ops/index.ts";
 import { lastPosition } from "../ops/outbox.ts";
 import { createStore } from "../stores/index.ts";
 import { openPostgresArtifacts } from "./artifacts.ts";
 import { BUSY_RETRIES, isConflict, toStoreError } from "./errors.ts";
 import { inTransaction } from "./in-transaction.ts";
+import { insertOnce } from "./insert-once.ts";
 import { migrateDatabase } from "./migrate.ts";
 
 export interface PostgresOptions {
@@ -18,6 +19,8 @@ export interface PostgresOptions {
   /** Default `public`. Created when it is missing. */
   schema?: string;
   pool_size?: number;
+  /** How long the lease of a gateway is: the database ends a transaction that a frozen one left open after this. */
+  lease_ms?: number;
   log?: Logger;
   /** Migration tests only. */
   migrations?: readonly Migration[];
@@ -33,39 +36,63 @@ export interface PostgresStore extends Store {
 const INT8 = 20;
 const WATCH_MS = 1_000;
 const PROGRESS_DELAY_MS = 25;
+const IDLE_MS = 60_000;
 
 export async function openPostgresStore(options: PostgresOptions): Promise<PostgresStore> {
   const { url, schema = "public", log } = options;
   // Loaded when it is needed: a gateway on SQLite does not pay for it.
   const { default: driver } = await import("pg");
-  const pool = new driver.Pool({
+  const connection = {
     connectionString: url,
-    max: options.pool_size ?? 10,
     connectionTimeoutMillis: 10_000,
     statement_timeout: 30_000,
-    idle_in_transaction_session_timeout: 60_000,
+    // A connection that the network dropped silently never answers.
+    query_timeout: 40_000,
+    keepAlive: true,
+    idle_in_transaction_session_timeout: Math.min(options.lease_ms ?? IDLE_MS, IDLE_MS),
     options: `-c search_path=${quoteIdentifier(schema)}`,
     // Counters and milliseconds fit 53 bits.
     types: {
       getTypeParser: (oid: number, format?: "text" | "binary") =>
         oid === INT8 ? Number : driver.types.getTypeParser(oid, format as "text"),
     },
+  };
+  const pool = new driver.Pool({ ...connection, max: options.pool_size ?? 10 });
+  // Of their own: a burst of work, or queries that hang, must not cost the gateway its lease.
+  const leases = new driver.Pool({
+    ...connection,
+    max: 1,
+    query_timeout: 5_000,
+    connectionTimeoutMillis: 5_000,
   });
   // A connection may break while it is idle and while it works; in the second case its query rejects too.
   const broke = (error: Error) => log?.warn({ err: error }, "a database connection broke");
-  pool.on("error", broke);
-  pool.on("connect", (client) => client.on("error", broke));
+  for (const one of [pool, leases]) {
+    one.on("error", broke);
+    one.on("connect", (client) => client.on("error", broke));
+  }
   try {
     await migrateDatabase(pool, schema, options.migrations ?? MIGRATIONS);
   } catch (error) {
-    await pool.end();
+    await Promise.all([pool.end(), leases.end()]);
     throw toStoreError(error);
   }
-  const store = createStore(createBackend(pool, log, options.caller_clock ?? false));
+  const store = createStore(createBackend({ pool, leases }, log, options.caller_clock ?? false));
   return { ...store, artifacts: openPostgresArtifacts(pool) };
 }
 
-function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boolean): Backend {
+interface Pools {
+  pool: pg.Pool;
+  leases: pg.Pool;
+}
+
+const LEASE_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
+  "acquireLease",
+  "renewLeases",
+  "releaseLease",
+]);
+
+function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_clock: boolean): Backend {
   const listeners = createListeners();
   const names = createStatementNames();
   let progress: WriteInput<"appendProgress"> = [];
@@ -84,12 +111,12 @@ function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boo
   };
 
   /** One operation, one transaction. A lost race against another writer runs it again from the start. */
-  const transact = async <T>(start: () => Op<T>, single: boolean): Promise<T> => {
+  const transact = async <T>(start: () => Op<T>, single: boolean, on = pool): Promise<T> => {
     for (let attempt = 1; ; attempt++) {
       try {
         return single
-          ? await drive(pool, start())
-          : await inTransaction(pool, (client) => drive(client, start()));
+          ? await drive(on, start())
+          : await inTransaction(on, (client) => drive(client, start()));
       } catch (error) {
         if (!isConflict(error) || attempt >= BUSY_RETRIES) throw toStoreError(error);
       }
@@ -125,10 +152,14 @@ function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boo
     async write(name, input) {
       // A reader of a settled invocation finds its progress complete.
       if (name === "settleInvocation" || name === "settleWithTape") await flushProgress();
-      return (await transact(
-        () => startWrite(name, input, "postgres"),
-        isSingleStatement(name, input),
-      )) as never;
+      const start = () => startWrite(name, input, "postgres");
+      const single = isSingleStatement(name, input);
+      if (single && name === "openInvocation") {
+        return (await insertOnce(pool, (client) => drive(client, start()), null).catch((error: unknown) =>
+          Promise.reject(toStoreError(error)),
+        )) as never;
+      }
+      return (await transact(start, single, LEASE_WRITES.has(name) ? leases : pool)) as never;
     },
     later(rows) {
       progress.push(...rows);
@@ -150,7 +181,7 @@ function createBackend(pool: pg.Pool, log: Logger | undefined, caller_clock: boo
     async close() {
       if (watch !== null) clearInterval(watch);
       await flushProgress();
-      await pool.end();
+      await Promise.all([pool.end(), leases.end()]);
     },
   };
 }

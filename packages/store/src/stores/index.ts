@@ -22,6 +22,7 @@ export function createStore(direct: Backend): Store {
   const audited = createListeners();
   const backend = tellingAudits(direct, () => audited.call());
   return {
+    shared: backend.dialect === "postgres",
     packages: createPackageStore(backend),
     bindings: createBindingStore(backend),
     definitions: createDefinitionStore(backend),

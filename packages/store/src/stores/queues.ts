@@ -61,7 +61,7 @@ export function createOutboxStore(backend: Backend): OutboxStore {
 export function createJobQueue(backend: Backend): JobQueue {
   return {
     enqueue: (jobs, now) => backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.at(now) }),
-    async claim(queue, node_id, now, lease_ms, limit, lane) {
+    async claim(queue, node_id, now, lease_ms, limit, lane, ready_only = false) {
       const rows = await backend.write("claimJobs", {
         queue,
         lane: lane ?? null,
@@ -69,6 +69,7 @@ export function createJobQueue(backend: Backend): JobQueue {
         now: backend.at(now),
         lease_ms,
         limit,
+        ready_only,
       });
       return rows.map(decodeJob);
     },

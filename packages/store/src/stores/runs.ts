@@ -3,11 +3,12 @@ import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/kernel/ports";
 import type { Backend } from "../backend.ts";
 import type { Row } from "../op.ts";
+import { readHeld } from "../ops/holds.ts";
 import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeFacts } from "./facts.ts";
 import { encodeOnce } from "./once-key.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
-import { encodeTape, scopeColumns } from "./session-row.ts";
+import { encodeHold, encodeTape, scopeColumns } from "./session-row.ts";
 
 type Fixed = Pick<
   Run,
@@ -27,9 +28,10 @@ const NOT_ENDED = { output: null, error: null, ended_at: null };
 
 export function createRunStore(backend: Backend): RunStore {
   return {
-    async start(run, tape, facts, once) {
+    async start(run, tape, facts, once, parent) {
       const written = await backend.write("startRun", {
         run: encodeRun(run),
+        parent: parent === undefined ? null : encodeHold(parent),
         tape: encodeTape(tape),
         facts: encodeFacts(facts),
         once: encodeOnce(backend, once),
@@ -37,9 +39,10 @@ export function createRunStore(backend: Backend): RunStore {
       if (facts.events !== undefined) backend.appended();
       return written;
     },
-    async end(scope, id, end, tape, facts) {
+    async end(scope, hold, joins, end, tape, facts) {
       const ended = await backend.write("endRun", {
-        id,
+        hold: encodeHold(hold),
+        joins,
         ...scopeColumns(scope),
         status: end.status,
         outcome: encodeOutcome(end),
@@ -47,12 +50,24 @@ export function createRunStore(backend: Backend): RunStore {
         tape: tape === null ? null : encodeTape(tape),
         facts: encodeFacts(facts),
       });
-      if (ended !== null && facts.events !== undefined) backend.appended();
+      if (ended !== null && "last_id" in ended && facts.events !== undefined) backend.appended();
       return ended;
     },
+    join: (run_id, most, tape, once) =>
+      backend.write("joinRun", { run_id, most, tape: encodeTape(tape), once: encodeOnce(backend, once) }),
     async resume(run, tape) {
       const { id, node_id, body } = encodeRun(run);
-      return await backend.write("resumeRun", { id, node_id, body, tape: encodeTape(tape) });
+      return await backend.write("resumeRun", {
+        id,
+        node_id,
+        fence: run.fence,
+        body,
+        tape: encodeTape(tape),
+      });
+    },
+    async held(hold) {
+      const row = await backend.read(() => readHeld(encodeHold(hold)));
+      return row === undefined ? null : { joins: row.joins as number };
     },
     async get(scope, id) {
       const row = await backend.read(() => readRun(scope.org_id, projectColumn(scope.project_id), id));
@@ -122,10 +137,12 @@ function decodeRun(row: Row): RunRow {
     ...outcome,
     output: output === null ? null : { ...output, entry_id: row.output_entry as number },
     node_id: row.node_id as string,
+    fence: row.fence as number,
+    joins: row.joins as number,
   };
 }
 
 function publicRun(row: Row): Run {
-  const { node_id: _node, ...run } = decodeRun(row);
+  const { node_id: _node, fence: _fence, joins: _joins, ...run } = decodeRun(row);
   return run;
 }

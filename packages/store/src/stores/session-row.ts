@@ -1,9 +1,18 @@
 /** Sessions, chains and entries in columns. */
 import type { Chain, Entry, Json, JsonObject, Session } from "@backplane/contract";
-import type { NewChain, NewEntry, NewSession, Scope, SessionKey, TapeWrite } from "@backplane/kernel/ports";
+import type {
+  NewChain,
+  NewEntry,
+  NewSession,
+  RunHold,
+  Scope,
+  SessionKey,
+  TapeWrite,
+} from "@backplane/kernel/ports";
 import type { Row } from "../op.ts";
 import type { KeyColumns } from "../ops/entries.ts";
 import type { EntryRow } from "../ops/entry-hash.ts";
+import type { HoldColumns } from "../ops/holds.ts";
 import type { ChainRow, SessionRow } from "../ops/sessions.ts";
 import type { StoredEntry } from "../ops/spans.ts";
 import type { TapeRows } from "../ops/tape.ts";
@@ -53,7 +62,15 @@ function thawedItem(item: Json): Json {
 }
 
 export function encodeTape(tape: TapeWrite): TapeRows {
-  return { key: keyColumns(tape.key), entries: tape.entries.map(encodeEntry) };
+  return {
+    key: keyColumns(tape.key),
+    entries: tape.entries.map(encodeEntry),
+    hold: tape.hold === undefined ? null : encodeHold(tape.hold),
+  };
+}
+
+export function encodeHold({ run_id, fence }: RunHold): HoldColumns {
+  return { run_id, fence };
 }
 
 export function decodeEntry({ id, kind, date, payload, meta }: StoredEntry): Entry {

@@ -18,7 +18,9 @@ import {
   decodeSession,
   encodeChain,
   encodeEntry,
+  encodeHold,
   encodeSession,
+  encodeTape,
   keyColumns,
   scopeColumns,
 } from "./session-row.ts";
@@ -71,7 +73,14 @@ export function createSessionStore(backend: Backend): SessionStore {
       const rows = { key: keyColumns(key), chain_id: chain_id ?? null, entries: entries.map(encodeEntry) };
       const taken = encodeOnce(backend, once);
       if (taken === null) return backend.write("appendEntries", rows);
-      return backend.write("appendOnce", { ...rows, once: taken });
+      return backend.write("appendOnce", { ...rows, hold: null, once: taken });
+    },
+    appendTape(tape, once) {
+      const { hold, ...rows } = encodeTape(tape);
+      const taken = encodeOnce(backend, once);
+      if (taken !== null) return backend.write("appendOnce", { ...rows, hold, chain_id: null, once: taken });
+      if (hold !== null) return backend.write("appendHeld", { ...rows, hold });
+      return backend.write("appendEntries", { ...rows, chain_id: null });
     },
     async entries(scope, chain_id, after_id, limit) {
       const rows = await backend.read(() =>
@@ -111,13 +120,14 @@ export function createSessionStore(backend: Backend): SessionStore {
       });
       return row === null ? null : told(decodeChain(row), facts);
     },
-    async compact(key, expected, chain, first, facts) {
+    async compact(key, expected, chain, first, facts, hold) {
       const row = await backend.write("compactSession", {
         key: keyColumns(key),
         expected,
         chain: encodeChain(chain),
         first: first.map(encodeEntry),
         facts: encodeFacts(facts),
+        hold: hold === undefined ? null : encodeHold(hold),
       });
       return row === null ? null : told(decodeChain(row), facts);
     },

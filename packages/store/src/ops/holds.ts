@@ -1,0 +1,48 @@
+/**
+ * Who may write to a turn: the gateway whose run row has this fence. The check is part of the transaction of each
+ * write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
+ */
+import { type Dialect, type Op, refuse, type Row, sql } from "../op.ts";
+import { KEY, type KeyColumns, keyValues } from "./entries.ts";
+
+export interface HoldColumns {
+  run_id: string;
+  fence: number;
+}
+
+const READ_HELD =
+  "select org_id, project_id, chain_id, joins from runs where id = $1 and fence = $2 and status = 'running'";
+const LOCK_HELD = `${READ_HELD} for update`;
+
+export function* findHeld(hold: HoldColumns, dialect: Dialect): Op<Row | undefined> {
+  return (yield sql(dialect === "sqlite" ? READ_HELD : LOCK_HELD, [hold.run_id, hold.fence]))[0];
+}
+
+export function* requireHeld(hold: HoldColumns, dialect: Dialect): Op<void> {
+  if ((yield* findHeld(hold, dialect)) !== undefined) return;
+  refuse("run.taken_over", `Run ${hold.run_id} has ended or is carried on by another gateway.`, {
+    run_id: hold.run_id,
+  });
+}
+
+/** Without a lock: what the owner of a turn asks between its writes. */
+export function* readHeld(hold: HoldColumns): Op<Row | undefined> {
+  return (yield sql(READ_HELD, [hold.run_id, hold.fence]))[0];
+}
+
+const READ_RUNNING = `select id from runs where ${KEY} and session_id = $4 and status = 'running'`;
+
+/** After the session's row is locked, so no turn begins before the transaction ends. */
+export function* requireIdle(key: KeyColumns): Op<void> {
+  const [running] = yield sql(READ_RUNNING, keyValues(key));
+  if (running !== undefined) refuseBusy(running.id as string);
+}
+
+export function* findRunning(key: KeyColumns): Op<string | null> {
+  const [running] = yield sql(READ_RUNNING, keyValues(key));
+  return (running?.id as string | undefined) ?? null;
+}
+
+export function refuseBusy(run_id: string): never {
+  refuse("session.busy", "A turn of this session is running.", { run_id, retry_after_ms: 1_000 });
+}
