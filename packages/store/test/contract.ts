@@ -10,6 +10,7 @@ import { policyCases } from "./contract-policies.ts";
 import { queueCases } from "./contract-queues.ts";
 import { replayCases } from "./contract-replay.ts";
 import { retentionCases } from "./contract-retention.ts";
+import { fenceCases } from "./contract-fences.ts";
 import { runCases } from "./contract-runs.ts";
 import { samplingCases } from "./contract-sampling.ts";
 import { sealedCases } from "./contract-sealed.ts";
@@ -32,6 +33,7 @@ export function storeContract(subject: () => Subject): void {
   chainCases(subject);
   replayCases(subject);
   runCases(() => subject().store);
+  fenceCases(() => subject().store);
   onceCases(() => subject().store);
   retentionCases(subject);
 }

@@ -224,7 +224,7 @@ interface Acted {
 
 /** All calls of one step at once, results in call order (loop.parallel-tools). */
 async function act(
-  { port, atStep }: StepDeps,
+  deps: StepDeps,
   turn: Turn,
   answer: ModelAnswer,
   before: Progress["results"] = NO_RESULTS,
@@ -236,11 +236,11 @@ async function act(
       `the model asked for ${answer.tool_calls.length} tools in one step`,
     );
   }
-  await atStep(turn);
+  await deps.atStep(turn);
   turn.step = answer.step;
   const replies = await Promise.all(
     calls.map((call) =>
-      before.has(call.id) ? Promise.resolve(null) : callTool(port, turn, answer.step, call),
+      before.has(call.id) ? Promise.resolve(null) : callTool(deps.port, turn, answer.step, call),
     ),
   );
   turn.partial = "";

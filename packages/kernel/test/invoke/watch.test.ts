@@ -102,7 +102,7 @@ test("a watcher that leaves ends at once and leaves nothing behind", async () =>
 });
 
 test("a watcher that goes away leaves nothing with the call", async () => {
-  const live = new LiveCall({ id: "inv_1" } as InvocationRow);
+  const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
   const heard: string[] = [];
   const forget = live.onSettled(() => heard.push("gone"));
   live.onSettled(() => heard.push("here"));

@@ -1,0 +1,154 @@
+/** A turn belongs to one gateway at a time, and a session has one turn: the store refuses what breaks either. */
+import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
+import { ids, sampleInvocation, sampleSettlement } from "./samples.ts";
+
+export function fenceCases(store: () => Store): void {
+  const talk = async () => {
+    const key = freshKey();
+    const { head_chain_id } = await store().sessions.create(newSession(key), newChain(), [start], {});
+    return { key, scope: key.scope, head: head_chain_id };
+  };
+  const tapeOf = async (key: SessionKey) => (await store().sessions.replay(key, 1, 1_000)).map(brief);
+  const taken = { code: "run.taken_over" };
+  const busy = { code: "session.busy" };
+
+  /** A turn of a node that is gone, with an open call and a question, taken over by another. */
+  const takeOver = async (key: SessionKey) => {
+    const old = sampleRun(key, { node_id: ids.next("node") });
+    await store().runs.start(old, tape(key, "hello"), {});
+    const call = (status: "running" | "waiting_approval") =>
+      sampleInvocation({ ...key.scope, session_id: key.session_id, node_id: old.node_id, status });
+    const calls = [call("running"), call("waiting_approval")];
+    for (const row of calls) await store().invocations.open(row, { facts: {} });
+    const node_id = ids.next("node");
+    const claimed = await store().runs.claimOrphans(node_id, Date.now(), 1_000);
+    const now = claimed.find(({ id }) => id === old.id)!;
+    return { old, now, calls };
+  };
+
+  test("a takeover raises the fence, and takes the open calls of the turn along", async () => {
+    const { key, scope } = await talk();
+    const { old, now, calls } = await takeOver(key);
+    expect(now).toMatchObject({ id: old.id, fence: old.fence + 1, status: "running" });
+    for (const row of calls) {
+      const end = sampleSettlement();
+      expect(await store().invocations.settle(row.id, row.fence, end, {})).toBe(false);
+      expect(await store().invocations.settleWithTape(row.id, row.fence, end, {}, tape(key, "x"))).toBeNull();
+      expect(await store().invocations.retried(row.id, row.fence, 1)).toBe(false);
+      expect(await store().invocations.start(row.id, row.fence, "", {})).toBe(false);
+    }
+    // They belong to nobody, so whoever looks next has them.
+    const claimed = await store().invocations.claimOrphans(now.node_id, Date.now(), 1_000);
+    expect(claimed.find(({ id }) => id === calls[0]!.id)).toMatchObject({ node_id: now.node_id });
+    expect((await store().invocations.get(scope, calls[1]!.id))?.fence).toBeGreaterThan(calls[1]!.fence);
+    expect(await tapeOf(key)).toEqual(["2 hello"]);
+  });
+
+  test("the old hold of a turn writes nothing, and the new one does", async () => {
+    const { key, scope, head } = await talk();
+    const { old, now } = await takeOver(key);
+    const writes = (run: RunRow, n: number): (() => Promise<unknown>)[] => {
+      const hold = holdOf(run);
+      const entries = { ...tape(key, `${n}`), hold };
+      const once = { scope, key: `k${n}`, digest: "d", now: 1_000, stale_ms: 500, answer: {} };
+      const child = { ...key, session_id: `child-${n}` };
+      const inSession = { ...scope, session_id: key.session_id };
+      return [
+        () => store().sessions.appendTape(entries),
+        () => store().sessions.appendTape(entries, once),
+        () => store().invocations.open(sampleInvocation(inSession), { tape: entries, facts: {} }),
+        async () => {
+          await store().sessions.create(newSession(child), newChain(), [start], {});
+          await store().runs.start(sampleRun(child), tape(child, "x"), {}, undefined, hold);
+        },
+        async () => {
+          const last_entry_id = (await store().sessions.get(key))!.last_entry_id;
+          const at = { chain_id: head, last_entry_id };
+          return await store().sessions.compact(key, at, newChain(), [summary], {}, hold);
+        },
+      ];
+    };
+    for (const write of writes(old, 1)) await expect(write()).rejects.toMatchObject(taken);
+    expect(await store().runs.held(holdOf(old))).toBeNull();
+    expect(await store().runs.end(scope, holdOf(old), 9, sampleEnd(), tape(key, "old"), {})).toBeNull();
+    expect(await store().runs.resume({ ...old, node_id: now.node_id }, tape(key, "old"))).toBeNull();
+    expect(await tapeOf(key)).toEqual(["2 hello"]);
+    expect((await store().invocations.list(scope, {}, { limit: 9 })).items).toHaveLength(2);
+
+    expect(await store().runs.held(holdOf(now))).toEqual({ joins: 0 });
+    expect(await store().runs.resume(now, tape(key, "resumed"))).toMatchObject({ first_id: 3 });
+    for (const write of writes(now, 2)) await write();
+    expect(await store().runs.end(scope, holdOf(now), 0, sampleEnd(), tape(key, "new"), {})).toMatchObject({
+      first_id: expect.any(Number),
+    });
+    // After its end nobody has it.
+    for (const write of writes(now, 3)) await expect(write()).rejects.toMatchObject(taken);
+  });
+
+  test("a session has one running turn; a second one is told which, and the head stays", async () => {
+    const { key, scope, head } = await talk();
+    const racing = Array.from({ length: 8 }, () => sampleRun(key));
+    const begun = await Promise.allSettled(
+      racing.map((run, n) => store().runs.start(run, tape(key, `m${n}`), {})),
+    );
+    const first = racing[begun.findIndex(({ status }) => status === "fulfilled")]!;
+    expect(begun.filter(({ status }) => status === "fulfilled")).toHaveLength(1);
+    for (const one of begun) {
+      if (one.status === "rejected") {
+        expect(one.reason).toMatchObject({ ...busy, details: { run_id: first.id } });
+      }
+    }
+    expect(await tapeOf(key)).toHaveLength(1);
+    const at = { chain_id: head, last_entry_id: 2 };
+    await expect(store().sessions.compact(key, at, newChain(), [summary], {})).rejects.toMatchObject(busy);
+    await expect(store().sessions.reset(key, head, newChain(), [start], {})).rejects.toMatchObject(busy);
+    await expect(store().sessions.moveHead(key, head, head, {})).rejects.toMatchObject(busy);
+    // The same id in another workspace is another session.
+    const other = { ...key, workspace: "/elsewhere" };
+    await store().sessions.create(newSession(other), newChain(), [start], {});
+    await store().runs.start(sampleRun(other), tape(other, "x"), {});
+    await store().runs.end(scope, holdOf(first), 0, sampleEnd(), tape(key, "answer"), {});
+    await store().runs.start(sampleRun(key), tape(key, "next"), {});
+  });
+
+  test("a message that another gateway adds to a turn keeps it from ending unread", async () => {
+    const { key, scope } = await talk();
+    const run = sampleRun(key);
+    await store().runs.start(run, tape(key, "hello"), {});
+    const answer = { run_id: run.id, event_id: "e" };
+    const once = { scope, key: "k", digest: "d", now: 1_000, stale_ms: 500, answer };
+    expect(await store().runs.join(run.id, 2, tape(key, "more"), once)).toMatchObject({ first_id: 3 });
+    const found = await store().idempotency.find(scope, "k", "d", 1_000, 500);
+    expect(JSON.parse((found as { body: string }).body)).toEqual({ ...answer, entry_id: 3 });
+    expect(await store().runs.held(holdOf(run))).toEqual({ joins: 1 });
+    const end = (joins: number) =>
+      store().runs.end(scope, holdOf(run), joins, sampleEnd(), tape(key, "end"), {});
+    expect(await end(0)).toEqual({ joins: 1 });
+    expect(await tapeOf(key)).toEqual(["2 hello", "3 more"]);
+    expect(await store().runs.join(run.id, 2, tape(key, "again"))).not.toBeNull();
+    expect(await store().runs.join(run.id, 2, tape(key, "too many"))).toBeNull();
+    const stranger = { ...key, scope: freshKey().scope };
+    expect(await store().runs.join(run.id, 9, tape(stranger, "x"))).toBeNull();
+    expect(await end(2)).toMatchObject({ first_id: 5 });
+    expect(await store().runs.join(run.id, 9, tape(key, "late"))).toBeNull();
+    expect(await tapeOf(key)).toEqual(["2 hello", "3 more", "4 again", "5 end"]);
+    await store().sessions.append(key, [message("free")]);
+  });
+
+  test("a claim that wants ready jobs leaves those whose lease ran out", async () => {
+    const queue = `q-${ids.next("job")}`;
+    const job = (id: string) => ({ id, queue, group: null, payload: {}, max_attempts: 9 });
+    const { jobs } = store();
+    await jobs.enqueue([job(`${queue}-1`)], 1_000);
+    const [leased] = await jobs.claim(queue, "n", 1_000, 100, 5);
+    await jobs.enqueue([job(`${queue}-2`)], 5_000);
+    const ready = await jobs.claim(queue, "m", 5_000, 1_000_000, 5, undefined, true);
+    expect(ready.map(({ id }) => id)).toEqual([`${queue}-2`]);
+    // Its holder may say that it is still at it.
+    expect(await jobs.extend(leased!.id, leased!.fence, 5_000, 100)).toBe(true);
+    expect((await jobs.claim(queue, "m", 9_000, 100, 5)).map(({ id }) => id)).toEqual([leased!.id]);
+  });
+}

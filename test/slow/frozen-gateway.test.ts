@@ -1,0 +1,241 @@
+/**
+ * Two gateways on one PostgreSQL. One of them is frozen with SIGSTOP for longer than its lease, with a turn at each step
+ * that a turn has; the other takes the turns over. Thawed, the first one writes nothing to them and starts no call.
+ */
+import pg from "pg";
+import { afterAll, beforeAll, expect } from "vitest";
+import { gatedTool } from "../support/gated-tool.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { type ModelServer, startModelServer, useModelServer } from "../support/model-server.ts";
+import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const ROUNDS = 3;
+const LEASE_MS = 3_000;
+const PATIENCE_MS = 120_000;
+
+interface Entry {
+  id: number;
+  kind: string;
+  payload: { role?: string; content?: string; name?: string };
+}
+
+interface Run {
+  status: string;
+  resumed?: number;
+  error: { message: string } | null;
+}
+
+let postgres: TestPostgres;
+let model: ModelServer;
+const tool = gatedTool();
+const gateways: TestGateway[] = [];
+const clients: pg.Client[] = [];
+
+beforeAll(async () => {
+  [postgres, model] = await Promise.all([startPostgres(), startModelServer()]);
+}, 60_000);
+afterAll(async () => {
+  for (const client of clients) await client.end();
+  for (const gateway of gateways) {
+    gateway.process.kill("SIGCONT");
+    await gateway.dispose();
+  }
+  await model.close();
+  await postgres.stop();
+  tool.remove();
+}, 60_000);
+
+const start = async () => {
+  const env = { BACKPLANE_STORE_URL: postgres.url, BACKPLANE_NODE_LEASE_MS: String(LEASE_MS) };
+  const gateway = await startTestGateway({ env });
+  gateways.push(gateway);
+  return gateway;
+};
+
+const client = async () => {
+  const connected = new pg.Client({ connectionString: postgres.url });
+  await connected.connect();
+  clients.push(connected);
+  return connected;
+};
+
+/** Rows or a table that nobody else can write, or read, until it is released. */
+async function lock(text: string, values: unknown[] = []): Promise<() => Promise<void>> {
+  const holder = await client();
+  await holder.query("begin");
+  await holder.query(text, values);
+  return async () => void (await holder.query("rollback"));
+}
+
+async function waitsInDatabase(look: pg.Client, most = 1): Promise<void> {
+  const waiting = async () =>
+    Number(
+      (await look.query("select count(*) from pg_stat_activity where wait_event_type = 'Lock'")).rows[0]
+        .count,
+    );
+  await eventually(async () => (await waiting()) >= most, PATIENCE_MS, `${most} writes wait for a lock`);
+}
+
+verifies(
+  "node.fence",
+  "a gateway frozen at each step of a turn runs nothing twice and writes nothing after its turns were taken over",
+  async () => {
+    const [one, two] = [await start(), await start()];
+    await tool.install([one, two]);
+    await useModelServer(one, model);
+    const look = await client();
+    const say = (gateway: TestGateway, session_id: string, text: string) =>
+      gateway.http<{ run_id: string }>("POST", `/v1/sessions/${session_id}/messages`, { text });
+    const callIn = (session_id: string) =>
+      eventually(
+        async () =>
+          (await look.query("select id from invocations where session_id = $1", [session_id])).rowCount === 1,
+        PATIENCE_MS,
+        `${session_id} has called its tool`,
+      );
+
+    for (let round = 0; round < ROUNDS; round++) {
+      // Both take turns: who is frozen in one round takes over in the next.
+      const [frozen, living] = round % 2 === 0 ? [one, two] : [two, one];
+      await eventually(
+        async () => (await living.http<{ takes_over: boolean }>("GET", "/readyz")).body.takes_over,
+        PATIENCE_MS,
+        "the other gateway takes over",
+      );
+      const name = (step: string) => `r${round}-${step}`;
+      const steps = ["asked", "words", "unkept", "queued", "running", "unsettled", "unanswered", "begun"];
+      const text = (step: string) => `use ${step === "queued" ? "pay_one" : "pay"} {"name": "${name(step)}"}`;
+      const releases: (() => unknown)[] = [];
+      const begin = (step: string) => say(frozen, name(step), text(step));
+
+      // While the model is asked, while it speaks, and while the tool runs.
+      const asked = model.hold(name("asked"), "tool", "request");
+      const words = model.hold(name("words"), "tool", "words");
+      const unkept = model.hold(name("unkept"), "tool", "words");
+      const unanswered = model.hold(name("unanswered"), "answer", "words");
+      for (const { release } of [asked, words, unkept, unanswered]) releases.push(release);
+      tool.open(name("unanswered"));
+      for (const step of ["asked", "words", "unkept", "running", "unsettled", "unanswered"]) {
+        expect((await begin(step)).status).toBe(202);
+      }
+      // After the row of the call is written and before it is dispatched: the one slot is taken.
+      const holder = await frozen.http("POST", "/v1/invocations", {
+        export_id: "pay_one",
+        input: { name: name("holder") },
+      });
+      expect(holder.status).toBe(202);
+      await eventually(() => tool.runs(name("holder")) === 1, PATIENCE_MS, "the slot is taken");
+      expect((await begin("queued")).status).toBe(202);
+      await Promise.all([asked.reached, words.reached, unkept.reached, unanswered.reached]);
+      for (const step of ["running", "unsettled"]) {
+        await eventually(() => tool.runs(name(step)) === 1, PATIENCE_MS, `the tool of ${step} runs`);
+      }
+      await callIn(name("queued"));
+      // After the model's answer and before its entry; before a settlement; before the final answer.
+      releases.push(await lock("select 1 from sessions where id = $1 for update", [name("unkept")]));
+      unkept.release();
+      await waitsInDatabase(look, 1);
+      releases.push(
+        await lock("select 1 from invocations where session_id = $1 for update", [name("unsettled")]),
+      );
+      tool.open(name("unsettled"));
+      await waitsInDatabase(look, 2);
+      releases.push(await lock("select 1 from runs where session_id = $1 for update", [name("unanswered")]));
+      unanswered.release();
+      await waitsInDatabase(look, 3);
+      // Before the model is asked: the turn is on disk and cannot read which tools there are.
+      const unlockBindings = await lock("lock table bindings in access exclusive mode");
+      const begun = begin("begun").catch(() => null);
+      await eventually(
+        async () =>
+          (await look.query("select 1 from runs where session_id = $1", [name("begun")])).rowCount === 1,
+        PATIENCE_MS,
+        "the last turn has begun",
+      );
+
+      frozen.process.kill("SIGSTOP");
+      await unlockBindings();
+      for (const release of releases) await release();
+      for (const step of steps) tool.open(name(step));
+      const run = async (gateway: TestGateway, step: string) => {
+        const path = `/v1/runs?session_id=${name(step)}`;
+        return (await gateway.http<{ items: Run[] }>("GET", path)).body.items;
+      };
+      for (const step of steps) {
+        await eventually(
+          async () => (await run(living, step)).every(({ status }) => status !== "running"),
+          PATIENCE_MS,
+          `the turn of ${step} ended on the other gateway`,
+        );
+      }
+      const tapes = new Map<string, Entry[]>();
+      for (const step of steps) tapes.set(step, await tapeOf(living, name(step)));
+
+      frozen.process.kill("SIGCONT");
+      tool.open(name("holder"));
+      await begun;
+      await eventually(
+        async () => (await frozen.http("GET", "/readyz")).status === 200,
+        PATIENCE_MS,
+        "ready again",
+      );
+      // What it had under way has had its chance by the time that the slot's next call has ended.
+      const last = await frozen.http("POST", "/v1/invocations?wait=50", {
+        export_id: "pay_one",
+        input: { name: name("holder") },
+      });
+      expect(last.body).toMatchObject({ status: "succeeded" });
+      for (const step of steps) {
+        // The session is free, on the very gateway that was frozen.
+        const next = await say(frozen, name(step), "hello again");
+        expect([step, next.status]).toEqual([step, 202]);
+        await eventually(
+          async () => (await run(frozen, step)).every(({ status }) => status === "completed"),
+          PATIENCE_MS,
+          `the next turn of ${step} ended`,
+        );
+      }
+      for (const step of steps) {
+        const tape = await tapeOf(living, name(step));
+        const before = tapes.get(step)!;
+        expect([step, tape.slice(0, before.length)]).toEqual([step, before]);
+        // After the final answer came the next message, and nothing else.
+        const kinds = tape.slice(before.length).filter(({ kind }) => kind !== "event");
+        expect([step, kinds.map(({ payload }) => payload.content)]).toEqual([
+          step,
+          ["hello again", "Well, done"],
+        ]);
+        expect([step, tool.runs(name(step)) <= 1]).toEqual([step, true]);
+        const messages = before.filter(({ kind }) => kind === "message").map(({ payload }) => payload.role);
+        expect([step, messages]).toEqual([step, ["user", "assistant"]]);
+        const runs = await run(living, step);
+        expect([step, runs.map(({ status, resumed }) => [status, resumed])]).toEqual([
+          step,
+          [
+            ["completed", undefined],
+            ["completed", 1],
+          ],
+        ]);
+        await verifyChain(living, name(step));
+      }
+      // Frozen before its row was written, the call is made by the other gateway; afterwards it is made by none.
+      for (const step of ["begun", "asked", "words", "unkept"])
+        expect([step, tool.runs(name(step))]).toEqual([step, 1]);
+      expect(tool.runs(name("queued"))).toBe(0);
+    }
+  },
+  600_000,
+);
+
+async function tapeOf(gateway: TestGateway, session_id: string): Promise<Entry[]> {
+  const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
+  return (await gateway.http<{ items: Entry[] }>("GET", path)).body.items;
+}
+
+async function verifyChain(gateway: TestGateway, session_id: string): Promise<void> {
+  const { body } = await gateway.http<{ head_chain_id: string }>("GET", `/v1/sessions/${session_id}`);
+  const verified = await gateway.http("GET", `/v1/chains/${body.head_chain_id}:verify`);
+  expect(verified).toMatchObject({ status: 200, body: { valid: true } });
+}
