@@ -21,6 +21,7 @@ import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./defences/authority.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
 import { HOME_DEFENCES } from "./defences/home.ts";
+import { FENCE_DEFENCES } from "./defences/fences.ts";
 import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
 import { DAMAGE_DEFENCES } from "./defences/damage.ts";
@@ -40,6 +41,7 @@ const MUTANTS: Mutant[] = [
   ...PACKAGE_DEFENCES,
   ...UPGRADE_DEFENCES,
   ...PLUGIN_DEFENCES,
+  ...FENCE_DEFENCES,
   ...HTTP_DEFENCES,
   ...PROCESS_DEFENCES,
   ...INTEGRITY_DEFENCES,

@@ -12,7 +12,7 @@ import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 const ROUNDS = 3;
-const LEASE_MS = 3_000;
+const LEASE_MS = 6_000;
 const PATIENCE_MS = 120_000;
 
 interface Entry {

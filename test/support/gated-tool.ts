@@ -1,64 +1,107 @@
 /**
  * Tools that leave one line in a file for each time that they run, and then wait until the test opens a gate. `pay`
- * may not run twice, `look` may; of `pay_one` one call runs at a time.
+ * may not run twice, `look` and `note` may; of `pay_one` one call runs at a time. The hook `heard` leaves a line for
+ * each delivery, and waits while hooks are held.
  */
 import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import type { TestGateway } from "./gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "./plugin-folder.ts";
 import { type SharedFolder, shareFolder } from "./shared-folder.ts";
 
-const EXPORTS = ["pay", "pay_one", "look"];
+const EFFECTS: Record<string, string> = {
+  pay: "non_idempotent_write",
+  pay_one: "non_idempotent_write",
+  look: "read_only",
+  note: "idempotent_write",
+};
+const HOLD = "hold the hooks";
+const LET_GO = "let the hooks go";
 
 export interface GatedTool {
   /** Installs it on each of the gateways, which share a database, and binds it. */
-  install(gateways: readonly TestGateway[]): Promise<void>;
+  install(gateways: readonly TestGateway[], hook?: boolean): Promise<void>;
   /** How often the tool ran with this name. */
   runs(name: string): number;
   open(name: string): void;
+  /** The delivery ids that the hook was called with, in order. */
+  deliveries(): string[];
+  holdHooks(): void;
+  releaseHooks(): void;
   remove(): void;
 }
 
 export function gatedTool(): GatedTool {
   const shared: SharedFolder = shareFolder("effects.log", "gates");
-  const folder = writePluginFolder({
+  const lines = (file: string) => readFileSync(shared.outside(file), "utf8").split("\n");
+  const open = (name: string) => {
+    const before = readFileSync(shared.outside("gates"), "utf8");
+    writeFileSync(shared.outside("gates"), `${before}${name}\n`);
+  };
+  const program = (package_id: string, name: string, isOpen: string, answer: string) =>
+    vaiProgram(
+      package_id,
+      `async ({ body }) => {
+        const { readFileSync } = await import("node:fs");
+        const gates = () => readFileSync("${shared.inside("gates")}", "utf8").split("\\n");
+        const count = (line) => gates().filter((one) => one === line).length;
+        const name = ${name};
+        appendFileSync("${shared.inside("effects.log")}", name + "\\n");
+        while (!(${isOpen})) await new Promise((done) => setTimeout(done, 20));
+        return ${answer};
+      }`,
+    );
+  const tools = writePluginFolder({
     package_id: "acme/gated",
     entrypoint: ["node", "./bin/plugin.mjs"],
     files: {
-      "bin/plugin.mjs": vaiProgram(
+      "bin/plugin.mjs": program(
         "acme/gated",
-        `async ({ body }) => {
-          const { readFileSync } = await import("node:fs");
-          const { name } = body.input;
-          appendFileSync("${shared.inside("effects.log")}", name + "\\n");
-          const open = () => readFileSync("${shared.inside("gates")}", "utf8").split("\\n").includes(name);
-          while (!open()) await new Promise((done) => setTimeout(done, 20));
-          return { status: "succeeded", result: { content: [{ type: "text", text: "paid " + name }] } };
-        }`,
+        "body.input.name",
+        "count(name) > 0",
+        '{ status: "succeeded", result: { content: [{ type: "text", text: "did " + name }] } }',
       ),
     },
-    exports: EXPORTS.map((id) => ({
+    exports: Object.entries(EFFECTS).map(([id, effect_class]) => ({
       id,
-      effect_class: id === "look" ? "read_only" : "non_idempotent_write",
+      effect_class,
       default_timeout_ms: 300_000,
       // Without the canary: it would be sealed with the key of one of the homes.
       extra: "",
       ...(id === "pay_one" ? { max_concurrency: 1 } : {}),
     })),
   });
+  const hooks = () => {
+    const entrypoint = ["node", "./bin/plugin.mjs"];
+    const isOpen = `count("${HOLD}") <= count("${LET_GO}")`;
+    const folder = writePluginFolder({
+      package_id: "acme/heard",
+      entrypoint,
+      files: {
+        "bin/plugin.mjs": program("acme/heard", '"hook " + body.delivery_id', isOpen, '{ status: "ack" }'),
+      },
+      exports: [],
+    });
+    const manifest = readFileSync(join(folder, "vai-plugin.toml"), "utf8");
+    const hook = `[[exports]]\nid = "heard"\nkind = "hook"\ndefault_timeout_ms = 300000\n[exports.hook]\nsubscribes_to = ["invocation.settled"]\n`;
+    writeFileSync(join(folder, "vai-plugin.toml"), manifest + hook);
+    return folder;
+  };
+  const installOn = async ([first, ...others]: readonly TestGateway[], folder: string, exports: string[]) => {
+    await installAndBind(first!, folder, exports, { class: "worker", mounts: [shared.mount] });
+    for (const other of others) await other.http("POST", "/v1/plugin-packages", { source: { folder } });
+  };
   return {
-    async install([first, ...others]) {
-      await installAndBind(first!, folder, EXPORTS, { class: "worker", mounts: [shared.mount] });
-      for (const other of others) await other.http("POST", "/v1/plugin-packages", { source: { folder } });
-      await first!.http("PATCH", "/v1/policy", { tolerance: { conversation: "full" } });
+    async install(gateways, hook = false) {
+      await installOn(gateways, tools, Object.keys(EFFECTS));
+      if (hook) await installOn(gateways, hooks(), ["heard"]);
+      await gateways[0]!.http("PATCH", "/v1/policy", { tolerance: { conversation: "full" } });
     },
-    runs: (name) =>
-      readFileSync(shared.outside("effects.log"), "utf8")
-        .split("\n")
-        .filter((line) => line === name).length,
-    open(name) {
-      const before = readFileSync(shared.outside("gates"), "utf8");
-      writeFileSync(shared.outside("gates"), `${before}${name}\n`);
-    },
+    runs: (name) => lines("effects.log").filter((line) => line === name).length,
+    open,
+    deliveries: () => lines("effects.log").filter((line) => line.startsWith("hook ")),
+    holdHooks: () => open(HOLD),
+    releaseHooks: () => open(LET_GO),
     remove: () => shared.remove(),
   };
 }

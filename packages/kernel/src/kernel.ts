@@ -33,7 +33,6 @@ import { createInstruments, dependencyGate } from "./instruments/instruments.ts"
 import { createKeys } from "./keys/keys.ts";
 import { createLifecycle } from "./lifecycle.ts";
 import { NodeLease } from "./node-lease.ts";
-import { StoreWait } from "./store-wait.ts";
 import { watchEvents } from "./outbox/watch-events.ts";
 import { createPackageRows } from "./packages/package-rows.ts";
 import { createPackages } from "./packages/packages.ts";
@@ -93,7 +92,7 @@ export function createKernel(given: KernelDeps): Kernel {
     grants: new SessionGrants(deps),
     tokens,
     lease,
-    store_wait: new StoreWait(deps.clock, deps.log, deps.host.store_wait_ms),
+    store_wait: base.store_wait,
     around: {
       stopping: false,
       sandbox: sandboxProbe(deps),

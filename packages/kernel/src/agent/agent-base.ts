@@ -13,6 +13,7 @@ import type { InvocationRow, PluginLoader, RunHold, SessionKey } from "../ports/
 import { LiveSessions } from "../sessions/live-sessions.ts";
 import { createPersister, type Persister } from "../sessions/persister.ts";
 import { createSessions, type Sessions } from "../sessions/sessions.ts";
+import { StoreWait } from "../store-wait.ts";
 import { withDefinitions } from "../definitions/with-definitions.ts";
 import { type DoorBindings, withKernelTools } from "../tools/bound-tools.ts";
 import { createTurnTape, type TurnTape } from "../tools/turn-tape.ts";
@@ -33,6 +34,7 @@ export interface AgentBase {
   active: ActiveModels;
   plugins: PluginSystem;
   services: Map<string, KernelService>;
+  store_wait: StoreWait;
   /** The kernel's own tools by name; filled by what is made after this. */
   core: Map<string, RegisteredTool>;
   bindings: DoorBindings;
@@ -73,7 +75,10 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
       ),
     takenOver: (hold) => late.takenOver(hold),
   });
-  const models = new ModelCalls(port, clock, (org_id, provider) => plugins.providerOf(org_id, provider));
+  const store_wait = new StoreWait(clock, log, deps.host.store_wait_ms);
+  const models = new ModelCalls(port, clock, (org_id, provider) =>
+    store_wait.run("a model call", () => plugins.providerOf(org_id, provider)),
+  );
   const active = new ActiveModels(config);
   const services = new Map<string, KernelService>();
   const core = new Map<string, RegisteredTool>();
@@ -112,6 +117,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
     active,
     plugins,
     services,
+    store_wait,
     sessions: createSessions({ store, clock, ids }),
     core,
     bindings: withKernelTools(withDefinitions(store.bindings, store.definitions), plugins.tools, core),

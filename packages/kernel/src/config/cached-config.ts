@@ -3,7 +3,7 @@
  * this process counts at once, another node's after that moment. Values are opened once; the rows of a prefix are the
  * same array while nothing changed, so that a reader may remember what it made of them.
  */
-import type { Json } from "@backplane/contract";
+import { codeOf, type Json } from "@backplane/contract";
 import type { Clock, ConfigRow } from "../ports/index.ts";
 import type { LiveConfig } from "./live-config.ts";
 
@@ -24,7 +24,11 @@ export function cachedConfig(live: LiveConfig, clock: Pick<Clock, "monotonic">):
     const now = clock.monotonic();
     const known = orgs.get(org_id);
     if (known !== undefined && now - known.at < FRESH_MS) return known;
-    const all = live.rows(org_id, "");
+    const all = live.rows(org_id, "").catch((error: unknown) => {
+      // Nothing was written while the store is away, so what was read last still holds.
+      if (known === undefined || codeOf(error) !== "store.unavailable") throw error;
+      return known.all;
+    });
     const read: Read = { at: now, all, prefixes: new Map([["", all]]) };
     orgs.set(org_id, read);
     all.catch(() => {

@@ -1,0 +1,74 @@
+/** A connection that breaks after the database has committed: nothing is written twice, nothing is said to be lost. */
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { once } from "node:events";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../../../test/support/postgres.ts";
+import { openPostgresStore } from "../src/index.ts";
+import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
+import { sampleInvocation } from "./samples.ts";
+
+/** Passes everything on, and cuts the connection instead of answering the next message that holds `word`. */
+async function startCuttingProxy(url: string) {
+  const target = new URL(url);
+  const folder = target.searchParams.get("host");
+  const state: { word: string | null; cuts: number } = { word: null, cuts: 0 };
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const database =
+      folder === null ? connect(Number(target.port), target.hostname) : connect(`${folder}/.s.PGSQL.5432`);
+    let cut = false;
+    for (const socket of [client, database]) {
+      sockets.add(socket);
+      socket.on("error", () => {});
+    }
+    client.on("data", (chunk) => {
+      if (state.word !== null && chunk.includes(state.word)) {
+        cut = true;
+        state.word = null;
+        state.cuts++;
+      }
+      database.write(chunk);
+    });
+    database.on("data", (chunk) => {
+      // The answer means that it is done.
+      if (cut) client.destroy();
+      else client.write(chunk);
+    });
+    client.on("close", () => database.destroy());
+    database.on("close", () => client.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const through = new URL(target);
+  through.searchParams.delete("host");
+  through.hostname = "127.0.0.1";
+  through.port = String((server.address() as AddressInfo).port);
+  const close = () => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  };
+  return { url: through.href, state, close };
+}
+
+test("a write whose commit was answered by a broken connection is there once", async () => {
+  const postgres = await startPostgres();
+  const proxy = await startCuttingProxy(postgres.url);
+  const store = await openPostgresStore({ url: proxy.url });
+  onTestFinished(async () => {
+    await store.close();
+    proxy.close();
+    await postgres.stop();
+  });
+  const key = freshKey();
+  await store.sessions.create(newSession(key), newChain(), [start], {});
+  proxy.state.word = "commit";
+  expect(await store.sessions.append(key, [message("a")])).toMatchObject({ first_id: 2, last_id: 2 });
+  expect((await store.sessions.replay(key, 1, 9)).map(brief)).toEqual(["2 a"]);
+
+  // A single statement, which commits by itself.
+  const row = sampleInvocation(key.scope);
+  proxy.state.word = row.id;
+  expect(await store.invocations.open(row, { facts: {} })).toBeNull();
+  expect(await store.invocations.get(key.scope, row.id)).toMatchObject({ status: "running" });
+  expect(proxy.state.cuts).toBe(2);
+}, 60_000);

@@ -1,0 +1,49 @@
+/** Two gateways of an earlier version could leave two running turns of one session; the newest of them stays. */
+import type { Store } from "@backplane/kernel/ports";
+import { expect } from "vitest";
+import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { newChain, newSession, start } from "./sample-sessions.ts";
+import { LOCAL } from "./samples.ts";
+import { type Statement, upgradeCases } from "./upgrade-cases.ts";
+
+const key = { scope: LOCAL, workspace: "/w", session_id: "s" };
+const other = { ...key, session_id: "t" };
+const [older, newer, apart] = [sampleRun(key), sampleRun(key), sampleRun(other)];
+
+/** As the schema of then had them. */
+function oldRun({ id, session_id, input, usage, started_at }: ReturnType<typeof sampleRun>): Statement {
+  const body = JSON.stringify({
+    parent_run_id: null,
+    trigger: "message",
+    strategy: "react",
+    input,
+    requested_by: "admin",
+    started_at,
+    usage,
+    iterations: 0,
+  });
+  return [
+    `insert into runs (id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body)
+      values ($1, $2, $3, '/w', $4, 'ch', 'running', 'node_a', $5)`,
+    [id, LOCAL.org_id, LOCAL.project_id!, session_id, body],
+  ];
+}
+
+async function fill(store: Store) {
+  for (const one of [key, other]) await store.sessions.create(newSession(one), newChain(), [start], {});
+}
+
+async function check(store: Store) {
+  const statusOf = async (id: string) => (await store.runs.get(LOCAL, id))?.status;
+  expect(await statusOf(older.id)).toBe("failed");
+  expect((await store.runs.get(LOCAL, older.id))?.error).toMatchObject({ code: "session.busy" });
+  expect([await statusOf(newer.id), await statusOf(apart.id)]).toEqual(["running", "running"]);
+  await expect(store.runs.start(sampleRun(key), tape(key, "x"), {})).rejects.toMatchObject({
+    code: "session.busy",
+    details: { run_id: newer.id },
+  });
+  expect(await store.runs.end(LOCAL, holdOf(newer), 0, sampleEnd(), tape(key, "end"), {})).not.toBeNull();
+  await store.runs.start(sampleRun(key), tape(key, "next"), {});
+}
+
+upgradeCases({ before: 14, fill, old: () => [older, newer, apart].map(oldRun), check });

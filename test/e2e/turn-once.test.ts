@@ -1,0 +1,132 @@
+/** Two gateways on one PostgreSQL: a session has one turn over both of them. */
+import { afterAll, beforeAll, expect } from "vitest";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const PAIRS = 100;
+const PATIENCE_MS = 120_000;
+
+interface Entry {
+  kind: string;
+  payload: { role?: string; content?: string };
+}
+
+let postgres: TestPostgres;
+const gateways: TestGateway[] = [];
+beforeAll(async () => {
+  postgres = await startPostgres();
+  const env = { BACKPLANE_STORE_URL: postgres.url };
+  gateways.push(await startTestGateway({ env }), await startTestGateway({ env }));
+}, 60_000);
+afterAll(async () => {
+  for (const gateway of gateways) await gateway.dispose();
+  await postgres.stop();
+}, 60_000);
+
+const say = (gateway: TestGateway, session_id: string, text: string) =>
+  gateway.http<{ run_id: string; error?: { code: string } }>("POST", `/v1/sessions/${session_id}/messages`, {
+    text,
+  });
+
+const runsOf = async (session_id: string) => {
+  const path = `/v1/runs?session_id=${session_id}`;
+  return (await gateways[0]!.http<{ items: { id: string; status: string }[] }>("GET", path)).body.items;
+};
+
+const ended = async (session_id: string) => {
+  await eventually(
+    async () => (await runsOf(session_id)).every(({ status }) => status !== "running"),
+    PATIENCE_MS,
+    `the turns of ${session_id} end`,
+  );
+  return await runsOf(session_id);
+};
+
+const messagesOf = async (session_id: string) => {
+  const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
+  const { body } = await gateways[1]!.http<{ items: Entry[] }>("GET", path);
+  return body.items.filter(({ kind }) => kind === "message").map(({ payload }) => payload);
+};
+
+verifies(
+  "node.turn-once",
+  "of 100 simultaneous pairs of messages on two gateways none begins two turns at once",
+  async () => {
+    let joined = 0;
+    for (let at = 0; at < PAIRS; at += 20) {
+      await Promise.all(
+        Array.from({ length: 20 }, async (_, n) => {
+          const session_id = `pair-${at + n}`;
+          const texts = ["/slow 20\n/say first one two three", "/slow 20\n/say second one two three"];
+          const said = await Promise.all(texts.map((text, g) => say(gateways[g]!, session_id, text)));
+          for (const { status, body } of said) {
+            // Each is taken, into the turn that runs or a turn of its own.
+            expect([session_id, status, body.error?.code]).toEqual([session_id, 202, undefined]);
+          }
+          const runs = await ended(session_id);
+          expect(runs.map(({ status }) => status)).toEqual(runs.map(() => "completed"));
+          expect(new Set(said.map(({ body }) => body.run_id))).toEqual(new Set(runs.map(({ id }) => id)));
+          const messages = await messagesOf(session_id);
+          const said_texts = messages.filter(({ role }) => role === "user").map(({ content }) => content!);
+          expect(said_texts.toSorted()).toEqual(texts);
+          const roles = messages.map(({ role }) => role);
+          // Two turns stand one after the other; one turn answers after both messages.
+          if (runs.length === 2) expect(roles).toEqual(["user", "assistant", "user", "assistant"]);
+          else {
+            joined++;
+            expect(roles.at(-1)).toBe("assistant");
+          }
+        }),
+      );
+    }
+    expect(joined).toBeGreaterThan(0);
+  },
+  300_000,
+);
+
+verifies(
+  "node.turn-once",
+  "a message to the other gateway joins the turn that runs, and its answer is the turn's last",
+  async () => {
+    const first = await say(gateways[0]!, "long", "/slow 400\n/say one two three four five six");
+    const second = await say(gateways[1]!, "long", "/say heard you");
+    expect([first.status, second.status]).toEqual([202, 202]);
+    expect(second.body.run_id).toBe(first.body.run_id);
+    const runs = await ended("long");
+    expect(runs).toMatchObject([{ id: first.body.run_id, status: "completed" }]);
+    const messages = await messagesOf("long");
+    expect(messages.at(-1)).toMatchObject({ role: "assistant", content: "heard you" });
+  },
+  120_000,
+);
+
+verifies(
+  "node.turn-once",
+  "a turn on one gateway keeps the other from beginning one and from resetting the session",
+  async () => {
+    const { body } = await say(gateways[0]!, "kept", "/slow 500\n/say one two three four five six");
+    const busy = { status: 429, body: { error: { code: "session.busy", retryable: true } } };
+    const run = await gateways[1]!.http("POST", "/v1/runs", { session_id: "kept", input: { text: "hi" } });
+    expect(run).toMatchObject({ ...busy, body: { error: { details: { run_id: body.run_id } } } });
+    expect(run.headers.get("retry-after")).toBe("1");
+    expect(await gateways[1]!.http("POST", "/v1/sessions/kept:reset")).toMatchObject(busy);
+    // Somebody else's message would borrow the rights of whoever began the turn.
+    const key = await gateways[1]!.http<{ token: string }>("POST", "/v1/keys", {
+      name: "other",
+      scopes: ["sessions:write"],
+    });
+    const other = await gateways[1]!.http(
+      "POST",
+      "/v1/sessions/kept/messages",
+      { text: "me too" },
+      { authorization: `Bearer ${key.body.token}` },
+    );
+    expect(other).toMatchObject(busy);
+    await ended("kept");
+    const messages = await messagesOf("kept");
+    expect(messages.map(({ role }) => role)).toEqual(["user", "assistant"]);
+  },
+  120_000,
+);

@@ -1,0 +1,204 @@
+/**
+ * The database goes away under two living gateways, with turns, calls and deliveries under way on both. When it is back,
+ * everything ends as if nothing had been: no call ran twice, no turn failed, no entry is missing.
+ */
+import { afterAll, beforeAll, expect } from "vitest";
+import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
+import { gatedTool } from "../support/gated-tool.ts";
+import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { type ModelServer, startModelServer, useModelServer } from "../support/model-server.ts";
+import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { eventually } from "../support/processes.ts";
+import { verifies } from "../support/verifies.ts";
+
+const LEASE_MS = 6_000;
+const PATIENCE_MS = 120_000;
+
+interface Entry {
+  kind: string;
+  payload: { role?: string; content?: string; name?: string };
+}
+
+interface Ended {
+  status: string;
+  retry_count?: number;
+  resumed?: number;
+  error: unknown;
+}
+
+let postgres: TestPostgres;
+let proxy: DatabaseProxy;
+let model: ModelServer;
+const tool = gatedTool();
+const gateways: TestGateway[] = [];
+
+beforeAll(async () => {
+  [postgres, model] = await Promise.all([startPostgres(), startModelServer()]);
+  proxy = await startDatabaseProxy(postgres);
+  const env = { BACKPLANE_STORE_URL: proxy.url, BACKPLANE_NODE_LEASE_MS: String(LEASE_MS) };
+  gateways.push(await startTestGateway({ env }), await startTestGateway({ env }));
+  await tool.install(gateways, true);
+  await useModelServer(gateways[0]!, model);
+}, 120_000);
+afterAll(async () => {
+  for (const gateway of gateways) await gateway.dispose();
+  await proxy.close();
+  await model.close();
+  await postgres.stop();
+  tool.remove();
+}, 60_000);
+
+const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
+
+const OUTAGES = [
+  { seconds: 5, how: "refuses" },
+  { seconds: 30, how: "silent" },
+  { seconds: 120, how: "refuses" },
+] as const;
+
+for (const { seconds, how } of OUTAGES) {
+  verifies(
+    "node.store-outage",
+    `a database that is away for ${seconds} s (${how}) costs no call, no turn and no entry`,
+    async () => {
+      const name = (g: number, what: string) => `s${seconds}-g${g}-${what}`;
+      const calls: { id: string; name: string }[] = [];
+      const turns: { run_id: string; session_id: string; tool: string }[] = [];
+      const holds: { release: () => void }[] = [];
+      for (const [g, gateway] of gateways.entries()) {
+        for (const export_id of ["look", "note"]) {
+          const input = { name: name(g, export_id) };
+          const { body } = await gateway.http<{ id: string }>("POST", "/v1/invocations", {
+            export_id,
+            input,
+          });
+          calls.push({ id: body.id, name: input.name });
+        }
+        for (const what of ["words", "answer", "tool"]) {
+          const session_id = name(g, what);
+          const hold =
+            what === "tool" ? null : model.hold(session_id, what === "words" ? "tool" : "answer", "words");
+          if (what !== "tool") tool.open(session_id);
+          const text = `use pay {"name": "${session_id}"}`;
+          const { body } = await gateway.http<{ run_id: string }>(
+            "POST",
+            `/v1/sessions/${session_id}/messages`,
+            { text },
+          );
+          turns.push({ run_id: body.run_id, session_id, tool: session_id });
+          await hold?.reached;
+          if (hold !== null) holds.push(hold);
+        }
+        await eventually(
+          () => ["look", "note", "tool"].every((what) => tool.runs(name(g, what)) === 1),
+          PATIENCE_MS,
+          "the tools run",
+        );
+      }
+      // A hook hears of a call that has settled, and is at it.
+      const heard = tool.deliveries().length;
+      tool.holdHooks();
+      tool.open(name(0, "settled"));
+      for (const gateway of gateways) {
+        const input = { name: name(0, "settled") };
+        await gateway.http("POST", "/v1/invocations?wait=50", { export_id: "look", input });
+      }
+      await eventually(() => tool.deliveries().length >= heard + 2, PATIENCE_MS, "the hook is called");
+
+      proxy.takeAway(how);
+      await pause(seconds * 500);
+      // In the middle of it everything that was under way goes on as far as it can.
+      for (const { release } of holds) release();
+      for (const g of gateways.keys()) {
+        for (const what of ["look", "note", "tool"]) tool.open(name(g, what));
+      }
+      tool.releaseHooks();
+      for (const [g, gateway] of gateways.entries()) {
+        const refused = await gateway.http("POST", `/v1/sessions/${name(g, "new")}/messages`, {
+          text: "hello",
+        });
+        expect(refused).toMatchObject({ status: 503, body: { error: { code: "store.unavailable" } } });
+        expect(refused.headers.get("retry-after")).toMatch(/^\d+$/);
+        expect((await gateway.http("GET", "/readyz")).status).toBe(503);
+      }
+      await pause(seconds * 500);
+      proxy.giveBack();
+
+      for (const { run_id } of turns) await untilEnded(`/v1/runs/${run_id}`);
+      for (const { id } of calls) await untilEnded(`/v1/invocations/${id}`);
+      // One lease later whoever would take over has done so.
+      await eventually(
+        async () => {
+          const states = await Promise.all(
+            gateways.map((gateway) => gateway.http<{ takes_over: boolean }>("GET", "/readyz")),
+          );
+          return states.every(({ body }) => body.takes_over === true);
+        },
+        PATIENCE_MS,
+        "both gateways take over again",
+      );
+      await pause(LEASE_MS);
+
+      for (const { run_id, session_id } of turns) {
+        const { body } = await gateways[0]!.http<Ended>("GET", `/v1/runs/${run_id}`);
+        expect([session_id, body.status, body.resumed, body.error]).toEqual([
+          session_id,
+          "completed",
+          undefined,
+          null,
+        ]);
+        expect([session_id, tool.runs(session_id)]).toEqual([session_id, 1]);
+        expect([session_id, await tapeOf(session_id)]).toEqual([session_id, TAPE]);
+      }
+      for (const { id, name: called } of calls) {
+        const { body } = await gateways[1]!.http<Ended>("GET", `/v1/invocations/${id}`);
+        expect([called, body.status, body.retry_count, tool.runs(called)]).toEqual([
+          called,
+          "succeeded",
+          0,
+          1,
+        ]);
+      }
+      const deliveries = tool.deliveries();
+      expect(deliveries).toEqual([...new Set(deliveries)]);
+      for (const [g, gateway] of gateways.entries()) {
+        expect((await gateway.http("GET", `/v1/sessions/${name(g, "new")}`)).status).toBe(404);
+        expect(gateway.log()).not.toContain("were lost");
+      }
+    },
+    seconds * 1_000 + 300_000,
+  );
+}
+
+/** What a turn of one tool call leaves, in the order of the tape, without what strategies say. */
+const TAPE = [
+  "user",
+  "llm.call.request",
+  "llm.call.response",
+  "tool_call",
+  "tool_result",
+  "llm.call.request",
+  "llm.call.response",
+  "assistant",
+];
+
+async function tapeOf(session_id: string): Promise<string[]> {
+  const path = `/v1/sessions/${session_id}/entries?after=0&limit=1000`;
+  const { body } = await gateways[0]!.http<{ items: Entry[] }>("GET", path);
+  return body.items.flatMap(({ kind, payload }) => {
+    if (kind === "message") return [payload.role!];
+    if (kind === "event") return payload.name!.startsWith("llm.call.") ? [payload.name!] : [];
+    return kind === "anchor" ? [] : [kind];
+  });
+}
+
+async function untilEnded(path: string): Promise<void> {
+  await eventually(
+    async () => {
+      const { status, body } = await gateways[0]!.http<Ended>("GET", path);
+      return status === 200 && body.status !== "running";
+    },
+    PATIENCE_MS,
+    `${path} ended`,
+  );
+}

@@ -1,0 +1,73 @@
+/**
+ * A TCP proxy in front of a test's PostgreSQL, so that a test can take the database away from running gateways: by
+ * refusing connections, as a stopped server does, or by passing nothing on, as a broken network does.
+ */
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
+import type { TestPostgres } from "./postgres.ts";
+
+type Outage = "refuses" | "silent";
+
+export interface DatabaseProxy {
+  url: string;
+  takeAway(how: Outage): void;
+  giveBack(): void;
+  close(): Promise<void>;
+}
+
+export async function startDatabaseProxy(postgres: TestPostgres): Promise<DatabaseProxy> {
+  const target = new URL(postgres.url);
+  const folder = target.searchParams.get("host");
+  const open = () =>
+    folder === null
+      ? connect(Number(target.port || 5432), target.hostname)
+      : connect(`${folder}/.s.PGSQL.${target.port || 5432}`);
+  const sockets = new Set<Socket>();
+  let outage: Outage | null = null;
+
+  const keep = (socket: Socket) => {
+    sockets.add(socket);
+    socket.on("close", () => sockets.delete(socket));
+    socket.on("error", () => socket.destroy());
+  };
+  const server = createServer((client) => {
+    keep(client);
+    if (outage === "refuses") {
+      client.destroy();
+      return;
+    }
+    const database = open();
+    keep(database);
+    client.on("close", () => database.destroy());
+    database.on("close", () => client.destroy());
+    client.pipe(database);
+    database.pipe(client);
+    if (outage === "silent") for (const socket of [client, database]) socket.pause();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = new URL(target);
+  url.searchParams.delete("host");
+  url.hostname = "127.0.0.1";
+  url.port = String((server.address() as AddressInfo).port);
+  return {
+    url: url.href,
+    takeAway(how) {
+      outage = how;
+      for (const socket of sockets) {
+        if (how === "refuses") socket.destroy();
+        else socket.pause();
+      }
+    },
+    giveBack() {
+      // What hung is cut, as when a network comes back without the connections that it had.
+      if (outage === "silent") for (const socket of sockets) socket.destroy();
+      outage = null;
+    },
+    async close() {
+      for (const socket of sockets) socket.destroy();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
