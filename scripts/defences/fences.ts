@@ -73,7 +73,7 @@ export const FENCE_DEFENCES: Mutant[] = [
   },
   {
     defence: "turn-once: a session has one running turn",
-    file: `${STORE}/migrations/0014-run-fences.ts`,
+    file: `${STORE}/migrations/0015-run-fences.ts`,
     from: "create unique index runs_running",
     to: "create index runs_running",
     tests: CONTRACT,
