@@ -10,7 +10,6 @@ import { Loop } from "../loop/loop.ts";
 import type { Turn } from "../loop/turn.ts";
 import { LoopSettings } from "../loop/settings.ts";
 import type { StepDeps } from "../loop/steps.ts";
-import type { Turn } from "../loop/turn.ts";
 import { subagentServices } from "../subagents/subagents.ts";
 import { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "../catalog/catalog.ts";
 import { toolSearch } from "../catalog/tool-search.ts";

@@ -104,9 +104,7 @@ async function checkAgain(
   const also = minted === null ? {} : { delegation: minted.delegation };
   let started = false;
   try {
-    started = await wait(() =>
-      deps.store.invocations.start(row.id, row.fence, started_at, also),
-    );
+    started = await wait(() => deps.store.invocations.start(row.id, row.fence, started_at, also));
   } finally {
     if (!started) place?.leave();
   }

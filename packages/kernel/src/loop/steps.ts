@@ -198,7 +198,7 @@ async function think(
       to: turn.to,
       signal: turn.signal,
       timeout_ms: LOOP_LIMITS.model_ms,
-      permit: () => deps.permit(turn.caller),
+      permit: () => wait(() => deps.permit(turn.caller)),
       onDelta(text) {
         turn.partial += text;
         carry += text;
