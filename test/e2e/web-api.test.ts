@@ -128,7 +128,7 @@ verifies(
         id: "acme-prod",
         plugin: "llm-openai",
         label: "Prod",
-        config: { base_url, api_key: "sk-long-enough-7777", model: "m" },
+        config: { base_url, api_key: "sk-long-enough-7777", model: "m", allow_private: true },
       });
       expect(made.status).toBe(201);
       expect(made.body).toMatchObject({

@@ -15,7 +15,14 @@ import {
   type PluginEntry,
 } from "@backplane/contract";
 import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/kernel/ports";
-import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "@backplane/runner";
+import {
+  createModuleHost,
+  createPlaceCheck,
+  type ModuleHost,
+  type ModuleHostOptions,
+  type OutwardRules,
+  type PlaceCheck,
+} from "@backplane/runner";
 import { createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { makeFolders } from "./home.ts";
 import { importAgain } from "./import-again.ts";
@@ -33,6 +40,8 @@ export interface PluginLoaderOptions {
   timeouts?: ModuleHostOptions["timeouts"];
   /** For hosted plugins, besides PATH, HOME, TMPDIR and LANG. */
   env?: Record<string, string>;
+  /** Which addresses inline plugins may connect to; left out, public ones alone. */
+  egress?: OutwardRules;
   /** The runner's, behind whose boundary hosted plugins run; absent: plain processes. */
   moduleHost?: (options: ModuleHostOptions) => ModuleHost;
 }
@@ -60,6 +69,7 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
   };
   let host: ModuleHost | null = null;
   const imported = new Set<string>();
+  const check = createPlaceCheck(options.egress);
   const moduleHost = (): ModuleHost => {
     host ??= (options.moduleHost ?? createModuleHost)({
       node: process.execPath,
@@ -80,7 +90,9 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
     load: (entry, mode, reach) =>
-      mode === "inline" ? loadInline(entry, reach, imported, options.log) : moduleHost().start(entry, reach),
+      mode === "inline"
+        ? loadInline(entry, { reach, check, log: options.log }, imported)
+        : moduleHost().start(entry, reach),
     stateDir,
     async close() {
       await host?.close();
@@ -91,12 +103,11 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
 /** `before`: the modules that this process has imported already. */
 async function loadInline(
   entry: PluginEntry,
-  reach: PluginReach,
+  { reach, check, log }: { reach: PluginReach; check: PlaceCheck; log: Logger },
   before: Set<string>,
-  log: Logger,
 ): Promise<LoadedPlugin> {
   const guard = installNetworkGuard();
-  const who = inlinePlugin(entry, reach, log);
+  const who = inlinePlugin(entry, reach, check, log);
   const imported = await guard.enter(who, () => importPlugin(entry, before));
   const plugin = guardPlugin(imported, who, guard);
   return { plugin, close: async () => {}, onExit: () => {} };

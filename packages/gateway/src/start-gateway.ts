@@ -118,7 +118,7 @@ async function compose(
     ...sandboxOf(config.sandbox, home.dir),
     ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
     programs: hostPrograms(join(home.dir, "programs")),
-    guard: inlineGuard(log),
+    guard: inlineGuard({ operator_allows: config.egress.allow_private }, log),
     data_root: home.data,
     services: {
       cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),
@@ -131,6 +131,7 @@ async function compose(
     home: home.dir,
     clock,
     log,
+    egress: { operator_allows: config.egress.allow_private },
     moduleHost: (options) => runner.moduleHost(options),
     ...config.plugins,
   });

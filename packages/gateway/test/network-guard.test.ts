@@ -9,9 +9,10 @@ import type { PluginReach } from "@backplane/kernel/ports";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { logTo } from "../../../test/support/log-to.ts";
+import { verifies } from "../../../test/support/verifies.ts";
 import { systemClock } from "../src/clock.ts";
 import { installNetworkGuard } from "../src/network-guard.ts";
-import { createPluginLoader } from "../src/plugin-loader.ts";
+import { createPluginLoader, type PluginLoaderOptions } from "../src/plugin-loader.ts";
 
 /** Each way to the network that code in Node has, asked for by its name. */
 const PLUGIN = (name: string, category: string, vendor: string) => `
@@ -52,6 +53,8 @@ export const plugin = {
   }) }),
 };`;
 
+/** As the operator opens places of this machine in backplane.toml. */
+const OPENED = { operator_allows: ["127.0.0.1:*", "127.0.0.3:*"] };
 const WAYS = ["fetch", "http", "net", "ports", "socket", "tls", "later"];
 let server: Server;
 let other: Server;
@@ -84,13 +87,14 @@ afterAll(() => {
 async function load(
   category: PluginCategory,
   reach: PluginReach,
-  options: KernelTestOptions & { vendor?: string } = {},
+  options: KernelTestOptions & { vendor?: string; egress?: PluginLoaderOptions["egress"] } = {},
 ) {
   const name = `dialler-${category}`;
   const dir = mkdtempSync(join(home, "plugin-"));
   mkdirSync(dir, { recursive: true });
   writeFileSync(join(dir, "plugin.mjs"), PLUGIN(name, category, options.vendor ?? "http://127.0.0.1:1"));
-  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [] });
+  const { egress = {} } = options;
+  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [], egress });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
   const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", reach);
   const run = await testKernelPlugin(plugin, { state_dir: home, ...options });
@@ -112,7 +116,7 @@ test("an inline plugin's own code connects to nothing that the operator has not 
 });
 
 test("what is named is reached, at the port that is named", async () => {
-  const { go, run } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] });
+  const { go, run } = await load("tool", { allowed_domains: [`127.0.0.1:${at.port}`] }, { egress: OPENED });
   expect(await go("fetch")).toBe("from outside");
   for (const way of ["http", "net", "ports", "socket", "later"]) expect(await go(way)).toBe("connected");
   expect(await run.tool("dial", at)).toMatchObject({ brief: "connected" });
@@ -126,7 +130,11 @@ test("a model provider reaches its instances' base_url once it has read it, and 
     label: "",
     config: { base_url: `http://127.0.0.1:${elsewhere.port}/v1` },
   });
-  const options = { providers: [instance("dialler-llm-provider")], vendor: `http://127.0.0.1:${at.port}` };
+  const options = {
+    providers: [instance("dialler-llm-provider")],
+    vendor: `http://127.0.0.1:${at.port}`,
+    egress: OPENED,
+  };
   const { go } = await load("llm-provider", { allowed_domains: [] }, options);
   expect(await go("fetch")).toBe("from outside");
   expect(await go("net", elsewhere)).toBe("policy.denied");
@@ -143,7 +151,7 @@ test("a model provider reaches its instances' base_url once it has read it, and 
 });
 
 test("a connection that is kept alive is used again by whoever asks; it was opened by somebody who may", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] });
+  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: OPENED });
   const url = `http://127.0.0.1:${at.port}`;
   for (let i = 0; i < 3; i++) {
     expect(await allowed.go("fetch")).toBe("from outside");
@@ -152,7 +160,7 @@ test("a connection that is kept alive is used again by whoever asks; it was open
 });
 
 test("a refusal harms nobody else who asks for the same place at the same moment", async () => {
-  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] });
+  const allowed = await load("llm-provider", { allowed_domains: ["127.0.0.3"] }, { egress: OPENED });
   const denied = await load("tool", { allowed_domains: [] });
   // A place of its own, so that no connection to it is open yet.
   const target = { host: "127.0.0.3", port: at.port };
@@ -178,7 +186,13 @@ test("a refusal harms nobody else who asks for the same place at the same moment
 test("what a plugin sets off in the gateway is the gateway's, and there is one guard in a process", async () => {
   const guard = installNetworkGuard();
   expect(installNetworkGuard()).toBe(guard);
-  const nobody = { name: "nobody", allows: () => false, refused: () => {} };
+  const nobody = {
+    name: "nobody",
+    allows: () => false,
+    addresses: async () => [],
+    refuseLiteral: () => null,
+    refused: () => {},
+  };
   // No fetch: its connection might be one that is open already.
   const inside = guard.enter(nobody, () => guard.leave(() => connect(elsewhere.port, elsewhere.host)));
   await once(inside, "connect");
@@ -187,4 +201,63 @@ test("what a plugin sets off in the gateway is the gateway's, and there is one g
     .enter(nobody, () => fetch(`http://127.0.0.2:${at.port}`))
     .catch((error: Error) => error.cause);
   expect(codeOf(refused)).toBe("policy.denied");
+});
+
+verifies(
+  "sec.provider-egress",
+  "a name is resolved once for a connection, and the address that was checked is the one that is dialled",
+  async () => {
+    // The same port on two addresses: one that counts as public here, and one that does not.
+    const inside: string[] = [];
+    const hidden = createServer((_request, response) => response.end("from inside"));
+    hidden.on("connection", (socket) => inside.push(socket.localAddress ?? ""));
+    await new Promise<void>((done) => hidden.listen(at.port, "127.0.0.66", done));
+    let answers: string[][] = [];
+    const asked: string[] = [];
+    const resolve = async (name: string) => {
+      asked.push(name);
+      return answers.shift() ?? ["127.0.0.66"];
+    };
+    const forbidden = (address: string) => (address === "127.0.0.66" ? "private" : null);
+    const target = { host: "rebind.test", port: at.port };
+    const { go } = await load(
+      "llm-provider",
+      { allowed_domains: ["rebind.test"] },
+      { egress: { resolve, forbidden } },
+    );
+    try {
+      for (const way of ["net", "ports", "socket", "later", "http", "tls"]) {
+        // Asked again at any time, the name leads inside.
+        answers = [["127.0.0.1"]];
+        asked.length = 0;
+        const got = await go(way, target);
+        expect([way, got]).toEqual([way, way === "tls" ? expect.not.stringMatching("policy") : "connected"]);
+        expect(asked).toEqual(["rebind.test"]);
+        answers = [];
+        expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
+        // One address of several is enough to refuse them all.
+        answers = [["127.0.0.1", "127.0.0.66"]];
+        expect([way, await go(way, target)]).toEqual([way, "policy.denied"]);
+      }
+      // Checked for the request, and again for the connection that it opens.
+      answers = [["127.0.0.1"]];
+      expect(await go("fetch", target)).toBe("policy.denied");
+      answers = [["127.0.0.1"], ["127.0.0.1"]];
+      expect(await go("fetch", target)).toBe("from outside");
+      // The connection is still open; the name leads inside now, and the request is refused.
+      expect(await go("fetch", target)).toBe("policy.denied");
+      expect(inside).toEqual([]);
+    } finally {
+      hidden.closeAllConnections();
+      hidden.close();
+    }
+  },
+);
+
+test("a host that is named leads to no private address unless the operator opened the place too", async () => {
+  const { go } = await load("tool", { allowed_domains: ["*"] });
+  for (const way of WAYS) expect([way, await go(way)]).toEqual([way, "policy.denied"]);
+  for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
+    expect([host, await go("net", { host, port: at.port })]).toEqual([host, "policy.denied"]);
+  }
 });

@@ -14,6 +14,7 @@ export { createPluginSystem } from "./plugins/plugin-system.ts";
 export type * from "./plugins/plugins-port.ts";
 export { isPluginGrantKey } from "./plugins/settings.ts";
 export type * from "./ports/index.ts";
+export { placeOfUrl } from "./providers/place.ts";
 export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
 export { contextOf } from "./sessions/context.ts";
 export { entryFor, type TapedEntry, type TapedEvent } from "./sessions/entry-for.ts";

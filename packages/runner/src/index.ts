@@ -1,6 +1,8 @@
 export { createRunner, type ProcessRunner } from "./create-runner.ts";
 export type { RunnerOptions } from "./runner-options.ts";
 export { type AllowList, allowList } from "./egress/allow-list.ts";
+export { createPlaceCheck, type PlaceCheck } from "./egress/checked-place.ts";
+export type { OutwardRules } from "./egress/guarded-requests.ts";
 export type { EgressLimits } from "./egress/limits.ts";
 export type { InstrumentServices, ServiceUser } from "./instruments/inline-seat.ts";
 export {

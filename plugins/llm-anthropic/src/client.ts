@@ -3,7 +3,7 @@
  * look for credentials in the gateway's environment and home, and send them to some instance's `base_url`.
  */
 import type { Anthropic } from "@anthropic-ai/sdk";
-import { lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
+import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
 import { type AnthropicConfig, VENDOR_HOST } from "./config.ts";
 
 export type LazyClient = () => Promise<Anthropic>;
@@ -23,6 +23,7 @@ async function connect(config: AnthropicConfig): Promise<Anthropic> {
     webhookKey: null,
     baseURL: config.base_url,
     timeout: config.timeout_s * 1_000,
+    ...VENDOR_TRANSPORT,
     // Trying again is the kernel's (llm.retry).
     maxRetries: 0,
     logLevel: "off",

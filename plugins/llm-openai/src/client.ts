@@ -2,7 +2,7 @@
  * The SDK's client, loaded and made at the first call. Everything that the SDK would else take from the environment
  * is set here: a key of the gateway's own environment must not travel to some instance's `base_url`.
  */
-import { lazyVendorClient, type VendorAccess } from "@backplane/sdk/kernel";
+import { lazyVendorClient, VENDOR_TRANSPORT, type VendorAccess } from "@backplane/sdk/kernel";
 import type { OpenAI } from "openai";
 import { type OpenAiConfig, VENDOR_HOST } from "./config.ts";
 
@@ -27,6 +27,7 @@ async function connect(config: OpenAiConfig): Promise<OpenAI> {
     project: null,
     webhookSecret: null,
     timeout: config.timeout_s * 1_000,
+    ...VENDOR_TRANSPORT,
     // Trying again is the kernel's (llm.retry).
     maxRetries: 0,
     logLevel: "off",

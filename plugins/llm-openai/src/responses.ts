@@ -1,6 +1,7 @@
 /** The responses API: one request, its stream as parts. Nothing is stored at the vendor; the tape is the memory. */
 import {
   brokenStream,
+  vendorCode,
   vendorStream,
   contentPieces,
   type GenerateRequest,
@@ -118,8 +119,8 @@ function* ending({ usage, status, incomplete_details, model }: Response): Genera
 
 /** A failure inside the stream has a code instead of a status. */
 function failed(error: { code?: string | null; message?: string } | null): Error {
-  const { code, message } = error ?? {};
-  const text = `${message ?? "The response failed."}${code ? ` (${code})` : ""}`;
+  const { code } = error ?? {};
+  const text = `The provider reported an error${vendorCode([code])}.`;
   const status_code = code === "rate_limit_exceeded" ? 429 : code === "server_error" ? 500 : undefined;
   return new LlmCallError(
     status_code === undefined

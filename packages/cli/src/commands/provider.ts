@@ -80,7 +80,7 @@ async function add(
     ...(Object.keys(config).length === 0 ? {} : { config }),
   });
   context.out.data(made, () => made.id);
-  noteOpened(context, config, made.config);
+  noteOpened(context, config, made);
   context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
   return undefined;
 }
@@ -112,7 +112,7 @@ async function set(
       `Removed ${field}: it was given for the old destination. Set it again: backplane provider set ${id} --secret-stdin ${field} < file`,
     );
   }
-  noteOpened(context, config, row.config);
+  noteOpened(context, config, row);
   return undefined;
 }
 
@@ -166,12 +166,13 @@ async function fieldsOf(context: Context, pairs: string[], options: FieldOptions
 }
 
 /** Said whenever it is opened: the gateway will send requests where plugins and other orgs may not. */
-function noteOpened({ out }: Context, asked: JsonObject, { allow_private: place }: JsonObject): void {
+function noteOpened({ out }: Context, asked: JsonObject, row: { plugin: string; config: JsonObject }): void {
+  const { allow_private: place } = row.config;
   if (asked.allow_private !== true || typeof place !== "string") return;
   out.note(
-    `The gateway now sends this instance's model calls to ${place}, which is not a public address. Whoever may use the\n` +
-      `org's sessions reaches whatever answers there with prompts of their choice. Only this instance, and only while\n` +
-      `its base_url is at ${place}. It is in the audit log; take it back with: backplane provider set ID allow_private=`,
+    `The gateway now sends model calls to ${place}, which is not a public address. Whoever may write in this org's\n` +
+      `sessions reaches what answers there, and whoever may change its providers chooses the path. It is open to this\n` +
+      `org's ${row.plugin} instances at ${place} alone, and in the audit log. Close it: backplane provider set ID allow_private=`,
   );
 }
 

@@ -15,9 +15,12 @@ import {
   type TokenUsage,
   type ToolCallRequest,
   tokenUsage,
+  plainWords,
 } from "@backplane/contract";
 import type { KernelPort, KernelPublishOptions } from "../bus/bus-port.ts";
 import type { Clock } from "../ports/index.ts";
+
+const MESSAGE_LENGTH = 2_000;
 
 export interface ModelRequest {
   provider: string;
@@ -188,7 +191,9 @@ function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): F
     ...(status_code === undefined ? {} : { status_code }),
   };
   const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
-  return { message: error, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
+  // A plugin of somebody's wrote it; it goes into records and answers.
+  const message = plainWords(error.slice(0, MESSAGE_LENGTH));
+  return { message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
 }
 
 /** A vendor that wants an hour is not waited for: the turn fails and says so. */

@@ -3,7 +3,7 @@ import { BackplaneError, type Json, type JsonObject } from "@backplane/contract"
 import { ALLOW_PRIVATE } from "../config/provider-instances.ts";
 
 /** Lower case, IPv6 in brackets, the port always there. Null for what is not an http or https URL. */
-function placeOfUrl(url: unknown): string | null {
+export function placeOfUrl(url: unknown): string | null {
   if (typeof url !== "string" || !URL.canParse(url)) return null;
   const { hostname, port, protocol } = new URL(url);
   if (hostname === "" || !/^https?:$/.test(protocol)) return null;

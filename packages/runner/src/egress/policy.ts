@@ -41,6 +41,10 @@ export async function decide(policy: Policy, asked: Asked): Promise<Verdict> {
   const trusted = isOpened(policy.operator_allows, place);
   if (kind === "address" && !trusted) return { kind: "refused", reason: "address.literal" };
   if (!policy.allowed.allows(asked)) return { kind: "refused", reason: "domain.not_allowed" };
+  // No resolver is asked for a name that means this machine by definition (RFC 6761).
+  if (!trusted && /(?:^|\.)localhost$/.test(asked.host)) {
+    return { kind: "refused", reason: "address.forbidden", detail: "loopback" };
+  }
   const addresses = await policy.resolve(asked.host, trusted).catch(() => []);
   if (addresses.length === 0) return { kind: "unknown" };
   for (const address of trusted ? [] : addresses) {
@@ -50,6 +54,7 @@ export async function decide(policy: Policy, asked: Asked): Promise<Verdict> {
   return { kind: "target", target: { ...asked, addresses, open: policy.allowed.open(asked.port) } };
 }
 
-function isOpened(opened: ReadonlySet<string>, place: string): boolean {
+/** Whether the operator named the place, or every port of its host. */
+export function isOpened(opened: ReadonlySet<string>, place: string): boolean {
   return opened.has(place) || opened.has(`${place.slice(0, place.lastIndexOf(":"))}:*`);
 }

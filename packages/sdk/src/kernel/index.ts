@@ -47,7 +47,7 @@ export type { FromSchema, JsonSchema } from "../json-schema.ts";
 export { defineKernelPlugin } from "./define-kernel-plugin.ts";
 export { type KernelToolDefinition, kernelTool, openaiFunction } from "./kernel-tool.ts";
 export { type ContentPiece, contentPieces, textOf } from "./llm-content.ts";
-export { brokenStream, classifyFailure, LlmCallError } from "./llm-failure.ts";
+export { brokenStream, classifyFailure, LlmCallError, vendorCode } from "./llm-failure.ts";
 export { type InstanceHealth, type LlmProviderOptions, llmProviderPlugin } from "./llm-provider.ts";
 export { vendorStream } from "./llm-stream.ts";
 export {
@@ -61,4 +61,5 @@ export {
   vendorHealth,
   withStatusOf,
 } from "./llm-vendor.ts";
+export { VENDOR_TRANSPORT } from "./vendor-fetch.ts";
 export { jsonBlock, markdownBlock, textBlock, toolError, toolOk } from "./tool-return.ts";

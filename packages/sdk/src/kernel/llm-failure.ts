@@ -1,14 +1,45 @@
 /**
  * Why a model call failed, as a value (llm.provider). Whatever a vendor's SDK throws becomes an `LlmFailure`, told by
- * its shape and never by its class, because the SDK is loaded lazily. No message leaves here with a secret in it.
+ * its shape and never by its class, because the SDK is loaded lazily. What the other side wrote into its answer is not
+ * repeated (sec.provider-egress): the message is ours, with the status and a code that we know. No message leaves here with
+ * a secret in it.
  */
-import { isSecretConfigKey, type Json, type LlmFailure } from "@backplane/contract";
+import { isSecretConfigKey, type Json, type LlmFailure, plainWords } from "@backplane/contract";
 
 const MESSAGE_LENGTH = 2_000;
+const LOGGED_LENGTH = 500;
 /** Shorter values are no secrets, and hiding them would garble every message. */
 const SECRET_LENGTH = 4;
 const CONNECTION_CODES =
   /^(ECONN|ENOTFOUND|EAI_|EPIPE|EHOST|ENET|UND_ERR_(SOCKET|CONNECT|CLOSED|ABORTED)|CERT_|ERR_TLS)/;
+/** What vendors say in one word. Any other word is the other side's text, and stays there. */
+const VENDOR_CODES: ReadonlySet<string> = new Set([
+  "api_error",
+  "authentication_error",
+  "billing_error",
+  "billing_not_active",
+  "content_filter",
+  "content_policy_violation",
+  "context_length_exceeded",
+  "insufficient_quota",
+  "internal_error",
+  "invalid_api_key",
+  "invalid_prompt",
+  "invalid_request_error",
+  "model_not_found",
+  "not_found_error",
+  "overloaded_error",
+  "permission_error",
+  "rate_limit_error",
+  "rate_limit_exceeded",
+  "request_too_large",
+  "server_error",
+  "string_above_max_length",
+  "timeout_error",
+  "unsupported_country_region_territory",
+  "unsupported_parameter",
+  "unsupported_value",
+]);
 const TIMEOUT_CODES = /^(ETIMEDOUT|UND_ERR_(HEADERS|BODY|CONNECT)_TIMEOUT)/;
 
 /** What a provider throws when it knows the kind itself. */
@@ -31,20 +62,67 @@ export function brokenStream(cause?: unknown): LlmCallError {
 }
 
 export function classifyFailure(error: unknown): LlmFailure {
+  const own = ownFailure(error);
+  if (own !== null) return own;
   const thrown = fieldsOf(error);
-  if (isFailure(thrown.failure)) return thrown.failure;
-  const message = messageOf(error);
   if (typeof thrown.status === "number") {
     const retry_after_s = retryAfter(thrown.headers);
-    const code = typeof thrown.code === "string" && !message.includes(thrown.code) ? ` (${thrown.code})` : "";
     return {
       kind: "status",
-      message: message + code,
+      message: `The provider answered with HTTP ${thrown.status}${codeIn(thrown)}.`,
       status_code: thrown.status,
       ...(retry_after_s === undefined ? {} : { retry_after_s }),
     };
   }
-  return { kind: connectionKind(error) ?? "other", message };
+  const kind = connectionKind(error);
+  if (kind !== null) return { kind, message: CONNECTION_MESSAGES[kind] };
+  if (isReported(thrown)) {
+    return { kind: "other", message: `The provider reported an error${codeIn(thrown)}.` };
+  }
+  return { kind: "other", message: messageOf(error) };
+}
+
+const CONNECTION_MESSAGES = {
+  connection: "The connection to the provider failed.",
+  timeout: "The provider did not answer in time.",
+};
+
+/** A failure that was said by our own code, also where an SDK has wrapped it; so is a refusal of the gateway's guard. */
+function ownFailure(error: unknown): LlmFailure | null {
+  for (let depth = 0, at = error; depth < 5 && at !== undefined && at !== null; depth++) {
+    const fields = fieldsOf(at);
+    if (isFailure(fields.failure)) return fields.failure;
+    // Never of the outermost error: a vendor's SDK copies the code of the answer there.
+    if (depth > 0 && fields.name === "BackplaneError" && fields.code === "policy.denied") {
+      return { kind: "other", message: messageOf(at) };
+    }
+    at = fields.cause;
+  }
+  return null;
+}
+
+/** The SDKs keep what the other side sent as `error`. */
+function isReported(thrown: Record<string, unknown>): boolean {
+  return typeof thrown.error === "object" && thrown.error !== null;
+}
+
+/** The word that a vendor has for what happened, in brackets, if it is one that we know. */
+function codeIn(thrown: Record<string, unknown>): string {
+  const sent = fieldsOf(thrown.error);
+  const inner = fieldsOf(sent.error);
+  const words = [thrown.code, sent.code, inner.code, thrown.type, sent.type, inner.type];
+  return vendorCode(words);
+}
+
+/** ` (code)`, or nothing when none of the words is a vendor's. */
+export function vendorCode(words: readonly unknown[]): string {
+  const known = words.find((word) => typeof word === "string" && VENDOR_CODES.has(word));
+  return known === undefined ? "" : ` (${String(known)})`;
+}
+
+/** What the other side said, for the host's log alone: bounded, on one line, without what nobody can see. */
+export function upstreamText(error: unknown): string {
+  return plainWords(messageOf(error).slice(0, LOGGED_LENGTH)).replaceAll(/\s+/g, " ");
 }
 
 /** Replaces every secret of the instance's configuration, and passwords inside addresses. */

@@ -17,7 +17,7 @@ import {
 } from "@backplane/contract";
 import { type LlmAnswer, AnswerDraft } from "./llm-answer.ts";
 import { Deltas } from "./llm-deltas.ts";
-import { classifyFailure, LlmCallError, redact } from "./llm-failure.ts";
+import { classifyFailure, LlmCallError, redact, upstreamText } from "./llm-failure.ts";
 import { splitMessages } from "./llm-history.ts";
 import { configTimeout } from "./llm-vendor.ts";
 
@@ -153,6 +153,11 @@ class Patience {
 async function explain(call: LlmCall, error: unknown): Promise<LlmFailure & { retryable: boolean }> {
   const { config } = call.instance;
   const found = failureOf(error, call.classify);
+  const upstream = redact(upstreamText(error), config);
+  if (!found.message.includes(upstream)) {
+    // Whoever runs the host may read it; a caller is not told what some address answered.
+    call.ctx.log.warn({ provider: call.instance.id, upstream }, "a model call failed");
+  }
   const failure = { ...found, message: redact(found.message, config) };
   const worth = wantsRetry(error) || isRetryableFailure(failure);
   return { ...failure, retryable: worth && (await mayRetry(call, failure)) };

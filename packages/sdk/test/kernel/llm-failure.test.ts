@@ -1,5 +1,8 @@
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { expect, test } from "vitest";
-import { classifyFailure, LlmCallError } from "../../src/kernel/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { classifyFailure, LlmCallError, VENDOR_TRANSPORT } from "../../src/kernel/index.ts";
 import { redact } from "../../src/kernel/llm-failure.ts";
 
 const coded = (code: string) => Object.assign(new Error("socket"), { code });
@@ -46,3 +49,67 @@ test("secrets are hidden at any depth, the longer one first, and in addresses", 
     "k **** t **** p **** u **** n 12 at https://****@host",
   );
 });
+
+verifies(
+  "sec.provider-egress",
+  "what the other side wrote is not in the message; a code that vendors have is",
+  () => {
+    const body = { error: { message: "root:x:0:0", type: "private", code: "hunter2" } };
+    const sent = (fields: object) => Object.assign(new Error("500 root:x:0:0"), fields);
+    const cases: [unknown, string][] = [
+      [sent({ status: 500, error: body.error, code: "hunter2" }), "The provider answered with HTTP 500."],
+      [
+        sent({ status: 429, error: { ...body.error, code: "insufficient_quota" } }),
+        "The provider answered with HTTP 429 (insufficient_quota).",
+      ],
+      [
+        sent({ status: 529, error: { type: "error", error: { type: "overloaded_error", message: "root" } } }),
+        "The provider answered with HTTP 529 (overloaded_error).",
+      ],
+      [sent({ status: undefined, error: body.error }), "The provider reported an error."],
+      // A code in an answer is not a refusal of ours, whatever it says.
+      [
+        sent({ status: 403, name: "BackplaneError", code: "policy.denied" }),
+        "The provider answered with HTTP 403.",
+      ],
+    ];
+    for (const [error, message] of cases) expect(classifyFailure(error).message).toBe(message);
+    // Our own words come through the SDK's wrapping.
+    const own = new LlmCallError({ kind: "other", message: "it redirects" });
+    const refusal = Object.assign(new Error("not there"), { name: "BackplaneError", code: "policy.denied" });
+    const wrap = (cause: unknown) => new TypeError("fetch failed", { cause: new TypeError("x", { cause }) });
+    expect(classifyFailure(wrap(own))).toEqual({ kind: "other", message: "it redirects" });
+    expect(classifyFailure(wrap(refusal))).toEqual({ kind: "other", message: "not there" });
+  },
+);
+
+verifies(
+  "sec.provider-egress",
+  "the body of an error is read up to a bound, and of a redirect not at all",
+  async () => {
+    let sent = 0;
+    const server = createServer((request, response) => {
+      if (request.url === "/moved") return void response.writeHead(302, { location: "/end" }).end();
+      response.writeHead(500);
+      const more = () => {
+        while (!response.destroyed && response.write("x".repeat(16_384))) sent += 16_384;
+        response.once("drain", more);
+      };
+      more();
+    });
+    await new Promise<void>((ready) => server.listen(0, "127.0.0.1", ready));
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    try {
+      // A body without an end is answered all the same.
+      const answer = await VENDOR_TRANSPORT.fetch(`${url}/endless`);
+      expect([answer.status, (await answer.text()).length]).toEqual([500, 65_536]);
+      expect(sent).toBeGreaterThan(0);
+      await expect(VENDOR_TRANSPORT.fetch(`${url}/moved`)).rejects.toMatchObject({
+        failure: { message: expect.stringContaining("redirect") },
+      });
+    } finally {
+      server.closeAllConnections();
+      server.close();
+    }
+  },
+);

@@ -85,9 +85,15 @@ verifies("llm.provider", "a failure is one typed error that says whether it is w
   ];
   const expected = [
     { error: "late", kind: "timeout", retryable: true },
-    { error: "429 slow down", kind: "status", status_code: 429, retry_after_s: 7, retryable: true },
-    { error: "400 no", kind: "status", status_code: 400, retryable: false },
-    { error: "fetch failed", kind: "connection", retryable: true },
+    {
+      error: "The provider answered with HTTP 429.",
+      kind: "status",
+      status_code: 429,
+      retry_after_s: 7,
+      retryable: true,
+    },
+    { error: "The provider answered with HTTP 400.", kind: "status", status_code: 400, retryable: false },
+    { error: "The connection to the provider failed.", kind: "connection", retryable: true },
     { error: "a bug", kind: "other", retryable: false },
     { error: "The model gave neither text nor a tool call.", kind: "empty", retryable: true },
   ];

@@ -1,0 +1,47 @@
+/**
+ * The platform's fetch as a vendor's SDK gets it. A redirect is not followed, since the SDK's credential belongs to the
+ * address that was configured, and some carry it in a header that a redirect would take along. The body of an error is
+ * cut, because the SDK reads it whole.
+ */
+import { LlmCallError } from "./llm-failure.ts";
+
+const ERROR_BYTES = 64 * 1024;
+
+type Fetch = typeof globalThis.fetch;
+
+const vendorFetch: Fetch = async (input, init) => {
+  const answer = await fetch(input, { ...init, redirect: "manual" });
+  const { status, statusText, headers } = answer;
+  if (status >= 300 && status < 400) {
+    await answer.body?.cancel();
+    throw new LlmCallError({
+      kind: "other",
+      message: `The provider's address answers with a redirect (HTTP ${status}), which is not followed. Set base_url to where its API is.`,
+    });
+  }
+  if (answer.ok) return answer;
+  return new Response(await firstBytes(answer.body, ERROR_BYTES), { status, statusText, headers });
+};
+
+/** Options that every client of a vendor's SDK is made with. */
+export const VENDOR_TRANSPORT: { fetch: Fetch } = { fetch: vendorFetch };
+
+async function firstBytes(body: ReadableStream<Uint8Array> | null, most: number): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  const reader = body?.getReader();
+  while (reader !== undefined && size < most) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    chunks.push(value);
+    size += value.length;
+  }
+  await reader?.cancel();
+  const whole = new Uint8Array(size);
+  let at = 0;
+  for (const chunk of chunks) {
+    whole.set(chunk, at);
+    at += chunk.length;
+  }
+  return whole.slice(0, most);
+}
