@@ -26,6 +26,7 @@ import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
 import { DAMAGE_DEFENCES } from "./defences/damage.ts";
 import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
+import { DESTINATION_DEFENCES } from "./defences/destinations.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
@@ -48,6 +49,7 @@ const MUTANTS: Mutant[] = [
   ...DAMAGE_DEFENCES,
   ...HOME_DEFENCES,
   ...AUTHORITY_DEFENCES,
+  ...DESTINATION_DEFENCES,
 ];
 
 function main(words: string[]): number {

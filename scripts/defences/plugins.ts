@@ -51,7 +51,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   {
     defence: "inline: connections are looked at",
     file: "packages/gateway/src/network-guard.ts",
-    from: "if (refusal === null) return connect.apply(this, args);",
+    from: "if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));",
     to: "return connect.apply(this, args);",
     tests: GUARD,
   },

@@ -97,12 +97,16 @@ async function load(
   const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [], egress });
   const entry = { name, version: "1.0.0", category, origin: "local" as const, source: dir, dir };
   const { plugin } = await loader.load({ ...entry, module: join(dir, "plugin.mjs") }, "inline", reach);
-  const run = await testKernelPlugin(plugin, { state_dir: home, ...options });
-  const go = async (way: string, target: object = at): Promise<unknown> => {
-    await run.event(`x.${name}.go`, { way, ...target });
-    return (run.emitted.at(-1)!.payload as { got: unknown }).got;
+  /** The plugin as it serves one org. */
+  const serve = async (org: KernelTestOptions) => {
+    const run = await testKernelPlugin(plugin, { state_dir: home, ...org });
+    const go = async (way: string, target: object = at): Promise<unknown> => {
+      await run.event(`x.${name}.go`, { way, ...target });
+      return (run.emitted.at(-1)!.payload as { got: unknown }).got;
+    };
+    return { run, go };
   };
-  return { run, go };
+  return { ...(await serve(options)), serve };
 }
 
 test("an inline plugin's own code connects to nothing that the operator has not named, by any of Node's ways", async () => {
@@ -259,5 +263,45 @@ test("a host that is named leads to no private address unless the operator opene
   for (const way of WAYS) expect([way, await go(way)]).toEqual([way, "policy.denied"]);
   for (const host of ["localhost", "LOCALHOST.", "a.localhost", "::1", "0.0.0.0", "169.254.169.254"]) {
     expect([host, await go("net", { host, port: at.port })]).toEqual([host, "policy.denied"]);
+  }
+});
+
+verifies(
+  "sec.provider-egress",
+  "a private place that was opened for one org's instance is closed for another's, on an open connection too",
+  async () => {
+    const place = `127.0.0.1:${at.port}`;
+    const base_url = `http://${place}/v1`;
+    const instance = (allow_private?: string) => ({
+      id: "main",
+      plugin: "dialler-llm-provider",
+      label: "",
+      config: { base_url, ...(allow_private === undefined ? {} : { allow_private }) },
+    });
+    const { serve } = await load("llm-provider", { allowed_domains: [] });
+    const ours = await serve({ providers: [instance(place)] });
+    const theirs = await serve({ providers: [instance()] });
+    const elsewhereOpened = await serve({ providers: [instance(`127.0.0.1:${elsewhere.port}`)] });
+    for (const one of [ours, theirs, elsewhereOpened]) await one.go("instances");
+    for (const way of ["fetch", "http", "net"]) {
+      const got = way === "fetch" ? "from outside" : "connected";
+      expect([way, await ours.go(way)]).toEqual([way, got]);
+      expect([way, await theirs.go(way)]).toEqual([way, "policy.denied"]);
+      expect([way, await elsewhereOpened.go(way)]).toEqual([way, "policy.denied"]);
+    }
+  },
+);
+
+test("a redirect is not followed, not even to a place that is open", async () => {
+  const target = `http://127.0.0.1:${elsewhere.port}/`;
+  const moved = createServer((_request, response) => response.writeHead(307, { location: target }).end());
+  await new Promise<void>((done) => moved.listen(0, "127.0.0.1", done));
+  try {
+    const { go } = await load("llm-provider", { allowed_domains: ["127.0.0.1"] }, { egress: OPENED });
+    expect(await go("fetch", elsewhere)).toBe("from elsewhere");
+    expect(await go("fetch", placeOf(moved))).toBe("policy.denied");
+  } finally {
+    moved.closeAllConnections();
+    moved.close();
   }
 });

@@ -21,6 +21,7 @@ import type { BoundPackage, Caller, Facts } from "../ports/index.ts";
 import type { GiveBack } from "../sign-ins/give-back.ts";
 import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
 import { holdPermissions, moveSettings } from "./move-binding.ts";
+import { createServerMoves } from "./moved-server.ts";
 
 const RACES = 200;
 
@@ -30,6 +31,7 @@ export function createBindings(
   givenBack: Pick<GiveBack, "holds" | "tell">,
 ): Kernel["bindings"] {
   const { store } = deps;
+  const servers = createServerMoves(deps, givenBack);
 
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
     requireOperator(caller, "bind exports");
@@ -50,7 +52,7 @@ export function createBindings(
     }
     const now = new Date(deps.clock.now()).toISOString();
     // A share of the calls goes by the same rules as the rest of them.
-    const [beside] = others;
+    const beside = others[0] === undefined ? undefined : await servers.carried(others[0], found);
     const kept = beside === undefined ? null : moveSettings(beside, found.export);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
@@ -105,7 +107,7 @@ export function createBindings(
     for (const before of older) {
       const { config, secrets, policy } = parts[before.export_id] ?? {};
       const to = await findExport(deps, before.scope.org_id, { ...before, package_version });
-      const kept = moveSettings(before, to.export);
+      const kept = moveSettings(await servers.carried(before, to), to.export);
       const body: BindingPatch = {
         package_version,
         ...given({ config }),
@@ -114,6 +116,7 @@ export function createBindings(
       };
       const { row, found } = await apply(caller, before, body);
       changes.push({
+        before,
         row,
         found,
         expected: before.generation,
@@ -122,6 +125,7 @@ export function createBindings(
     }
     await store.bindings.updateAll(changes.map(({ row, expected, facts }) => ({ row, expected, facts })));
     for (const { row } of changes) deps.runner.retire(row.binding_id);
+    for (const { before, row, found } of changes) await servers.moved(caller, before, row, found);
     for (const { row, found } of changes)
       await definitions.describe({ binding: row, package: found.package });
     return changes.map(({ row }) => row);
@@ -147,6 +151,7 @@ export function createBindings(
     if (!(await store.bindings.update(row, before.generation, changed(caller, row, "binding.rollback"))))
       throw outdated((await bound(caller, id)).binding);
     deps.runner.retire(id);
+    await servers.moved(caller, before, row, found);
     await definitions.describe({ binding: row, package: found.package });
     return row;
   }
@@ -170,6 +175,7 @@ export function createBindings(
       const { row, found } = await apply(caller, before, body);
       if (await store.bindings.update(row, before.generation, changed(caller, row, "binding.change"))) {
         deps.runner.retire(id);
+        await servers.moved(caller, before, row, found);
         await definitions.describe({ binding: row, package: found.package });
         return row;
       }
@@ -187,11 +193,12 @@ export function createBindings(
     const package_version = body.package_version ?? before.package_version;
     const moves = package_version !== before.package_version;
     const found = await findExport(deps, before.scope.org_id, { ...before, package_version });
-    const kept = moves ? moveSettings(before, found.export) : { ...before, trust_dropped: [] };
+    const carried = await servers.carried(before, found);
+    const kept = moves ? moveSettings(carried, found.export) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...before,
       package_version,
-      config: body.config ?? before.config,
+      config: body.config ?? carried.config,
       secrets: body.secrets ?? kept.secrets,
       // Inactive is no wish of anybody's: it is active, waiting for its slots.
       status: body.status ?? (before.status === "disabled" ? "disabled" : "active"),

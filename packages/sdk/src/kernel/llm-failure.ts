@@ -116,8 +116,9 @@ function codeIn(thrown: Record<string, unknown>): string {
 
 /** ` (code)`, or nothing when none of the words is a vendor's. */
 export function vendorCode(words: readonly unknown[]): string {
-  const known = words.find((word) => typeof word === "string" && VENDOR_CODES.has(word));
-  return known === undefined ? "" : ` (${String(known)})`;
+  const isKnown = (word: unknown): word is string => typeof word === "string" && VENDOR_CODES.has(word);
+  const known = words.find(isKnown);
+  return known === undefined ? "" : ` (${known})`;
 }
 
 /** What the other side said, for the host's log alone: bounded, on one line, without what nobody can see. */

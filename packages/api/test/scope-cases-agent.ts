@@ -1,0 +1,221 @@
+/** The cases of the matrix that belong to the agent host: configuration, providers, plugins and sessions. */
+import { type Case, missing, NONE } from "./scope-matrix.ts";
+
+const session = (path: (id: string) => string, body: unknown = {}): Pick<Case, "request" | "also"> => ({
+  async request(world) {
+    const session_id = world.next("s");
+    await world.admin("POST", "/v1/sessions", { session_id });
+    return { path: path(session_id), body };
+  },
+  also: [409, 422],
+});
+
+/** A session is found by its name in one project, which the whole org is not. */
+const SESSION = {
+  object: "session",
+  scope: "sessions:write",
+  reach: "project",
+  except: { org: [404] },
+} as const;
+/** A session that is named begins where it is not there yet, in the caller's own scope. */
+const NAMED_SESSION = { object: "session by name", scope: "sessions:write", reach: "own" } as const;
+const PLUGIN = { object: "kernel plugin", scope: "plugins:write", reach: "default" } as const;
+const CONFIG = { scope: "config:write", reach: "named" } as const;
+
+const config = (object: string, key: string, value: unknown, more: Partial<Case> = {}): Case => ({
+  ...CONFIG,
+  object,
+  request: () => ({ path: `/api/config/${key}`, body: { value } }),
+  ...more,
+});
+
+export const AGENT_CASES: Readonly<Record<string, readonly Case[]>> = {
+  "PATCH /api/config/{key}": [
+    config("any key", "acme.colour", "blue"),
+    config("the active provider", "provider", "llm-echo"),
+    config("the address of a provider", "providers.llm-echo.base_url", "https://a.example"),
+    config("the switch of a plugin", "plugin.spare.enabled", true, { except: { foreignOrg: [200] } }),
+    config("the rights of a plugin", "plugin.spare.services", [], {
+      // Read in the default org alone; elsewhere it is refused, so that nobody relies on it. An org's key needs admin.
+      except: { foreignOrg: [403], org: [403] },
+    }),
+    config("a private place", "providers.llm-echo.allow_private", "localhost:1", { reach: "host" }),
+  ],
+  "PATCH /api/config": [
+    {
+      ...CONFIG,
+      object: "several keys",
+      request: () => ({ path: "/api/config", body: { values: { "acme.b": 1, "acme.c": 2 } } }),
+    },
+    {
+      ...CONFIG,
+      object: "one key of several that reaches further",
+      reach: "host",
+      request: () => ({
+        path: "/api/config",
+        body: { values: { "acme.d": 1, "providers.llm-echo.allow_private": "localhost:2" } },
+      }),
+    },
+  ],
+  "DELETE /api/config/{key}": [
+    {
+      ...CONFIG,
+      object: "any key",
+      async request(world) {
+        const key = `acme.${world.next("k")}`;
+        await world.admin("PATCH", `/api/config/${key}`, { value: 1 });
+        return { path: `/api/config/${key}` };
+      },
+    },
+    {
+      ...CONFIG,
+      object: "the switches of all plugins",
+      async request(world) {
+        await world.admin("PATCH", "/api/config/plugin.spare.enabled", { value: true });
+        return { path: "/api/config/plugin.*" };
+      },
+      // Rights of plugins are below it too, and take an admin.
+      except: { foreignOrg: [403], org: [403] },
+    },
+  ],
+  "POST /api/llm-providers": [
+    {
+      ...CONFIG,
+      object: "provider",
+      request: (world) => ({
+        path: "/api/llm-providers",
+        body: { id: world.next("new"), plugin: "llm-spare" },
+      }),
+    },
+    {
+      ...CONFIG,
+      object: "provider at a private place",
+      reach: "host",
+      request: (world) => ({
+        path: "/api/llm-providers",
+        body: {
+          id: world.next("new"),
+          plugin: "llm-spare",
+          config: { base_url: "http://localhost:1", allow_private: true },
+        },
+      }),
+    },
+  ],
+  "PATCH /api/llm-providers/{id}": [
+    {
+      ...CONFIG,
+      object: "provider",
+      request: async (world) => ({
+        path: `/api/llm-providers/${await world.provider()}`,
+        body: { config: { base_url: "https://evil.example" } },
+      }),
+      except: { foreignOrg: [404] },
+    },
+  ],
+  "PATCH /api/llm-providers/active": [
+    {
+      ...CONFIG,
+      object: "the active provider",
+      request: () => ({ path: "/api/llm-providers/active", body: { name: "llm-echo" } }),
+    },
+  ],
+  "DELETE /api/llm-providers/{id}": [
+    {
+      ...CONFIG,
+      object: "provider",
+      request: async (world) => ({ path: `/api/llm-providers/${await world.provider()}` }),
+      except: { foreignOrg: [404] },
+      also: [409],
+    },
+  ],
+  // Asks a question with the org's provider, as any turn of a session does; it changes nothing.
+  "POST /api/llm-providers/{id}/test": [
+    {
+      ...CONFIG,
+      object: "a question to a provider",
+      reach: "own",
+      request: () => ({ path: "/api/llm-providers/llm-echo/test" }),
+    },
+  ],
+  "PATCH /api/plugins/{name}": [
+    { ...PLUGIN, request: () => ({ path: "/api/plugins/spare", body: { enabled: true } }) },
+  ],
+  "PATCH /v1/plugins/{name}": [
+    { ...PLUGIN, request: () => ({ path: "/v1/plugins/spare", body: { enabled: true } }) },
+  ],
+  // The loader of this test installs nothing, and says so to those who may.
+  "POST /api/plugins/inspect": [
+    { ...PLUGIN, request: () => ({ path: "/api/plugins/inspect", body: { source: "acme" } }), also: [502] },
+  ],
+  "POST /api/plugins/install": [
+    { ...PLUGIN, request: () => ({ path: "/api/plugins/install", body: { source: "acme" } }), also: [502] },
+  ],
+  "POST /api/plugins/{name}/reload": [{ ...PLUGIN, request: () => ({ path: "/api/plugins/spare/reload" }) }],
+  "DELETE /api/plugins/{name}": [{ ...PLUGIN, request: () => ({ path: "/api/plugins/web" }), also: [400] }],
+  "POST /api/sessions/{id}/message": [
+    { ...NAMED_SESSION, ...session((id) => `/api/sessions/${id}/message`, { text: "/say x" }) },
+  ],
+  "POST /api/sessions/{id}/interrupt": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/interrupt`) }],
+  "POST /api/sessions/{id}/fork": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/fork`) }],
+  "POST /api/sessions/{id}/reset": [{ ...SESSION, ...session((id) => `/api/sessions/${id}/reset`) }],
+  "POST /api/sessions/{id}/compact": [
+    { ...SESSION, ...session((id) => `/api/sessions/${id}/compact`), also: NONE },
+  ],
+  "POST /api/sessions/{id}/undo-compaction": [
+    { ...SESSION, ...session((id) => `/api/sessions/${id}/undo-compaction`), also: NONE },
+  ],
+  "POST /v1/sessions": [
+    {
+      ...NAMED_SESSION,
+      request: (world) => ({ path: "/v1/sessions", body: { session_id: world.next("s") } }),
+    },
+  ],
+  "PATCH /v1/sessions/{id}": [
+    { ...SESSION, ...session((id) => `/v1/sessions/${id}`, { metadata: { a: 1 } }) },
+  ],
+  "POST /v1/sessions/{id}:branch": [{ ...SESSION, ...session((id) => `/v1/sessions/${id}:branch`) }],
+  "POST /v1/sessions/{id}/messages": [
+    { ...NAMED_SESSION, ...session((id) => `/v1/sessions/${id}/messages`, { text: "/say x" }) },
+  ],
+  "POST /v1/sessions/{id}:interrupt": [{ ...SESSION, ...session((id) => `/v1/sessions/${id}:interrupt`) }],
+  "POST /v1/sessions/{id}:reset": [{ ...SESSION, ...session((id) => `/v1/sessions/${id}:reset`) }],
+  "POST /v1/chains": [{ ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains") }],
+  "POST /v1/chains/{id}:fork": [
+    { ...SESSION, object: "chain", reach: "own", except: {}, ...missing("/v1/chains/chain_none:fork") },
+  ],
+  "POST /v1/chains/{id}/blocks": [
+    {
+      ...SESSION,
+      object: "chain",
+      reach: "own",
+      except: {},
+      ...missing("/v1/chains/chain_none/blocks", { blocks: [] }),
+    },
+  ],
+  "POST /v1/runs": [
+    {
+      ...NAMED_SESSION,
+      object: "run",
+      ...session(() => "/v1/runs", {}),
+      request: (world) => ({
+        path: "/v1/runs",
+        body: { session_id: world.next("r"), input: { text: "/say x" } },
+      }),
+    },
+  ],
+  "POST /v1/runs/{id}:cancel": [
+    { ...SESSION, object: "run", reach: "own", except: {}, ...missing("/v1/runs/run_none:cancel") },
+  ],
+  "POST /v1/compactions": [
+    {
+      ...SESSION,
+      object: "compaction",
+      reach: "own",
+      except: {},
+      ...missing("/v1/compactions", { session_id: "none" }),
+    },
+  ],
+  "POST /v1/compactions/{id}:undo": [
+    { ...SESSION, object: "compaction", reach: "own", except: {}, ...missing("/v1/compactions/none:undo") },
+  ],
+};

@@ -1,0 +1,395 @@
+/**
+ * Who may change what reaches whom: every operation that changes something, by the object that it changes. The test reads
+ * the operations from the served OpenAPI document and fails for one that is not here.
+ */
+import type { KeyScope } from "@backplane/contract";
+import { AGENT_CASES } from "./scope-cases-agent.ts";
+import { type Case, missing, type Reach, type Request, type World } from "./scope-matrix.ts";
+
+const bindable = async (world: World) => ({
+  package_id: "acme/devkit",
+  package_version: await world.version(),
+  export_id: "echo",
+});
+
+export const MATRIX: Readonly<Record<string, readonly Case[]>> = {
+  ...AGENT_CASES,
+  "POST /v1/plugin-bindings": [
+    {
+      object: "binding of a project",
+      scope: "bindings:write",
+      reach: "own",
+      request: async (world) => ({ path: "/v1/plugin-bindings", body: await bindable(world) }),
+      // Nothing is installed in the other org.
+      also: [422],
+    },
+    {
+      object: "binding of an org",
+      scope: "bindings:write",
+      reach: "named",
+      request: async (world) => ({
+        path: "/v1/plugin-bindings",
+        body: { ...(await bindable(world)), org_wide: true },
+      }),
+      except: { foreignOrg: [422] },
+    },
+  ],
+  "PATCH /v1/plugin-bindings/{id}": bindings("bindings:write", (id) => ({
+    path: `/v1/plugin-bindings/${id}`,
+    body: { status: "disabled" },
+  })),
+  "DELETE /v1/plugin-bindings/{id}": bindings("bindings:write", (id) => ({
+    path: `/v1/plugin-bindings/${id}`,
+  })),
+  // No binding here has moved before, which is said to those who may.
+  "POST /v1/plugin-bindings/{id}:rollback": bindings("bindings:write", (id) => ({
+    path: `/v1/plugin-bindings/${id}:rollback`,
+  })).map((one) => ({ ...one, also: [400] })),
+  "POST /v1/plugin-bindings:upgrade": [
+    {
+      object: "bindings of a project",
+      scope: "bindings:write",
+      reach: "own",
+      ...missing("/v1/plugin-bindings:upgrade", { package_id: "acme/none", package_version: "2.0.0" }),
+    },
+    {
+      object: "bindings of an org",
+      scope: "bindings:write",
+      reach: "named",
+      ...missing("/v1/plugin-bindings:upgrade", {
+        package_id: "acme/none",
+        package_version: "2.0.0",
+        org_wide: true,
+      }),
+    },
+  ],
+  // It changes nothing, so whoever sees the binding may.
+  "POST /v1/plugin-bindings/{id}:validate": [
+    {
+      object: "binding of a project",
+      scope: "bindings:read",
+      reach: "project",
+      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:validate` }),
+    },
+  ],
+  // That the tools of an org's binding are the org's to accept is shown in the kernel's tests: no server runs here.
+  "POST /v1/plugin-bindings/{id}:describe": [
+    {
+      object: "tools of a binding",
+      scope: "bindings:write",
+      reach: "project",
+      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:describe` }),
+      also: [400],
+    },
+  ],
+  "POST /v1/plugin-bindings/{id}:accept": [
+    {
+      object: "tools of a binding",
+      scope: "bindings:write",
+      reach: "project",
+      request: async (world) => ({
+        path: `/v1/plugin-bindings/${await world.binding(false)}:accept`,
+        body: { export_id: "*" },
+      }),
+      also: [400],
+    },
+  ],
+  "POST /v1/plugin-bindings/{id}:login": [
+    {
+      object: "sign-in of a binding",
+      scope: "admin",
+      reach: "project",
+      request: async (world) => ({
+        path: `/v1/plugin-bindings/${await world.binding(false)}:login`,
+        body: {},
+      }),
+      also: [400],
+    },
+  ],
+  "POST /v1/plugin-bindings/{id}:logout": [
+    {
+      object: "sign-in of a binding",
+      scope: "admin",
+      reach: "project",
+      request: async (world) => ({ path: `/v1/plugin-bindings/${await world.binding(false)}:logout` }),
+      also: [400],
+    },
+  ],
+  "POST /v1/sign-ins:complete": [
+    {
+      object: "sign-in that its own caller began",
+      scope: "admin",
+      reach: "own",
+      ...missing("/v1/sign-ins:complete", { redirect: "https://a.example/?state=x" }),
+      also: [400, 404, 409, 410, 422],
+    },
+  ],
+  "POST /v1/plugin-packages": [
+    {
+      object: "package",
+      scope: "packages:write",
+      reach: "own",
+      request: async (world) => ({
+        path: "/v1/plugin-packages",
+        body: await world.archive(),
+        headers: { "content-type": "application/octet-stream" },
+      }),
+    },
+  ],
+  "DELETE /v1/plugin-packages/{id}": [
+    {
+      object: "package of an org",
+      scope: "packages:write",
+      reach: "org",
+      request: async (world) => ({ path: `/v1/plugin-packages/${await world.package()}` }),
+    },
+  ],
+  "POST /v1/agent-plugins": [
+    {
+      object: "package",
+      scope: "packages:write",
+      reach: "own",
+      ...missing("/v1/agent-plugins"),
+      also: [400, 403, 422],
+    },
+  ],
+  "POST /v1/instrument-plugins": [
+    {
+      object: "folder of the host",
+      scope: "host",
+      reach: "host",
+      request: (world) => ({ path: "/v1/instrument-plugins", body: { path: world.folder() } }),
+      also: [422],
+    },
+  ],
+  "DELETE /v1/instrument-plugins/{id}": [
+    { object: "instrument plugin", scope: "admin", reach: "own", ...missing("/v1/instrument-plugins/none") },
+  ],
+  "PUT /v1/secrets/{name}": [
+    {
+      object: "secret of an org",
+      scope: "secrets:write",
+      reach: "named",
+      async request(world) {
+        const name = world.next("secret");
+        await world.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
+        return { path: `/v1/secrets/${name}`, body: { value: "of somebody" } };
+      },
+    },
+    {
+      object: "secret of a project",
+      scope: "secrets:write",
+      reach: "project",
+      async request(world) {
+        const name = world.next("secret");
+        await world.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, { value: "of the project" });
+        return { path: `/v1/secrets/${name}`, body: { value: "of somebody" } };
+      },
+      // The name is taken in the org, and free in another.
+      except: { neighbour: [403], foreignOrg: [200] },
+    },
+    {
+      object: "new secret",
+      scope: "secrets:write",
+      reach: "own",
+      request: (world) => ({ path: `/v1/secrets/${world.next("new")}`, body: { value: "mine" } }),
+    },
+  ],
+  "DELETE /v1/secrets/{name}": [
+    {
+      object: "secret of an org",
+      scope: "secrets:write",
+      reach: "org",
+      async request(world) {
+        const name = world.next("secret");
+        await world.admin("PUT", `/v1/secrets/${name}`, { value: "of the org" });
+        return { path: `/v1/secrets/${name}` };
+      },
+    },
+    {
+      object: "secret of a project",
+      scope: "secrets:write",
+      reach: "project",
+      async request(world) {
+        const name = world.next("secret");
+        await world.as("project", "secrets:write", "PUT", `/v1/secrets/${name}`, { value: "of the project" });
+        return { path: `/v1/secrets/${name}` };
+      },
+      except: { neighbour: [403] },
+    },
+  ],
+  "POST /v1/secret-keys": [
+    {
+      object: "master key",
+      scope: "host",
+      reach: "host",
+      request: () => ({ path: "/v1/secret-keys", body: { new_key: false } }),
+    },
+  ],
+  "PUT /v1/policy": policies((level) => ({ path: `/v1/policy?level=${level}`, body: {} })),
+  "PATCH /v1/policy": policies((level) => ({ path: `/v1/policy?level=${level}`, body: {} })),
+  "POST /v1/keys": [
+    {
+      object: "key of a project",
+      scope: "keys:write",
+      reach: "own",
+      request: () => ({ path: "/v1/keys", body: { name: "k", scopes: ["keys:write"] } }),
+    },
+    {
+      object: "key of an org",
+      scope: "keys:write",
+      reach: "named",
+      request: () => ({ path: "/v1/keys", body: { name: "k", project_id: null, scopes: ["keys:write"] } }),
+    },
+    {
+      object: "key of another org",
+      scope: "keys:write",
+      reach: "host",
+      request: () => ({ path: "/v1/keys", body: { name: "k", org_id: "org_third", scopes: ["keys:write"] } }),
+    },
+    {
+      object: "key that can do more",
+      scope: "keys:write",
+      reach: "own",
+      request: () => ({ path: "/v1/keys", body: { name: "k", scopes: ["secrets:write"] } }),
+      except: { project: [403], neighbour: [403], foreignOrg: [403], org: [403] },
+    },
+  ],
+  "DELETE /v1/keys/{id}": [
+    {
+      object: "key of a project",
+      scope: "keys:write",
+      reach: "project",
+      async request(world) {
+        const { key } = await world.admin("POST", "/v1/keys", { name: "k", scopes: ["keys:write"] });
+        return { path: `/v1/keys/${(key as { id: string }).id}` };
+      },
+    },
+    {
+      object: "key of an org",
+      scope: "keys:write",
+      reach: "org",
+      async request(world) {
+        const body = { name: "k", project_id: null, scopes: ["keys:write"] };
+        const { key } = await world.admin("POST", "/v1/keys", body);
+        return { path: `/v1/keys/${(key as { id: string }).id}?project=*` };
+      },
+      // To a project's credential it does not exist.
+      except: { project: [404], neighbour: [404], projectAdmin: [404] },
+    },
+  ],
+  "POST /v1/invocations": [
+    {
+      object: "call of an org's binding",
+      scope: "invocations:write",
+      reach: "own",
+      request: async (world) => ({
+        path: "/v1/invocations",
+        body: { binding_id: await world.binding(true), input: {} },
+      }),
+      also: [404],
+    },
+  ],
+  "POST /v1/invocations/{id}:cancel": [
+    {
+      object: "call",
+      scope: "invocations:write",
+      reach: "project",
+      async request(world) {
+        const call = { binding_id: await world.binding(false), input: { do: "wait" } };
+        const { id } = await world.admin("POST", "/v1/invocations", call);
+        return { path: `/v1/invocations/${String(id)}:cancel` };
+      },
+    },
+  ],
+  "POST /v1/approvals/{id}:answer": [
+    {
+      object: "approval",
+      scope: "approvals:answer",
+      reach: "own",
+      ...missing("/v1/approvals/none:answer", { response: "reject" }),
+    },
+  ],
+  "DELETE /v1/approval-grants/{id}": [
+    {
+      object: "approval of a session",
+      scope: "approvals:answer",
+      reach: "own",
+      ...missing("/v1/approval-grants/none"),
+    },
+  ],
+  "POST /v1/workspaces": [
+    {
+      object: "folder of the host",
+      scope: "host",
+      reach: "host",
+      ...missing("/v1/workspaces", { path: "/tmp", digest: "x" }),
+    },
+  ],
+  "POST /v1/workspaces:review": [
+    {
+      object: "folder of the host",
+      scope: "host",
+      reach: "host",
+      ...missing("/v1/workspaces:review", { path: "/tmp" }),
+    },
+  ],
+  "DELETE /v1/workspaces/{id}": [
+    { object: "folder of the host", scope: "host", reach: "host", ...missing("/v1/workspaces/none") },
+  ],
+  "POST /v1/login-links": [
+    {
+      object: "sign-in of the host's admin",
+      scope: "host",
+      reach: "host",
+      request: () => ({ path: "/v1/login-links", body: {} }),
+    },
+  ],
+  "POST /v1/logout": [
+    {
+      object: "the caller's own cookie",
+      scope: "any",
+      reach: "own",
+      request: () => ({ path: "/v1/logout" }),
+    },
+  ],
+  "POST /mcp": [mcp("/mcp")],
+  "DELETE /mcp": [mcp("/mcp")],
+  "POST /mcp/servers/{server}": [mcp("/mcp/servers/none")],
+  "DELETE /mcp/servers/{server}": [mcp("/mcp/servers/none")],
+};
+
+/** What a client does there is calls, which are decided one by one; only the session of the protocol is its own. */
+function mcp(path: string): Case {
+  return {
+    object: "session of an MCP client",
+    scope: "any",
+    reach: "own",
+    request: () => ({ path, body: {} }),
+    also: [400, 403, 404, 405, 406, 415],
+  };
+}
+
+function bindings(scope: KeyScope, request: (id: string) => Request): Case[] {
+  const of = (object: string, reach: Reach, org_wide: boolean): Case => ({
+    object,
+    scope,
+    reach,
+    request: async (world) => request(await world.binding(org_wide)),
+  });
+  return [of("binding of a project", "project", false), of("binding of an org", "org", true)];
+}
+
+function policies(request: (level: string) => Request): Case[] {
+  return [
+    { object: "policy of an org", scope: "policy:write", reach: "named", request: () => request("org") },
+    {
+      object: "policy of a project",
+      scope: "policy:write",
+      reach: "own",
+      request: () => request("project"),
+      // Whoever has no project has to name one.
+      except: { org: [400], foreignOrg: [400] },
+    },
+  ];
+}

@@ -1,0 +1,178 @@
+/** What serves an org is the org's to change, a credential stays with its destination, and model calls stay outside. */
+import type { Mutant } from "./mutant.ts";
+
+const SCOPE = ["packages/kernel/test/config/scope-of-change.test.ts"];
+const DESTINATION = ["packages/kernel/test/config/destination.test.ts"];
+const GUARD = ["packages/gateway/test/network-guard.test.ts"];
+const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
+const OWNERS = ["packages/kernel/test/secrets/owners.test.ts"];
+const RULES = "packages/kernel/src/config/write-rules.ts";
+const CONFIG_OP = "packages/store/src/ops/config.ts";
+const ACCESS_OP = "packages/store/src/ops/access.ts";
+const NETWORK = "packages/gateway/src/network-guard.ts";
+const INLINE = "packages/gateway/src/inline-plugin.ts";
+const VENDOR = "packages/sdk/src/kernel/vendor-fetch.ts";
+
+export const DESTINATION_DEFENCES: Mutant[] = [
+  {
+    defence: "org: changed by a credential of the whole org",
+    file: "packages/kernel/src/caller.ts",
+    from: "  if (isWholeOrg(caller)) return;\n",
+    to: "  if (isWholeOrg(caller) || !isWholeOrg(caller)) return;\n",
+    tests: SCOPE,
+  },
+  {
+    defence: "org: settings of plugins by their keys",
+    file: RULES,
+    from: "if (setting !== null) requireSetting(caller, setting.field, key);",
+    to: "",
+    tests: SCOPE,
+  },
+  {
+    defence: "org: settings of plugins by a removal",
+    file: RULES,
+    from: "    requireSetting(caller, field, pattern);\n",
+    to: "    void field;\n",
+    tests: SCOPE,
+  },
+  {
+    defence: "org: tools of an org's binding",
+    file: "packages/kernel/src/definitions/definitions.ts",
+    from: "if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);",
+    to: "",
+    tests: ["packages/kernel/test/definitions/definitions.test.ts"],
+  },
+  {
+    defence: "org: packages that somebody else installed",
+    file: "packages/kernel/src/packages/packages.ts",
+    from: "if (row.installed_by !== caller.actor)",
+    to: "if (row.installed_by === caller.actor)",
+    tests: ["packages/kernel/test/packages/packages.test.ts"],
+  },
+  {
+    defence: "secret: replaced by its owner",
+    file: ACCESS_OP,
+    from: "where excluded.project_id = '' or secrets.project_id = excluded.project_id",
+    to: "where 1 = 1",
+    tests: OWNERS,
+  },
+  {
+    defence: "secret: removed by its owner",
+    file: ACCESS_OP,
+    from: 'if (p.project_id !== "" && held.project_id !== p.project_id) refuseForeign(p.name);',
+    to: "",
+    tests: OWNERS,
+  },
+  {
+    defence: "secret: bound where it belongs",
+    file: "packages/kernel/src/bindings/check-binding.ts",
+    from: "secret === null || !serves(secret, project_id)",
+    to: "secret === null",
+    tests: ["packages/kernel/test/bindings/bound-secrets.test.ts"],
+  },
+  {
+    defence: "credential: dropped when its destination changes",
+    file: CONFIG_OP,
+    from: "if (!first && before?.value !== value) moved.push(key);",
+    to: "void first;",
+    tests: DESTINATION,
+  },
+  {
+    defence: "credential: dropped when its destination goes",
+    file: CONFIG_OP,
+    from: "const moved = removed.filter(isDestinationConfigKey);",
+    to: "const moved: string[] = [];",
+    tests: DESTINATION,
+  },
+  {
+    defence: "credential: not taken along to another server",
+    file: "packages/kernel/src/bindings/moved-server.ts",
+    from: "return old.url !== next.url;",
+    to: "return false;",
+    tests: ["packages/kernel/test/bindings/moved-server.test.ts"],
+  },
+  {
+    defence: "provider: a private place is the host admin's to open",
+    file: RULES,
+    from: "if (isAllowPrivateKey(key)) requireHostAdmin(caller, key);",
+    to: "",
+    tests: DESTINATION,
+  },
+  {
+    defence: "provider: a private place is opened for one address",
+    file: "packages/kernel/src/providers/place.ts",
+    from: "return kept === undefined || kept === place ? fields",
+    to: "return kept === undefined || kept !== null ? fields",
+    tests: DESTINATION,
+  },
+  {
+    defence: "egress: inline connections go to checked addresses",
+    file: NETWORK,
+    from: "return connect.apply(this, pinned(args, plugin, target!));",
+    to: "return connect.apply(this, args);",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: inline literal addresses",
+    file: NETWORK,
+    from: "isIP(host) === 0 ? null : plugin.refuseLiteral(host, port)",
+    to: "null as BackplaneError | null",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: inline requests on open connections",
+    file: NETWORK,
+    from: "    await checkUrl(plugin, new URL(asked.url));\n",
+    to: "",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: inline agents share no connections",
+    file: NETWORK,
+    from: "  guardAgents(running);\n  return guard;",
+    to: "  return guard;",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: inline redirects",
+    file: NETWORK,
+    from: 'redirect: redirect === "follow" ? "manual" : redirect',
+    to: "redirect",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: one org's private place",
+    file: INLINE,
+    from: "      const as = who.scoped();\n",
+    to: "      const as = ((who as { one?: ReturnType<typeof who.scoped> }).one ??= who.scoped());\n",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: private places are those that were opened",
+    file: INLINE,
+    from: "opened: config.allow_private === place",
+    to: "opened: true",
+    tests: GUARD,
+  },
+  {
+    defence: "egress: a vendor's redirects",
+    file: VENDOR,
+    from: 'redirect: "manual"',
+    to: 'redirect: "follow"',
+    tests: FAILURE,
+  },
+  {
+    defence: "egress: bodies of errors are bounded",
+    file: VENDOR,
+    from: "const ERROR_BYTES = 64 * 1024;",
+    to: "const ERROR_BYTES = 640 * 1024;",
+    tests: FAILURE,
+  },
+  {
+    defence: "egress: words of the other side",
+    file: "packages/sdk/src/kernel/llm-failure.ts",
+    from: 'typeof word === "string" && VENDOR_CODES.has(word)',
+    to: 'typeof word === "string"',
+    tests: FAILURE,
+  },
+];
