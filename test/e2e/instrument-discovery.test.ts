@@ -133,6 +133,7 @@ test("a Java class without a main runs behind the ready host, which is compiled 
   expect(body).toMatchObject({ plugin_id: "java-notes", state: "running", class: "isolated", error: null });
   expect(readdirSync(join(gateway.home, "programs"))).toEqual([
     expect.stringMatching(/^instrument-host-.*\.jar$/),
+    expect.stringMatching(/^instrument-host-.*\.jar\.sha256$/),
   ]);
   const [kept, waited] = await Promise.all([
     invoke("note_keep", { text: "milk" }),

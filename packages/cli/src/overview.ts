@@ -11,8 +11,8 @@ Run the gateway
   doctor        check this machine, with a fix for what is wrong
 
 Plugins
-  plugin        install, list, info, remove, enable, disable, reload, trust, pack
-  binding       make an export usable: create, list, show, set, tools, accept, login, logout, enable, disable, validate, remove
+  plugin        install, upgrade, list, info, remove, enable, disable, reload, trust, pack
+  binding       make an export usable: create, list, show, set, tools, accept, rollback, login, logout, enable, disable, validate, remove
   workspace     folders whose tool files are tools: trust, list, show, untrust
   secret        set, list, show, remove, rotate-key
   config        live settings: get, set, unset, list

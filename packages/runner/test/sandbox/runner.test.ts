@@ -156,7 +156,7 @@ test("without a sandbox isolated is refused with the fix, never run another way"
   expect([sandbox, refusal?.code, refusal?.fix]).toEqual([
     null,
     "sandbox.unavailable",
-    "apt-get install -y bubblewrap",
+    "apt-get install -y bubblewrap, then start the gateway again",
   ]);
   expect(confinement.of(orderOf({}))).toEqual({ sandbox: null, refusal });
   expect(confinement.status()).toMatchObject({
