@@ -192,7 +192,7 @@ verifies(
     resolve();
     expect(await ticket.settled).toMatchObject({ status: "succeeded", retry_count: 0 });
     expect(orders("read")).toEqual([1, 0]);
-    expect(orders("notify").toSorted()).toEqual([0, 1]);
+    expect(orders("notify").toSorted((a, b) => a - b)).toEqual([0, 1]);
   },
   60_000,
 );
