@@ -24,6 +24,7 @@ test("a refusal that may pass is a 4xx or 5xx that clients retry", () => {
     "invocation.queue_full",
     "llm.failed",
     "request.overloaded",
+    "run.taken_over",
     "session.busy",
   ]);
 });

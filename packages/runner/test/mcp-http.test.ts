@@ -98,10 +98,11 @@ test("a private address is refused unless the operator opens it, and the grant m
   const server = await mcpHttpServer(() => false);
   const refused = await rigFor(server, false).run(mcp(server));
   expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
-  const named = { ...server, url: server.url.replace("127.0.0.1", "localhost") };
   const rig = makeRig({ egress: { resolve: async () => ["127.0.0.1"] } });
-  const byName = await rig.run(mcp(named));
+  const at = (host: string) => mcp({ ...server, url: server.url.replace("127.0.0.1", host) });
+  const byName = await rig.run(at("intranet.example"));
   expect(byName.error?.message).toContain("127.0.0.1 (loopback)");
+  expect((await rig.run(at("localhost"))).error?.message).toContain("not public. (loopback)");
   const narrowed = await rigFor(server).run(mcp(server, { grant: { allowed_domains: ["example.com"] } }));
   expect(narrowed.error?.message).toContain("does not allow");
   const offline = await rigFor(server).run(mcp(server, { grant: { network: "none" } }));
