@@ -202,6 +202,11 @@ export function createPersister(deps: PersisterDeps): Persister {
       rider?.done?.resolve({ ...ids, first_id: ids.last_id - own + 1 });
       return true;
     } catch (error) {
+      // The turn ended, or was lost, while this was written: the entries have their turn again without its hold.
+      if (codeOf(error) === "run.taken_over" && rider === null && holds.get(lane.name) !== held) {
+        putBack(lane, batch);
+        return true;
+      }
       refused(lane, batch, rider, error);
       return codeOf(error) !== "store.unavailable";
     }

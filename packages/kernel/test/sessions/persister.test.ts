@@ -210,3 +210,24 @@ test("what a turn writes carries its hold; once it is lost, late entries of it a
   writes[3]!.end();
   expect(lost).toEqual([]);
 });
+
+test("writes an event that comes just after its turn ended instead of dropping it", async () => {
+  const { persister, writes, lost, taken, settled } = setUp();
+  const hold = { run_id: "run_1", fence: 0 };
+  persister.hold(key("s"), hold);
+  await persister.write(key("s"), seen(1));
+  const drained = persister.drain();
+  await settled();
+  expect(writes.map((write) => write.hold)).toEqual([hold]);
+  // The turn's end is on disk, and its hold released, while the store refuses the write that still carries it.
+  persister.release(key("s"), hold, "ended");
+  writes[0]!.end(new BackplaneError("run.taken_over"));
+  await settled();
+  expect(writes.map((write) => [write.entries, write.hold])).toEqual([
+    [["1"], hold],
+    [["1"], undefined],
+  ]);
+  writes[1]!.end();
+  await drained;
+  expect([lost, taken]).toEqual([[], []]);
+});
