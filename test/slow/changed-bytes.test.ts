@@ -6,17 +6,23 @@ import { verifies } from "../support/verifies.ts";
 /** 1000 takes about four minutes. */
 const CALLS = Number(process.env.BACKPLANE_SWAP_CALLS ?? 300);
 
+/** Further rounds until there were enough swaps: how many fit into one depends on how fast the calls are. */
+const MAX_ROUNDS = 10;
+
 async function expectIntact(options: SwapOptions, calls: number): Promise<void> {
   const swapped = await startSwapGateway(options);
+  const total = { swaps: 0, calls: 0, intact: 0, refused: 0 };
   try {
-    const count = await swapRun(swapped, calls);
-    const { calls: made, intact, refused, swaps } = count;
-    console.log(JSON.stringify({ ...options, swaps, made, intact, refused, changed: count.changed.length }));
-    expect(count.changed).toEqual([]);
-    expect(count.failed).toEqual([]);
-    expect(swaps).toBeGreaterThanOrEqual(1_000);
-    expect(intact).toBeGreaterThan(0);
-    expect(made).toBe(calls);
+    for (let round = 0; round < MAX_ROUNDS && total.swaps < 1_000; round++) {
+      const count = await swapRun(swapped, calls);
+      expect(count.changed).toEqual([]);
+      expect(count.failed).toEqual([]);
+      expect(count.calls).toBe(calls);
+      for (const name of ["swaps", "calls", "intact", "refused"] as const) total[name] += count[name];
+    }
+    console.log(JSON.stringify({ ...options, ...total }));
+    expect(total.swaps).toBeGreaterThanOrEqual(1_000);
+    expect(total.intact).toBeGreaterThan(0);
   } finally {
     await swapped.gateway.dispose();
   }
