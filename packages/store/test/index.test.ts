@@ -1,12 +1,16 @@
 import * as store from "@backplane/store";
 import { expect, test } from "vitest";
 
-test("the room's public face", () => {
+test("exports what opens, checks and repairs a store, and nothing else", () => {
   expect(Object.keys(store).sort()).toEqual([
     "SCHEMA_VERSION",
+    "backUpStoreFile",
+    "checkStoreFile",
     "createSecretVault",
     "lockHome",
     "openPostgresStore",
     "openSqliteStore",
+    "repairStoreFile",
+    "restoreStoreFile",
   ]);
 });
