@@ -164,14 +164,14 @@ export const FENCE_DEFENCES: Mutant[] = [
   },
   {
     defence: "outage: a lost answer to a commit is asked for",
-    file: `${STORE}/postgres/in-transaction.ts`,
+    file: `${STORE}/postgres/transactions.ts`,
     from: "if (await wasCommitted(pool, xid, error)) return value!;",
     to: "",
     tests: ["packages/store/test/lost-commit.test.ts"],
   },
   {
     defence: "outage: a lost answer to an insert is asked for",
-    file: `${STORE}/postgres/insert-once.ts`,
+    file: `${STORE}/postgres/transactions.ts`,
     from: "if (!mayHaveCommitted(error)) throw error;",
     to: "throw error;",
     tests: ["packages/store/test/lost-commit.test.ts"],

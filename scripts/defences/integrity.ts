@@ -79,7 +79,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "integrity: a file that the gateway reads is hashed as it is read",
-    file: `${SUPPLY}/content/read-tree.ts`,
+    file: `${SUPPLY}/tree/read-tree.ts`,
     from: 'return hash("sha256", bytes, "hex") === sha256 ? bytes : null;',
     to: "return sha256 === undefined ? null : bytes;",
     tests: IMAGES,

@@ -5,7 +5,7 @@ const CONTENT = "packages/supply/src/content/content-store.ts";
 const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
 const RACES = ["packages/api/test/package-races.test.ts"];
 
-const NPM = "packages/supply/src/kernel-plugins";
+const NPM = "packages/supply/src/npm";
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];
 
 export const PACKAGE_DEFENCES: Mutant[] = [

@@ -7,9 +7,9 @@ import { DatabaseSync } from "node:sqlite";
 import { canonicalJson } from "@backplane/contract";
 import { loadConfig, startGateway } from "@backplane/gateway";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
-import { captureIo } from "../../packages/cli/test/support/capture-io.ts";
 import { EXIT, run } from "../../packages/cli/src/index.ts";
-import { addSumFunctions, summedTables } from "../../packages/store/src/sqlite/row-sums.ts";
+import { captureIo } from "../../packages/cli/test/support/capture-io.ts";
+import { addSumFunctions, summedTables } from "../../packages/store/src/sqlite/connection/row-checksums.ts";
 import { startTestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 

@@ -1,9 +1,8 @@
 /** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
-export { SCHEMA_VERSION } from "./migrations/index.ts";
+export { SCHEMA_VERSION } from "./migrations/all-migrations.ts";
 export type { Migration } from "./migrations/migration.ts";
 export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
-export type { HookModule } from "./sqlite/hook.ts";
-export { lockHome } from "./sqlite/lock-home.ts";
+export type { HookModule } from "./sqlite/connection/connection.ts";
 export {
   backUpStoreFile,
   checkStoreFile,
@@ -11,6 +10,7 @@ export {
   repairStoreFile,
   restoreStoreFile,
   type StoreReport,
-} from "./sqlite/maintain.ts";
+} from "./sqlite/damage/maintenance.ts";
+export { lockHome } from "./sqlite/lock-home.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";
-export { createSecretVault, type KeyFile, type VaultKey } from "./vault.ts";
+export { createSecretVault, type KeyFile, type VaultKey } from "./vault/secret-vault.ts";

@@ -2,8 +2,8 @@
 import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { allPages } from "./all-pages.ts";
-import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
+import { brief, freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { ids, sampleEvent, sampleInvocation, sampleSettlement } from "./samples.ts";
 
 export function runCases(store: () => Store): void {

@@ -13,7 +13,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { fillStore, readEverything } from "./fixtures/full-store.ts";
 import { LOCAL, NOW, sampleInvocation, sampleSettlement } from "./samples.ts";
 

@@ -1,6 +1,7 @@
 /** A connection that breaks after the database has committed: nothing is written twice, nothing is said to be lost. */
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+
 import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { openPostgresStore } from "../src/index.ts";

@@ -8,7 +8,7 @@ import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import pg from "pg";
 import { expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 
 const BEFORE = MIGRATIONS.filter(({ version }) => version < 11);
 const login = (id: string, status: string) =>

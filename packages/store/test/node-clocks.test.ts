@@ -6,8 +6,8 @@ import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import { freshKey, newChain, newSession, start } from "./sample-sessions.ts";
 import { sampleRun, tape } from "./sample-runs.ts";
+import { freshKey, newChain, newSession, start } from "./sample-sessions.ts";
 import { ids, sampleBinding, sampleInvocation, sampleJob, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 

@@ -5,8 +5,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
 import { storeContract } from "./contract.ts";
-import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import { sampleRun, tape } from "./sample-runs.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import {
   ids,
   sampleAudit,

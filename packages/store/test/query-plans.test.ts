@@ -5,7 +5,6 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { expect, test } from "vitest";
-import type { Op, Row, Statement } from "../src/op.ts";
 import { listAudit, listKeys, listSecrets, readKey } from "../src/ops/access.ts";
 import { listApprovals } from "../src/ops/approvals.ts";
 import {
@@ -17,12 +16,12 @@ import {
 } from "../src/ops/bindings.ts";
 import { listConfig, readConfig } from "../src/ops/config.ts";
 import type { EntryRow } from "../src/ops/entry-hash.ts";
-import { startWrite } from "../src/ops/index.ts";
-import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-lists.ts";
+import { readHeld } from "../src/ops/holds.ts";
+import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
+import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
-import { readHeld } from "../src/ops/holds.ts";
 import { listRuns, readRun } from "../src/ops/runs.ts";
 import { listSealed } from "../src/ops/sealed.ts";
 import {
@@ -33,6 +32,7 @@ import {
   readSinceAnchor,
 } from "../src/ops/session-reads.ts";
 import { readSpans } from "../src/ops/spans.ts";
+import { startWrite } from "../src/ops/writes.ts";
 
 const facts = { events: [], audit: null };
 const none = { status: "", export_id: "", session_id: "", binding_id: "" };

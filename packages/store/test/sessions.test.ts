@@ -8,9 +8,9 @@ import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
-import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
+import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
+import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import { LOCAL, sampleAudit, sampleInvocation } from "./samples.ts";
 
 let dir: string;

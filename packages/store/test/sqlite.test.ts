@@ -10,7 +10,7 @@ import type { Store } from "@backplane/kernel/ports";
 import { type HookModule, openSqliteStore, SCHEMA_VERSION } from "@backplane/store";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { logTo } from "../../../test/support/log-to.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 import { acknowledgedBeforeKill } from "./killed-writer.ts";
 import { LOCAL, sampleBinding, sampleInvocation, sampleKey, samplePackage } from "./samples.ts";
 

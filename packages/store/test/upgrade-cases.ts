@@ -8,7 +8,7 @@ import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import pg from "pg";
 import { test } from "vitest";
 import { startPostgres } from "../../../test/support/postgres.ts";
-import { MIGRATIONS } from "../src/migrations/index.ts";
+import { MIGRATIONS } from "../src/migrations/all-migrations.ts";
 
 /** With `$1` for the first value, on either engine. */
 export type Statement = readonly [text: string, values: readonly (string | number | null)[]];

@@ -3,9 +3,7 @@ export { UNPACK_LIMITS, type UnpackLimits } from "./archive/limits.ts";
 export { unpackArchive } from "./archive/unpack-archive.ts";
 export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
-export { inspectContent, type InspectedTree } from "./content/inspect-content.ts";
-export { treeDigest } from "./content/read-tree.ts";
-export type { TreeFile, TreeListing } from "./content/tree-listing.ts";
+export { type InspectedTree, inspectContent } from "./content/inspect-content.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
 export type { HostPlatform } from "./import/check-platform.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
@@ -17,9 +15,11 @@ export {
   type PluginSources,
   type PluginSourcesOptions,
 } from "./kernel-plugins/create-plugin-sources.ts";
-export { type InstallSource, validateInstallSource } from "./kernel-plugins/install-source.ts";
 export { MANIFEST_FILE, readManifest } from "./manifest/read-manifest.ts";
+export { type SideSpec, sideSpec } from "./manifest/side-spec.ts";
+export { type InstallSource, validateInstallSource } from "./npm/install-source.ts";
 export { type PackedFolder, packFolder } from "./pack/pack-folder.ts";
 export { type ClosableSchemas, createSchemas, type SchemasOptions } from "./schemas/create-schemas.ts";
-export { type SideSpec, sideSpec } from "./side-spec.ts";
+export { treeDigest } from "./tree/read-tree.ts";
+export type { TreeFile, TreeListing } from "./tree/tree-listing.ts";
 export { createWorkspaceFolders } from "./workspace-folders/create-workspace-folders.ts";

@@ -20,7 +20,7 @@ import { pack as createPack } from "tar-stream";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPluginSources, type PluginSourcesOptions } from "../src/index.ts";
-import { createNpm, type Npm } from "../src/kernel-plugins/npm-command.ts";
+import { createNpm, type Npm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;

@@ -5,9 +5,9 @@ import { gzipSync } from "node:zlib";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
+import { classFile, MAIN_CLASS } from "./class-file.ts";
 import { writeFolder } from "./plugin-folder.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
-import { classFile, MAIN_CLASS } from "./class-file.ts";
 import { zip } from "./zip-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-hefty-"));

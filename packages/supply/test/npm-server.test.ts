@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
-import { createNpm } from "../src/kernel-plugins/npm-command.ts";
+import { createNpm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;

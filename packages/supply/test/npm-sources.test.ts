@@ -8,7 +8,7 @@ import { dirname, join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createPackageImporter, createPluginSources, createSchemas, openContentStore } from "../src/index.ts";
-import { createNpm, type Npm } from "../src/kernel-plugins/npm-command.ts";
+import { createNpm, type Npm } from "../src/npm/npm-command.ts";
 import { type Registry, startRegistry } from "./npm-registry.ts";
 
 let registry: Registry;

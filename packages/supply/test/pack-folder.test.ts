@@ -16,8 +16,8 @@ import { gunzipSync } from "node:zlib";
 import fc from "fast-check";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { packFolder, treeDigest, unpackArchive } from "../src/index.ts";
-import { surveyFolder } from "../src/pack/survey-folder.ts";
 import { tarOf } from "../src/pack/pack-folder.ts";
+import { surveyFolder } from "../src/pack/survey-folder.ts";
 import { HELLO, writeFolder } from "./plugin-folder.ts";
 import { inPieces } from "./tar-bytes.ts";
 

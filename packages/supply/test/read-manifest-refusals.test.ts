@@ -1,7 +1,7 @@
 /** What is wrong with a manifest is said with file, line and what to write instead. */
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { MINIMAL, broken, refusal } from "./minimal-manifest.ts";
+import { broken, MINIMAL, refusal } from "./minimal-manifest.ts";
 
 const EVENTS =
   "run.started, run.completed, run.failed, run.cancelled, chain.created, chain.forked, chain.compacted, session.created, session.archived, invocation.settled, approval.requested, approval.resolved, package.installed, binding.changed";

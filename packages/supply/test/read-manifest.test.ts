@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { readManifest } from "../src/index.ts";
-import { type Refusal, broken, refusal } from "./minimal-manifest.ts";
+import { broken, type Refusal, refusal } from "./minimal-manifest.ts";
 
 const DEVKIT = readFileSync(new URL("./devkit.toml", import.meta.url), "utf8");
 

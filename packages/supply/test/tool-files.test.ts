@@ -4,8 +4,8 @@ import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
 import type { PackageSource } from "@backplane/kernel/ports";
 import { afterAll, beforeEach, expect, test } from "vitest";
-import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
 import { packageId } from "../src/import/formats/tool-files.ts";
+import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";
 import { inPieces, tar } from "./tar-bytes.ts";
 
 const base = mkdtempSync(join(tmpdir(), "backplane-tool-format-"));

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { isRegistrySpec, type Lock, vetLock } from "../src/kernel-plugins/vet-lock.ts";
+import { isRegistrySpec, type Lock, vetLock } from "../src/npm/vet-lock.ts";
 
 test.each([
   "",

@@ -1,6 +1,6 @@
 /**
- * With SQLite each row carries a checksum, the column `sum`, which sqlite/row-sums.ts adds to every table from this
- * step on, and the store counts its commits (sqlite/commit-counter.ts). PostgreSQL checks its pages and its log itself.
+ * With SQLite each row carries a checksum, the column `sum`, which sqlite/connection/row-checksums.ts adds to every table from this
+ * step on, and the store counts its commits (sqlite/connection/commit-counter.ts). PostgreSQL checks its pages and its log itself.
  */
 import type { Migration } from "./migration.ts";
 

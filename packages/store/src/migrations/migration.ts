@@ -1,4 +1,4 @@
-import type { Dialect } from "../op.ts";
+import type { Dialect } from "../ops/op.ts";
 
 /** One step of the schema. A released step never changes; a correction is a new step. */
 export interface Migration {

@@ -1,7 +1,8 @@
 /** Secrets, API keys and the audit chain. */
-import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
+
 import { bindingsUsing } from "./bindings.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 
 const SECRET = "name, org_id, project_id, last4, version, created_at, updated_at";
 

@@ -1,5 +1,5 @@
-import { type Op, type Row, type SqlValue, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /** First answer wins. */
 export function* resolveApproval(p: {

@@ -1,5 +1,5 @@
-import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { findPackage } from "./packages.ts";
 
 export interface WriteBinding {

@@ -1,7 +1,7 @@
 /** The live configuration of an org. A change is one transaction: removals, writes, the check of the bounds, facts. */
 import { configGroupOf, isDestinationConfigKey } from "@backplane/contract";
-import { type Op, type Row, refuse, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, refuse, sql } from "./op.ts";
 
 /** From a key up to and without another. */
 export interface KeyRange {

@@ -1,5 +1,5 @@
-import { type Op, type Row, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, sql } from "./op.ts";
 
 export interface WriteDefinitions {
   org_id: string;

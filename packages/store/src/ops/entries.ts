@@ -1,6 +1,7 @@
 /** Appending to the tape: ids and hashes are serial with any number of writers. */
-import { type Dialect, type Op, refuse, type SqlValue, sql } from "../op.ts";
+
 import type { EntryRow } from "./entry-hash.ts";
+import { type Dialect, type Op, refuse, type SqlValue, sql } from "./op.ts";
 import { writeSpans } from "./spans.ts";
 
 export interface KeyColumns {

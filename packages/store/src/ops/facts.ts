@@ -1,6 +1,6 @@
 /** What a change tells the world, written last in the change's own transaction. */
 import { createHash } from "node:crypto";
-import { type Op, type SqlValue, sql } from "../op.ts";
+import { type Op, type SqlValue, sql } from "./op.ts";
 
 export interface FactRows {
   events: SqlValue[][];

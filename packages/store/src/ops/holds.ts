@@ -2,8 +2,9 @@
  * Who may write to a turn: the gateway whose run row has this fence. The check is part of the transaction of each
  * write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
  */
-import { type Dialect, type Op, refuse, type Row, sql } from "../op.ts";
+
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
+import { type Dialect, type Op, type Row, refuse, sql } from "./op.ts";
 
 export interface HoldColumns {
   run_id: string;

@@ -2,7 +2,7 @@
  * A row without `status` is a claim in progress; one with it is a stored answer. A claim whose request died is
  * free again after stale_ms, an answer after expires_at. Whose clock counts: see nowAt.
  */
-import { type Dialect, locked, nowAt, type Op, type Row, refuse, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, type Row, refuse, sql } from "./op.ts";
 
 interface KeyOf {
   org_id: string;

@@ -1,10 +1,11 @@
 /** waiting_approval → running → one of the terminal statuses, each step once and only by the fence's holder. */
-import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
+
 import type { AppendedRows } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { requireHeld } from "./holds.ts";
 import { type TakeKey, takeKey } from "./idempotency.ts";
 import { ofGoneNode } from "./leases.ts";
-import { requireHeld } from "./holds.ts";
+import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "./op.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 export const INVOCATION_COLUMNS =

@@ -5,7 +5,7 @@
  * wait behind others. Whoever finishes a job of a group lets the next one out. On PostgreSQL a lock per group
  * keeps "is someone before me?" and "who is next?" from missing each other. Whose clock counts: see nowAt.
  */
-import { type Dialect, locked, nowAt, type Op, type Row, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, type Row, sql } from "./op.ts";
 
 export interface JobRow {
   id: string;

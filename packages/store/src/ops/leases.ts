@@ -1,5 +1,5 @@
 /** A lease row stays after release, so that its fencing token never falls. Whose clock counts: see nowAt. */
-import { type Dialect, eachText, nowAt, type Op, sql } from "../op.ts";
+import { type Dialect, eachText, nowAt, type Op, sql } from "./op.ts";
 
 /** $1 name, $2 holder, $3 now, $4 ttl */
 const take = (dialect: Dialect) => `insert into leases (name, holder, fence, expires_at)

@@ -1,5 +1,5 @@
-import { type Dialect, type Op, type Row, type SqlValue, sql } from "../op.ts";
 import { enqueueJobs, type JobRow } from "./jobs.ts";
+import { type Dialect, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /**
  * PostgreSQL: gives numbers to events that have none yet. Transactions commit in another order than they

@@ -1,6 +1,7 @@
 /** Policies: one row per org and per project that has its own, replaced whole under its generation. */
-import { type Op, type Row, sql } from "../op.ts";
+
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, sql } from "./op.ts";
 
 export interface PolicyWrite {
   org_id: string;

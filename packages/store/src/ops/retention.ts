@@ -2,7 +2,7 @@
  * What may go after a while, a bounded step at a time, so that no writer waits for long behind one. Never touched:
  * invocation rows, tapes, audit. Whose clock counts: see nowAt.
  */
-import { type Dialect, nowAt, type Op, sql } from "../op.ts";
+import { type Dialect, nowAt, type Op, sql } from "./op.ts";
 
 export interface SweepStep {
   now: number | null;

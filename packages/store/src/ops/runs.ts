@@ -1,10 +1,11 @@
 /** running → one of the other statuses, once. Locks: the run, then its session, then the facts. */
-import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "../op.ts";
+
 import { type AppendedRows, appendEntries } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
-import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 import { findHeld, findRunning, type HoldColumns, refuseBusy, requireHeld } from "./holds.ts";
+import { type TakeKey, takeKeyFor } from "./idempotency.ts";
 import { ofGoneNode } from "./leases.ts";
+import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "./op.ts";
 import { type TapeRows, writeTape } from "./tape.ts";
 
 const RUN_COLUMNS =

@@ -1,5 +1,5 @@
 /** So many in any window of time, for each binding, whatever node asks. Whose clock counts: see nowAt. */
-import { type Dialect, locked, nowAt, type Op, sql } from "../op.ts";
+import { type Dialect, locked, nowAt, type Op, sql } from "./op.ts";
 
 export function* takeSampling(
   p: { org_id: string; binding_id: string; count: number; window_ms: number; now: number | null },

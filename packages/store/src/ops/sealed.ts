@@ -1,5 +1,5 @@
 /** Sealed texts of every org, wherever they lie, for sealing them again with another key. */
-import { type Op, type Row, type SqlValue, sql } from "../op.ts";
+import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";
 

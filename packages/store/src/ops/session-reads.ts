@@ -2,8 +2,9 @@
  * Reading tapes. A chain shows its ancestors' entries up to the points where the line forked, and its own; a
  * line is read from its oldest part that matters, so what lies before `after` costs nothing.
  */
-import { type Op, type Row, refuse, type SqlValue, sql } from "../op.ts";
+
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
+import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
 import { lastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
 

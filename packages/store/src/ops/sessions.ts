@@ -1,10 +1,11 @@
 /** Sessions and the acts that begin a chain: start, fork, reset, compaction. Entries are never touched again. */
-import { type Dialect, locked, type Op, type Row, refuse, sql } from "../op.ts";
+
 import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
+import { type Dialect, locked, type Op, type Row, refuse, sql } from "./op.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 
 export const SESSION_COLUMNS =

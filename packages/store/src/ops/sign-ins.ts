@@ -1,5 +1,5 @@
-import { type Op, type Row, sql } from "../op.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
+import { type Op, type Row, sql } from "./op.ts";
 
 const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
 

@@ -4,8 +4,8 @@
  * row, so that what lies before it is never read with it.
  */
 import type { Json, JsonObject } from "@backplane/contract";
-import { type Op, type Row, sql } from "../op.ts";
 import { type EntryRow, entryHash } from "./entry-hash.ts";
+import { type Op, type Row, sql } from "./op.ts";
 
 export interface StoredEntry {
   id: number;

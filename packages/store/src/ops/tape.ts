@@ -1,9 +1,10 @@
 /** Entries with something else in one transaction: another write's, or the key that they were asked for under. */
-import type { Dialect, Op } from "../op.ts";
+
 import { type AppendedRows, appendEntries, type KeyColumns } from "./entries.ts";
 import type { EntryRow } from "./entry-hash.ts";
 import { type HoldColumns, requireHeld } from "./holds.ts";
 import { type TakeKey, takeKeyFor } from "./idempotency.ts";
+import type { Dialect, Op } from "./op.ts";
 
 export interface TapeRows {
   key: KeyColumns;

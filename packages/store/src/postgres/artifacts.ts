@@ -8,8 +8,8 @@ import { createHash } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/kernel/ports";
 import type pg from "pg";
-import { toStoreError } from "./errors.ts";
-import { inTransaction } from "./in-transaction.ts";
+import { toPostgresError } from "./errors.ts";
+import { inTransaction } from "./transactions.ts";
 
 /** What one answer of the database holds in memory. */
 const PIECE_BYTES = 256 * 1024;
@@ -118,5 +118,5 @@ async function sweepStep(pool: pg.Pool, min_age_ms: number): Promise<number> {
 }
 
 function failed(error: unknown): never {
-  throw toStoreError(error);
+  throw toPostgresError(error);
 }

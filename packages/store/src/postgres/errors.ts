@@ -1,5 +1,5 @@
 import { type BackplaneError, toBackplaneError } from "@backplane/contract";
-import { rethrow } from "../errors.ts";
+import { toStoreError } from "../backend/store-error.ts";
 
 export const BUSY_RETRIES = 10;
 
@@ -15,8 +15,8 @@ export function isConflict(error: unknown): boolean {
 }
 
 /** A row that the schema does not take is our mistake; all else is trouble with the database. */
-export function toStoreError(error: unknown): BackplaneError {
+export function toPostgresError(error: unknown): BackplaneError {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code === "string" && /^2[23]\w{3}$/.test(code)) return toBackplaneError(error);
-  return rethrow(error);
+  return toStoreError(error);
 }

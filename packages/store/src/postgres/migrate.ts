@@ -6,7 +6,7 @@ import {
   missingSteps,
   READ_SCHEMA_VERSION,
   WRITE_SCHEMA_VERSION,
-} from "../migrations/plan.ts";
+} from "../migrations/schema-version.ts";
 
 const TURN = 7_420_001;
 

@@ -1,18 +1,17 @@
 import type { ArtifactFiles, Logger, Store } from "@backplane/kernel/ports";
 import type pg from "pg";
-import type { Backend } from "../backend.ts";
-import { createListeners } from "../listeners.ts";
-import { MIGRATIONS } from "../migrations/index.ts";
+import type { Backend } from "../backend/backend.ts";
+import { createListeners } from "../backend/listeners.ts";
+import { MIGRATIONS } from "../migrations/all-migrations.ts";
 import type { Migration } from "../migrations/migration.ts";
-import { type Op, type Row, type Statement, sql } from "../op.ts";
-import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "../ops/index.ts";
+import { type Op, type Row, type Statement, sql } from "../ops/op.ts";
 import { lastPosition } from "../ops/outbox.ts";
-import { createStore } from "../stores/index.ts";
+import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "../ops/writes.ts";
+import { createStore } from "../stores/create-store.ts";
 import { openPostgresArtifacts } from "./artifacts.ts";
-import { BUSY_RETRIES, isConflict, toStoreError } from "./errors.ts";
-import { inTransaction } from "./in-transaction.ts";
-import { insertOnce } from "./insert-once.ts";
+import { BUSY_RETRIES, isConflict, toPostgresError } from "./errors.ts";
 import { migrateDatabase } from "./migrate.ts";
+import { insertOnce, inTransaction } from "./transactions.ts";
 
 export interface PostgresOptions {
   url: string;
@@ -75,7 +74,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     await migrateDatabase(pool, schema, options.migrations ?? MIGRATIONS);
   } catch (error) {
     await Promise.all([pool.end(), leases.end()]);
-    throw toStoreError(error);
+    throw toPostgresError(error);
   }
   const store = createStore(createBackend({ pool, leases }, log, options.caller_clock ?? false));
   return { ...store, artifacts: openPostgresArtifacts(pool) };
@@ -118,7 +117,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
           ? await drive(on, start())
           : await inTransaction(on, (client) => drive(client, start()));
       } catch (error) {
-        if (!isConflict(error) || attempt >= BUSY_RETRIES) throw toStoreError(error);
+        if (!isConflict(error) || attempt >= BUSY_RETRIES) throw toPostgresError(error);
       }
     }
   };
@@ -156,7 +155,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
       const single = isSingleStatement(name, input);
       if (single && name === "openInvocation") {
         return (await insertOnce(pool, (client) => drive(client, start()), null).catch((error: unknown) =>
-          Promise.reject(toStoreError(error)),
+          Promise.reject(toPostgresError(error)),
         )) as never;
       }
       return (await transact(start, single, LEASE_WRITES.has(name) ? leases : pool)) as never;
@@ -165,9 +164,10 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
       progress.push(...rows);
       timer ??= setTimeout(() => void flushProgress(), PROGRESS_DELAY_MS);
     },
-    read: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
-    readUnchecked: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
-    readHot: (_, op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toStoreError(error))),
+    read: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+    readUnchecked: (op) =>
+      drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+    readHot: (_, op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     onAppended(listener) {
       watch ??= setInterval(() => void lookForEvents(), WATCH_MS).unref();
       return listeners.add(listener);
@@ -175,7 +175,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     appended: () => listeners.call(),
     async ping() {
       await ask(pool, sql("select version from schema_version limit 1")).catch((error) =>
-        Promise.reject(toStoreError(error)),
+        Promise.reject(toPostgresError(error)),
       );
     },
     async close() {

@@ -5,18 +5,18 @@
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Logger } from "@backplane/kernel/ports";
+import { rowSums } from "../migrations/0014-row-sums.ts";
 import { type Migration, statementsOf } from "../migrations/migration.ts";
 import {
   CREATE_SCHEMA_VERSION,
   missingSteps,
   READ_SCHEMA_VERSION,
   WRITE_SCHEMA_VERSION,
-} from "../migrations/plan.ts";
-import { type Op, type Statement, sql } from "../op.ts";
-import { rowSums } from "../migrations/0014-row-sums.ts";
-import { readState, writeState } from "./commit-counter.ts";
-import type { Connection } from "./connection.ts";
-import { keepingSums, schemaSum } from "./row-sums.ts";
+} from "../migrations/schema-version.ts";
+import { type Op, type Statement, sql } from "../ops/op.ts";
+import { readState, writeState } from "./connection/commit-counter.ts";
+import type { Connection } from "./connection/connection.ts";
+import { keepingSums, schemaSum } from "./connection/row-checksums.ts";
 
 export function migrateFile(
   connection: Connection,

@@ -1,24 +1,29 @@
 import type { BackplaneError } from "@backplane/contract";
 import type { Logger, Store } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import { rethrow } from "../errors.ts";
-import { createListeners } from "../listeners.ts";
-import { MIGRATIONS } from "../migrations/index.ts";
+import type { Backend } from "../backend/backend.ts";
+import { createListeners } from "../backend/listeners.ts";
+import { MIGRATIONS } from "../migrations/all-migrations.ts";
 import type { Migration } from "../migrations/migration.ts";
-import { failureOf, type Op, sql } from "../op.ts";
-import { createStore } from "../stores/index.ts";
-import { checkCommits, checkContent, checkInThread, isCheckedAtOpen } from "./check-at-open.ts";
-import { checkHeader } from "./check-file.ts";
-import { createCommitCounter } from "./commit-counter.ts";
-import { type Connection, openConnection, type StatementHook } from "./connection.ts";
-import { damagedStore } from "./damage.ts";
-import { damageOf } from "./driver-damage.ts";
-import { createFreshCache } from "./fresh-cache.ts";
-import { createGroupCommit } from "./group-commit.ts";
-import { type HookModule, loadHook } from "./hook.ts";
+import { failureOf, type Op, sql } from "../ops/op.ts";
+import { createStore } from "../stores/create-store.ts";
+import { createCommitCounter } from "./connection/commit-counter.ts";
+import {
+  type Connection,
+  type HookModule,
+  loadHook,
+  openConnection,
+  type StatementHook,
+} from "./connection/connection.ts";
+import { damageOf } from "./connection/driver-errors.ts";
+import { toSqliteError } from "./connection/sqlite-error.ts";
+import { checkCommits, checkContent, checkInThread, isCheckedAtOpen } from "./damage/check-at-open.ts";
+import { checkHeader } from "./damage/check-file.ts";
+import { damagedStore } from "./damage/restore-advice.ts";
 import { migrateFile } from "./migrate.ts";
-import { createThreadWriter } from "./thread-writer.ts";
-import { createLocalWriter, type Writer } from "./writer.ts";
+import { createFreshCache } from "./read-cache.ts";
+import { createGroupCommit } from "./writer/group-commit.ts";
+import { createThreadWriter } from "./writer/thread-writer.ts";
+import { createLocalWriter, type Writer } from "./writer/writer.ts";
 
 export interface SqliteOptions {
   file: string;
@@ -60,7 +65,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
     try {
       return checked ? reader.run(op) : reader.runUnchecked(op);
     } catch (error) {
-      throw rethrow(error);
+      throw toSqliteError(error);
     }
   };
   const backend: Backend = {
@@ -113,6 +118,6 @@ function openFile(
   } catch (error) {
     owner?.close();
     const damage = failureOf(error) === undefined ? damageOf(error) : undefined;
-    throw damage === undefined ? rethrow(error) : damagedStore(file, `${file}: ${damage.message}`);
+    throw damage === undefined ? toSqliteError(error) : damagedStore(file, `${file}: ${damage.message}`);
   }
 }

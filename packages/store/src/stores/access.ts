@@ -6,9 +6,8 @@ import {
   type Secret,
 } from "@backplane/contract";
 import type { AuditStore, IdempotencyStore, KeyStore, Scope, SecretStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Listeners } from "../listeners.ts";
-import type { Op, Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
+import type { Listeners } from "../backend/listeners.ts";
 import {
   listAudit,
   listKeys,
@@ -23,6 +22,7 @@ import {
 import { bindingsUsing } from "../ops/bindings.ts";
 import { chainHash } from "../ops/facts.ts";
 import { findIdempotent } from "../ops/idempotency.ts";
+import type { Op, Row } from "../ops/op.ts";
 import { canonicalAudit, encodeAudit, encodeFacts } from "./facts.ts";
 import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
 

@@ -1,7 +1,6 @@
 import type { Binding } from "@backplane/contract";
 import type { BindingStore, BoundPackage, Facts, Scope } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Op, Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
 import {
   activeBindings,
   activeHooks,
@@ -12,6 +11,7 @@ import {
   type WriteBinding,
   wholeBindings,
 } from "../ops/bindings.ts";
+import type { Op, Row } from "../ops/op.ts";
 import { encodeFacts } from "./facts.ts";
 import { decodePackage } from "./packages.ts";
 import { beforeOf, pageOf, projectColumn } from "./scope.ts";

@@ -1,8 +1,8 @@
 import { CONFIG_LIMITS } from "@backplane/contract";
 import type { ConfigRow, ConfigStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
 import { type KeyRange, listConfig, readConfig } from "../ops/config.ts";
+import type { Row } from "../ops/op.ts";
 import { encodeFacts } from "./facts.ts";
 
 export function createConfigStore(backend: Backend): ConfigStore {

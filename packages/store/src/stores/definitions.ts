@@ -1,6 +1,6 @@
 import type { Definitions } from "@backplane/contract";
 import type { DefinitionStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { readDefinitions } from "../ops/definitions.ts";
 import { encodeFacts } from "./facts.ts";
 

@@ -2,7 +2,7 @@
 
 import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
 import type { InvocationRow, NewDelegation, Settlement } from "@backplane/kernel/ports";
-import type { Row, SqlValue } from "../op.ts";
+import type { Row, SqlValue } from "../ops/op.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
 type Outcome = Pick<

@@ -9,11 +9,11 @@ import type {
   NewDelegation,
   Settlement,
 } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row, SqlValue } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
-import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-lists.ts";
+import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-reads.ts";
 import type { SettleInvocation } from "../ops/invocations.ts";
+import type { Row, SqlValue } from "../ops/op.ts";
 import { encodeFacts } from "./facts.ts";
 import {
   decodeInvocation,

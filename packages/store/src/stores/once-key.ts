@@ -1,7 +1,7 @@
 /** An Idempotency-Key whose answer is the ids of what it made, in the transaction that makes it. */
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
 import type { OnceKey } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import type { TakeKey } from "../ops/idempotency.ts";
 import { projectColumn } from "./scope.ts";
 

@@ -1,6 +1,6 @@
 import type { Package } from "@backplane/contract";
 import type { PackageStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeFacts } from "./facts.ts";
 import { beforeOf, pageOf } from "./scope.ts";

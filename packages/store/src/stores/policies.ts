@@ -1,7 +1,7 @@
 import type { Policy } from "@backplane/contract";
 import type { PolicyRow, PolicyStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
+import type { Row } from "../ops/op.ts";
 import { readPolicies } from "../ops/policies.ts";
 import { encodeFacts } from "./facts.ts";
 import { projectColumn, projectOf } from "./scope.ts";

@@ -8,9 +8,9 @@ import type {
   OutboxStore,
   OutboxSurvey,
 } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
 import { deadJobs, dueLanes, type JobRow, readJob } from "../ops/jobs.ts";
+import type { Row } from "../ops/op.ts";
 import { readCursor, readOutbox, surveyOutbox } from "../ops/outbox.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 

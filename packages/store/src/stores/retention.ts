@@ -1,5 +1,5 @@
 import type { RetentionStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 
 export function createRetentionStore(backend: Backend): RetentionStore {
   return {

@@ -1,9 +1,9 @@
 /** Runs in columns: what is searched, one JSON text fixed at the start, one at the end. */
 import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
 import { readHeld } from "../ops/holds.ts";
+import type { Row } from "../ops/op.ts";
 import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeFacts } from "./facts.ts";
 import { encodeOnce } from "./once-key.ts";

@@ -1,5 +1,5 @@
 import type { SamplingStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 
 export function createSamplingStore(backend: Backend): SamplingStore {
   return {

@@ -1,5 +1,5 @@
 import type { SealedStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { listSealed } from "../ops/sealed.ts";
 
 export function createSealedStore(backend: Backend): SealedStore {

@@ -9,10 +9,10 @@ import type {
   SessionKey,
   TapeWrite,
 } from "@backplane/kernel/ports";
-import type { Row } from "../op.ts";
 import type { KeyColumns } from "../ops/entries.ts";
 import type { EntryRow } from "../ops/entry-hash.ts";
 import type { HoldColumns } from "../ops/holds.ts";
+import type { Row } from "../ops/op.ts";
 import type { ChainRow, SessionRow } from "../ops/sessions.ts";
 import type { StoredEntry } from "../ops/spans.ts";
 import type { TapeRows } from "../ops/tape.ts";

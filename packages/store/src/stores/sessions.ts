@@ -1,5 +1,5 @@
 import type { Facts, SessionStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import {
   listChains,
   listSessions,

@@ -1,6 +1,6 @@
 import type { Login, LoginState, SignInStore } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
-import type { Row } from "../op.ts";
+import type { Backend } from "../backend/backend.ts";
+import type { Row } from "../ops/op.ts";
 import { readLogin, readSignIn, waitingLogin } from "../ops/sign-ins.ts";
 import { encodeFacts } from "./facts.ts";
 

@@ -1,5 +1,5 @@
 import type { Scope } from "@backplane/kernel/ports";
-import type { Backend } from "../backend.ts";
+import type { Backend } from "../backend/backend.ts";
 import { originHash } from "../ops/entry-hash.ts";
 import { lineOf } from "../ops/session-reads.ts";
 import { checkSpan, spansOf } from "../ops/spans.ts";

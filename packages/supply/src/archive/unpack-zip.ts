@@ -5,7 +5,7 @@
 import type { FileHandle } from "node:fs/promises";
 import { promisify } from "node:util";
 import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";
-import type { TreeFile } from "../content/tree-listing.ts";
+import type { TreeFile } from "../tree/tree-listing.ts";
 import { createNameLedger, safePath } from "./entry-rules.ts";
 import type { UnpackLimits } from "./limits.ts";
 import { createTreeWriter } from "./tree-writer.ts";

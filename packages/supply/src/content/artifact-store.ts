@@ -9,7 +9,7 @@ import { type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:f
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/kernel/ports";
-import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
+import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 
 /** Hashing is synchronous: a piece must not hold the event loop for long. */
 const PIECE_BYTES = 256 * 1024;

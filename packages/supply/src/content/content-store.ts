@@ -12,11 +12,17 @@ import { mkdirSync } from "node:fs";
 import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import { sweepStale, temporaryName } from "../archive/stale-folders.ts";
+import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
+import { inTurns } from "../tree/read-tree.ts";
+import {
+  digestOf,
+  formatListing,
+  parseListing,
+  type TreeFile,
+  type TreeListing,
+} from "../tree/tree-listing.ts";
+import { type Difference, differenceOf } from "../tree/verify-tree.ts";
 import { DigestLocks } from "./digest-locks.ts";
-import { inTurns } from "./read-tree.ts";
-import { digestOf, formatListing, parseListing, type TreeFile, type TreeListing } from "./tree-listing.ts";
-import { type Difference, differenceOf } from "./verify-tree.ts";
 
 export interface Staging {
   /** Where to unpack: a path that does not exist yet, on the store's own file system. */

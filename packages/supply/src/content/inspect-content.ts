@@ -1,8 +1,8 @@
 /** For `doctor`: every installed tree compared with its digest, one after the other, as fast as the reader asks. */
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
+import type { Difference } from "../tree/verify-tree.ts";
 import { checkFolder } from "./content-store.ts";
-import type { Difference } from "./verify-tree.ts";
 
 export interface InspectedTree {
   digest: string;

@@ -7,9 +7,9 @@ import { constants } from "node:fs";
 import { chmod, type FileHandle, mkdir, open, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { inTurns } from "../content/read-tree.ts";
-import type { TreeFile } from "../content/tree-listing.ts";
-import { type Difference, differenceOf } from "../content/verify-tree.ts";
+import { inTurns } from "../tree/read-tree.ts";
+import type { TreeFile } from "../tree/tree-listing.ts";
+import { type Difference, differenceOf } from "../tree/verify-tree.ts";
 import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 
 const PIECE_BYTES = 256 * 1024;

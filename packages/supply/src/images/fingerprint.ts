@@ -5,7 +5,7 @@
  */
 import { type BigIntStats, lstatSync } from "node:fs";
 import { dirname, join } from "node:path";
-import type { TreeFile } from "../content/tree-listing.ts";
+import type { TreeFile } from "../tree/tree-listing.ts";
 
 const FIELDS = 6;
 /** lstat is synchronous, a few microseconds each: a slice must not hold the event loop for a millisecond. */

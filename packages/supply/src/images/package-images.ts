@@ -17,8 +17,8 @@ import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { Logger, PackageFiles, PackageImage } from "@backplane/kernel/ports";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
-import type { TreeFile } from "../content/tree-listing.ts";
-import { nameDifferenceOf } from "../content/verify-tree.ts";
+import type { TreeFile } from "../tree/tree-listing.ts";
+import { nameDifferenceOf } from "../tree/verify-tree.ts";
 import { copyTree } from "./copy-tree.ts";
 import { type Fingerprint, takeFingerprint } from "./fingerprint.ts";
 

@@ -1,10 +1,10 @@
 /** What the manifest starts must be startable: a file of the package, executable; or a bare name for the PATH. */
 import { posix } from "node:path";
 import { BackplaneError, type Manifest, runsElsewhere } from "@backplane/contract";
-import type { TreeListing } from "../content/tree-listing.ts";
 import { isBareName } from "../manifest/manifest-rules.ts";
 import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
 import { findLines } from "../manifest/toml-lines.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
 
 export function checkEntrypoint(manifest: Manifest, listing: TreeListing, toml: string): void {
   if (runsElsewhere(manifest.runtime.protocol)) return;

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { BackplaneError, codeOf, type Json, type Manifest } from "@backplane/contract";
 import type { Schemas } from "@backplane/kernel/ports";
-import type { TreeListing } from "../content/tree-listing.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
 
 /** The schema itself may have a quarter of it (schema-caps.ts); the rest is room for white space. */
 const MAX_SCHEMA_FILE_BYTES = 1024 * 1024;

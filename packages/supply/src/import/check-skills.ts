@@ -1,6 +1,6 @@
 /** A skill that a manifest names has to be there. */
 import { BackplaneError, type Manifest } from "@backplane/contract";
-import type { TreeListing } from "../content/tree-listing.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
 
 export function checkSkills({ skills = [] }: Manifest, { files }: TreeListing): void {
   for (const { name, path } of skills) {

@@ -8,17 +8,17 @@ import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
-import { readListed } from "../content/read-tree.ts";
-import { createNpm, type Npm } from "../kernel-plugins/npm-command.ts";
+import { createNpm, type Npm } from "../npm/npm-command.ts";
+import { readListed } from "../tree/read-tree.ts";
+import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
+import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
 import { checkEntrypoint } from "./check-entrypoint.ts";
 import { checkPlatform, type HostPlatform } from "./check-platform.ts";
 import { checkSchemaFiles } from "./check-schema-files.ts";
 import { checkSkills } from "./check-skills.ts";
+import type { PackageFormat } from "./formats/format.ts";
 import { formatOf } from "./formats/formats.ts";
 import { toolFiles } from "./formats/tool-files.ts";
-import { AGENT_PLUGIN_FILE } from "./agent-plugin/read-agent-plugin.ts";
-import { openAgentPlugin } from "./agent-plugin/open-agent-plugin.ts";
-import type { PackageFormat } from "./formats/format.ts";
 import { type OpenedSource, openSource } from "./open-source.ts";
 
 /** A folder that may be one. */

@@ -5,14 +5,14 @@ import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { PackageSource, WorkspaceSource } from "@backplane/kernel/ports";
 import type { ContentStore } from "../content/content-store.ts";
-import { listTree, type TreeListing } from "../content/tree-listing.ts";
-import type { Npm } from "../kernel-plugins/npm-command.ts";
+import type { Npm } from "../npm/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
+import { listTree, type TreeListing } from "../tree/tree-listing.ts";
 import type { PackageFormat, Told } from "./formats/format.ts";
 import { FORMATS } from "./formats/formats.ts";
+import { noManifest, noSource } from "./formats/no-source.ts";
 import { npmServer } from "./mcp/npm-server.ts";
-import { noManifest, noSource } from "./no-source.ts";
 
 export interface OpenedSource {
   bytes: AsyncIterable<Uint8Array>;

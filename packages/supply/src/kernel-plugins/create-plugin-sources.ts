@@ -5,12 +5,12 @@
 import { mkdir } from "node:fs/promises";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
 import type { DiscoveredPlugins } from "@backplane/kernel/ports";
+import { validateInstallSource } from "../npm/install-source.ts";
+import { createNpm, type Npm } from "../npm/npm-command.ts";
 import { discoverPlugins } from "./discover.ts";
 import { inspectSource } from "./inspect.ts";
-import { forgetInstalled, noteInstalled, withDates } from "./install-meta.ts";
 import { type InstallParts, installSource, removeEntry, sweepCopies } from "./install.ts";
-import { validateInstallSource } from "./install-source.ts";
-import { createNpm, type Npm } from "./npm-command.ts";
+import { forgetInstalled, noteInstalled, withDates } from "./install-meta.ts";
 import { NpmTree } from "./npm-tree.ts";
 import { conditionsOf } from "./resolve-module.ts";
 

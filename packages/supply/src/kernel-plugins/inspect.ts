@@ -3,8 +3,8 @@ import { mkdtemp, readdir, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, posix } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP, type PluginEntry } from "@backplane/contract";
-import { type InstallSource, isPackageName } from "./install-source.ts";
-import { NPM_FLAGS, type Npm } from "./npm-command.ts";
+import { type InstallSource, isPackageName } from "../npm/install-source.ts";
+import { NPM_FLAGS, type Npm } from "../npm/npm-command.ts";
 import { readArchive } from "./read-archive.ts";
 import { type Locate, type PackageReading, readManifest, readPackage } from "./read-package.ts";
 

@@ -5,7 +5,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { PluginEntry } from "@backplane/contract";
-import { keepJson } from "../keep-json.ts";
+import { keepJson } from "../files/checked-json.ts";
 
 type Dates = Record<string, string>;
 

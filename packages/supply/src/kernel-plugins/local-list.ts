@@ -1,7 +1,7 @@
 /** `local.json`: folders that the operator named, linked (editable) or copied. Written whole, or not at all. */
 import { readFile } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
-import { keepSummedJson, parseSummedJson } from "../keep-json.ts";
+import { keepSummedJson, parseSummedJson } from "../files/checked-json.ts";
 
 export interface LocalFolder {
   /** Absolute when it is linked, else relative to the plugins folder. */

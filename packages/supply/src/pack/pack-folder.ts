@@ -7,8 +7,8 @@ import { Transform, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGzip } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";
-import { type Pack, pack as createPack } from "tar-stream";
-import type { TreeFile, TreeListing } from "../content/tree-listing.ts";
+import { pack as createPack, type Pack } from "tar-stream";
+import type { TreeFile, TreeListing } from "../tree/tree-listing.ts";
 import { surveyFolder } from "./survey-folder.ts";
 
 export interface PackedFolder {

@@ -4,9 +4,9 @@ import { lstat, open, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { createNameLedger, safePath } from "../archive/entry-rules.ts";
-import { unsafe } from "../archive/unsafe.ts";
 import { UNPACK_LIMITS } from "../archive/limits.ts";
-import { listTree, type TreeFile, type TreeListing } from "../content/tree-listing.ts";
+import { unsafe } from "../archive/unsafe.ts";
+import { listTree, type TreeFile, type TreeListing } from "../tree/tree-listing.ts";
 import { scanForCredentials } from "./credential-files.ts";
 import { IGNORE_FILE, type Ignores, readIgnores } from "./ignore-file.ts";
 

@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { BackplaneError, type TrustedFolder } from "@backplane/contract";
 import { TrustedFoldersSchema } from "@backplane/contract/schema";
-import { keepSummedJson, parseSummedJson } from "../keep-json.ts";
+import { keepSummedJson, parseSummedJson } from "../files/checked-json.ts";
 
 export async function readFolderList(file: string): Promise<TrustedFolder[]> {
   let text: string;

@@ -10,10 +10,10 @@ import type { AgentPluginPart, ImportedPackage, OpenedAgentPlugin } from "@backp
 import type { UnpackLimits } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
 import type { ContentStore } from "../../content/content-store.ts";
-import { listTree } from "../../content/tree-listing.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
+import { listTree } from "../../tree/tree-listing.ts";
 import type { McpServerEntry } from "../mcp/mcp-json.ts";
 import { serverBinding } from "../mcp/server-binding.ts";
 import { packageIdOf, type ServerDraft, serverManifest } from "../mcp/server-manifest.ts";

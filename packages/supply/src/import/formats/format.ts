@@ -3,7 +3,7 @@
  * there on nobody knows where it came from. A new format is a new file here and a line in the list.
  */
 import type { Manifest } from "@backplane/contract";
-import type { TreeListing } from "../../content/tree-listing.ts";
+import type { TreeListing } from "../../tree/tree-listing.ts";
 
 /** What is known of a source besides its files. */
 export interface Told {

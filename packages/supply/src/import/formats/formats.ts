@@ -1,9 +1,10 @@
 /** In the order in which they are tried: a package of ours may hold anything else besides. */
-import type { TreeListing } from "../../content/tree-listing.ts";
+
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
-import { noManifest, noSource } from "../no-source.ts";
+import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { hefty } from "./hefty.ts";
+import { noManifest, noSource } from "./no-source.ts";
 import { toolFiles } from "./tool-files.ts";
 import { vaiPlugin } from "./vai-plugin.ts";
 

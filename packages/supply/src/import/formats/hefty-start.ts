@@ -6,7 +6,7 @@
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { type IsolationMode, JAVA_HOST, READY_HOST } from "@backplane/contract";
-import type { TreeListing } from "../../content/tree-listing.ts";
+import type { TreeListing } from "../../tree/tree-listing.ts";
 import { hasMain } from "./java-class.ts";
 
 export interface Start {

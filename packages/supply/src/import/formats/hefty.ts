@@ -15,8 +15,8 @@ import {
   type Manifest,
 } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import type { TreeListing } from "../../content/tree-listing.ts";
 import { nearest } from "../../manifest/known-fields.ts";
+import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 import { startOf } from "./hefty-start.ts";
 

@@ -12,7 +12,7 @@ import {
   PermissionsSchema,
   VersionSchema,
 } from "@backplane/contract/schema";
-import type { TreeListing } from "../../content/tree-listing.ts";
+import type { TreeListing } from "../../tree/tree-listing.ts";
 import type { PackageFormat } from "./format.ts";
 
 const META = "install-meta.json";

@@ -2,8 +2,8 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MANIFEST_FILE, readManifest } from "../../manifest/read-manifest.ts";
-import { noSource } from "../no-source.ts";
 import type { PackageFormat } from "./format.ts";
+import { noSource } from "./no-source.ts";
 
 const MAX_MANIFEST_BYTES = 64 * 1024;
 

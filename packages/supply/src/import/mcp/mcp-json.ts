@@ -3,7 +3,7 @@
  * name or by shape is never taken over: it becomes a slot, to which the operator binds a stored secret.
  */
 import { BackplaneError, type LeftOut, leftOut } from "@backplane/contract";
-import { isPackageName } from "../../kernel-plugins/install-source.ts";
+import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
   name: string;

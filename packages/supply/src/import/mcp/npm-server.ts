@@ -6,13 +6,13 @@ import { lstat, mkdir, mkdtemp, readFile, realpath, rm, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import { join, posix, relative, sep } from "node:path";
 import { BackplaneError, PLUGIN_ENTRY_GROUP } from "@backplane/contract";
-import { type FoundTree, findFiles, inTurns, readTreeFile } from "../../content/read-tree.ts";
-import { listTree } from "../../content/tree-listing.ts";
-import { validateInstallSource } from "../../kernel-plugins/install-source.ts";
-import type { Npm } from "../../kernel-plugins/npm-command.ts";
-import { npmInstall } from "../../kernel-plugins/npm-install.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import { validateInstallSource } from "../../npm/install-source.ts";
+import type { Npm } from "../../npm/npm-command.ts";
+import { npmInstall } from "../../npm/npm-install.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
+import { type FoundTree, findFiles, inTurns, readTreeFile } from "../../tree/read-tree.ts";
+import { listTree } from "../../tree/tree-listing.ts";
 import { packageIdOf, serverManifest } from "./server-manifest.ts";
 
 /** npm's own notes, with times in them: the same tree must have the same digest. */

@@ -1,0 +1,24 @@
+import { BackplaneError, codeOf, isErrorCode } from "@backplane/contract";
+import { type Failure, failureOf } from "../ops/op.ts";
+
+/** Turns a refusal or a driver's error into a BackplaneError. The driver's own message stays in `cause`, for the log. */
+export function toStoreError(error: unknown): BackplaneError {
+  if (codeOf(error) !== undefined && error instanceof Error) return error as BackplaneError;
+  const failure = failureOf(error) ?? plainFailure(error);
+  if (failure !== undefined && isErrorCode(failure.code)) {
+    if (failure.code === "internal") {
+      return new BackplaneError("internal", undefined, { cause: failure.details?.reason });
+    }
+    return new BackplaneError(
+      failure.code,
+      failure.message,
+      failure.details === undefined ? {} : { details: failure.details },
+    );
+  }
+  return new BackplaneError("store.unavailable", undefined, { cause: error });
+}
+
+/** A failure that the writer's thread sent is a plain object. */
+function plainFailure(error: unknown): Failure | undefined {
+  return error instanceof Error ? undefined : (error as Failure);
+}

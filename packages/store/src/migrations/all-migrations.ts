@@ -1,0 +1,38 @@
+import { foundation } from "./0001-foundation.ts";
+import { sessions } from "./0002-sessions.ts";
+import { config } from "./0003-config.ts";
+import { runs } from "./0004-runs.ts";
+import { lanes } from "./0005-lanes.ts";
+import { definitions } from "./0006-definitions.ts";
+import { policy } from "./0007-policy.ts";
+import { spans } from "./0008-spans.ts";
+import { artifacts } from "./0009-artifacts.ts";
+import { signIns } from "./0010-sign-ins.ts";
+import { loginBrowsers } from "./0011-login-browsers.ts";
+import { sampling } from "./0012-sampling.ts";
+import { secretOwners } from "./0013-secret-owners.ts";
+import { rowSums } from "./0014-row-sums.ts";
+import { runFences } from "./0015-run-fences.ts";
+import type { Migration } from "./migration.ts";
+import { newestOf } from "./schema-version.ts";
+
+/** In order; the version of the last one is the schema that this build writes. */
+export const MIGRATIONS: readonly Migration[] = [
+  foundation,
+  sessions,
+  config,
+  runs,
+  lanes,
+  definitions,
+  policy,
+  spans,
+  artifacts,
+  signIns,
+  loginBrowsers,
+  sampling,
+  secretOwners,
+  rowSums,
+  runFences,
+];
+
+export const SCHEMA_VERSION = newestOf(MIGRATIONS);

@@ -1,0 +1,122 @@
+/**
+ * Reading invocations. A filtered list walks the covering index in windows, so that no filter ever walks the
+ * whole history in one statement and no further index makes every call dearer.
+ */
+
+import { INVOCATION_COLUMNS } from "./invocations.ts";
+import { type Op, type Row, type SqlValue, sql } from "./op.ts";
+
+interface InvocationFilter {
+  status: string;
+  export_id: string;
+  session_id: string;
+  binding_id: string;
+}
+
+export interface ListInvocations {
+  org_id: string;
+  project_id: string;
+  filter: InvocationFilter;
+  before: string;
+  limit: number;
+  /** How many rows one statement looks at. */
+  window?: number;
+}
+
+const WINDOW = 20_000;
+const WINDOWS_PER_PAGE = 5;
+
+export function* readInvocation(id: string, org_id: string, project_id: string): Op<Row | undefined> {
+  const rows = yield sql(
+    `select ${INVOCATION_COLUMNS} from invocations where id = $1 and org_id = $2 and ($3 = '' or project_id = $3)`,
+    [id, org_id, project_id],
+  );
+  return rows[0];
+}
+
+/** Up to `limit` rows, and where to go on: `resume` is set when the walk stopped before the end of history. */
+export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
+  if (p.filter.session_id !== "") return { rows: yield sessionPage(p), resume: null };
+  const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
+  const rows: Row[] = [];
+  let resume: string | null = null;
+  for (const project_id of projects) {
+    const found = yield* walk({ ...p, project_id });
+    rows.push(...found.rows);
+    if (found.resume !== null && (resume === null || found.resume > resume)) resume = found.resume;
+  }
+  rows.sort((a, b) => ((a.id as string) < (b.id as string) ? 1 : -1));
+  // What lies before the point where one project's walk stopped may not be complete yet.
+  const complete = resume === null ? rows : rows.filter((row) => (row.id as string) >= resume!);
+  return { rows: complete.slice(0, p.limit), resume: complete.length >= p.limit ? null : resume };
+}
+
+function sessionPage(p: ListInvocations) {
+  const { status, export_id, session_id, binding_id } = p.filter;
+  return sql(
+    `select ${INVOCATION_COLUMNS} from invocations where org_id = $1 and session_id = $2 and id < $3
+      and ($4 = '' or project_id = $4) and ($5 = '' or status = $5) and ($6 = '' or export_id = $6)
+      and ($7 = '' or binding_id = $7) order by id desc limit $8`,
+    [p.org_id, session_id, p.before, p.project_id, status, export_id, binding_id, p.limit],
+  );
+}
+
+/** Jumps from project to project in the index instead of reading every row. */
+function* projectsOf(org_id: string): Op<string[]> {
+  const rows = yield sql(
+    `with recursive seen (project_id) as (
+        select (select min(project_id) from invocations where org_id = $1)
+        union all
+        select (select min(i.project_id) from invocations i where i.org_id = $1 and i.project_id > seen.project_id)
+          from seen where seen.project_id is not null)
+      select project_id from seen where project_id is not null`,
+    [org_id],
+  );
+  return rows.map((row) => row.project_id as string);
+}
+
+function* walk(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
+  const { status, export_id, binding_id } = p.filter;
+  const filter: SqlValue[] = [status, export_id, binding_id];
+  const filtered = filter.some((value) => value !== "");
+  const rows: Row[] = [];
+  const reach = p.window ?? WINDOW;
+  let before = p.before;
+  for (let window = 0; window < WINDOWS_PER_PAGE; window++) {
+    const size = filtered ? reach : p.limit;
+    rows.push(
+      ...(yield sql(
+        `select ${INVOCATION_COLUMNS} from invocations where id in (
+          select id from (
+            select id, status, export_id, binding_id from invocations
+              where org_id = $1 and project_id = $2 and id < $3 order by id desc limit $4) w
+          where ($5 = '' or status = $5) and ($6 = '' or export_id = $6) and ($7 = '' or binding_id = $7)
+          order by id desc limit $8) order by id desc`,
+        [p.org_id, p.project_id, before, size, ...filter, p.limit - rows.length],
+      )),
+    );
+    if (!filtered || rows.length >= p.limit) return { rows, resume: null };
+    const [last] = yield sql(
+      `select id from invocations where org_id = $1 and project_id = $2 and id < $3 order by id desc limit 1 offset $4`,
+      [p.org_id, p.project_id, before, reach - 1],
+    );
+    if (last === undefined) return { rows, resume: null };
+    before = last.id as string;
+  }
+  return { rows, resume: before };
+}
+
+export function* readProgress(id: string, after_seq: number, limit: number): Op<Row[]> {
+  return yield sql(
+    "select seq, at, event from invocation_events where invocation_id = $1 and seq > $2 order by seq limit $3",
+    [id, after_seq, limit],
+  );
+}
+
+export function* readDelegation(token_hash: string): Op<Row | undefined> {
+  const rows = yield sql(
+    "select invocation_id, org_id, project_id, scopes, expires_at from delegations where token_hash = $1",
+    [token_hash],
+  );
+  return rows[0];
+}

@@ -1,0 +1,149 @@
+/** Every write by name: the name and plain arguments are what travels to the writer's thread. */
+
+import { createKey, putSecret, removeSecret, revokeKey } from "./access.ts";
+import { resolveApproval } from "./approvals.ts";
+import { createBinding, removeBinding, updateBinding, updateBindings } from "./bindings.ts";
+import { writeConfig } from "./config.ts";
+import { putDefinitions } from "./definitions.ts";
+import { appendEntries } from "./entries.ts";
+import { type AuditRow, appendAudit } from "./facts.ts";
+import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
+import {
+  appendProgress,
+  askAgain,
+  claimInvocations,
+  claimWaiting,
+  openInvocation,
+  retriedInvocation,
+  settleInvocation,
+  settleWithTape,
+  startInvocation,
+} from "./invocations.ts";
+import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
+import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
+import type { Dialect, Op } from "./op.ts";
+import { advanceCursor, numberEvents } from "./outbox.ts";
+import { insertPackage, removePackage } from "./packages.ts";
+import { putPolicy } from "./policies.ts";
+import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./retention.ts";
+import { claimRuns, endRun, joinRun, resumeRun, startRun } from "./runs.ts";
+import { takeSampling } from "./sampling.ts";
+import { replaceSealed } from "./sealed.ts";
+import {
+  compactSession,
+  createSession,
+  forkChain,
+  moveHead,
+  patchSession,
+  resetSession,
+} from "./sessions.ts";
+import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
+import { appendHeld, appendOnce } from "./tape.ts";
+
+/** Each takes one plain value and the dialect. */
+const WRITES = {
+  insertPackage,
+  removePackage,
+  createBinding,
+  updateBinding,
+  updateBindings,
+  removeBinding,
+  putDefinitions,
+  putSignIn,
+  removeSignIn,
+  beginLogin,
+  takeSampling,
+  takeLogin,
+  endLogin,
+  openLogin,
+  openInvocation,
+  askAgain,
+  startInvocation,
+  retriedInvocation,
+  settleInvocation,
+  settleWithTape,
+  appendProgress,
+  claimInvocations,
+  claimWaiting,
+  resolveApproval,
+  putSecret,
+  removeSecret,
+  replaceSealed,
+  createKey,
+  revokeKey,
+  beginIdempotent,
+  finishIdempotent,
+  abandonIdempotent: (p: { org_id: string; project_id: string; key: string }) =>
+    abandonIdempotent(p.org_id, p.project_id, p.key),
+  sweepIdempotent: (p: { now: number | null; limit: number }, dialect: Dialect) =>
+    sweepIdempotent(p.now, p.limit, dialect),
+  appendAudit: (p: AuditRow) => appendAudit(p),
+  numberEvents: (p: { limit: number }) => numberEvents(p.limit),
+  writeConfig,
+  putPolicy,
+  advanceCursor,
+  createSession,
+  appendEntries,
+  appendHeld,
+  appendOnce,
+  forkChain,
+  resetSession,
+  compactSession,
+  moveHead,
+  patchSession,
+  startRun,
+  endRun,
+  joinRun,
+  resumeRun,
+  claimRuns,
+  enqueueJobs,
+  claimJobs,
+  extendJob,
+  completeJob,
+  failJob,
+  replayJob,
+  acquireLease,
+  acquireSlot,
+  renewLeases,
+  releaseLease: (p: { name: string; holder: string }) => releaseLease(p.name, p.holder),
+  sweepJobs,
+  sweepOutbox,
+  sweepDelegations,
+  sweepProgress,
+};
+
+type Writes = typeof WRITES;
+export type WriteName = keyof Writes;
+export type WriteInput<N extends WriteName> = Parameters<Writes[N]>[0];
+export type WriteResult<N extends WriteName> = ReturnType<Writes[N]> extends Op<infer T> ? T : never;
+
+/** Writes of one statement: PostgreSQL needs no explicit transaction for them. */
+const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
+  "appendProgress",
+  "finishIdempotent",
+  "abandonIdempotent",
+  "sweepIdempotent",
+  "extendJob",
+  "acquireLease",
+  "renewLeases",
+  "releaseLease",
+  "sweepJobs",
+  "sweepOutbox",
+  "sweepDelegations",
+]);
+
+/** Most calls open with nothing beside their row, and settle in one statement. */
+export function isSingleStatement(name: WriteName, input: unknown): boolean {
+  if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
+  if (name === "retriedInvocation") return (input as WriteInput<"retriedInvocation">).renewed === null;
+  if (name !== "openInvocation") return SINGLE_STATEMENT.has(name);
+  const { approval, delegation, tape, once, facts } = input as WriteInput<"openInvocation">;
+  if (tape !== null || once !== null) return false;
+  return approval === null && delegation === null && facts.events.length === 0 && facts.audit === null;
+}
+
+/** The write as a fresh generator; the name and the input come as one pair from the typed `write()`. */
+export function startWrite(name: WriteName, input: unknown, dialect: Dialect): Op<unknown> {
+  const make = WRITES[name] as (input: unknown, dialect: Dialect) => Op<unknown>;
+  return make(input, dialect);
+}

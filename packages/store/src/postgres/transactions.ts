@@ -1,0 +1,100 @@
+import type pg from "pg";
+import { isConflict } from "./errors.ts";
+
+/** How long it is asked for a commit whose answer got lost; the database has to be back for it. */
+const ASK_MS = 600_000;
+const PAUSE_MS = 500;
+
+/**
+ * A connection that breaks during `commit` leaves it open whether the transaction was committed. The database knows, by
+ * the transaction's id, also after a restart; so that is asked before anything is told. What is thrown was not written.
+ */
+export async function inTransaction<T>(
+  pool: pg.Pool,
+  work: (client: pg.PoolClient) => Promise<T>,
+): Promise<T> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  let xid: string | null = null;
+  let value: T;
+  try {
+    // One round trip: its answers come as a list.
+    const begun = await client.query("begin; select pg_current_xact_id()::text as xid");
+    const [, { rows }] = begun as unknown as [unknown, { rows: { xid: string }[] }];
+    value = await work(client);
+    xid = rows[0]!.xid;
+    await client.query("commit");
+    return value;
+  } catch (error) {
+    if (xid !== null && mayHaveCommitted(error)) {
+      broken = error as Error;
+      if (await wasCommitted(pool, xid, error)) return value!;
+      throw error;
+    }
+    await client.query("rollback").catch((failure: Error) => {
+      broken = failure;
+    });
+    throw error;
+  } finally {
+    // A connection that cannot roll back is thrown away.
+    client.release(broken);
+  }
+}
+
+/** Not when the database itself refused it: a conflict, a constraint, a value that does not fit. */
+export function mayHaveCommitted(error: unknown): boolean {
+  const code = (error as { code?: unknown } | null)?.code;
+  return !(typeof code === "string" && /^(2[23]|4\d)\w{3}$/.test(code));
+}
+
+async function wasCommitted(pool: pg.Pool, xid: string, why: unknown): Promise<boolean> {
+  return await untilAnswered(async () => {
+    const text = "select pg_xact_status($1::xid8) as status";
+    const { rows } = await pool.query<{ status: string | null }>(text, [xid]);
+    const status = rows[0]?.status;
+    if (status === "in progress") throw new Error("the transaction has not ended yet");
+    return status === "committed";
+  }, why);
+}
+
+/** Asks until the database answers. Throws `why` when it does not in all the time there is. */
+export async function untilAnswered<T>(ask: () => Promise<T>, why: unknown): Promise<T> {
+  const end = performance.now() + ASK_MS;
+  for (;;) {
+    try {
+      return await ask();
+    } catch {
+      if (performance.now() > end) throw why;
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  }
+}
+
+/**
+ * Inserts a row that has an id of its own with one statement and no transaction. When the connection breaks it is unknown
+ * whether the row was stored: it is inserted again once the database is back, and a duplicate means that it was.
+ */
+export async function insertOnce<T>(
+  pool: pg.Pool,
+  insert: (on: pg.PoolClient) => Promise<T>,
+  duplicate: T,
+): Promise<T> {
+  const client = await pool.connect();
+  let broken: Error | undefined;
+  try {
+    return await insert(client);
+  } catch (error) {
+    if (!mayHaveCommitted(error)) throw error;
+    broken = error as Error;
+  } finally {
+    client.release(broken);
+  }
+  return await untilAnswered(async () => {
+    try {
+      return await inTransaction(pool, insert);
+    } catch (error) {
+      if (isConflict(error)) return duplicate;
+      throw error;
+    }
+  }, broken);
+}

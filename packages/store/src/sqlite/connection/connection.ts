@@ -1,0 +1,122 @@
+/** One connection with its prepared statements, and the way an operation runs on it. */
+import { DatabaseSync, type SQLInputValue, type StatementSync } from "node:sqlite";
+import type { Op, Row, Statement } from "../../ops/op.ts";
+import { addSumFunctions, addSumTriggers, rowChecks, withRowChecks } from "./row-checksums.ts";
+
+/** Called before every statement that writes, and before `begin` and `commit`. For fault tests. */
+export type StatementHook = (text: string) => void;
+
+/**
+ * Names a module whose default export is called before each writing statement, as `(text, data)`. A name and
+ * not a function, because it has to reach the writer's thread. For fault tests only.
+ */
+export interface HookModule {
+  module: string;
+  data?: unknown;
+}
+
+export async function loadHook(hook: HookModule | undefined): Promise<StatementHook | undefined> {
+  if (hook === undefined) return undefined;
+  const loaded = (await import(hook.module)) as { default: (text: string, data: unknown) => void };
+  return (text) => loaded.default(text, hook.data);
+}
+
+export interface Connection {
+  run<T>(op: Op<T>): T;
+  /** As `run`, but tells through `wrote` whether a statement had changed something when it threw. */
+  runCounting<T>(op: Op<T>, wrote: { value: boolean }): T;
+  /** As `run`, but gives rows as they are, damaged or not: for what looks for damage itself. */
+  runUnchecked<T>(op: Op<T>): T;
+  /** From here on rows are checked when they are read, and written with their checksum. Needs the newest schema. */
+  guardRows(): void;
+  database: DatabaseSync;
+  exec(text: string): void;
+  inTransaction(): boolean;
+  close(): void;
+}
+
+interface Prepared {
+  statement: StatementSync;
+  answers: boolean;
+  writes: boolean;
+}
+
+/** FULL: a commit is on the platter before it is acknowledged. Checkpoints of 16 MB cost less per row. */
+const WRITER_PRAGMAS = `
+  pragma busy_timeout = 5000;
+  pragma journal_mode = wal;
+  pragma synchronous = full;
+  pragma foreign_keys = on;
+  pragma wal_autocheckpoint = 4000;
+  pragma journal_size_limit = 67108864;
+`;
+
+export function openConnection(file: string, mode: "write" | "read", hook?: StatementHook): Connection {
+  const database = new DatabaseSync(file, { readOnly: mode === "read" });
+  database.exec(mode === "write" ? WRITER_PRAGMAS : "pragma busy_timeout = 5000;");
+  addSumFunctions(database);
+  const statements = new Map<string, Prepared>();
+  const unchecked = new Map<string, Prepared>();
+  let checks: ReadonlyMap<string, string> = new Map();
+
+  const prepare = (text: string, checked = true): Prepared => {
+    const known = checked ? statements : unchecked;
+    let prepared = known.get(text);
+    if (prepared === undefined) {
+      const full = checked ? withRowChecks(text, checks) : text;
+      const statement = database.prepare(full.replaceAll(/\$(\d+)/g, "?$1"));
+      prepared = {
+        statement,
+        answers: statement.columns().length > 0,
+        writes: !/^\s*select/i.test(text),
+      };
+      known.set(text, prepared);
+    }
+    return prepared;
+  };
+
+  const execute = (request: Statement, wrote: { value: boolean } | null, checked: boolean): Row[] => {
+    const prepared = prepare(request.text, checked);
+    if (prepared.writes) hook?.(request.text);
+    const values = request.values as SQLInputValue[];
+    if (!prepared.answers) {
+      const { changes } = prepared.statement.run(...values);
+      if (wrote !== null) wrote.value = true;
+      return changes === 0 ? NO_ROWS : CHANGED;
+    }
+    const rows = prepared.statement.all(...values) as Row[];
+    if (wrote !== null && prepared.writes) wrote.value = true;
+    return rows;
+  };
+
+  const drive = <T>(op: Op<T>, wrote: { value: boolean } | null, checked = true): T => {
+    let step = op.next();
+    while (!step.done) step = op.next(execute(step.value, wrote, checked));
+    return step.value;
+  };
+
+  return {
+    run: (op) => drive(op, null),
+    runCounting: (op, wrote) => drive(op, wrote),
+    runUnchecked: (op) => drive(op, null, false),
+    guardRows() {
+      if (mode === "write") addSumTriggers(database);
+      checks = rowChecks(database);
+      statements.clear();
+    },
+    database,
+    exec(text) {
+      hook?.(text);
+      const step = STEPS.has(text) ? prepare(text) : null;
+      if (step === null) database.exec(text);
+      else step.statement.run();
+    },
+    inTransaction: () => database.isTransaction,
+    close: () => database.close(),
+  };
+}
+
+const NO_ROWS: Row[] = [];
+const CHANGED: Row[] = [{}];
+/** What every batch runs, so it is prepared once. */
+const STEPS: ReadonlySet<string> = new Set(["begin immediate", "commit"]);

@@ -1,0 +1,29 @@
+/** What an error of the SQLite driver means. The writer's thread loads this file: no import of another module. */
+import type { Failure } from "../../ops/op.ts";
+
+/** SQLite's primary codes for a file that is damaged (CORRUPT) or not one of its files (NOTADB). */
+const DAMAGE_CODES = new Set([11, 26]);
+
+/** Undefined for any other error. */
+export function damageOf(error: unknown): Failure | undefined {
+  const { errcode, code, message } = (error ?? {}) as { errcode?: unknown; code?: unknown; message?: string };
+  if (typeof errcode === "number" && DAMAGE_CODES.has(errcode & 0xff)) {
+    return { code: "store.damaged", message: `The store's file is damaged: SQLite says "${message}".` };
+  }
+  // No row of ours holds a number that JavaScript cannot.
+  if (code === "ERR_OUT_OF_RANGE") {
+    return {
+      code: "store.damaged",
+      message: "A row of the store is damaged: it holds a number out of range.",
+    };
+  }
+  return undefined;
+}
+
+/** SQLite's primary codes for trouble with the disk or the file: BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, … */
+const DISK_CODES = new Set([5, 6, 7, 8, 10, 11, 13, 14, 22, 26]);
+
+export function isDiskError(error: unknown): boolean {
+  const errcode = (error as { errcode?: unknown } | null)?.errcode;
+  return typeof errcode === "number" && DISK_CODES.has(errcode & 0xff);
+}

@@ -1,0 +1,114 @@
+/**
+ * What is found out before a store is used. A file that cannot be trusted is refused; single damaged rows are named in
+ * the log and refused when they are read, since one of them must not keep all others from being used.
+ */
+import { copyFileSync, statSync } from "node:fs";
+import { Worker } from "node:worker_threads";
+import { BackplaneError } from "@backplane/contract";
+import type { Logger } from "@backplane/kernel/ports";
+import { countFile, readCount, readState, resetCount } from "../connection/commit-counter.ts";
+import type { Connection } from "../connection/connection.ts";
+import { type FileDamage, findDamage } from "./check-file.ts";
+import type { CheckThreadData } from "./check-thread.ts";
+import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
+
+/** Read whole before the gateway is ready; what is larger is read in a thread of its own while it works. */
+const CHECK_FIRST_BYTES = 32 * 1024 * 1024;
+
+export function isCheckedAtOpen(file: string, bytes = CHECK_FIRST_BYTES): boolean {
+  return (statSync(file, { throwIfNoEntry: false })?.size ?? 0) <= bytes;
+}
+
+/** Throws `store.damaged` when the file cannot be trusted. */
+export function checkContent(connection: Connection, file: string, log: Logger | undefined): void {
+  report(findDamage(connection.database), file, log, (error) => {
+    throw error;
+  });
+}
+
+/** Resolves when it is done; `refuse` is called when the file cannot be trusted. */
+export function checkInThread(
+  file: string,
+  log: Logger | undefined,
+  refuse: (error: BackplaneError) => void,
+): { stop(): Promise<void> } {
+  const workerData: CheckThreadData = { file };
+  const worker = new Worker(threadEntry(), {
+    workerData,
+    name: "store-check",
+  });
+  worker.unref();
+  worker.on("message", (found: FileDamage) => report(found, file, log, refuse));
+  worker.on("error", (error) => log?.error({ err: error }, "the store could not be checked"));
+  return { stop: async () => void (await worker.terminate()) };
+}
+
+/** Beside this file, in the sources as in the build. */
+function threadEntry(): URL {
+  return new URL(
+    import.meta.url.endsWith(".ts") ? "./check-thread.ts" : "./check-thread.js",
+    import.meta.url,
+  );
+}
+
+function report(
+  { structure, rows }: FileDamage,
+  file: string,
+  log: Logger | undefined,
+  refuse: (error: BackplaneError) => void,
+): void {
+  for (const { table, id } of rows) {
+    log?.error({ table, id, fix: restoreAdvice(file) }, "a row of the store is damaged and will not be used");
+  }
+  if (structure.length === 0) return;
+  const error = damagedStore(
+    file,
+    `${file} is damaged, so answers from it could be wrong or incomplete: ${structure.slice(0, 3).join("; ")}.`,
+    { structure, rows },
+  );
+  log?.error({ structure, fix: error.fix }, "the store is damaged");
+  refuse(error);
+}
+
+/** Throws `store.commits_lost` when the store has fewer commits than were acknowledged. */
+export function checkCommits(connection: Connection, file: string, log: Logger | undefined): void {
+  const counted = readCount(file);
+  // A file without the counter is from before there was one, or older than all that was counted.
+  const state = readState(connection) ?? { count: 0, at: 0 };
+  if (counted === "missing") return;
+  if (counted === "damaged") {
+    const kept = `${countFile(file)}.damaged-${stamp()}`;
+    resetCount(file, state, kept);
+    log?.error(
+      { file: countFile(file), kept },
+      "the count of commits is damaged; whether commits were lost cannot be told this time, and it starts anew from the store",
+    );
+    return;
+  }
+  if (counted.count <= state.count) return;
+  const lost = counted.count - state.count;
+  const kept = keepLog(file);
+  const since = state.at === 0 ? "the beginning" : new Date(state.at).toISOString();
+  const [backup] = backupsOf(file);
+  throw new BackplaneError(
+    "store.commits_lost",
+    `${lost} acknowledged ${lost === 1 ? "commit is" : "commits are"} missing from ${file}: all that was written after ${since} and up to ${new Date(counted.at).toISOString()}. The log (${file}-wal) is damaged or gone, or an older file was put in place.`,
+    {
+      details: { lost, since, until: new Date(counted.at).toISOString(), ...(kept === null ? {} : { kept }) },
+      fix: `Put the files of this home back from where they were copied to${backup === undefined ? "" : `, or run \`backplane store restore ${backup}\``}, or go on without what is lost: \`backplane store repair --accept-loss\`.`,
+    },
+  );
+}
+
+/** Closing the store would remove the log; somebody may get something out of it. */
+function keepLog(file: string): string | null {
+  const wal = `${file}-wal`;
+  if ((statSync(wal, { throwIfNoEntry: false })?.size ?? 0) === 0) return null;
+  const kept = `${wal}.damaged-${stamp()}`;
+  copyFileSync(wal, kept);
+  return kept;
+}
+
+export function stamp(): string {
+  return new Date().toISOString().replaceAll(/[:.]/g, "-");
+}

@@ -1,0 +1,139 @@
+/** Looks for damage in a SQLite store: its header, its structure, its schema and every row's checksum. */
+import { closeSync, openSync, readSync, statSync } from "node:fs";
+import type { DatabaseSync } from "node:sqlite";
+import { readCount } from "../connection/commit-counter.ts";
+import { type DamagedRow, findDamagedRows, STATE_TABLE, schemaSum } from "../connection/row-checksums.ts";
+import { damagedStore } from "./restore-advice.ts";
+
+export interface FileDamage {
+  /** The file as a whole cannot be trusted: rows may be missing from answers. */
+  structure: string[];
+  /** Single rows; reading one of them is an error, all others are whole. */
+  rows: DamagedRow[];
+}
+
+const MAGIC = "SQLite format 3\0";
+const HEADER_BYTES = 100;
+const MAX_FINDINGS = 20;
+
+/** Header fields that are the same in every store of ours; the two that may be 0 are so until the log is first written back. */
+const FIXED: readonly [offset: number, bytes: readonly number[], name: string][] = [
+  [20, [0], "the reserved space of pages"],
+  [21, [64, 32, 32], "the payload fractions"],
+  [44, [0, 0, 0], "the schema format"],
+  [52, [0, 0, 0, 0], "the vacuum mode"],
+  [56, [0, 0, 0], "the text encoding"],
+  [60, [0, 0, 0, 0], "the user version"],
+  [64, [0, 0, 0, 0], "the vacuum mode"],
+  [68, [0, 0, 0, 0], "the application id"],
+  [72, Array.from({ length: 20 }, () => 0), "the reserved bytes"],
+];
+
+const FORMAT = [47, [4], "the schema format"] as const;
+const ENCODING = [59, [1], "the text encoding"] as const;
+
+/** Before SQLite opens the file, which would take an empty one for a new store. Throws `store.damaged`. */
+export function checkHeader(file: string): void {
+  const header = readHeader(file);
+  const counted = readCount(file);
+  const was_used = typeof counted === "object" && counted.count > 0;
+  if (header === null || header.length === 0) {
+    if (!was_used) return;
+    const state = header === null ? "is missing" : "is empty";
+    throw damagedStore(
+      file,
+      `${file} ${state}, but ${counted.count} commits were acknowledged in it. All of them are lost.`,
+      {
+        lost: counted.count,
+      },
+    );
+  }
+  if (header.length < HEADER_BYTES || header.toString("latin1", 0, 16) !== MAGIC) {
+    throw damagedStore(
+      file,
+      `${file} is not a SQLite database: its header is damaged or it was overwritten.`,
+    );
+  }
+  // A file that was never written through the log has another version; it holds nothing of ours yet.
+  if (!was_used) return;
+  // 2 is a file with a log, 1 one without: a backup that was put in place.
+  const version = header[18]!;
+  if ((version !== 1 && version !== 2) || header[19] !== version) {
+    throw damagedStore(
+      file,
+      `The header of ${file} is damaged: its format version (byte 18) cannot be right.`,
+    );
+  }
+  const unset = header[47] === 0 && header[59] === 0;
+  const wrong =
+    FIXED.find(([offset, bytes]) => bytes.some((byte, n) => header[offset + n] !== byte)) ??
+    (unset || header[47] === 4 ? undefined : FORMAT) ??
+    (unset || header[59] === 1 ? undefined : ENCODING);
+  if (wrong !== undefined) {
+    throw damagedStore(
+      file,
+      `The header of ${file} is damaged: ${wrong[2]} (byte ${wrong[0]}) cannot be right.`,
+    );
+  }
+}
+
+function readHeader(file: string): Buffer | null {
+  const stat = statSync(file, { throwIfNoEntry: false });
+  if (stat === undefined) return null;
+  const fd = openSync(file, "r");
+  try {
+    const header = Buffer.alloc(Math.min(HEADER_BYTES, stat.size));
+    readSync(fd, header, 0, header.length, 0);
+    return header;
+  } finally {
+    closeSync(fd);
+  }
+}
+
+/** Reads the whole file; the connection needs the functions of row-checksums.ts. */
+export function findDamage(database: DatabaseSync): FileDamage {
+  const structure: string[] = [];
+  let rows: DamagedRow[] = [];
+  try {
+    structure.push(...integrityFindings(database));
+    // A file from before the checksums has nothing else to compare with.
+    if (!hasState(database)) return { structure, rows };
+    structure.push(...schemaFindings(database), ...sequenceFindings(database));
+    rows = findDamagedRows(database, MAX_FINDINGS);
+  } catch (error) {
+    structure.push(`SQLite says "${(error as Error).message}"`);
+  }
+  return { structure: structure.slice(0, MAX_FINDINGS), rows };
+}
+
+function integrityFindings(database: DatabaseSync): string[] {
+  const rows = database.prepare(`pragma integrity_check(${MAX_FINDINGS})`).all() as {
+    integrity_check: string;
+  }[];
+  return rows.map((row) => row.integrity_check).filter((text) => text !== "ok");
+}
+
+function hasState(database: DatabaseSync): boolean {
+  const find = database.prepare("select 1 from sqlite_schema where type = 'table' and name = ?");
+  return find.get(STATE_TABLE) !== undefined;
+}
+
+/** A changed default or a lost index would not be noticed by anything else. */
+function schemaFindings(database: DatabaseSync): string[] {
+  const row = database.prepare(`select schema_sum from ${STATE_TABLE} where one = 1`).get() as
+    | { schema_sum: number }
+    | undefined;
+  if (row === undefined) return [`the table ${STATE_TABLE} lost its row`];
+  return row.schema_sum === schemaSum(database) ? [] : ["the definitions of tables and indexes have changed"];
+}
+
+/** A position that is given twice would be passed over by readers that are further already. */
+function sequenceFindings(database: DatabaseSync): string[] {
+  const [found, cursor] = [
+    database.prepare("select name, seq from sqlite_sequence").all() as { name: string; seq: number }[],
+    database.prepare("select max(seq) as seq from cursors").get() as { seq: number | null },
+  ];
+  const outbox = found.find(({ name }) => name === "outbox")?.seq ?? 0;
+  const strange = found.some(({ name }) => name !== "outbox" && name !== "jobs");
+  return strange || outbox < (cursor.seq ?? 0) ? ["the numbering of rows (sqlite_sequence) went back"] : [];
+}

@@ -1,0 +1,82 @@
+/**
+ * The main thread's side of the writer's thread. A thread that dies takes its batches with it: they are
+ * reported broken, which is true of every batch that had not committed; the next batch starts a new thread.
+ */
+import { once } from "node:events";
+import { Worker } from "node:worker_threads";
+import type { Logger } from "@backplane/kernel/ports";
+import type { HookModule } from "../connection/connection.ts";
+import { createPacker } from "./pack-batch.ts";
+import type { BatchResult } from "./run-batch.ts";
+import type { Writer } from "./writer.ts";
+import type { WriterThreadData } from "./writer-thread.ts";
+
+const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
+
+/** Half of a hundred writers: fewer would pay for more commits than the overlap is worth. */
+const BURST = 48;
+
+interface Thread {
+  worker: Worker;
+  waiting: ((result: BatchResult) => void)[];
+}
+
+export function createThreadWriter(
+  file: string,
+  hook: HookModule | undefined,
+  log: Logger | undefined,
+): Writer {
+  let closed = false;
+  const start = (): Thread => {
+    const workerData: WriterThreadData = { file, hook };
+    const worker = new Worker(threadEntry(), { workerData, resourceLimits: LIMITS, name: "store-writer" });
+    const thread: Thread = { worker, waiting: [] };
+    worker.on("message", (result: BatchResult | null) => {
+      if (result !== null) thread.waiting.shift()!(result);
+    });
+    worker.on("error", (error) => log?.error({ err: error }, "the store's writer thread failed"));
+    worker.on("exit", (code) => {
+      if (current === thread) current = null;
+      if (!closed) log?.warn({ code }, "the store's writer thread ended; the next write starts it again");
+      for (const resolve of thread.waiting.splice(0)) {
+        resolve({
+          values: [],
+          failures: [],
+          broken: { code: "store.unavailable", message: "The store's writer ended before it answered." },
+        });
+      }
+    });
+    return thread;
+  };
+
+  let current: Thread | null = start();
+  const pack = createPacker();
+  return {
+    // One batch at a time: a second would be closed by its first write, and groups would stay small.
+    depth: 1,
+    burst: BURST,
+    run(calls) {
+      current ??= start();
+      const thread = current;
+      return new Promise((resolve) => {
+        thread.waiting.push(resolve);
+        thread.worker.postMessage(pack(calls));
+      });
+    },
+    async close() {
+      closed = true;
+      if (current === null) return;
+      const gone = once(current.worker, "exit");
+      current.worker.postMessage(null);
+      await gone;
+    },
+  };
+}
+
+/** Beside this file, in the sources as in the build. */
+function threadEntry(): URL {
+  return new URL(
+    import.meta.url.endsWith(".ts") ? "./writer-thread.ts" : "./writer-thread.js",
+    import.meta.url,
+  );
+}

@@ -1,0 +1,56 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { createPacker, unpack } from "../src/sqlite/writer/pack-batch.ts";
+import type { Call } from "../src/sqlite/writer/run-batch.ts";
+
+const pack = createPacker();
+
+test("a batch comes out of its packet as it went in", () => {
+  // -0 and undefined do not exist in what the store writes.
+  const plain = fc.jsonValue().map((value) => JSON.parse(JSON.stringify(value)) as unknown);
+  fc.assert(
+    fc.property(fc.array(plain), (inputs) => {
+      const calls = inputs.map((input) => ({ name: "openInvocation", input }) as Call);
+      expect(unpack(pack(calls))).toEqual(calls);
+    }),
+    { numRuns: 300 },
+  );
+});
+
+test("a key named __proto__ is a key", () => {
+  const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
+  const [call] = unpack(pack([{ name: "openInvocation", input } as Call]));
+  const out = call!.input as object;
+  expect(Object.getPrototypeOf(out)).toBe(Object.prototype);
+  expect(JSON.stringify(out)).toBe(JSON.stringify(input));
+});
+
+test("strings of any kind keep their borders", () => {
+  const strings = ["", "ü", "\u0000", "\ud800", "\u{1F511}", "a".repeat(10_000)];
+  const calls: Call[] = strings.map((input) => ({
+    name: "appendProgress",
+    input: [[input, 2 ** 53 - 1, null]],
+  }));
+  expect(unpack(pack(calls))).toEqual(calls);
+});
+
+test("a key is written once, however many calls have it", () => {
+  const calls: Call[] = Array.from({ length: 5 }, (_, n) => ({
+    name: "appendProgress",
+    input: { outcome: n },
+  }));
+  const packet = pack(calls);
+  expect(packet.text.match(/outcome/g)).toHaveLength(1);
+  expect(unpack(packet)).toEqual(calls);
+});
+
+test("a batch that outgrows the table does not change the next one", () => {
+  const many: Call[] = [
+    { name: "appendProgress", input: Array.from({ length: 70_000 }, (_, n) => [n, `${n}`]) },
+  ];
+  const few: Call[] = [{ name: "appendProgress", input: [["a", 1, null]] }];
+  const first = pack(few);
+  expect(unpack(pack(many))).toEqual(many);
+  expect(unpack(pack(few))).toEqual(few);
+  expect(unpack(first)).toEqual(few);
+});
