@@ -1,7 +1,7 @@
 /** A deadline in the time that a process uses itself (budget.ts). It looks at the process a few times until then. */
 import type { Deadline, Deadlines } from "../deadlines.ts";
 import { TimeBudget, type Verdict } from "./budget.ts";
-import { sampleTree } from "./sample-tree.ts";
+import { cpuTimeOf, sampleTree } from "./sample-tree.ts";
 
 const SAMPLES = 8;
 const SHORTEST_MS = 5;
@@ -15,7 +15,7 @@ export function afterOwnTime(
   run: (verdict: Verdict) => void,
 ): () => void {
   const interval = Math.min(Math.max(limit_ms / SAMPLES, SHORTEST_MS), LONGEST_MS);
-  const budget = new TimeBudget(limit_ms, interval, sampleTree(pid, deadlines.now()));
+  const budget = new TimeBudget(limit_ms, interval, { at: deadlines.now(), cpu_ms: cpuTimeOf(pid) });
   let stopped = false;
   let next: Deadline | null = null;
   const look = () => {

@@ -15,6 +15,9 @@ export interface TimeSample {
   load: number;
 }
 
+/** What later samples are compared with. */
+type FirstSample = Pick<TimeSample, "at" | "cpu_ms">;
+
 /** `idle`: it mostly waited. `busy`: it mostly computed. `starved`: neither, but the upper bound is reached. */
 export type Verdict = "idle" | "busy" | "starved";
 
@@ -29,11 +32,11 @@ export class TimeBudget {
   readonly #limit: number;
   readonly #interval: number;
   readonly #begun: number;
-  #last: TimeSample;
+  #last: FirstSample;
   #idle = 0;
   #busy = 0;
 
-  constructor(limit_ms: number, interval_ms: number, first: TimeSample) {
+  constructor(limit_ms: number, interval_ms: number, first: FirstSample) {
     this.#limit = limit_ms;
     this.#interval = interval_ms;
     this.#begun = first.at;

@@ -1,7 +1,7 @@
 /** What a process and its children are doing right now, as /proc shows it. */
 import { readdirSync, readFileSync } from "node:fs";
 import { availableParallelism, loadavg } from "node:os";
-import { parseStat } from "../process-tree/process-table.ts";
+import { type ProcessRow, parseStat, readProcess } from "../process-tree/process-table.ts";
 import { childrenOf } from "../sandbox/children-of.ts";
 import type { TimeSample } from "./budget.ts";
 
@@ -26,27 +26,45 @@ function runnableNow(): number {
   }
 }
 
+/** Processor time of a process and its children so far; null: not known here. */
+export function cpuTimeOf(pid: number | null): number | null {
+  const rows = pid === null ? [] : rowsOf(pid);
+  return rows.length === 0 ? null : cpuTimeOfRows(rows);
+}
+
 export function sampleTree(pid: number | null, at: number): TimeSample {
   const load = loadPerProcessor();
-  const unknown: TimeSample = { at, cpu_ms: null, held_up: false, load };
-  if (pid === null) return unknown;
-  let ticks = 0;
-  let held_up = false;
-  let threads = 0;
+  const rows = pid === null ? [] : rowsOf(pid);
+  if (rows.length === 0) return { at, cpu_ms: null, held_up: false, load };
+  return { at, cpu_ms: cpuTimeOfRows(rows), held_up: isHeldUp(rows), load };
+}
+
+function rowsOf(pid: number): ProcessRow[] {
+  const rows: ProcessRow[] = [];
   const left = [pid];
   for (let seen = 0; left.length > 0 && seen < MAX_PROCESSES; seen++) {
-    const one = left.pop()!;
-    const row = readStat(`/proc/${one}/stat`);
+    const row = readProcess(left.pop()!);
     if (row === null) continue;
-    ticks += row.cpu_ticks + row.reaped_ticks;
-    left.push(...childrenOf(one));
-    if (held_up || threads >= MAX_THREADS) continue;
-    for (const thread of threadsOf(one)) {
+    rows.push(row);
+    left.push(...childrenOf(row.pid));
+  }
+  return rows;
+}
+
+function cpuTimeOfRows(rows: readonly ProcessRow[]): number {
+  return rows.reduce((ticks, row) => ticks + row.cpu_ticks + row.reaped_ticks, 0) * MS_PER_TICK;
+}
+
+function isHeldUp(rows: readonly ProcessRow[]): boolean {
+  let threads = 0;
+  for (const { pid } of rows) {
+    if (threads >= MAX_THREADS) return false;
+    for (const thread of threadsOf(pid)) {
       threads++;
-      held_up ||= HELD_UP.has(readStat(`/proc/${one}/task/${thread}/stat`)?.state ?? "");
+      if (HELD_UP.has(readStat(`/proc/${pid}/task/${thread}/stat`)?.state ?? "")) return true;
     }
   }
-  return threads === 0 ? unknown : { at, cpu_ms: ticks * MS_PER_TICK, held_up, load };
+  return false;
 }
 
 function threadsOf(pid: number): string[] {
