@@ -20,19 +20,19 @@ import { join, resolve } from "node:path";
 import { ARTIFACT_DEFENCES } from "./defences/artifacts.ts";
 import { AUTHORITY_DEFENCES } from "./defences/authority.ts";
 import { CALL_DEFENCES } from "./defences/calls.ts";
-import { HOME_DEFENCES } from "./defences/home.ts";
-import { FENCE_DEFENCES } from "./defences/fences.ts";
-import { HTTP_DEFENCES } from "./defences/http.ts";
 import { COMPACTION_DEFENCES } from "./defences/compaction.ts";
 import { DAMAGE_DEFENCES } from "./defences/damage.ts";
-import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
 import { DESTINATION_DEFENCES } from "./defences/destinations.ts";
+import { FENCE_DEFENCES } from "./defences/fences.ts";
+import { HOME_DEFENCES } from "./defences/home.ts";
+import { HTTP_DEFENCES } from "./defences/http.ts";
+import { INTEGRITY_DEFENCES } from "./defences/integrity.ts";
 import type { Mutant } from "./defences/mutant.ts";
 import { PACKAGE_DEFENCES } from "./defences/packages.ts";
 import { PLUGIN_DEFENCES } from "./defences/plugins.ts";
 import { PROCESS_DEFENCES } from "./defences/processes.ts";
-import { UPGRADE_DEFENCES } from "./defences/upgrade.ts";
 import { SANDBOX_DEFENCES } from "./defences/sandbox.ts";
+import { UPGRADE_DEFENCES } from "./defences/upgrade.ts";
 
 const MUTANTS: Mutant[] = [
   ...SANDBOX_DEFENCES,

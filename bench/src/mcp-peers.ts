@@ -9,8 +9,8 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { within } from "./measure.ts";
 import { type McpEndpoint, type McpSession, openSession, openSseSession } from "./mcp-session.ts";
+import { within } from "./measure.ts";
 import { endChild } from "./server-process.ts";
 
 export interface McpPeer {

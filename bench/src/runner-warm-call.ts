@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { logTo } from "../../test/support/log-to.ts";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
-import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { importEchoPackage } from "./echo-package.ts";
+import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";
 import { callRows } from "./wire-warm-call.ts";
 
 const log = logTo();

@@ -1,5 +1,5 @@
 /** What a session with one attached client costs its server while nothing happens, beside a bare `ws` connection. */
-import { row, type Row } from "./row.ts";
+import { type Row, row } from "./row.ts";
 import { startChild } from "./talk-to.ts";
 import { openCrowd } from "./watch-clients.ts";
 

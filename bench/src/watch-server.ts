@@ -4,8 +4,8 @@
  * `bare` is a `ws` server that accepts and does nothing.
  */
 import { hash, randomFillSync } from "node:crypto";
-import { createServer } from "node:http";
 import { mkdtempSync, rmSync } from "node:fs";
+import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

@@ -2,8 +2,8 @@ import { spawn } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { stdioTransport, VaiHost } from "@backplane/wire";
 import { type EchoPeer, mcpV1, mcpV2, rawContentLength, rawNdjson, vscodeJsonrpc } from "./echo-peer.ts";
-import { type Row, row } from "./row.ts";
 import { measureLatency, measureRate } from "./measure.ts";
+import { type Row, row } from "./row.ts";
 
 /** The wire package on both sides, nothing above it. */
 const wireAlone: EchoPeer = {

@@ -1,7 +1,7 @@
 /** What a call hands over as a file is a file of its own scratch folder, with nothing in it that it was given in secret. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
-const ARTIFACTS = ["packages/runner/test/artifacts.test.ts"];
+const ARTIFACTS = ["packages/runner/test/artifacts/artifacts.test.ts"];
 
 export const ARTIFACT_DEFENCES: Mutant[] = [
   {
@@ -55,7 +55,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
   },
   {
     defence: "artifact holds no secret",
-    file: `${RUNNER}/artifacts/collect.ts`,
+    file: `${RUNNER}/artifacts/collect-artifacts.ts`,
     from: "if (how.redactor.active) {",
     to: "if (how.redactor.active && false) {",
     tests: ARTIFACTS,

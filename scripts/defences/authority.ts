@@ -196,9 +196,9 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "delegated token: the relay says by whose listener a request came",
-    file: "packages/runner/src/egress/forward.ts",
+    file: "packages/runner/src/egress/proxy/forward-request.ts",
     from: 'adds === undefined ? ["host"] : ["host", adds[0].toLowerCase()]',
     to: '["host"]',
-    tests: ["packages/runner/test/egress/reach-gateway.test.ts"],
+    tests: ["packages/runner/test/egress/proxy/reach-gateway.test.ts"],
   },
 ];

@@ -1,5 +1,5 @@
 /** What one call has is not left to the next: its way out, its secrets, its process. */
-import { RUNNER, type Mutant } from "./mutant.ts";
+import { type Mutant, RUNNER } from "./mutant.ts";
 
 export const CALL_DEFENCES: Mutant[] = [
   {
@@ -7,41 +7,41 @@ export const CALL_DEFENCES: Mutant[] = [
     file: `${RUNNER}/pool/worker.ts`,
     from: "return !this.resident && this.unused;",
     to: "return false;",
-    tests: ["packages/runner/test/sandbox/way-out.test.ts"],
+    tests: ["packages/runner/test/sandbox/egress.test.ts"],
   },
   {
     defence: "no byte moves without a call",
-    file: `${RUNNER}/egress/pump.ts`,
+    file: `${RUNNER}/egress/proxy/pump.ts`,
     from: "if (held) from.pause();",
     to: "if (held) return;",
-    tests: ["packages/runner/test/egress/border-hold.test.ts"],
+    tests: ["packages/runner/test/egress/proxy/hold.test.ts"],
   },
   {
     defence: "secrets by environment only into a sandbox",
-    file: `${RUNNER}/refuse-order.ts`,
+    file: `${RUNNER}/runner/refuse-order.ts`,
     from: "order.grant.secret_env !== undefined && sandbox === null",
     to: "order.grant.secret_env !== undefined && false",
-    tests: ["packages/runner/test/secret-environment.test.ts"],
+    tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
     defence: "a rotated secret has a process of its own",
-    file: `${RUNNER}/secret-environment.ts`,
+    file: `${RUNNER}/secrets/secret-environment.ts`,
     from: "if (known === null) return pool_key;",
     to: "if (known !== undefined) return pool_key;",
-    tests: ["packages/runner/test/secret-environment.test.ts"],
+    tests: ["packages/runner/test/secrets/secret-environment.test.ts"],
   },
   {
     defence: "bytes compared when a spare is handed out",
     file: `${RUNNER}/pool/pool.ts`,
     from: "if (worker.verified !== null) await worker.verified;",
     to: "",
-    tests: ["packages/runner/test/pool/spares.test.ts"],
+    tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },
   {
     defence: "spares go with their binding",
     file: `${RUNNER}/pool/pool.ts`,
     from: "this.#spares.retire(binding_id, keep_pool_key);",
     to: "",
-    tests: ["packages/runner/test/pool/spares.test.ts"],
+    tests: ["packages/runner/test/pool/prewarmed.test.ts"],
   },
 ];

@@ -106,7 +106,7 @@ export const HOME_DEFENCES: Mutant[] = [
   },
   {
     defence: "home: files of the sandbox are shown whatever the umask",
-    file: `${RUNNER}/own-files.ts`,
+    file: `${RUNNER}/programs/private-copies.ts`,
     from: "  chmodSync(draft, mode);\n",
     to: "",
     tests: ["packages/runner/test/sandbox/open-sandbox.test.ts"],

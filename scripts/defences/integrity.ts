@@ -3,7 +3,7 @@ import { type Mutant, RUNNER } from "./mutant.ts";
 
 const SUPPLY = "packages/supply/src";
 const IMAGES = ["packages/supply/test/package-images.test.ts"];
-const OWN = ["packages/runner/test/own-files.test.ts"];
+const OWN = ["packages/runner/test/programs/private-copies.test.ts"];
 const POOL = ["packages/runner/test/pool/changed-image.test.ts"];
 
 export const INTEGRITY_DEFENCES: Mutant[] = [
@@ -86,7 +86,7 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "integrity: files are looked at before a call is sent",
-    file: `${RUNNER}/run-invocation.ts`,
+    file: `${RUNNER}/calls/call.ts`,
     from: "await pool.check(worker);",
     to: "",
     tests: POOL,
@@ -107,21 +107,21 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "integrity: an image is given back",
-    file: `${RUNNER}/pool/preparation.ts`,
+    file: `${RUNNER}/pool/launch-preparation.ts`,
     from: "this.#image?.release();",
     to: "",
     tests: POOL,
   },
   {
     defence: "integrity: our own files are looked at by their times",
-    file: `${RUNNER}/own-files.ts`,
+    file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (fingerprintOf(path) !== file.seen) return false;",
     to: "",
     tests: OWN,
   },
   {
     defence: "integrity: our own files are looked at by their bytes while times say nothing",
-    file: `${RUNNER}/own-files.ts`,
+    file: `${RUNNER}/programs/private-copies.ts`,
     from: "if (!readFileSync(path).equals(file.bytes)) return false;",
     to: "",
     tests: OWN,
@@ -131,13 +131,13 @@ export const INTEGRITY_DEFENCES: Mutant[] = [
     file: `${RUNNER}/sandbox/bubblewrap.ts`,
     from: "if (!tools.own.confirm(ours)) {",
     to: "if (ours.length === 0) {",
-    tests: ["packages/runner/test/sandbox/own-files-changed.test.ts"],
+    tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },
   {
     defence: "integrity: our own mounts are confirmed after the start",
     file: `${RUNNER}/sandbox/launch-confined.ts`,
     from: "if (!made.tools.own.confirm(shown)) await end(ownFilesChanged);",
     to: "",
-    tests: ["packages/runner/test/sandbox/own-files-changed.test.ts"],
+    tests: ["packages/runner/test/sandbox/changed-own-files.test.ts"],
   },
 ];

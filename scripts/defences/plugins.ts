@@ -1,5 +1,5 @@
 /** Kernel plugins: those hosted in a sandbox, and those inline with a guard around what they connect to. */
-import { RUNNER, type Mutant } from "./mutant.ts";
+import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
 const LOADER = ["packages/gateway/test/plugin-loader.test.ts"];
@@ -11,7 +11,7 @@ export const PLUGIN_DEFENCES: Mutant[] = [
     file: `${RUNNER}/module-host/place-plugin.ts`,
     from: "if (refusal === null) return sandbox;",
     to: "if (refusal === null || sandbox === null) return sandbox;",
-    tests: ["packages/runner/test/module-host.test.ts"],
+    tests: ["packages/runner/test/module-host/module-host.test.ts"],
   },
   {
     defence: "hosted: the home is hidden in a linked folder",
@@ -43,10 +43,10 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   },
   {
     defence: "hosted: a user for each state folder",
-    file: `${RUNNER}/sandbox/own-state.ts`,
+    file: `${RUNNER}/sandbox/state-user.ts`,
     from: "if (others.has(uid)) continue;",
     to: "",
-    tests: ["packages/runner/test/sandbox/own-state.test.ts"],
+    tests: ["packages/runner/test/sandbox/state-user.test.ts"],
   },
   {
     defence: "inline: connections are looked at",

@@ -1,12 +1,12 @@
 /** What a plugin process may say, and how long it and its children may live. */
-import { RUNNER, type Mutant } from "./mutant.ts";
+import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PEERS = "packages/wire/src/peers";
-const CONTRADICTIONS = "packages/runner/test/contradictions.test.ts";
+const CONTRADICTIONS = "packages/runner/test/dialects/contradictory-answers.test.ts";
 
-const TREE = "packages/runner/test/process-tree.test.ts";
+const TREE = "packages/runner/test/supervision/process-trees.test.ts";
 
-const OWN_TIME = "packages/runner/test/own-time.test.ts";
+const OWN_TIME = "packages/runner/test/time/own-time.test.ts";
 
 export const PROCESS_DEFENCES: Mutant[] = [
   {
@@ -53,84 +53,84 @@ export const PROCESS_DEFENCES: Mutant[] = [
   },
   {
     defence: "contradiction: an MCP reply is checked",
-    file: `${RUNNER}/dialects/mcp/conversation.ts`,
+    file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "const problem = checkRpcResponse(message);",
     to: "const problem = message.result === message ? checkRpcResponse(message) : undefined;",
     tests: [CONTRADICTIONS],
   },
   {
     defence: "contradiction: an MCP reply without an id ends the server",
-    file: `${RUNNER}/dialects/mcp/conversation.ts`,
+    file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "if (!belongsToRequest || this.#oneWay.excuses(message))",
     to: "if (!belongsToRequest || message !== undefined)",
     tests: [CONTRADICTIONS],
   },
   {
     defence: "contradiction: an MCP reply on a request's own stream is that request's",
-    file: `${RUNNER}/dialects/mcp/conversation.ts`,
+    file: `${RUNNER}/dialects/mcp/rpc-channel.ts`,
     from: "const request = isOpen ? meant : origin;",
     to: "const request = isOpen ? meant : null;",
     tests: [CONTRADICTIONS],
   },
   {
     defence: "contradiction: an instrument's malformed result is not its own failure",
-    file: `${RUNNER}/accept-result.ts`,
+    file: `${RUNNER}/dialects/instruments/instrument-call.ts`,
     from: "code === MALFORMED_RESULT ? ",
     to: "code === undefined ? ",
     tests: [CONTRADICTIONS],
   },
   {
     defence: "process tree: a daemon is found by its mark",
-    file: `${RUNNER}/process-tree/process-table.ts`,
+    file: `${RUNNER}/procfs/process-table.ts`,
     from: "return environment.includes(text) ? pid : 0;",
     to: "return environment.includes(text) ? 0 : 0;",
     tests: [TREE],
   },
   {
     defence: "process tree: who cleared its environment is found by its cgroup",
-    file: `${RUNNER}/process-tree/process-trees.ts`,
+    file: `${RUNNER}/supervision/process-trees.ts`,
     from: "this.#cgroups?.members(this.mark) ?? []",
     to: "[]",
     tests: [TREE],
   },
   {
     defence: "process tree: sessions and groups belong to it",
-    file: `${RUNNER}/process-tree/process-table.ts`,
+    file: `${RUNNER}/procfs/process-table.ts`,
     from: "found.has(ppid) || groups.has(pgrp) || groups.has(session)",
     to: "found.has(ppid)",
     tests: [TREE],
   },
   {
     defence: "process tree: swept when its first process ends",
-    file: `${RUNNER}/plugin-process.ts`,
+    file: `${RUNNER}/processes/plugin-process.ts`,
     from: "const treeEnded = launched.tree?.end() ?? Promise.resolve();",
     to: "const treeEnded = Promise.resolve();",
     tests: [TREE],
   },
   {
     defence: "process tree: the watchdog looks for the mark",
-    file: `${RUNNER}/watchdog.ts`,
+    file: `${RUNNER}/supervision/watchdog.ts`,
     from: "mark === undefined ? String(group)",
     to: "mark !== undefined ? String(group)",
-    tests: ["packages/runner/test/watchdog.test.ts"],
+    tests: ["packages/runner/test/supervision/watchdog.test.ts"],
   },
   {
     defence: "own time: a process that is not let to run is charged its processor time",
-    file: `${RUNNER}/own-time/budget.ts`,
+    file: `${RUNNER}/time/time-budget.ts`,
     from: "cpu_ms !== null && (sample.held_up || used > passed * ACTIVE_SHARE)",
     to: "cpu_ms !== null && used > passed * ACTIVE_SHARE",
     tests: [OWN_TIME],
   },
   {
     defence: "own time: a late look charges no more than one in time",
-    file: `${RUNNER}/own-time/budget.ts`,
+    file: `${RUNNER}/time/time-budget.ts`,
     from: "Math.min(passed, this.#interval) / scale",
     to: "passed / scale",
     tests: [OWN_TIME],
   },
   {
     defence: "own time: nobody starts for ever",
-    file: `${RUNNER}/own-time/budget.ts`,
+    file: `${RUNNER}/time/time-budget.ts`,
     from: 'this.#cap(load) ? "starved" : null',
     to: "this.#cap(load) ? null : null",
     tests: [OWN_TIME],
@@ -144,14 +144,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
   },
   {
     defence: "own time: the limit of side processes is theirs",
-    file: `${RUNNER}/plugin-process.ts`,
+    file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'timeouts[this.#spec.dialect.launch_limit ?? "start_ms"]',
     to: "timeouts.launch_ms",
     tests: [OWN_TIME],
   },
   {
     defence: "own time: a start counts in it",
-    file: `${RUNNER}/plugin-process.ts`,
+    file: `${RUNNER}/processes/plugin-process.ts`,
     from: 'if (this.state === "launching") return this.after(ms, run);',
     to: "",
     tests: [OWN_TIME],
@@ -161,14 +161,14 @@ export const PROCESS_DEFENCES: Mutant[] = [
     file: `${RUNNER}/dialects/side-process.ts`,
     from: "return order.native_name ?? order.export_id;",
     to: "return order.export_id;",
-    tests: ["packages/runner/test/side-process.test.ts"],
+    tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
     defence: "side names: a named plugin must call itself that",
     file: `${RUNNER}/dialects/side-process.ts`,
     from: "own === undefined ? !isNameOf(plugin_id, package_id) : plugin_id !== own",
     to: "own === undefined && !isNameOf(plugin_id, package_id)",
-    tests: ["packages/runner/test/side-process.test.ts"],
+    tests: ["packages/runner/test/dialects/side-process.test.ts"],
   },
   {
     defence: "side names: in no other dialect",

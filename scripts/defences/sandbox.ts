@@ -3,7 +3,7 @@ import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
 const PROCESSES = ["test/hostile/processes.test.ts"];
 const FILES = ["test/hostile/files.test.ts"];
-const KEPT = ["packages/runner/test/sandbox/kept.test.ts"];
+const KEPT = ["packages/runner/test/sandbox/kept-folders.test.ts"];
 const STAGE = ["packages/runner/test/sandbox/stage.test.ts"];
 
 export const SANDBOX_DEFENCES: Mutant[] = [
@@ -142,9 +142,9 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   },
   {
     defence: "whoever is left in our cgroups is ended",
-    file: `${RUNNER}/sandbox/janitor.ts`,
+    file: `${RUNNER}/cgroup/janitor.ts`,
     from: 'kill -s KILL "$pid"',
     to: 'true "$pid"',
-    tests: ["packages/runner/test/sandbox/janitor.test.ts"],
+    tests: ["packages/runner/test/cgroup/janitor.test.ts"],
   },
 ];

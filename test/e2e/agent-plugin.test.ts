@@ -1,6 +1,7 @@
 /** An Agent Plugins 1.0 folder, installed with one command and not changed by it. */
-import { hash } from "node:crypto";
+
 import { execFileSync } from "node:child_process";
+import { hash } from "node:crypto";
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";

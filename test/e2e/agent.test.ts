@@ -2,8 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { type Client, createClient, type RunUpdate } from "@backplane/client";
 import type { Approval, Block, Chain, Entry, Run, Session } from "@backplane/contract";
-import { createClient, type Client, type RunUpdate } from "@backplane/client";
 import { afterAll, beforeAll, expect } from "vitest";
 import { WebSocket } from "ws";
 import { readStream } from "../../packages/api/test/read-stream.ts";

@@ -4,9 +4,9 @@
  */
 import { afterAll, beforeAll, expect } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { eventually } from "../support/processes.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { startPostgres, type TestPostgres } from "../support/postgres.ts";
+import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 
 let postgres: TestPostgres;

@@ -6,7 +6,6 @@ import { expect, test } from "vitest";
 import { buildJar, missingJdk } from "../../examples/java-instrument/test/build-jar.ts";
 import { buildProviderJar } from "../../examples/java-provider/test/build-jar.ts";
 import { zip } from "../../packages/supply/test/zip-bytes.ts";
-import { verifies } from "../support/verifies.ts";
 import {
   base,
   client,
@@ -19,6 +18,7 @@ import {
   unload,
   until,
 } from "../support/instrument-gateway.ts";
+import { verifies } from "../support/verifies.ts";
 
 /** A provider that writes down what happens to it. */
 function diary(id: string): string {

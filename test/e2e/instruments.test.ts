@@ -2,7 +2,6 @@
 import { cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { expect, test } from "vitest";
-import { verifies } from "../support/verifies.ts";
 import {
   base,
   gateway,
@@ -13,6 +12,7 @@ import {
   restart,
   unload,
 } from "../support/instrument-gateway.ts";
+import { verifies } from "../support/verifies.ts";
 
 const HELLO = resolve("examples/hello-instrument");
 

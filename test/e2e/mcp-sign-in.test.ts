@@ -7,6 +7,8 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { openBrowser } from "../support/browser.ts";
+import { cookieBrowser } from "../support/cookie-browser.ts";
 import { cleanEnvironment, startTestGateway, type TestGateway } from "../support/gateway.ts";
 import {
   type AuthorizationServer,
@@ -14,8 +16,6 @@ import {
   startAuthorizationServer,
   startProtectedServer,
 } from "../support/oauth-server.ts";
-import { openBrowser } from "../support/browser.ts";
-import { cookieBrowser } from "../support/cookie-browser.ts";
 import { eventually } from "../support/processes.ts";
 
 let as: AuthorizationServer;

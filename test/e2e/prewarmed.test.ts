@@ -1,6 +1,6 @@
 /** Processes that wait for their one call: there before it, and gone with their gateway, however that ends. */
 import { expect } from "vitest";
-import { treeOf } from "../../packages/runner/test/sandbox/process-tree.ts";
+import { treeOf } from "../../packages/runner/test/support/process-tree.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";
 import { eventually, isAlive } from "../support/processes.ts";

@@ -1,7 +1,7 @@
 /** Tool files through the whole house: a folder becomes tools, in the real sandbox, by the real commands. */
 import { expect } from "vitest";
+import { type Called, call, cli, folder, gateway, type Listed, textOf } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";
-import { type Called, type Listed, call, cli, folder, gateway, textOf } from "../support/tool-folders.ts";
 
 const NOTES = `
 import type { ToolContext, ToolExecutionResult } from "@vellumai/plugin-api";

@@ -1,11 +1,12 @@
 /** Bombs through the runner: only the plugin dies, its neighbour answers on, and the record names the cause. */
-import { expect, test } from "vitest";
-import { vai } from "../../packages/runner/test/order.ts";
-import { confinedRig } from "../../packages/runner/test/sandbox/confined-rig.ts";
-import { packageFolder } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { expect, test } from "vitest";
+import { confinedRig } from "../../packages/runner/test/support/confined-runner.ts";
+import { vai } from "../../packages/runner/test/support/order.ts";
+import { packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 
 const BOMBS = fileURLToPath(new URL("./programs/bombs.py", import.meta.url));
 const MIB = 1024 * 1024;

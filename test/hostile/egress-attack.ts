@@ -1,6 +1,6 @@
 /** One way to reach what an invocation was not granted. It ends when the proxy has let go of it. */
-import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
-import type { RigOptions } from "../../packages/runner/test/egress/egress-rig.ts";
+import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
+import type { RigOptions } from "../../packages/runner/test/support/egress.ts";
 import type { Attacker } from "./egress-world.ts";
 
 export interface Attack {

@@ -1,7 +1,7 @@
 /** From inside a sandbox, by the usual clients: the listeners that it handed out are the only way, for whoever is allowed. */
 import { createServer } from "node:net";
 import { expect, onTestFinished } from "vitest";
-import { listen } from "../../packages/runner/test/egress/loopback.ts";
+import { listen } from "../../packages/runner/test/support/loopback.ts";
 import { verifies } from "../support/verifies.ts";
 import { openSandboxed, type Sandboxed } from "./egress-sandboxed.ts";
 import { openOutside, ownAddress } from "./egress-world.ts";

@@ -1,7 +1,7 @@
 /** By what a target is called: addresses in every spelling, names that look like granted ones, names that lead home. */
-import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
-import { PUBLIC } from "../../packages/runner/test/egress/egress-rig.ts";
-import { hello } from "../../packages/runner/test/egress/hello.ts";
+import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
+import { hello } from "../../packages/runner/test/support/client-hello.ts";
+import { PUBLIC } from "../../packages/runner/test/support/egress.ts";
 import type { Attack } from "./egress-attack.ts";
 import { ownAddress } from "./egress-world.ts";
 

@@ -1,7 +1,7 @@
 /** By SOCKS and by TLS: other commands and versions, and greetings that name somebody else. */
-import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
-import { SOCKS_GRANTED, socksConnect } from "../../packages/runner/test/egress/egress-rig.ts";
-import { hello, nameEntry, serverName, vector } from "../../packages/runner/test/egress/hello.ts";
+import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
+import { hello, nameEntry, serverName, vector } from "../../packages/runner/test/support/client-hello.ts";
+import { SOCKS_GRANTED, socksConnect } from "../../packages/runner/test/support/egress.ts";
 import { type Attack, OK, saying } from "./egress-attack.ts";
 
 const socks = (

@@ -1,5 +1,5 @@
 /** By HTTP: requests that say one host and mean another, to the proxy or inside a tunnel that stands. */
-import type { RefusalReason } from "../../packages/runner/src/egress/refusals.ts";
+import type { RefusalReason } from "../../packages/runner/src/egress/destinations/refusals.ts";
 import { type Attack, OK, saying } from "./egress-attack.ts";
 
 const inside = (

@@ -8,12 +8,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { EgressRecord } from "@backplane/contract";
 import type { RunOutcome } from "@backplane/kernel/ports";
-import { publicOnly } from "../../packages/runner/src/egress/address.ts";
-import { PUBLIC, type RigOptions, Talk } from "../../packages/runner/test/egress/egress-rig.ts";
-import { FIXTURES, type OrderChange } from "../../packages/runner/test/order.ts";
-import type { Rig } from "../../packages/runner/test/rig.ts";
-import { confinedRig } from "../../packages/runner/test/sandbox/confined-rig.ts";
-import { emptyFolder, packageFolder } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { publicOnly } from "../../packages/runner/src/egress/destinations/address.ts";
+import { confinedRig } from "../../packages/runner/test/support/confined-runner.ts";
+import { PUBLIC, type RigOptions, Talk } from "../../packages/runner/test/support/egress.ts";
+import { FIXTURES, type OrderChange } from "../../packages/runner/test/support/order.ts";
+import type { Rig } from "../../packages/runner/test/support/runner.ts";
+import { emptyFolder, packageFolder } from "../../packages/runner/test/support/sandbox.ts";
 import { ALLOWED, type Attacker, attackerWith } from "./egress-world.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));

@@ -11,8 +11,8 @@ import {
   PUBLIC,
   type RigOptions,
   Talk,
-} from "../../packages/runner/test/egress/egress-rig.ts";
-import { listen } from "../../packages/runner/test/egress/loopback.ts";
+} from "../../packages/runner/test/support/egress.ts";
+import { listen } from "../../packages/runner/test/support/loopback.ts";
 
 /** What an attack uses, wherever its client is. */
 export interface Attacker {

@@ -1,6 +1,6 @@
 /** Bypass attempts against the way out, as a plain client of it: none gets anywhere, and each is on the record. */
 import { expect, test } from "vitest";
-import { hello } from "../../packages/runner/test/egress/hello.ts";
+import { hello } from "../../packages/runner/test/support/client-hello.ts";
 import { ATTACKS } from "./egress-attacks.ts";
 import { openWorld } from "./egress-world.ts";
 

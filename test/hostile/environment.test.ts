@@ -2,14 +2,14 @@
 import { chmodSync, existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
+import { waitingHere } from "../../packages/runner/test/support/process-tree.ts";
 import {
   emptyFolder,
   finish,
   openTestSandbox,
   packageFolder,
   request,
-} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
-import { waitingHere } from "../../packages/runner/test/sandbox/process-tree.ts";
+} from "../../packages/runner/test/support/sandbox.ts";
 import { eventually } from "../support/processes.ts";
 import { attack, compile, weakened } from "./hostile.ts";
 

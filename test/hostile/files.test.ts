@@ -7,7 +7,7 @@ import {
   finish,
   openTestSandbox,
   packageFolder,
-} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+} from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
 import { attack, prepare, weakened, weakenedInit } from "./hostile.ts";
 

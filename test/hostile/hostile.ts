@@ -7,15 +7,15 @@ import { execFileSync } from "node:child_process";
 import { chmodSync, copyFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import {
   emptyFolder,
   finish,
   packageFolder,
   type Ran,
-  request,
   type RunChange,
-} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
-import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+  request,
+} from "../../packages/runner/test/support/sandbox.ts";
 
 const PROGRAMS = fileURLToPath(new URL("./programs/", import.meta.url));
 

@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:net";
 import { networkInterfaces } from "node:os";
 import { expect, onTestFinished, test } from "vitest";
+import { openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { verifies } from "../support/verifies.ts";
-import { openTestSandbox } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
 import { openSandboxed } from "./egress-sandboxed.ts";
 import { attack, weakened } from "./hostile.ts";
 

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { expect, onTestFinished, test } from "vitest";
-import { finish, openTestSandbox } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { isAlive } from "../support/processes.ts";
 import { attack, prepare, weakened } from "./hostile.ts";
 

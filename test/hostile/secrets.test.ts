@@ -8,8 +8,8 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { eventually } from "../support/processes.ts";
-import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
 import { verifies } from "../support/verifies.ts";
+import { LEAKS, writeLeakyPlugin } from "./secret-plugins.ts";
 
 const mark = randomBytes(9).toString("hex");
 const CANARIES = { odd: `cAn"é/+ ~%\\9${mark}x`, plain: `canary${mark.toUpperCase()}` };

@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import { filteredArch } from "../../packages/runner/src/sandbox/seccomp/filter.ts";
 import { FORBIDDEN_CALLS, numberOf } from "../../packages/runner/src/sandbox/seccomp/system-calls.ts";
-import { finish, openTestSandbox } from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
+import { finish, openTestSandbox } from "../../packages/runner/test/support/sandbox.ts";
 import { attack, prepare, weakened } from "./hostile.ts";
 
 const arch = filteredArch(process.arch)!;

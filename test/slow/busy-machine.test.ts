@@ -2,8 +2,8 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { expect, onTestFinished } from "vitest";
-import { side, vai } from "../../packages/runner/test/order.ts";
-import { makeRig } from "../../packages/runner/test/rig.ts";
+import { side, vai } from "../../packages/runner/test/support/order.ts";
+import { makeRig } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
 /** Above the processor time that a start takes, and far below what it takes by the clock here. */

@@ -1,6 +1,6 @@
 /** Installed files that another process changes all the time: only verified bytes run (integrity.exec). */
 import { expect } from "vitest";
-import { startSwapGateway, type SwapOptions, swapRun } from "../support/swap-run.ts";
+import { type SwapOptions, startSwapGateway, swapRun } from "../support/swap-run.ts";
 import { verifies } from "../support/verifies.ts";
 
 /** 1000 takes about four minutes. */

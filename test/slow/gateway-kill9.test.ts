@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect } from "vitest";
-import { childrenOf } from "../../packages/runner/src/sandbox/children-of.ts";
+import { childrenOf } from "../../packages/runner/src/procfs/children-of.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { bindMcpServer } from "../support/mcp-server.ts";
 import { installAndBind, vaiProgram, writePluginFolder } from "../support/plugin-folder.ts";

@@ -4,8 +4,8 @@
  */
 import { readdirSync } from "node:fs";
 import { expect, test } from "vitest";
-import { side } from "../../packages/runner/test/order.ts";
-import { makeRig, processesWith, type Rig, until } from "../../packages/runner/test/rig.ts";
+import { side } from "../../packages/runner/test/support/order.ts";
+import { makeRig, processesWith, type Rig, until } from "../../packages/runner/test/support/runner.ts";
 
 const CYCLES = 1_000;
 const AT_ONCE = 4;

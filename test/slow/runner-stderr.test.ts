@@ -1,7 +1,7 @@
 import { expect } from "vitest";
-import { measureLag } from "../../packages/runner/test/lag.ts";
-import { vai } from "../../packages/runner/test/order.ts";
-import { makeRig } from "../../packages/runner/test/rig.ts";
+import { measureLag } from "../../packages/runner/test/support/event-loop-lag.ts";
+import { vai } from "../../packages/runner/test/support/order.ts";
+import { makeRig } from "../../packages/runner/test/support/runner.ts";
 import { verifies } from "../support/verifies.ts";
 
 verifies(

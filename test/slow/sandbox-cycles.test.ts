@@ -1,13 +1,13 @@
 /** A thousand sandboxes, each ended another way: nothing of them stays. */
 import { readdirSync, readFileSync } from "node:fs";
 import { expect } from "vitest";
+import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
 import {
   finish,
   openTestSandbox,
   packageFolder,
   request,
-} from "../../packages/runner/test/sandbox/open-test-sandbox.ts";
-import type { Sandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
+} from "../../packages/runner/test/support/sandbox.ts";
 import { eventually } from "../support/processes.ts";
 import { verifies } from "../support/verifies.ts";
 

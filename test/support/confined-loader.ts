@@ -9,7 +9,7 @@ import {
   createPluginLoader,
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugin-loader.ts";
-import { filesAt } from "../../packages/runner/test/files-at.ts";
+import { filesAt } from "../../packages/runner/test/support/files-at.ts";
 import { logTo } from "./log-to.ts";
 
 /** sandbox-init is compiled once, into the room's dist. */

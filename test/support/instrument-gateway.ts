@@ -2,8 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { InstrumentPluginView, Invocation } from "@backplane/contract";
 import { type Client, createClient } from "@backplane/client";
+import type { InstrumentPluginView, Invocation } from "@backplane/contract";
 import { afterAll, beforeAll } from "vitest";
 import { startTestGateway, type TestGateway } from "./gateway.ts";
 

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
 import { InstrumentHost, stdioTransport } from "@backplane/wire";
 import { afterAll, beforeAll, expect } from "vitest";
-import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/instruments/java-host.ts";
+import { findOrBuildJavaHost, JAVA_HOST_CLASS } from "../../../packages/runner/src/programs/java-host.ts";
 import { answersOf, failedWith, jdk, withJdk } from "../../java-instrument/test/in-java.ts";
 import { buildOddClasses, buildProviderJar, SDK_JAVA } from "./build-jar.ts";
 

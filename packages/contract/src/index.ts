@@ -1,5 +1,6 @@
 /** Values and types without zod, so that a plugin which imports this starts fast. Schemas: ./schema. */
 export type * from "./agent-rows.ts";
+export * from "./artifact.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,
@@ -14,7 +15,7 @@ export {
   PLUGIN_CATEGORIES,
   type PluginCategory,
 } from "./bus-kinds.ts";
-export * from "./artifact.ts";
+export type * from "./catalog.ts";
 export { type CheckedInstruments, checkInstruments, instrumentProviderOf } from "./check-instruments.ts";
 export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
 export {
@@ -38,7 +39,14 @@ export {
   instrumentResult,
   type StdioResult,
 } from "./instrument-result.ts";
-export { canonicalJson, type Json, type JsonObject } from "./json.ts";
+export { canonicalJson, isObject, type Json, type JsonObject } from "./json.ts";
+export { spendJson } from "./json-budget.ts";
+export * from "./kernel-plugin.ts";
+export { isPartFault, leftOut } from "./left-out.ts";
+export * from "./limits.ts";
+export * from "./llm.ts";
+export * from "./loop.ts";
+export * from "./module-host.ts";
 export {
   HIDDEN_MARK,
   type HiddenWords,
@@ -47,18 +55,10 @@ export {
   plainJson,
   plainWords,
 } from "./plain-words.ts";
-export { spendJson } from "./json-budget.ts";
-export * from "./kernel-plugin.ts";
-export { isPartFault, leftOut } from "./left-out.ts";
-export * from "./limits.ts";
-export * from "./llm.ts";
-export * from "./loop.ts";
-export * from "./module-host.ts";
-export { plainName, serverName } from "./server-name.ts";
 export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redact.ts";
-export type * from "./schema/index.ts";
 export * from "./risk.ts";
-export type * from "./catalog.ts";
+export type * from "./schema/index.ts";
+export { plainName, serverName } from "./server-name.ts";
 export { type Soon, whenThere } from "./soon.ts";
 export * from "./tool-files.ts";
 export * from "./vocabulary.ts";

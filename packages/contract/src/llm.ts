@@ -2,8 +2,9 @@
  * What models and providers exchange (llm.provider). A provider streams parts and ends with its usage; the bus
  * carries each part as llm.call.delta and the end as one llm.call.response or llm.call.error.
  */
-import type { StopSignal } from "./kernel-plugin.ts";
+
 import type { Json, JsonObject } from "./json.ts";
+import type { StopSignal } from "./kernel-plugin.ts";
 
 /** `input` and `total` are derived: input_other + cache read + cache creation, and that + output. */
 export interface TokenUsage {

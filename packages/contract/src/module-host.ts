@@ -2,8 +2,9 @@
  * Both sides of the pipe to a kernel plugin in a process of its own: JSON-RPC 2.0, one message a line. The gateway
  * speaks first (`load`); the process ends when its stdin does. Errors cross as values, with the author's own trace.
  */
-import { isErrorCode } from "./error-codes.ts";
+
 import { BackplaneError } from "./error.ts";
+import { isErrorCode } from "./error-codes.ts";
 import type { Json, JsonObject } from "./json.ts";
 import type {
   AdapterAnswer,

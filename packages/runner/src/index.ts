@@ -1,20 +1,14 @@
-export { createRunner, type ProcessRunner } from "./create-runner.ts";
-export type { RunnerOptions } from "./runner-options.ts";
-export { type AllowList, allowList } from "./egress/allow-list.ts";
-export { createPlaceCheck, type PlaceCheck } from "./egress/checked-place.ts";
-export type { OutwardRules } from "./egress/guarded-requests.ts";
-export type { EgressLimits } from "./egress/limits.ts";
-export type { InstrumentServices, ServiceUser } from "./instruments/inline-seat.ts";
+export { type AllowList, allowList } from "./egress/destinations/allow-list.ts";
+export { createPlaceCheck, type PlaceCheck } from "./egress/gateway-requests/address-check.ts";
+export type { OutwardRules } from "./egress/gateway-requests/guarded-requests.ts";
+export type { EgressLimits } from "./egress/proxy/limits.ts";
+export type { InstrumentServices, ServiceUser } from "./inline/inline-provider.ts";
 export {
   createModuleHost,
   type ModuleHost,
   type ModuleHostOptions,
   type ModuleHostTimeouts,
 } from "./module-host/create-module-host.ts";
-export { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./sandbox/limits.ts";
-export type { SandboxOptions } from "./sandbox/make-sandbox.ts";
-export { sandboxStatus } from "./sandbox/open-sandbox.ts";
-export type { SandboxCheck, SandboxStatus } from "./sandbox/status.ts";
 export {
   DEFAULT_LIMITS,
   DEFAULT_TIMEOUTS,
@@ -22,4 +16,10 @@ export {
   PLUGIN_PATH,
   type RunnerLimits,
   type RunnerTimeouts,
-} from "./settings.ts";
+} from "./ports/settings.ts";
+export { createRunner, type ProcessRunner } from "./runner/create-runner.ts";
+export type { RunnerOptions } from "./runner/runner-options.ts";
+export { DEFAULT_SANDBOX_LIMITS, type SandboxLimits } from "./sandbox/limits.ts";
+export type { SandboxOptions } from "./sandbox/make-sandbox.ts";
+export { sandboxStatus } from "./sandbox/open-sandbox.ts";
+export type { SandboxCheck, SandboxStatus } from "./sandbox/status.ts";

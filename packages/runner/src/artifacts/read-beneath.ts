@@ -7,7 +7,7 @@ import { closeSync, constants, existsSync, fstatSync, lstatSync, openSync } from
 import { type FileHandle, open } from "node:fs/promises";
 import { join } from "node:path";
 import { type ArtifactFault, isArtifactPath } from "@backplane/contract";
-import { faultOf } from "./fault-of.ts";
+import { faultOf } from "./artifact-fault.ts";
 
 const { O_RDONLY, O_DIRECTORY, O_NOFOLLOW, O_NONBLOCK } = constants;
 const SPECIAL = 0o6000;

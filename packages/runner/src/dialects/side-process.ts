@@ -2,11 +2,11 @@
  * `rterm.plugin.v1`: one line in, one line out, twice, and the process ends. The host decides what the plugin
  * may do; what it names in its handshake can only be less than the grant, never more.
  */
-import { BackplaneError, type SideManifest } from "@backplane/contract";
+import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
 import type { RunOrder } from "@backplane/kernel/ports";
 import { SideHost } from "@backplane/wire";
-import { acceptSide } from "../accept-result.ts";
-import type { Dialect, Exchange, Link, Session } from "./dialect.ts";
+import { type Answer, clipMessage } from "../ports/answer.ts";
+import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
 
 export const sideProcess: Dialect = {
   protocol: "rterm.plugin.v1",
@@ -153,4 +153,27 @@ function checkManifest(manifest: SideManifest, order: RunOrder): BackplaneError 
 /** The tool as the plugin itself names it. */
 function toolOf(order: RunOrder): string {
   return order.native_name ?? order.export_id;
+}
+
+/** Turns the output into a tool result, so that a tool call has the same result in every dialect. */
+function acceptSide(response: SideResponse): Answer {
+  if (response.status === "error") {
+    const { code, message } = response.error!;
+    const details: JsonObject = { plugin_code: clipMessage(code) };
+    if (response.metadata !== undefined) details.metadata = response.metadata;
+    return {
+      status: "failed",
+      result: null,
+      error: { code: "plugin_failed", message: clipMessage(message), details },
+    };
+  }
+  const output = response.output ?? null;
+  const text = typeof output === "string" ? output : JSON.stringify(output);
+  const result: JsonObject = {
+    content: output === null ? [] : [{ type: "text", text }],
+    structured_output: output,
+    is_error: false,
+  };
+  if (response.metadata !== undefined) result.metadata = response.metadata;
+  return { status: "succeeded", result, error: null };
 }

@@ -17,10 +17,9 @@ import {
   toolIdOf,
 } from "@backplane/contract";
 import type { Description } from "@backplane/kernel/ports";
-import { acceptVai } from "../accept-result.ts";
+import type { Dialect, Link } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
-import type { Dialect, Link } from "./dialect.ts";
-import { VaiSession } from "./vai-rpc.ts";
+import { acceptVai, VaiSession } from "./vai-rpc.ts";
 
 const HOST_INSIDE = "/sandbox/tool-host.mjs";
 const NOTHING: Permissions = {

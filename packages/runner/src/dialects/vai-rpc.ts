@@ -1,8 +1,14 @@
 /** `vai.rpc.v1`: Content-Length frames, a long-lived process, many requests in flight. */
-import type { BackplaneError, JsonObject, VaiResponse } from "@backplane/contract";
+import {
+  type BackplaneError,
+  isObject,
+  type Json,
+  type JsonObject,
+  type VaiResponse,
+} from "@backplane/contract";
 import { VaiHost, type VaiReplySink } from "@backplane/wire";
-import { acceptVai } from "../accept-result.ts";
-import type { Dialect, Exchange, Link, Session } from "./dialect.ts";
+import { type Answer, clipMessage } from "../ports/answer.ts";
+import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
 
 export const vaiRpc: Dialect = {
   protocol: "vai.rpc.v1",
@@ -74,4 +80,60 @@ class Reply implements VaiReplySink {
   broke(error: BackplaneError): void {
     this.#exchange.broke(error);
   }
+}
+
+/** Translates a checked response frame into an answer. */
+export function acceptVai(response: VaiResponse): Answer {
+  if (!response.ok) {
+    const [code, message] = [clipMessage(response.error.code), clipMessage(response.error.message)];
+    return {
+      status: "failed",
+      result: null,
+      error: {
+        code: "plugin_protocol_error",
+        message: `The plugin answered ok:false: ${message}`,
+        details: { plugin_code: code, plugin_message: message },
+      },
+    };
+  }
+  const { status } = response.body;
+  const result = response.body.result ?? null;
+  switch (status) {
+    case "succeeded":
+    case "ack":
+      return { status: "succeeded", result, error: null };
+    case "failed":
+      return { status, result, error: { code: "plugin_failed", ...readError(result, "The plugin failed.") } };
+    case "retryable_failure": {
+      const error = readError(result, "The plugin asks to be called again later.");
+      return { status, result, error: { code: "plugin_retryable", ...error } };
+    }
+    case "cancelled":
+      return {
+        status,
+        result,
+        error: { code: "cancelled", message: "The plugin ended the call as cancelled." },
+      };
+  }
+}
+
+/** Looks for an error message in result.error, result.message and the text blocks of result.content, in this order. */
+function readError(result: Json, otherwise: string): { message: string; details?: JsonObject } {
+  if (typeof result === "string" && result !== "") return { message: clipMessage(result) };
+  if (!isObject(result)) return { message: otherwise };
+  const { error, message, content } = result;
+  if (typeof error === "string" && error !== "") return { message: clipMessage(error) };
+  if (isObject(error) && typeof error.message === "string" && error.message !== "") {
+    const details: JsonObject =
+      typeof error.code === "string" ? { plugin_code: clipMessage(error.code) } : {};
+    return { message: clipMessage(error.message), details };
+  }
+  if (typeof message === "string" && message !== "") return { message: clipMessage(message) };
+  if (Array.isArray(content)) {
+    const texts = content.flatMap((block) =>
+      isObject(block) && typeof block.text === "string" ? [block.text] : [],
+    );
+    if (texts.length > 0) return { message: clipMessage(texts.join("\n")) };
+  }
+  return { message: otherwise };
 }

@@ -6,17 +6,17 @@
 import { randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
 import type { Clock, HostAnswer, HostRequest } from "@backplane/kernel/ports";
-import { type AddressRule, publicAndForeign } from "./address.ts";
-import { allowList } from "./allow-list.ts";
-import { Border } from "./border.ts";
-import { type GatewayDoor, gatewayDoor } from "./gateway-door.ts";
-import { hostFetch } from "./host-fetch.ts";
-import { DEFAULT_EGRESS_LIMITS, type EgressLimits } from "./limits.ts";
-import type { Policy } from "./policy.ts";
-import { type Refusal, RefusalRecord } from "./refusals.ts";
-import { type Resolver, systemResolver } from "./resolve.ts";
-import { createReception } from "./reception.ts";
-import { type EgressGrant, type EgressListener, type WayIn, wayIn } from "./way-in.ts";
+import { type AddressRule, publicAndForeign } from "./destinations/address.ts";
+import { allowList } from "./destinations/allow-list.ts";
+import type { Policy } from "./destinations/policy.ts";
+import { type Refusal, RefusalRecord } from "./destinations/refusals.ts";
+import { type Resolver, systemResolver } from "./destinations/resolve.ts";
+import { hostFetch } from "./gateway-requests/host-fetch.ts";
+import { Border } from "./proxy/egress-state.ts";
+import { type GatewayDoor, gatewayDoor } from "./proxy/gateway-route.ts";
+import { DEFAULT_EGRESS_LIMITS, type EgressLimits } from "./proxy/limits.ts";
+import { type EgressGrant, type EgressListener, type WayIn, wayIn } from "./proxy/sandbox-network.ts";
+import { createReception } from "./proxy/serve-connection.ts";
 
 export interface EgressOptions {
   clock: Clock;

@@ -3,6 +3,7 @@
  * trusted: every parameter is looked at, and no trace of ours goes back.
  */
 import {
+  isObject,
   type JsonObject,
   type KernelTool,
   type KernelToolCall,
@@ -125,13 +126,9 @@ function text(params: Params, name: string): string {
 function object(params: Params, name: string): JsonObject {
   const value = params[name];
   if (!isObject(value)) throw invalid(name);
-  return value as JsonObject;
+  return value;
 }
 
 function invalid(name: string): RpcError {
   return new RpcError(INVALID_PARAMS, `The parameter ${name} has the wrong type.`);
-}
-
-function isObject(value: unknown): value is Params {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

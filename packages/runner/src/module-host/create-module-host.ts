@@ -6,21 +6,21 @@
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
 import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/kernel/ports";
-import { Deadlines } from "../deadlines.ts";
-import { type ExitStatus, lastWords, type Place } from "../diagnose.ts";
-import type { Refusal } from "../egress/refusals.ts";
-import { type ProcessDeps, PluginProcess } from "../plugin-process.ts";
+import type { Refusal } from "../egress/destinations/refusals.ts";
+import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../ports/settings.ts";
+import { PluginProcess, type ProcessDeps } from "../processes/plugin-process.ts";
+import { type ExitStatus, lastWords, type Place } from "../programs/diagnose-launch.ts";
 import { limitMet } from "../sandbox/cause-of-death.ts";
-import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../settings.ts";
-import { ProcessTrees } from "../process-tree/process-trees.ts";
-import { Watchdog } from "../watchdog.ts";
+import { ProcessTrees } from "../supervision/process-trees.ts";
+import { Watchdog } from "../supervision/watchdog.ts";
+import { Deadlines } from "../time/deadlines.ts";
 import { answerPlugin } from "./answer-plugin.ts";
 import { type HostProgram, hostProgram } from "./host-program.ts";
 import { LiveContexts } from "./live-contexts.ts";
 import { type ModuleSession, moduleDialect } from "./module-session.ts";
-import { type Boundary, type PlaceParts, placePlugin, type PluginPlace } from "./place-plugin.ts";
+import { type Boundary, type PlaceParts, type PluginPlace, placePlugin } from "./place-plugin.ts";
+import { type StandInParts, standInPlugin, standInTool } from "./plugin-proxy.ts";
 import { SeenSecrets } from "./seen-secrets.ts";
-import { type StandInParts, standInPlugin, standInTool } from "./stand-in.ts";
 
 export interface ModuleHostTimeouts {
   /** From the start of the process to the end of the module's import. */

@@ -6,7 +6,7 @@ import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join, relative } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { DialectLaunch } from "../dialects/dialect.ts";
+import type { DialectLaunch } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 
 export interface HostProgram {

@@ -10,7 +10,7 @@ import {
   valueToThrown,
 } from "@backplane/contract";
 import { RpcPeer } from "@backplane/wire";
-import type { Dialect, Exchange, Link, Session } from "../dialects/dialect.ts";
+import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";
 
 export interface SessionParts {
   entry: PluginEntry;

@@ -8,15 +8,15 @@ import { join } from "node:path";
 import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@backplane/contract";
 import type { PluginReach } from "@backplane/kernel/ports";
 import type { Egress } from "../egress/create-egress.ts";
-import type { Refusal } from "../egress/refusals.ts";
-import type { LaunchPlan } from "../launch.ts";
+import type { Refusal } from "../egress/destinations/refusals.ts";
+import type { Scratch } from "../plugin-folders/scratch-folders.ts";
+import type { LaunchPlan } from "../processes/launch.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 import type { Sandbox } from "../sandbox/open-sandbox.ts";
 import { INSIDE } from "../sandbox/plan.ts";
-import type { Scratch } from "../scratch.ts";
 import type { HostProgram } from "./host-program.ts";
-import { openCopy } from "./open-copy.ts";
 import { type PluginTree, pluginTree } from "./plugin-tree.ts";
+import { openCopy } from "./readable-copy.ts";
 
 /** The runner's own: one sandbox and one way out for everybody. */
 export interface Boundary {

@@ -7,9 +7,9 @@
 import { lstat, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
-import type { DialectLaunch } from "../dialects/dialect.ts";
+import type { DialectLaunch } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
-import { isClosed } from "./open-copy.ts";
+import { isClosed } from "./readable-copy.ts";
 
 export interface PluginTree {
   /** Its own folder, by its real path. */

@@ -1,6 +1,12 @@
 /** Secrets that a hosted plugin was given, so that its stderr can be quoted in a message without them. */
-import { isSecretConfigKey, type Json, type JsonObject, type ProviderInstance } from "@backplane/contract";
-import { createRedactor } from "../redact.ts";
+import {
+  isObject,
+  isSecretConfigKey,
+  type Json,
+  type JsonObject,
+  type ProviderInstance,
+} from "@backplane/contract";
+import { createRedactor } from "../secrets/redact.ts";
 
 /** Old values leave when a plugin sees very many: the newest are those that it uses. */
 const MOST = 1_000;
@@ -26,7 +32,7 @@ export class SeenSecrets {
     for (const key of Object.keys(config)) {
       const value = config[key]!;
       if (typeof value === "string" && isSecretConfigKey(key)) this.#keep(value);
-      else if (typeof value === "object" && value !== null && !Array.isArray(value)) this.#see(value);
+      else if (isObject(value)) this.#see(value);
     }
   }
 

@@ -5,22 +5,22 @@
  */
 import type { BackplaneError } from "@backplane/contract";
 import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports";
-import type { Counterpart } from "../counterpart.ts";
-import { dataKey } from "../data-dirs.ts";
-import type { Dialect, ProcessOrder } from "../dialects/dialect.ts";
-import { isSlowStart } from "../own-time/slow-start.ts";
-import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../plugin-process.ts";
-import { createRedactor } from "../redact.ts";
-import { RemoteServer } from "../remote-server.ts";
+import { dataKey } from "../plugin-folders/data-folders.ts";
+import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
+import type { Counterpart } from "../processes/plugin-instance.ts";
+import { PluginProcess, type ProcessDeps, type ProcessSpec } from "../processes/plugin-process.ts";
+import { RemoteServer } from "../processes/remote-server.ts";
 import { lifetimeOf } from "../sandbox/confinement.ts";
-import { BirthKeys, bornWith, secretEnvironment } from "../secret-environment.ts";
+import { createRedactor } from "../secrets/redact.ts";
+import { BirthKeys, bornWith, secretEnvironment } from "../secrets/secret-environment.ts";
+import { isSlowStart } from "../time/slow-start.ts";
 import { Breaker } from "./breaker.ts";
-import { type Birth, type PlanDeps, Preparation } from "./preparation.ts";
-import { Roster } from "./roster.ts";
-import { Slots } from "./slots.ts";
-import { Spares } from "./spares.ts";
+import { type Birth, type PlanDeps, Preparation } from "./launch-preparation.ts";
+import { Spares } from "./prewarmed.ts";
+import { Slots } from "./process-slots.ts";
 import { type Tenant, Worker } from "./worker.ts";
 import { WorkerRefusals } from "./worker-refusals.ts";
+import { Roster } from "./worker-table.ts";
 
 export interface PoolDeps extends ProcessDeps, PlanDeps {
   clock: Clock;

@@ -5,10 +5,10 @@
  * before, and is marked too.
  */
 import type { Logger } from "@backplane/kernel/ports";
+import type { Refusal } from "../egress/destinations/refusals.ts";
+import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";
-import type { Refusal } from "../egress/refusals.ts";
 import type { Tenant } from "./worker.ts";
-import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../redact.ts";
 
 /** Kept for a call that is yet to come. */
 const ROOM = 64;

@@ -2,10 +2,11 @@
  * One process of the pool, with the calls on it. A worker is unused when nobody is on it and nobody waits for it to
  * become ready; a pooled one that is ready and unused is idle, and only such a one is ever in the way.
  */
-import type { Counterpart } from "../counterpart.ts";
-import type { Deadline } from "../deadlines.ts";
+
 import type { EgressSession } from "../egress/create-egress.ts";
-import type { Refusal } from "../egress/refusals.ts";
+import type { Refusal } from "../egress/destinations/refusals.ts";
+import type { Counterpart } from "../processes/plugin-instance.ts";
+import type { Deadline } from "../time/deadlines.ts";
 import type { LaunchSubject } from "./breaker.ts";
 import type { WorkerRefusals } from "./worker-refusals.ts";
 

@@ -8,8 +8,8 @@ import { type ChildProcess, type ChildProcessWithoutNullStreams, spawn } from "n
 import { closeSync, openSync } from "node:fs";
 import type { Duplex, Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
-import type { OwnFiles } from "../own-files.ts";
-import { childrenOf } from "./children-of.ts";
+import { childrenOf } from "../procfs/children-of.ts";
+import type { OwnFiles } from "../programs/private-copies.ts";
 import { ControlChannel } from "./control-channel.ts";
 
 export interface Bubblewrap {

@@ -1,6 +1,6 @@
 /** Why a sandboxed process ended, from what the kernel counted and PID 1 saw. Pure. */
 import { constants } from "node:os";
-import type { CgroupCounters } from "./cgroup/cgroup.ts";
+import type { CgroupCounters } from "../cgroup/cgroup.ts";
 import type { EndReport } from "./control-channel.ts";
 import type { SandboxLimits } from "./limits.ts";
 

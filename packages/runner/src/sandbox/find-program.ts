@@ -4,7 +4,7 @@
  */
 import { realpath } from "node:fs/promises";
 import { BackplaneError } from "@backplane/contract";
-import type { Entrypoint } from "../resolve-entrypoint.ts";
+import type { Entrypoint } from "../programs/resolve-entrypoint.ts";
 import type { SandboxProgram } from "./plan.ts";
 
 /** What of the host every sandbox shows of programs. */

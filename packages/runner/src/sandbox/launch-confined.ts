@@ -6,20 +6,20 @@ import { existsSync, lstatSync } from "node:fs";
 import { join } from "node:path";
 import { getSystemErrorName } from "node:util";
 import { type ArtifactFault, BackplaneError } from "@backplane/contract";
-import { faultOf } from "../artifacts/fault-of.ts";
+import { faultOf } from "../artifacts/artifact-fault.ts";
 import type { EgressSession } from "../egress/create-egress.ts";
-import { takeListeners } from "../egress/hand-out.ts";
+import { takeListeners } from "../egress/take-listeners.ts";
+import { loadPerProcessor } from "../time/sample-tree.ts";
 import { ownFilesChanged, type Spawned, spawnConfined } from "./bubblewrap.ts";
 import { directLine, stageWords } from "./bubblewrap-arguments.ts";
 import { causeOfDeath, type Death, keptFull } from "./cause-of-death.ts";
-import { giveFolder } from "./give-folder.ts";
+import { giveFolder } from "./chown-folder.ts";
+import { hostsFile } from "./host-files.ts";
 import type { SandboxLimits } from "./limits.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";
-import { ownState } from "./own-state.ts";
 import { plan, refusedMount, type SandboxPlan, type SandboxRequest } from "./plan.ts";
-import type { Prepared } from "./prepared.ts";
-import { loadPerProcessor } from "../own-time/sample-tree.ts";
-import { hostsFile } from "./read-host.ts";
+import type { Prepared } from "./prepared-slots.ts";
+import { ownState } from "./state-user.ts";
 
 export interface Confined {
   /** Its streams are the plugin's own; its pid is the outer process, which ends after the sandbox. */

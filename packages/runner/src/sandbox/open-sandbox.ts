@@ -5,8 +5,8 @@
 import { BackplaneError } from "@backplane/contract";
 import { type Confined, type ConfineRequest, launchConfined } from "./launch-confined.ts";
 import { makeSandbox, type SandboxOptions, type SandboxParts } from "./make-sandbox.ts";
+import { tryOut } from "./self-test.ts";
 import { type SandboxCheck, type SandboxStatus, statusOf } from "./status.ts";
-import { tryOut } from "./try-out.ts";
 
 const TRIALS = 3;
 const PAUSE_MS = 300;

@@ -6,7 +6,7 @@
  */
 import { posix } from "node:path";
 import { BackplaneError, type Grant } from "@backplane/contract";
-import type { EgressListener } from "../egress/way-in.ts";
+import type { EgressListener } from "../egress/proxy/sandbox-network.ts";
 import { type ResourceLimit, resourceLimits, type SandboxLimits } from "./limits.ts";
 
 /** Where things are inside. */

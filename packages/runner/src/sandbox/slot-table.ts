@@ -2,8 +2,8 @@
  * Numbered places for sandboxed processes. A slot has a user and cgroups of its own; both outlive the process and
  * serve the next one. The next slot is made while nobody waits for it, so that a call rarely pays for one.
  */
-import type { CgroupCounters, Cgroups, SlotCgroup } from "./cgroup/cgroup.ts";
-import type { SandboxLimits } from "./limits.ts";
+import type { CgroupCounters, Cgroups, SlotCgroup } from "../cgroup/cgroup.ts";
+import { OUR_PROCESSES, type SandboxLimits } from "./limits.ts";
 
 export interface Slot {
   readonly index: number;
@@ -65,7 +65,9 @@ export class SlotTable {
 
   async #make(): Promise<Slot> {
     const index = this.#next++;
-    const cgroup = (await this.#cgroups?.make(`slot-${index}`, this.#limits)) ?? null;
+    const { cpus, memory_bytes, processes } = this.#limits;
+    const limits = { cpus, memory_bytes, max_pids: processes + OUR_PROCESSES };
+    const cgroup = (await this.#cgroups?.make(`slot-${index}`, limits)) ?? null;
     const slot: Slot = { index, cgroup, before: cgroup === null ? NOTHING : cgroup.counters() };
     this.#all.push(slot);
     return slot;

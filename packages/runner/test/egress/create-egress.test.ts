@@ -1,11 +1,11 @@
 import { randomBytes } from "node:crypto";
 import type { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { ManualClock } from "../manual-clock.ts";
-import { connectLine, openRig, PUBLIC, SOCKS_GRANTED, socksConnect, Talk } from "./egress-rig.ts";
-import { hello } from "./hello.ts";
-import { listen } from "./loopback.ts";
-import { httpServer, through } from "./web-server.ts";
+import { hello } from "../support/client-hello.ts";
+import { connectLine, openRig, PUBLIC, SOCKS_GRANTED, socksConnect, Talk } from "../support/egress.ts";
+import { listen } from "../support/loopback.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+import { httpServer, through } from "../support/web-server.ts";
 
 const echo = (socket: Socket) => void socket.pipe(socket);
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { Breaker } from "../../src/pool/breaker.ts";
-import { ManualClock } from "../manual-clock.ts";
+import { ManualClock } from "../support/manual-clock.ts";
 
 const subject = { pool_key: "k", binding_id: "bind_1", package_id: "acme/a", digest: "sha256:1" };
 

@@ -3,8 +3,8 @@ import { BackplaneError } from "@backplane/contract";
 import type { PackageFiles } from "@backplane/kernel/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { FIXTURES, side, vai } from "../order.ts";
-import { makeRig, processesWith, until } from "../rig.ts";
+import { FIXTURES, side, vai } from "../support/order.ts";
+import { makeRig, processesWith, until } from "../support/runner.ts";
 
 /** An image that is intact until it is told otherwise; counts who looks and who has it. */
 function changing() {

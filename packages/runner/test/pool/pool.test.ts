@@ -3,8 +3,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { side, vai } from "../order.ts";
-import { isAlive, makeRig, processesWith, type Rig, until } from "../rig.ts";
+import { side, vai } from "../support/order.ts";
+import { isAlive, makeRig, processesWith, type Rig, until } from "../support/runner.ts";
 
 const pidOf = async (rig: Rig, change = {}) =>
   ((await rig.run(vai("pid", change))).result as { pid: number }).pid;

@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import { logTo } from "../../../../test/support/log-to.ts";
-import { CallRefusals } from "../../src/call-refusals.ts";
-import type { Refusal } from "../../src/egress/refusals.ts";
+import { CallRefusals } from "../../src/calls/call-record.ts";
+import type { Refusal } from "../../src/egress/destinations/refusals.ts";
 import type { Tenant } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
-import { tenant } from "./standing-worker.ts";
+import { tenant } from "../support/idle-worker.ts";
 
 const SUBJECT = { pool_key: "p", binding_id: "bind_1", package_id: "acme/x", digest: "d" };
 const asked = (host: string, detail?: string): Refusal => ({

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { standingWorker, tenant } from "./standing-worker.ts";
+import { standingWorker, tenant } from "../support/idle-worker.ts";
 
 test("calls come and go in any order, each once, and the last to go is told so", () => {
   const worker = standingWorker();

@@ -2,7 +2,7 @@ import { symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findProgram } from "../../src/sandbox/find-program.ts";
-import { emptyFolder } from "./open-test-sandbox.ts";
+import { emptyFolder } from "../support/sandbox.ts";
 
 const entry = { found: true as const, args: ["x"], in_package: false };
 

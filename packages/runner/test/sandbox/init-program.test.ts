@@ -3,7 +3,7 @@ import { chmodSync, readdirSync, readFileSync, statSync, writeFileSync } from "n
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
-import { emptyFolder } from "./open-test-sandbox.ts";
+import { emptyFolder } from "../support/sandbox.ts";
 
 test("it is compiled once, kept under its source's digest, and compiled again when its bytes are not its own", async () => {
   const cache = join(emptyFolder(), "cache");

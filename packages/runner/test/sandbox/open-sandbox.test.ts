@@ -3,9 +3,10 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync 
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
-import { verifies } from "../../../../test/support/verifies.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openSandbox, sandboxStatus } from "../../src/sandbox/open-sandbox.ts";
+import { treeOf, waitingHere } from "../support/process-tree.ts";
 import {
   emptyFolder,
   finish,
@@ -14,8 +15,7 @@ import {
   request,
   sandboxOptions,
   sh,
-} from "./open-test-sandbox.ts";
-import { treeOf, waitingHere } from "./process-tree.ts";
+} from "../support/sandbox.ts";
 
 function ourCgroups(): string[] {
   const mine = `backplane-${process.pid}-`;

@@ -1,10 +1,10 @@
 import type { Grant } from "@backplane/contract";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
-import { wayIn } from "../../src/egress/way-in.ts";
-import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
 import { noGrant } from "../../../../test/support/no-grant.ts";
+import { wayIn } from "../../src/egress/proxy/sandbox-network.ts";
+import { DEFAULT_SANDBOX_LIMITS } from "../../src/sandbox/limits.ts";
+import { plan, type SandboxHost, type SandboxRequest } from "../../src/sandbox/plan.ts";
 
 const HOST: SandboxHost = {
   system: ["/usr", "/etc/alternatives", "/etc/ld.so.cache"],

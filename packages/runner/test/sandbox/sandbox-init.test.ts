@@ -6,13 +6,13 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import type { Duplex } from "node:stream";
 import { expect, onTestFinished, test } from "vitest";
-import { OwnFiles } from "../../src/own-files.ts";
+import { OwnFiles } from "../../src/programs/private-copies.ts";
 import { ControlChannel } from "../../src/sandbox/control-channel.ts";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
 import type { SandboxPlan } from "../../src/sandbox/plan.ts";
 import { filteredArch, systemCallFilter } from "../../src/sandbox/seccomp/filter.ts";
-import { CACHE } from "./open-test-sandbox.ts";
-import { treeOf } from "./process-tree.ts";
+import { treeOf } from "../support/process-tree.ts";
+import { CACHE } from "../support/sandbox.ts";
 
 const NEVER_MADE = 126;
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import type { Duplex } from "node:stream";
 import { expect, test } from "vitest";
 import { findOrBuildInit } from "../../src/sandbox/init-program.ts";
-import { CACHE, emptyFolder, packageFolder } from "./open-test-sandbox.ts";
+import { CACHE, emptyFolder, packageFolder } from "../support/sandbox.ts";
 
 const UID = "59990";
 const root = process.getuid!() === 0;

@@ -3,11 +3,18 @@
  * others stand. What the server says of its tools is kept as hints: a stranger's word, never a reason for trust.
  */
 import { hash } from "node:crypto";
-import { BackplaneError, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
+import {
+  BackplaneError,
+  isObject,
+  type Json,
+  type JsonObject,
+  plainName,
+  serverName,
+  type ToolExport,
+} from "@backplane/contract";
 import type { Description } from "@backplane/kernel/ports";
 import { type ParamHeaders, readParamHeaders } from "./param-headers.ts";
-import { type Agreement, isObject } from "./revisions.ts";
-import { toolNames } from "./tool-name.ts";
+import type { Agreement } from "./revisions.ts";
 
 const MAX_PAGES = 200;
 const MAX_TOOLS = 2_000;
@@ -16,6 +23,8 @@ const MAX_CHARS = 16_000_000;
 const MAX_WARNINGS = 100;
 const DESCRIPTION_CHARS = 4_000;
 const NAME_CHARS = 256;
+const TOOL_ID_CHARS = 64;
+const DIGEST_CHARS = 8;
 
 export type Ask = (method: string, params: JsonObject) => Promise<Json>;
 
@@ -145,4 +154,22 @@ function infoOf({ revision, server, capabilities, instructions }: Agreement): Js
     capabilities,
     ...(instructions === null ? {} : { instructions: instructions.slice(0, DESCRIPTION_CHARS) }),
   };
+}
+
+/**
+ * Catalog names, in the order of `names`: `mcp_<server>_<tool>`, at most 64 characters of those that models accept. Two
+ * names that would become the same id, and names that are too long, end with a digest of the server's own name.
+ */
+function toolNames(package_id: string, names: readonly string[]): string[] {
+  const server = serverName(package_id);
+  const wanted = names.map((name) => `mcp_${server}_${plainName(name)}`);
+  const seen = new Map<string, number>();
+  for (const id of wanted) seen.set(id, (seen.get(id) ?? 0) + 1);
+  return wanted.map((id, index) =>
+    id.length <= TOOL_ID_CHARS && seen.get(id) === 1 ? id : withDigest(id, names[index]!),
+  );
+}
+
+function withDigest(id: string, name: string): string {
+  return `${id.slice(0, TOOL_ID_CHARS - DIGEST_CHARS - 1)}_${hash("sha256", name, "hex").slice(0, DIGEST_CHARS)}`;
 }

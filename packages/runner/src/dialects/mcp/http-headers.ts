@@ -2,8 +2,8 @@
  * The headers of a message: what the stateless revision repeats of its body for proxies, and what the binding adds. A
  * header of the binding may hold `${slot}`, which is a secret's place; it is filled in here and nowhere kept.
  */
-import { BackplaneError, type JsonObject } from "@backplane/contract";
-import { isObject, META } from "./revisions.ts";
+import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import { META } from "./revisions.ts";
 
 const NAME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$/;
 /** Ours to say. */

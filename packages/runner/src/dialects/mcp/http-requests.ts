@@ -4,7 +4,7 @@
  */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import { BackplaneError } from "@backplane/contract";
-import type { GuardedRequests } from "../../egress/guarded-requests.ts";
+import type { GuardedRequests } from "../../egress/gateway-requests/guarded-requests.ts";
 
 export class HttpRequests {
   readonly #guarded: GuardedRequests;

@@ -3,10 +3,10 @@
  * manifest as the entrypoint; whether it may be dialled is the grant's to say, like any plugin's way out.
  */
 import { BackplaneError } from "@backplane/contract";
-import { guardedRequests, type OutwardRules } from "../../egress/guarded-requests.ts";
-import type { Dialect, Link, ProcessOrder } from "../dialect.ts";
+import { guardedRequests, type OutwardRules } from "../../egress/gateway-requests/guarded-requests.ts";
+import type { Dialect, Link, ProcessOrder } from "../../ports/dialect.ts";
 import { bindingHeaders } from "./http-headers.ts";
-import { HttpLine } from "./http-line.ts";
+import { HttpLine } from "./http-transport.ts";
 import { McpSession } from "./session.ts";
 
 export function mcpHttp(outward: OutwardRules): Dialect {

@@ -2,11 +2,10 @@
  * `mcp.stdio`: an MCP server as a process, one for all calls of a binding. Its arguments and plain variables are the
  * binding's (`config.args`, `config.env`); the folders that the operator mounts are its roots.
  */
-import { BackplaneError, type JsonObject } from "@backplane/contract";
-import type { Dialect, DialectLaunch, ProcessOrder } from "../dialect.ts";
-import { isObject } from "./revisions.ts";
+import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import type { Dialect, DialectLaunch, ProcessOrder } from "../../ports/dialect.ts";
 import { McpSession } from "./session.ts";
-import { StdioLine } from "./stdio-line.ts";
+import { StdioLine } from "./stdio-transport.ts";
 
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const MAX_ARGS = 64;

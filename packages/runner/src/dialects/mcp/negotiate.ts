@@ -2,20 +2,18 @@
  * How a conversation begins: `server/discover` first, as the stateless revision has it; a server that does not know it
  * is greeted with `initialize`. One that died or kept silent at the first question is spared it at its next start.
  */
-import { BackplaneError, type JsonObject } from "@backplane/contract";
-import type { Reply } from "./ask-in-time.ts";
-import type { RpcFailure } from "./conversation.ts";
+import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
 import {
   type Agreement,
   ASKABLE,
   envelope,
-  isObject,
   NEGOTIATED,
+  RPC,
   readDiscovery,
   readInitialized,
-  RPC,
   STATELESS,
 } from "./revisions.ts";
+import type { Reply, RpcFailure } from "./rpc-channel.ts";
 
 export interface Greeting {
   client: JsonObject;

@@ -3,9 +3,8 @@
  * and it can route by them. Only plain values at places that the schema names outright; a tool that says it any other way
  * is not usable.
  */
-import type { Json, JsonObject, ToolExport } from "@backplane/contract";
+import { isObject, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
 import { encoded } from "./http-headers.ts";
-import { isObject } from "./revisions.ts";
 
 export type ParamHeaders = NonNullable<ToolExport["tool"]["param_headers"]>;
 

@@ -2,7 +2,7 @@
  * The two ways to speak MCP. Up to 2025-11-25 a connection begins with `initialize` and remembers what was agreed; from
  * 2026-07-28 on every request says by itself who asks and in which revision, and nothing is remembered.
  */
-import type { Json, JsonObject } from "@backplane/contract";
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
 
 export const STATELESS = "2026-07-28";
 /** What `initialize` may be answered with; the first is asked for. */
@@ -44,10 +44,6 @@ export function envelope(client: JsonObject, capabilities: JsonObject): JsonObje
     [META.client_info]: client,
     [META.client_capabilities]: capabilities,
   };
-}
-
-export function isObject(value: unknown): value is JsonObject {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Null: it is none, or not of this revision. */

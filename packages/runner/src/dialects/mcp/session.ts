@@ -4,29 +4,33 @@
  * A call that is cancelled is over at once, since the protocol knows no acknowledgement. A call whose time ran out puts
  * the server to the test: one that answers nothing any more is given up, so that the next call gets a fresh one.
  */
-import { BackplaneError, IdTable, type Json, type JsonObject, type ToolExport } from "@backplane/contract";
-import type { Description, RequestListener } from "@backplane/kernel/ports";
-import type { Exchange, Link, ProcessOrder, Session } from "../dialect.ts";
 import {
-  answerAll,
+  BackplaneError,
+  IdTable,
+  isObject,
+  type Json,
+  type JsonObject,
+  type ToolExport,
+} from "@backplane/contract";
+import type { Description, RequestListener } from "@backplane/kernel/ports";
+import type { Exchange, Link, ProcessOrder, Session } from "../../ports/dialect.ts";
+import {
   type AskCaller,
-  answerQuestion,
   type Asker,
+  answerAll,
+  answerQuestion,
   askerAmong,
   canAsk,
-} from "./answer-question.ts";
-import { askInTime } from "./ask-in-time.ts";
-import { Conversation, type Waiting } from "./conversation.ts";
+} from "./answer-server-request.ts";
 import { describeTools } from "./describe-tools.ts";
-import type { Line, LineEvents } from "./line.ts";
 import { negotiate } from "./negotiate.ts";
-import { NoticeRate } from "./notice-rate.ts";
 import { makeRequest, OtherRequest, type Requester } from "./other-request.ts";
-import { type Agreement, ASKABLE, envelope, isObject } from "./revisions.ts";
 import { paramHeaders } from "./param-headers.ts";
-import { SessionSubscriptions } from "./session-subscriptions.ts";
-import { Subscription } from "./subscription.ts";
+import { type Agreement, ASKABLE, envelope } from "./revisions.ts";
+import { askInTime, Conversation, type Waiting } from "./rpc-channel.ts";
+import { SessionSubscriptions, Subscription } from "./subscriptions.ts";
 import { type Caller, ToolCall } from "./tool-call.ts";
+import type { Line, LineEvents } from "./transport.ts";
 
 export interface McpOptions {
   link: Link;
@@ -291,5 +295,23 @@ export class McpSession implements Session, Caller, Requester {
 
   #onlyCall(): ToolCall | null {
     return this.#calls.size === 1 ? this.#calls.values()[0]! : null;
+  }
+}
+
+/** More is a flood and counts as broken rules. */
+const NOTICES_PER_SECOND = 200;
+
+class NoticeRate {
+  #second = 0;
+  #count = 0;
+
+  /** Counts one more. False: it is one too many for this second. */
+  take(): boolean {
+    const second = Math.floor(performance.now() / 1_000);
+    if (this.#second !== second) {
+      this.#second = second;
+      this.#count = 0;
+    }
+    return ++this.#count <= NOTICES_PER_SECOND;
   }
 }

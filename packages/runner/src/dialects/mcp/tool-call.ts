@@ -2,12 +2,11 @@
  * One `tools/call`. In the stateless revision its answer may be questions; it is then sent again with their answers,
  * and what the caller gets is the answer that asks nothing more.
  */
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import type { Exchange } from "../dialect.ts";
-import { acceptCall, acceptError } from "./accept-call.ts";
-import type { Asker, AskCaller } from "./answer-question.ts";
-import { refusalOf, type RpcFailure } from "./conversation.ts";
-import { isObject } from "./revisions.ts";
+import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
+import type { Exchange } from "../../ports/dialect.ts";
+import { acceptCall, acceptError } from "./accept-tool-result.ts";
+import type { AskCaller, Asker } from "./answer-server-request.ts";
+import { type RpcFailure, refusalOf } from "./rpc-channel.ts";
 
 /** Rounds of questions that one request may take. */
 export const MAX_ROUNDS = 10;

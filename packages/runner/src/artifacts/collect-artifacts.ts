@@ -1,0 +1,80 @@
+/**
+ * Takes the files that an answer refers to out of scratch, before scratch is gone. Afterwards the answer holds the
+ * same references with the size and hash that were measured here; a reference that breaks a rule fails the call.
+ */
+import { hash } from "node:crypto";
+import {
+  ARTIFACT_LIMITS,
+  type ArtifactFault,
+  artifactsIn,
+  BackplaneError,
+  isArtifactPath,
+  type Json,
+  type JsonObject,
+  withArtifacts,
+} from "@backplane/contract";
+import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { Redactor } from "../secrets/redact.ts";
+
+export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;
+
+export interface Collection {
+  /** Null: the call has no scratch. */
+  read: ReadArtifact | null;
+  keep: ArtifactFiles | null;
+  max_bytes: number;
+  redactor: Redactor;
+}
+
+const WORDS: Record<ArtifactFault, string> = {
+  no_scratch: "the call has no scratch folder; grant it filesystem = scratch",
+  no_store: "this runner keeps no artifacts",
+  bad_path: "its path must be relative, of plain names, without . or ..",
+  bad_size: "it has another size than the reference says",
+  bad_hash: "it has another hash than the reference says",
+  missing: "there is no such file",
+  link: "it is reached through a link, or has a second name",
+  not_a_file: "it is not a regular file",
+  setuid: "it has special permission bits",
+  too_large: "it is larger than limits.artifact_bytes",
+  too_many: `an answer may refer to ${ARTIFACT_LIMITS.per_result} files at most`,
+  unreadable: "it could not be read",
+  secret: "it holds a secret of the call",
+};
+
+/** The first question is asked at once: a process that has ended already waits for it, and no longer. */
+export async function collect(result: Json, how: Collection): Promise<Json> {
+  const references = artifactsIn(result);
+  if (references.length > ARTIFACT_LIMITS.per_result) throw refused("", "too_many");
+  const taken = new Map<JsonObject, JsonObject>();
+  for (const reference of references) taken.set(reference, await take(reference, how));
+  return withArtifacts(result, (reference) => taken.get(reference)!);
+}
+
+async function take(reference: JsonObject, how: Collection): Promise<JsonObject> {
+  const { path, bytes, sha256 } = reference;
+  if (how.read === null) throw refused(path, "no_scratch");
+  if (how.keep === null) throw refused(path, "no_store");
+  if (!isArtifactPath(path)) throw refused(path, "bad_path");
+  const content = await how.read(path, how.max_bytes);
+  if (typeof content === "string") throw refused(path, content);
+  const digest = hash("sha256", content, "hex");
+  if (bytes !== undefined && bytes !== content.length) throw refused(path, "bad_size");
+  if (sha256 !== undefined && sha256 !== digest) throw refused(path, "bad_hash");
+  // Its bytes are kept as they are, so what would be redacted in an answer is refused here.
+  if (how.redactor.active) {
+    const text = content.toString("latin1");
+    if (how.redactor.text(text) !== text) throw refused(path, "secret");
+  }
+  await how.keep.keep(digest, content);
+  return { ...reference, bytes: content.length, sha256: digest };
+}
+
+function refused(path: Json | undefined, reason: ArtifactFault): BackplaneError {
+  const shown = typeof path === "string" ? path.slice(0, 200) : "";
+  return new BackplaneError(
+    "artifact_refused",
+    `The answer refers to the file ${JSON.stringify(shown)}: ${WORDS[reason]}.`,
+    { details: { path: shown, reason } },
+  );
+}

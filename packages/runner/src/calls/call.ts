@@ -1,0 +1,289 @@
+/**
+ * One call through the runner:
+ *   waiting (scratch, process, handshake) → sent → [interrupted → grace] → settled
+ * It settles exactly once. Once interrupted (deadline, cancel, shutdown) the outcome is decided: a reply inside
+ * the grace only acknowledges it and lets the process live. Without a reply the whole process is killed, and
+ * other calls on it end as `crashed`: a process that ignores its cancel cannot be trusted with anyone's call.
+ */
+import {
+  artifactsIn,
+  BackplaneError,
+  type InvocationContext,
+  type Json,
+  type JsonObject,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
+import { largeInput } from "../artifacts/large-input.ts";
+import type { Refusal } from "../egress/destinations/refusals.ts";
+import type { Scratch } from "../plugin-folders/scratch-folders.ts";
+import type { Pool } from "../pool/pool.ts";
+import type { Worker } from "../pool/worker.ts";
+import { type Answer, failedAnswer } from "../ports/answer.ts";
+import type { Dialect, Exchange } from "../ports/dialect.ts";
+import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";
+import { type Confinement, lifetimeOf } from "../sandbox/confinement.ts";
+import { type Redactor, redactorAmong, redactorFor, secretsOf } from "../secrets/redact.ts";
+import type { Deadline, Deadlines } from "../time/deadlines.ts";
+import { CallRefusals, stderrTail } from "./call-record.ts";
+import { type CallScratch, inSandbox, onHost } from "./call-scratch.ts";
+import { endSlowly } from "./finish-call.ts";
+import { type Interruption, interrupted } from "./outcomes.ts";
+import type { SettleQueue } from "./settle-queue.ts";
+
+export interface CallDeps {
+  pool: Pool;
+  deadlines: Deadlines;
+  scratch: Scratch;
+  confinement: Confinement;
+  timeouts: RunnerTimeouts;
+  limits: RunnerLimits;
+  artifacts: ArtifactFiles | null;
+  settle: SettleQueue;
+  log: Logger;
+}
+
+/** What the plugin reads in its cancel frame. */
+const CANCEL_REASONS: Record<Interruption, string> = {
+  deadline: "deadline_exceeded",
+  user: "cancelled_by_user",
+  shutdown: "host_shutdown",
+};
+
+export class Call implements Exchange {
+  readonly id: string;
+  readonly order: RunOrder;
+  context: InvocationContext;
+  body: JsonObject;
+  violations = 0;
+  place = -1;
+  readonly #deps: CallDeps;
+  readonly #dialect: Dialect;
+  readonly #listener: RunListener;
+  readonly #settled: (outcome: RunOutcome) => void;
+  #redactor: Redactor;
+  #worker: Worker | null = null;
+  #state: "waiting" | "sent" | "done" = "waiting";
+  #dispatched = false;
+  #interruption: Interruption | null = null;
+  #deadline: Deadline;
+  #scratch: CallScratch | null = null;
+  readonly #lifetime: "pooled" | "call";
+  #stderrFrom = 0;
+  readonly #refusals = new CallRefusals();
+
+  constructor(
+    deps: CallDeps,
+    dialect: Dialect,
+    order: RunOrder,
+    listener: RunListener,
+    settled: (outcome: RunOutcome) => void,
+  ) {
+    this.id = order.attempt > 1 ? `${order.invocation_id}.${order.attempt}` : order.invocation_id;
+    this.order = order;
+    this.context = order.context;
+    this.body = order.body;
+    this.#deps = deps;
+    this.#dialect = dialect;
+    this.#lifetime = lifetimeOf(order, dialect);
+    this.#listener = listener;
+    this.#settled = settled;
+    this.#redactor = redactorFor(order.context);
+    this.#deadline = deps.deadlines.set(order.timeout_ms, () => this.interrupt("deadline"));
+  }
+
+  start(): void {
+    const pooled = this.#lifetime === "pooled";
+    const direct = pooled && !this.#wantsScratch();
+    const worker = direct ? this.#deps.pool.warm(this.order.pool_key) : undefined;
+    if (worker !== undefined) this.#send(worker);
+    else this.#prepare().catch((error: unknown) => this.broke(toBackplaneError(error)));
+  }
+
+  get listener_proof(): string | null {
+    const way = this.#worker?.process.confined?.way_out ?? null;
+    return way === null || way.gateway_url === null ? null : way.proof;
+  }
+
+  interrupt(why: Interruption): void {
+    if (this.#state === "done" || this.#interruption !== null) return;
+    this.#interruption = why;
+    this.#deps.deadlines.clear(this.#deadline);
+    if (this.#state === "waiting") this.#finish(interrupted(why, this.order));
+    else if (this.#worker!.process.session!.cancel(this.id, CANCEL_REASONS[why])) {
+      // Some dialects know no acknowledgement: the call is over with the word.
+      if (this.#isDone()) return;
+      const { cancel_grace_ms } = this.#deps.timeouts;
+      this.#deadline = this.#deps.deadlines.set(cancel_grace_ms, () => this.giveUp());
+    } else this.giveUp();
+  }
+
+  #wantsScratch(): boolean {
+    return this.order.grant.filesystem === "scratch" && this.#dialect.call_scratch !== false;
+  }
+
+  #isDone(): boolean {
+    return this.#state === "done";
+  }
+
+  /** The grace is over. */
+  giveUp(): void {
+    if (this.#state === "done") return;
+    const { process } = this.#worker!;
+    process.session!.abandon(this.id, new BackplaneError("timeout"));
+    process.kill("a call on it ignored its cancel");
+    this.#finish(interrupted(this.#interruption ?? "shutdown", this.order));
+  }
+
+  sent(): void {
+    this.#dispatched = true;
+  }
+
+  event(event: JsonObject & { type: string }): void {
+    if (this.#state !== "sent") return;
+    try {
+      this.#listener.event(this.#redactor.active ? this.#redactor.json(event) : event);
+    } catch (error) {
+      this.#deps.log.error({ err: error }, "a listener of plugin events failed");
+    }
+  }
+
+  get can_ask(): boolean {
+    return this.#listener.ask !== undefined;
+  }
+
+  ask(method: string, params: JsonObject, key?: string): Promise<Json> {
+    const listener = this.#listener;
+    if (listener.ask !== undefined && this.#state === "sent") return listener.ask(method, params, key);
+    return Promise.reject(new BackplaneError("request.invalid", `nobody is there to answer ${method}`));
+  }
+
+  /** A connection that its process was refused. */
+  refused(refusal: Refusal, shared: boolean): void {
+    this.#refusals.add(refusal, shared);
+  }
+
+  answered(answer: Answer): void {
+    this.#finish(this.#interruption === null ? answer : interrupted(this.#interruption, this.order));
+  }
+
+  broke(error: BackplaneError): void {
+    this.#finish(
+      this.#interruption === null ? failedAnswer(error) : interrupted(this.#interruption, this.order),
+    );
+  }
+
+  async #prepare(): Promise<void> {
+    const { pool, scratch } = this.#deps;
+    const { invocation_id, attempt } = this.order;
+    const name = attempt > 1 ? `${invocation_id}_${attempt}` : invocation_id;
+    const wanted = this.#wantsScratch();
+    const confined = this.#deps.confinement.of(this.order).sandbox !== null;
+    if (wanted && !confined) {
+      this.#scratch = await onHost(scratch, name);
+      if (this.#state === "done") return await this.#scratch.clear();
+    }
+    const home = this.#lifetime === "call" ? (this.#scratch?.path ?? null) : null;
+    const worker = pool.lease(this.order, this.#dialect, home);
+    this.#worker = worker;
+    await worker.process.ready;
+    await pool.check(worker);
+    if (this.#state !== "waiting") return;
+    // It may have died between its hello and now: then nothing was sent, and the call is safe to repeat.
+    const { process } = worker;
+    if (process.state !== "ready") {
+      const reason = process.killReason ?? "it ended by itself";
+      throw process.failure ?? new BackplaneError("crashed", `The plugin's process is gone: ${reason}.`);
+    }
+    if (wanted && process.confined !== null) this.#scratch = await inSandbox(process, worker.pooled, name);
+    if (this.#scratch !== null) await this.#putInput(this.#scratch);
+    // Given up meanwhile, when nobody knew of the folder yet.
+    if (this.#state !== "waiting") return await this.#scratch?.clear();
+    worker.waiting--;
+    this.#send(worker);
+  }
+
+  async #putInput(scratch: CallScratch): Promise<void> {
+    this.context = { ...this.context, scratch_dir: scratch.path };
+    const large = largeInput(this.order.op, this.body, this.#deps.limits.inline_bytes);
+    if (large === null) return;
+    await scratch.put(large.file, large.bytes);
+    this.body = large.body;
+  }
+
+  #send(worker: Worker): void {
+    this.#worker = worker;
+    this.#state = "sent";
+    this.#stderrFrom = this.#lifetime === "call" ? 0 : worker.process.stderr.total;
+    if (this.#redactor.active) {
+      this.#redactor = redactorAmong(worker.recent_secrets, this.order.context, this.#redactor);
+    }
+    this.#deps.pool.enter(worker, this);
+    // Inside the sandbox the gateway is at an address of the sandbox's own.
+    const base_url = worker.process.confined?.way_out?.gateway_url ?? null;
+    if (base_url !== null) this.context = { ...this.context, gateway: { ...this.context.gateway, base_url } };
+    worker.process.session!.call(this);
+  }
+
+  #finish(answer: Answer): void {
+    if (this.#state === "done") return;
+    const wasSent = this.#state === "sent";
+    this.#state = "done";
+    this.#deps.deadlines.clear(this.#deadline);
+    if (this.#worker !== null && !wasSent) this.#deps.pool.leave(this.#worker);
+    const ours = this.#worker !== null && !this.#worker.pooled && this.#dialect.lifetime === "call";
+    const slow = ours || (this.#worker !== null && answer.error?.code === "crashed");
+    const refers = wasSent && artifactsIn(answer.result).length > 0;
+    if (!slow && !refers && this.#scratch === null) {
+      this.#deps.settle.push(() => this.#settle(answer, wasSent));
+    } else {
+      this.#finishSlowly(answer, wasSent).catch((error: unknown) => {
+        this.#deps.log.error({ err: error }, "a call could not be ended cleanly");
+        this.#settle(failedAnswer(toBackplaneError(error)), wasSent);
+      });
+    }
+  }
+
+  async #finishSlowly(first: Answer, wasSent: boolean): Promise<void> {
+    const { answer, violations } = await endSlowly(first, {
+      worker: this.#worker,
+      wasSent,
+      oneCall: this.#dialect.lifetime === "call",
+      scratch: this.#scratch,
+      redactor: this.#redactor,
+      deps: this.#deps,
+    });
+    this.violations += violations;
+    this.#settle(answer, wasSent);
+  }
+
+  #settle(answer: Answer, wasSent: boolean): void {
+    const worker = this.#worker;
+    let stderr_tail: string | null = null;
+    if (worker !== null && (wasSent || worker.process.state !== "ready")) {
+      stderr_tail = stderrTail(worker, this.#stderrFrom, this.order.context);
+    }
+    if (worker !== null && wasSent) this.#deps.pool.exit(worker, this);
+    // Used once: it goes now, and nobody has to wait for it.
+    if (worker !== null && wasSent && !worker.pooled) {
+      worker.process.stop(this.#deps.timeouts.teardown_ms, "its one call is over");
+    }
+    const { result, error } = answer;
+    const clean = this.#redactor.active;
+    this.#settled({
+      status: answer.status,
+      result: clean && result !== null ? this.#redactor.json(result) : result,
+      error:
+        clean && error !== null
+          ? (this.#redactor.json(error as unknown as JsonObject) as unknown as typeof error)
+          : error,
+      violations: this.violations,
+      stderr_tail,
+      egress: this.#refusals.record(() => [
+        ...secretsOf(this.order.context),
+        ...(worker?.recent_secrets ?? []),
+      ]),
+      dispatched: this.#dispatched,
+    });
+  }
+}

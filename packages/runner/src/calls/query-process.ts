@@ -1,0 +1,57 @@
+/**
+ * Questions to a binding's process that are no calls: what it offers, and MCP's requests beyond tools. They lease a
+ * process as a call does, so a resident one is the same that the calls get; one that is used once goes afterwards.
+ */
+import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import type { DescribeOrder } from "@backplane/kernel/ports";
+import type { Pool } from "../pool/pool.ts";
+import type { Dialect, Session } from "../ports/dialect.ts";
+import { createRedactor, type Redactor } from "../secrets/redact.ts";
+import type { Deadlines } from "../time/deadlines.ts";
+
+export interface AskDeps {
+  pool: Pool;
+  deadlines: Deadlines;
+}
+
+export async function askProcess<T>(
+  { pool, deadlines }: AskDeps,
+  dialect: Dialect,
+  order: DescribeOrder,
+  question: (session: Session, signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const redactor = createRedactor(Object.values(order.context.secrets));
+  const stop = new AbortController();
+  let reject: (error: BackplaneError) => void = () => {};
+  const late = new Promise<never>((_, refuse) => {
+    reject = refuse;
+  });
+  const limit = deadlines.set(order.timeout_ms, () => {
+    const message = `${order.package.package_id} did not answer within ${order.timeout_ms} ms.`;
+    reject(new BackplaneError("timeout", message));
+    stop.abort();
+  });
+  const worker = pool.lease(order, dialect, null);
+  try {
+    await Promise.race([worker.process.ready.then(() => pool.check(worker)), late]);
+    const { session } = worker.process;
+    if (worker.process.state !== "ready" || session === null) {
+      throw worker.process.failure ?? new BackplaneError("crashed", "The plugin's process is gone.");
+    }
+    session.refresh?.(order.context);
+    const answer = await Promise.race([question(session, stop.signal), late]);
+    return redactor.active ? (redactor.json(answer as Json) as T) : answer;
+  } catch (error) {
+    throw redactor.active ? clean(toBackplaneError(error), redactor) : error;
+  } finally {
+    deadlines.clear(limit);
+    pool.leave(worker);
+  }
+}
+
+/** Its last words may hold what it was given. */
+function clean(error: BackplaneError, redactor: Redactor): BackplaneError {
+  const { code, message, details, fix } = error;
+  const more = details === undefined ? {} : { details: redactor.json(details as JsonObject) };
+  return new BackplaneError(code, redactor.text(message), { ...more, fix: redactor.text(fix) });
+}

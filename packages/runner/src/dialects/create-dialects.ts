@@ -1,0 +1,31 @@
+/** The dialects of one runner. */
+import type { Protocol } from "@backplane/contract";
+import type { OutwardRules } from "../egress/gateway-requests/guarded-requests.ts";
+import type { Dialect } from "../ports/dialect.ts";
+import { instrumentModule, instrumentRpc } from "./instruments/instrument-rpc.ts";
+import { mcpHttp } from "./mcp/mcp-http.ts";
+import { mcpStdio } from "./mcp/mcp-stdio.ts";
+import { sideProcess } from "./side-process.ts";
+import { toolModule } from "./tool-module.ts";
+import { vaiRpc } from "./vai-rpc.ts";
+
+export interface DialectOptions {
+  /** Where the gateway itself may dial on behalf of a binding. */
+  outward: OutwardRules;
+}
+
+export type DialectFor = (protocol: string) => Dialect | null;
+
+export function createDialects({ outward }: DialectOptions): DialectFor {
+  const dialects: readonly Dialect[] = [
+    vaiRpc,
+    sideProcess,
+    instrumentRpc,
+    instrumentModule,
+    toolModule,
+    mcpStdio(),
+    mcpHttp(outward),
+  ];
+  const byProtocol = new Map<string, Dialect>(dialects.map((one) => [one.protocol satisfies Protocol, one]));
+  return (protocol) => byProtocol.get(protocol) ?? null;
+}

@@ -1,0 +1,116 @@
+/** From what a provider declares to exports of its package: one mapping, whoever hosts the provider. Pure. */
+import { hash } from "node:crypto";
+import {
+  type CheckedInstruments,
+  canonicalJson,
+  HEFTY_VERSION,
+  INVOCATION_LIMITS,
+  type InstrumentDeclaration,
+  type InstrumentPlatform,
+  type InstrumentRule,
+  type Json,
+  type JsonObject,
+  type Permissions,
+  RISK_OF_INSTRUMENT,
+  type ToolExport,
+} from "@backplane/contract";
+import type { Description, RunOrder } from "@backplane/kernel/ports";
+
+type PackageOrder = RunOrder["package"];
+
+const SYSTEMS: Record<InstrumentPlatform, string | null> = {
+  Linux: "linux",
+  MacOS: "darwin",
+  Windows: "win32",
+  All: null,
+};
+const NOTHING: Permissions = {
+  network: "none",
+  filesystem: "none",
+  gateway_api_scopes: [],
+  secret_slots: [],
+};
+
+export function describeInstruments(
+  { instruments, warnings }: CheckedInstruments,
+  pack: PackageOrder,
+  system: string = process.platform,
+): Description {
+  const schemas: Record<string, Json> = {};
+  const keep = (schema: JsonObject | undefined): string | undefined => {
+    if (schema === undefined) return undefined;
+    const path = `described/${hash("sha256", canonicalJson(schema), "hex")}.json`;
+    schemas[path] = schema;
+    return path;
+  };
+  const permissions = pack.runtime.permissions ?? NOTHING;
+  const exports = instruments.map((instrument) => exportOf(instrument, permissions, keep, system));
+  const unfit = exports.flatMap(({ tool }) => tool.load_error ?? []);
+  const plugin_id = pluginIdOf(pack);
+  return {
+    exports,
+    schemas,
+    warnings: [...warnings, ...unfit],
+    info: {
+      plugin_id,
+      // Whatever an instrument says of itself.
+      origin: `plugin:${plugin_id}`,
+      isolation: pack.runtime.instrument?.isolation ?? "External",
+      hefty_version: HEFTY_VERSION,
+    },
+  };
+}
+
+/** A package of ours that speaks the protocol has no id of its own there. */
+export function pluginIdOf({ package_id, runtime }: PackageOrder): string {
+  return runtime.instrument?.plugin_id ?? package_id.slice(package_id.lastIndexOf("/") + 1);
+}
+
+function exportOf(
+  { metadata, name, riskLevel, securityRules }: InstrumentDeclaration,
+  permissions: Permissions,
+  keep: (schema: JsonObject | undefined) => string | undefined,
+  system: string,
+): ToolExport {
+  const { accessMode, category, defaultTimeoutMs, description, keywords, maxTimeoutMs, sideEffects } =
+    metadata;
+  const only = SYSTEMS[metadata.platform ?? "All"];
+  const input_schema = keep(metadata.inputSchema);
+  const output_schema = keep(metadata.outputSchema);
+  const usual = defaultTimeoutMs ?? INVOCATION_LIMITS.default_timeout_ms;
+  return {
+    id: name,
+    kind: "tool",
+    description,
+    default_timeout_ms: Math.min(usual, maxTimeoutMs ?? usual),
+    ...(maxTimeoutMs === undefined ? {} : { max_timeout_ms: maxTimeoutMs }),
+    ...(accessMode === "Exclusive" ? { max_concurrency: 1 } : {}),
+    permissions,
+    tool: {
+      // Only a reader may be run again after a crash without asking.
+      effect_class: riskLevel === "ReadOnly" ? "read_only" : "unknown",
+      streaming: false,
+      requires_approval: false,
+      ...(input_schema === undefined ? {} : { input_schema }),
+      ...(output_schema === undefined ? {} : { output_schema }),
+      risk: RISK_OF_INSTRUMENT[riskLevel],
+      category,
+      keywords: [...keywords],
+      side_effects: [...sideEffects],
+      ...(securityRules.length === 0 ? {} : { rules: securityRules.map(ruleOf) }),
+      ...(only === null || only === system
+        ? {}
+        : { load_error: `The instrument ${name} runs on ${metadata.platform} only.` }),
+    },
+  };
+}
+
+/** In the words of the policy, which merges it with its own. */
+function ruleOf({ effect, match, reason, risk }: InstrumentRule): JsonObject {
+  return {
+    when: match === undefined ? [] : [{ pointer: match.pointer, matches: match.pattern }],
+    action: effect,
+    ...(risk === undefined ? {} : { risk: RISK_OF_INSTRUMENT[risk] }),
+    reason,
+  };
+}

@@ -1,0 +1,87 @@
+/**
+ * Parameters and results of the instrument protocol, for a plugin in its own process and for one inside the gateway.
+ */
+import {
+  HEFTY_VERSION,
+  type InstrumentInvocation,
+  type InstrumentMethods,
+  type InstrumentResult,
+  isObject,
+  type JsonObject,
+} from "@backplane/contract";
+import { type Answer, clipMessage } from "../../ports/answer.ts";
+import type { Exchange, ProcessOrder } from "../../ports/dialect.ts";
+import { pluginIdOf } from "./describe-instruments.ts";
+
+export function initializeParams(order: ProcessOrder, dataDir: string): InstrumentMethods["initialize"][0] {
+  const { config, secrets } = order.context;
+  return {
+    pluginId: pluginIdOf(order.package),
+    dataDir,
+    // The protocol has no field for secrets: they are settings like any other.
+    config: { ...flatConfig(config), ...secrets },
+    heftyVersion: HEFTY_VERSION,
+  };
+}
+
+export function invokeParams(
+  { context, id, order }: Pick<Exchange, "context" | "id" | "order">,
+  dataDir: string,
+): InstrumentInvocation {
+  const { input } = order.body;
+  return {
+    instrument: order.export_id,
+    params: isObject(input) ? input : {},
+    activityId: context.run_id ?? order.tool_call_id ?? order.invocation_id,
+    sessionId: context.session_id ?? "",
+    traceId: context.trace_id,
+    timeoutMs: Math.round(order.timeout_ms),
+    dataDirPath: dataDir,
+    invocationId: id,
+  };
+}
+
+/** Flattens `{a: {b: 1}}` to `{"a.b": "1"}`. A list becomes its JSON text; null is left out. */
+function flatConfig(config: JsonObject): Record<string, string> {
+  const flat: Record<string, string> = {};
+  const walk = (value: JsonObject, prefix: string) => {
+    for (const [key, one] of Object.entries(value)) {
+      const name = `${prefix}${key}`;
+      if (one === null) continue;
+      if (typeof one === "object" && !Array.isArray(one)) walk(one, `${name}.`);
+      else flat[name] = typeof one === "object" ? JSON.stringify(one) : String(one);
+    }
+  };
+  walk(config, "");
+  return flat;
+}
+
+/** The code with which our host programs report a result that is not valid JSON or breaks the protocol. */
+const MALFORMED_RESULT = "MALFORMED_RESULT";
+
+/** The model reads stdout and stderr as text. A failed call keeps what was printed. */
+export function acceptInstrument({ data, error, status }: InstrumentResult): Answer {
+  const printed = isObject(data) ? data : {};
+  const isStdio = typeof printed.stdout === "string" || typeof printed.stderr === "string";
+  const texts = isStdio
+    ? [printed.stdout, printed.stderr]
+    : [typeof data === "string" ? data : JSON.stringify(data)];
+  const content = texts.flatMap((text) =>
+    typeof text === "string" && text !== "" && text !== "null" ? [{ type: "text", text }] : [],
+  );
+  const result: JsonObject = { content, structured_output: data ?? null, is_error: status === "Error" };
+  if (status === "Success") return { status: "succeeded", result, error: null };
+  const { code = "ERROR", details, message = "The instrument failed." } = error ?? {};
+  return {
+    status: "failed",
+    result,
+    error: {
+      code: code === MALFORMED_RESULT ? "malformed_response" : "plugin_failed",
+      message: clipMessage(message),
+      details: {
+        plugin_code: clipMessage(code),
+        ...(details === undefined || details === null ? {} : { details }),
+      },
+    },
+  };
+}

@@ -1,0 +1,79 @@
+/**
+ * The result of `tools/call` as a tool result of ours. Content is kept as the server wrote it; what goes beyond the
+ * output limit is cut, and the model is told what is missing. `isError` is a result too: the model must see its words.
+ */
+import { isObject, type Json, type JsonObject, spendJson } from "@backplane/contract";
+import type { Answer } from "../../ports/answer.ts";
+
+const MESSAGE_CHARS = 4_000;
+/** Characters that a number or a word is taken for. */
+const USUAL_SCALAR = 8;
+
+export function acceptCall(result: Json, output_bytes: number): Answer {
+  if (!isObject(result)) return malformed("the result of tools/call is no object");
+  const { content = [], structuredContent, isError = false } = result;
+  if (!Array.isArray(content)) return malformed("content is no list");
+  for (const block of content) {
+    if (!isObject(block) || typeof block.type !== "string" || block.type === "") {
+      return malformed("content holds something other than blocks with a type");
+    }
+  }
+  if (typeof isError !== "boolean") return malformed("isError is no boolean");
+  const value: JsonObject = { content, is_error: isError };
+  if (structuredContent !== undefined) value.structured_output = structuredContent;
+  const fits = spendJson(value, output_bytes, USUAL_SCALAR) >= 0;
+  return { status: "succeeded", result: fits ? value : cut(value, output_bytes), error: null };
+}
+
+/** An answer of the protocol itself: unknown tool, bad arguments, a server that threw. */
+export function acceptError(error: { code: number; message: string; data?: Json }): Answer {
+  const message = error.message.slice(0, MESSAGE_CHARS) || "The MCP server answered with an error.";
+  const details: JsonObject = { plugin_code: String(error.code) };
+  if (error.data !== undefined && spendJson(error.data, MESSAGE_CHARS, USUAL_SCALAR) >= 0)
+    details.data = error.data;
+  return { status: "failed", result: null, error: { code: "plugin_failed", message, details } };
+}
+
+function malformed(rule: string): Answer {
+  const message = `The MCP server's answer is not usable: ${rule}.`;
+  return { status: "failed", result: null, error: { code: "malformed_response", message } };
+}
+
+/** Blocks in their order, as many as fit; a text is shortened, anything else is there whole or named as left out. */
+function cut(value: JsonObject, limit: number): JsonObject {
+  const kept: JsonObject[] = [];
+  const notes: string[] = [];
+  let left = limit;
+  for (const block of value.content as JsonObject[]) {
+    const after = spendJson(block, left, USUAL_SCALAR);
+    if (after >= 0) {
+      kept.push(block);
+      left = after;
+    } else if (block.type === "text" && typeof block.text === "string") {
+      const text = block.text.slice(0, Math.max(0, Math.floor(left / 2))).toWellFormed();
+      if (text !== "") kept.push({ ...block, text });
+      notes.push(`a text was cut after ${text.length} of ${block.text.length} characters`);
+      left = 0;
+    } else {
+      notes.push(`${describe(block)} was left out`);
+    }
+  }
+  const result: JsonObject = { ...value, content: kept };
+  const { structured_output } = value;
+  if (structured_output !== undefined && spendJson(structured_output, limit, USUAL_SCALAR) < 0) {
+    delete result.structured_output;
+    notes.push("the structured output was left out");
+  }
+  if (notes.length === 0) return result;
+  const text = `[Output over the limit of ${limit} bytes: ${notes.slice(0, 20).join("; ")}.]`;
+  kept.push({ type: "text", text });
+  return result;
+}
+
+function describe(block: JsonObject): string {
+  const inner = isObject(block.resource) ? block.resource : block;
+  const kind = typeof inner.mimeType === "string" ? ` (${inner.mimeType.slice(0, 80)})` : "";
+  const data = inner.data ?? inner.blob ?? inner.text;
+  const size = typeof data === "string" ? ` of ${data.length} characters` : "";
+  return `a block of type ${(block.type as string).slice(0, 40)}${kind}${size}`;
+}

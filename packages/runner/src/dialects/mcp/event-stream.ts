@@ -1,0 +1,96 @@
+/**
+ * One event stream of an MCP server over all the responses that carry it: what it answers, where it stands, and how long
+ * to wait before it is taken up again. One that breaks is one that ended early, and is no error here.
+ */
+import type { IncomingMessage } from "node:http";
+import { BackplaneError, isObject, type Json } from "@backplane/contract";
+import { parseJson } from "@backplane/wire";
+import type { RunnerLimits } from "../../ports/settings.ts";
+import { SseReader } from "./sse-reader.ts";
+import type { LineEvents } from "./transport.ts";
+
+export interface AnswerStream {
+  /** The request that it answers; null for the standing one. */
+  id: number | null;
+  last_event: string | null;
+  retry_ms: number | null;
+  tries: number;
+  answered: boolean;
+}
+
+export type StreamEvents = Pick<LineEvents, "receive" | "violation">;
+
+const RETRY_MS = 1_000;
+/** A server that asks for none must not keep us busy. */
+const SHORTEST_RETRY_MS = 100;
+const LONGEST_RETRY_MS = 30_000;
+const MAX_TRIES = 5;
+
+/** Until the stream ends, by itself or by its answer. Throws what breaks a limit. */
+export async function followStream(
+  response: IncomingMessage,
+  stream: AnswerStream,
+  limits: RunnerLimits,
+  events: StreamEvents,
+): Promise<void> {
+  const reader = new SseReader(limits.message_bytes, {
+    data: (text) => readEvent(text, stream, limits, events),
+    id: (value) => {
+      stream.last_event = value;
+    },
+    retry: (ms) => {
+      stream.retry_ms = Math.min(Math.max(ms, SHORTEST_RETRY_MS), LONGEST_RETRY_MS);
+    },
+  });
+  try {
+    for await (const chunk of response) {
+      stream.tries = 0;
+      reader.push(chunk as Buffer);
+      if (stream.answered) break;
+    }
+  } catch (error) {
+    if (error instanceof BackplaneError) throw error;
+    // A broken stream is one that ended early.
+  }
+}
+
+function readEvent(text: string, stream: AnswerStream, limits: RunnerLimits, events: StreamEvents): void {
+  let value: Json;
+  try {
+    value = parseJson(Buffer.from(text), limits.json_depth);
+  } catch (error) {
+    const { details, message } = error as BackplaneError;
+    if (stream.id !== null && details?.rpc_id === stream.id) {
+      throw new BackplaneError("malformed_response", `The answer of the MCP server is not valid: ${message}`);
+    }
+    events.violation("not_json");
+    return;
+  }
+  for (const message of Array.isArray(value) ? value : [value]) {
+    if (!isObject(message)) {
+      events.violation("message_invalid");
+      continue;
+    }
+    if (stream.id !== null && message.method === undefined && message.id === stream.id)
+      stream.answered = true;
+    events.receive(message, stream.id);
+  }
+}
+
+/** Whether the server said from where, and has not failed too often. */
+export function canResume({ last_event, tries }: AnswerStream): boolean {
+  return last_event !== null && tries < MAX_TRIES;
+}
+
+/** The pause before the next try: what the server asked for, or longer each time. */
+export function pauseBefore({ retry_ms, tries }: AnswerStream): number {
+  return retry_ms ?? Math.min(RETRY_MS * 2 ** Math.max(0, tries - 1), LONGEST_RETRY_MS);
+}
+
+export function freshStream(id: number | null): AnswerStream {
+  return { id, last_event: null, retry_ms: null, tries: 0, answered: false };
+}
+
+export function isStream(response: IncomingMessage): boolean {
+  return (response.headers["content-type"] ?? "").toLowerCase().startsWith("text/event-stream");
+}

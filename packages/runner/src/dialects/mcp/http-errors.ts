@@ -1,0 +1,86 @@
+/** What an HTTP status that is no success comes to. */
+import { hash } from "node:crypto";
+import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
+import type { ServerChallenge } from "@backplane/kernel/ports";
+import { RPC } from "./revisions.ts";
+import type { RpcFailure } from "./rpc-channel.ts";
+
+const CHALLENGE_CHARS = 8_192;
+const PARAM_CHARS = 2_048;
+
+/** A JSON-RPC error in the body; null where there is none. Throws `malformed_response` for one beside a result. */
+export function describesError(text: Buffer): RpcFailure | null {
+  let value: unknown;
+  try {
+    value = JSON.parse(text.toString("utf8"));
+  } catch {
+    return null;
+  }
+  const error = isObject(value) ? value.error : undefined;
+  if (!isObject(error) || typeof error.code !== "number" || typeof error.message !== "string") return null;
+  if ((value as JsonObject).result !== undefined) {
+    throw new BackplaneError("malformed_response", "The MCP server answered with a result and an error.");
+  }
+  const { code, message, data } = error;
+  return data === undefined ? { code, message } : { code, message, data };
+}
+
+/** A server of an older revision knows neither the method nor its headers, and may say so in any of these ways. */
+export function isRefusedProbe({ method }: JsonObject, status: number): boolean {
+  return method === "server/discover" && status >= 400 && status < 500 && status !== 401 && status !== 403;
+}
+
+export function answerlessError(status: number): RpcFailure {
+  return { code: RPC.method_not_found, message: `HTTP ${status}` };
+}
+
+/** 401, or 403 for want of scope: what the server asks for, for whoever signs in there. Null: another answer. */
+export function signInError(
+  status: number,
+  header: string | undefined,
+  credential: string | undefined,
+): BackplaneError | null {
+  const challenge = readChallenge(header);
+  if (status !== 401 && !(status === 403 && challenge.error === "insufficient_scope")) return null;
+  const shown = credential === undefined ? null : hash("sha256", credential, "hex");
+  const what = status === 401 ? "asks for a sign-in" : "asks for more scope";
+  return new BackplaneError("sign_in.needed", `The MCP server ${what} (HTTP ${status}).`, {
+    details: { challenge: { status, ...challenge, shown } },
+  });
+}
+
+/** The first Bearer challenge of a WWW-Authenticate header (RFC 6750, RFC 9728). */
+function readChallenge(header = ""): Omit<ServerChallenge, "status" | "shown"> {
+  const start = /(?:^|[\s,])Bearer(?=[\s,]|$)/i.exec(header.slice(0, CHALLENGE_CHARS));
+  const found = new Map<string, string>();
+  const param = /[\s,]*([A-Za-z0-9_.-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))/y;
+  param.lastIndex = start === null ? header.length : start.index + start[0].length;
+  for (let match = param.exec(header); match !== null; match = param.exec(header)) {
+    const name = match[1]!.toLowerCase();
+    if (!found.has(name)) found.set(name, match[2]?.replaceAll(/\\(.)/g, "$1") ?? match[3]!);
+  }
+  const text = (name: string) => found.get(name)?.slice(0, PARAM_CHARS) ?? null;
+  return { error: text("error"), scope: text("scope"), resource_metadata: text("resource_metadata") };
+}
+
+export function answerError(status: number, text: Buffer, location?: string): BackplaneError {
+  if (status === 403) {
+    return new BackplaneError("plugin_failed", "The MCP server refuses this credential (HTTP 403).", {
+      details: { http_status: status },
+    });
+  }
+  if (status >= 300 && status < 400) {
+    const where = location === undefined ? "" : ` to ${location.slice(0, 200)}`;
+    return new BackplaneError(
+      "plugin_failed",
+      `The MCP server redirects${where}; redirects are not followed.`,
+      { details: { http_status: status } },
+    );
+  }
+  const words = text.toString("utf8", 0, 300).replace(/\s+/g, " ").trim();
+  const said = words === "" ? "" : `: ${words}`;
+  const code = status === 429 || status >= 500 ? "plugin_retryable" : "plugin_failed";
+  return new BackplaneError(code, `The MCP server answered HTTP ${status}${said}`, {
+    details: { http_status: status },
+  });
+}

@@ -1,0 +1,79 @@
+/**
+ * MCP over the pipes of a process: one JSON-RPC message a line. A line that is no message is counted and skipped, since
+ * many servers print a banner; what floods or does not end is cut off by the limits.
+ */
+import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
+import { Connection, type Transport } from "@backplane/wire";
+import type { RunnerLimits } from "../../ports/settings.ts";
+import type { Line, LineEvents } from "./transport.ts";
+
+const STRAY_CHARS = 400;
+
+export class StdioLine implements Line {
+  readonly cancels_by_drop = false;
+  readonly shares_stream = true;
+  readonly #connection: Connection<Json>;
+  readonly #queued: number;
+  #stray = "";
+
+  constructor(transport: Transport, limits: RunnerLimits, events: LineEvents) {
+    this.#queued = limits.queued_bytes;
+    this.#connection = new Connection<Json>({
+      transport,
+      framing: "ndjson",
+      limits: { ...limits, frame_bytes: limits.message_bytes },
+      hold_above_bytes: limits.queued_bytes,
+      onFrame: (message) => {
+        if (isObject(message)) events.receive(message, null);
+        else if (Array.isArray(message)) this.#batch(message, events);
+        else events.violation("message_invalid");
+      },
+      onBadBody: (error) => {
+        const text = error.details?.stray_output;
+        if (typeof text === "string" && text !== "") {
+          if (this.#stray === "") this.#stray = text.slice(0, STRAY_CHARS);
+          events.strayed?.(text);
+        }
+        events.violation("not_json");
+        const { rpc_id } = error.details ?? {};
+        if (typeof rpc_id === "number") {
+          const words = `The answer of the MCP server is not valid: ${error.message}`;
+          events.lost(rpc_id, new BackplaneError("malformed_response", words));
+        }
+      },
+      onFailure: (error) => events.failure(error),
+      onClose: (cause) =>
+        events.failure(
+          new BackplaneError("crashed", "The MCP server closed its output.", cause === null ? {} : { cause }),
+        ),
+    });
+  }
+
+  send(message: JsonObject): void {
+    if (this.#connection.queuedBytes > this.#queued) {
+      throw new BackplaneError("backpressure", undefined, { details: { limit: this.#queued } });
+    }
+    this.#connection.send(message);
+  }
+
+  drop(): void {}
+
+  agreed(): void {}
+
+  stray(): string {
+    return this.#stray;
+  }
+
+  /** The end of its input is how a server on stdio learns that it is over. */
+  close(): void {
+    this.#connection.closeWriting();
+  }
+
+  /** Revision 2025-03-26 allowed them. */
+  #batch(messages: Json[], events: LineEvents): void {
+    for (const message of messages) {
+      if (isObject(message)) events.receive(message, null);
+      else events.violation("message_invalid");
+    }
+  }
+}

@@ -1,0 +1,93 @@
+/**
+ * The stateless revision tells of changes only to whoever asks, by one `subscriptions/listen` request that stays open.
+ * There is at most one; watching another resource replaces it.
+ */
+import { BackplaneError, isObject, type Json, type JsonObject } from "@backplane/contract";
+import type { Waiting } from "./rpc-channel.ts";
+
+export interface SubscriptionParts {
+  send(waiting: Waiting, params: JsonObject): number;
+  withdraw(id: number): void;
+  later(run: () => void): void;
+  over(): boolean;
+}
+
+const MAX_WATCHED = 1_000;
+const MAX_SUBSCRIBED = 10_000;
+
+export class Subscription {
+  readonly #parts: SubscriptionParts;
+  readonly #watched = new Set<string>();
+  #lists: JsonObject = {};
+  #id = 0;
+
+  constructor(parts: SubscriptionParts) {
+    this.#parts = parts;
+  }
+
+  begin(capabilities: JsonObject): void {
+    const changes = (name: string) => isObject(capabilities[name]) && capabilities[name].listChanged === true;
+    this.#lists = {
+      ...(changes("tools") ? { toolsListChanged: true } : {}),
+      ...(changes("prompts") ? { promptsListChanged: true } : {}),
+      ...(changes("resources") ? { resourcesListChanged: true } : {}),
+    };
+    this.#listen();
+  }
+
+  watch(uri: Json | undefined, on: boolean): JsonObject {
+    if (typeof uri !== "string") throw new BackplaneError("plugin_failed", "params.uri must be a text.");
+    if (!on) this.#watched.delete(uri);
+    else if (this.#watched.size < MAX_WATCHED) this.#watched.add(uri);
+    else throw new BackplaneError("plugin_failed", `No more than ${MAX_WATCHED} resources can be watched.`);
+    this.#listen();
+    return {};
+  }
+
+  #listen(): void {
+    if (this.#parts.over()) return;
+    if (this.#id !== 0) this.#parts.withdraw(this.#id);
+    this.#id = 0;
+    const watched: JsonObject = this.#watched.size === 0 ? {} : { resourceSubscriptions: [...this.#watched] };
+    const notifications = { ...this.#lists, ...watched };
+    if (Object.keys(notifications).length === 0) return;
+    const ended = () => {
+      this.#id = 0;
+    };
+    this.#id = this.#parts.send(
+      {
+        method: "subscriptions/listen",
+        answered: ended,
+        refused: ended,
+        lost: () => {
+          ended();
+          this.#parts.later(() => {
+            if (this.#id === 0) this.#listen();
+          });
+        },
+      },
+      { notifications },
+    );
+  }
+}
+
+/**
+ * Resources that a server of a revision with sessions was subscribed to. The server forgets them with its session, so
+ * they are subscribed to again in a new one.
+ */
+export class SessionSubscriptions {
+  readonly #uris = new Set<string>();
+
+  /** Any request that was answered; those that subscribe or end it are kept in mind. */
+  remember(method: string, uri: string): void {
+    if (method === "resources/unsubscribe") this.#uris.delete(uri);
+    if (method === "resources/subscribe" && this.#uris.size < MAX_SUBSCRIBED) this.#uris.add(uri);
+  }
+
+  tellAgain(subscribe: (uri: string) => Promise<unknown>): void {
+    for (const uri of this.#uris) {
+      // One that is not there any more is not worth the session.
+      subscribe(uri).catch(() => this.#uris.delete(uri));
+    }
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * The domains of a grant as the kernel means them (kernel/src/grant/domains.ts): `name`, `*.name` (any depth below
+ * it, not name itself), `*`; each with an optional `:port`, no port meaning every port.
+ */
+import type { Asked } from "./destination.ts";
+
+interface Pattern {
+  host: string;
+  port: string | null;
+}
+
+export interface AllowList {
+  allows(asked: Asked): boolean;
+  /** Every name is allowed at this port, so which name a connection carries decides nothing. */
+  open(port: number): boolean;
+  /** Names that can be told in advance, with their ports (none: every port). */
+  exact: readonly { host: string; ports: readonly number[] }[];
+}
+
+export function allowList(domains: readonly string[]): AllowList {
+  const patterns = domains.map(parse);
+  const exact = new Map<string, number[]>();
+  for (const { host, port } of patterns) {
+    if (host.startsWith("*")) continue;
+    const ports = exact.get(host) ?? [];
+    exact.set(host, port === null ? ports : [...ports, Number(port)]);
+  }
+  const every = new Set(patterns.filter(({ port }) => port === null).map(({ host }) => host));
+  return {
+    allows: ({ host, port }) => patterns.some((one) => fits(one.host, host) && fitsPort(one, port)),
+    open: (port) => patterns.some((one) => one.host === "*" && fitsPort(one, port)),
+    exact: [...exact].map(([host, ports]) => ({ host, ports: every.has(host) ? [] : ports })),
+  };
+}
+
+function fits(pattern: string, host: string): boolean {
+  if (pattern === "*" || pattern === host) return true;
+  return pattern.startsWith("*.") && host.endsWith(pattern.slice(1));
+}
+
+function fitsPort(pattern: Pattern, port: number): boolean {
+  return pattern.port === null || pattern.port === String(port);
+}
+
+function parse(text: string): Pattern {
+  const lower = text.toLowerCase();
+  const colon = lower.lastIndexOf(":");
+  if (colon < 0) return { host: lower, port: null };
+  return { host: lower.slice(0, colon), port: lower.slice(colon + 1) };
+}

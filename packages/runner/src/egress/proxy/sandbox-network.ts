@@ -1,0 +1,92 @@
+/**
+ * What a sandbox needs so that its process finds the way out: listeners that sandbox-init opens inside and hands out,
+ * names for /etc/hosts, and variables. A pure function of the grant, so that a process can wait ready-made.
+ */
+import type { Grant } from "@backplane/contract";
+import { allowList } from "../destinations/allow-list.ts";
+import { kindOf } from "../destinations/destination.ts";
+
+export interface EgressListener {
+  /** `proxy`: CONNECT, absolute URIs and SOCKS5. `named`: the address that was dialled says which name is meant. */
+  role: "proxy" | "named" | "gateway";
+  address: string;
+  port: number;
+}
+
+export interface WayIn {
+  listeners: readonly EgressListener[];
+  hosts: readonly { address: string; name: string }[];
+  env: Readonly<Record<string, string>>;
+  /** What the plugin is to be told as gateway.base_url; null when it may not go there. */
+  gateway_url: string | null;
+}
+
+export type EgressGrant = Pick<Grant, "network" | "allowed_domains" | "gateway_api_scopes">;
+
+const PROXY = { address: "127.0.0.1", port: 3128 } as const;
+/** Used where the gateway is not on this machine's loopback by its own name. */
+const GATEWAY = { address: "127.0.0.1", port: 7420 } as const;
+const USUAL_PORTS = [80, 443];
+/** Far fewer than sandbox-init takes; what is beyond them goes by the proxy. */
+const MOST_PORTS = 128;
+const LOOPBACK = /^127(\.\d{1,3}){3}$/;
+
+export function wayIn(grant: EgressGrant, gateway: { base_url: string } | null = null): WayIn {
+  const reach = gateway !== null && grant.gateway_api_scopes.length > 0;
+  const inside = reach ? gatewayInside(gateway.base_url) : null;
+  const own: EgressListener[] = inside === null ? [] : [inside.listener];
+  const gateway_url = inside?.url ?? null;
+  if (grant.network === "none") return { listeners: own, hosts: [], env: {}, gateway_url };
+
+  const names = allowList(grant.allowed_domains).exact.filter(
+    ({ host }) => kindOf(host) === "name" || LOOPBACK.test(host),
+  );
+  const taken = new Set([PROXY.port as number, ...own.map(({ port }) => port)]);
+  const ports = new Set(names.flatMap(({ ports }) => (ports.length === 0 ? USUAL_PORTS : ports)));
+  // One listener per port for all names: the address tells them apart.
+  const named = [...ports]
+    .filter((port) => port > 0 && port < 65_536 && !taken.has(port))
+    .sort((a, b) => a - b)
+    .slice(0, MOST_PORTS);
+  return {
+    listeners: [
+      { role: "proxy", ...PROXY },
+      ...own,
+      ...named.map((port) => ({ role: "named" as const, address: "0.0.0.0", port })),
+    ],
+    hosts: names.map(({ host }, index) => ({ address: namedAddress(host, index), name: host })),
+    env: proxyVariables(),
+    gateway_url,
+  };
+}
+
+/** 127.64.0.1 and on. No client asks a proxy for this machine, so its names stand for themselves. */
+function namedAddress(host: string, index: number): string {
+  if (LOOPBACK.test(host)) return host;
+  if (host === "localhost") return PROXY.address;
+  return `127.64.${(index + 1) >> 8}.${(index + 1) & 0xff}`;
+}
+
+/** ALL_PROXY is no socks URL: some Python clients refuse to start when they cannot speak it. */
+function proxyVariables(): Record<string, string> {
+  const url = `http://${PROXY.address}:${PROXY.port}`;
+  const direct = "127.0.0.1,localhost,::1";
+  const both = { HTTP_PROXY: url, HTTPS_PROXY: url, ALL_PROXY: url, NO_PROXY: direct };
+  const lower = Object.fromEntries(Object.entries(both).map(([name, value]) => [name.toLowerCase(), value]));
+  return { ...both, ...lower, NODE_USE_ENV_PROXY: "1" };
+}
+
+function gatewayInside(base_url: string): { listener: EgressListener; url: string } {
+  const url = new URL(base_url);
+  const port = url.port === "" ? 80 : Number(url.port);
+  const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(url.hostname);
+  if (url.protocol === "http:" && loopback && port !== PROXY.port) {
+    const address = url.hostname === "localhost" ? "127.0.0.1" : url.hostname.replaceAll(/[[\]]/g, "");
+    return { listener: { role: "gateway", address, port }, url: base_url };
+  }
+  const path = url.pathname === "/" ? "" : url.pathname;
+  return {
+    listener: { role: "gateway", ...GATEWAY },
+    url: `http://${GATEWAY.address}:${GATEWAY.port}${path}`,
+  };
+}

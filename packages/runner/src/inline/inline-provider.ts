@@ -1,0 +1,127 @@
+/**
+ * One provider in this process, from its import to its shutdown. Its life is that of a binding's generation; its folder
+ * is another's until that one has ended.
+ */
+import {
+  BackplaneError,
+  codeOf,
+  type InstrumentContext,
+  type InstrumentLogger,
+  type InstrumentMethods,
+  instrumentProviderOf,
+  type JsonObject,
+} from "@backplane/contract";
+import type { Logger, PackageImage } from "@backplane/kernel/ports";
+import { InstrumentPlugin } from "@backplane/wire";
+import { pluginIdOf } from "../dialects/instruments/describe-instruments.ts";
+import { initializeParams } from "../dialects/instruments/instrument-call.ts";
+import type { ProcessOrder } from "../ports/dialect.ts";
+import { type ModuleGraph, openModuleGraph } from "./module-graph.ts";
+
+/** On whose behalf a plugin asks the host's models. */
+export interface ServiceUser {
+  org_id: string;
+  project_id: string | null;
+  binding_id: string;
+  plugin_id: string;
+}
+
+/** The gateway's models, for plugins in its own process. */
+export interface InstrumentServices {
+  cognition(who: ServiceUser, prompt: string, max_tokens: number): Promise<string>;
+  embedding(who: ServiceUser, text: string): Promise<readonly number[]>;
+}
+
+/** Around the code of plugins in this process: what they set off is theirs, what they ask for is the gateway's. */
+export interface InlineGuard {
+  enter<T>(who: { name: string; allowed_domains: readonly string[] }, work: () => T): T;
+  leave<T>(work: () => T): T;
+}
+
+export interface SeatParts {
+  order: ProcessOrder;
+  image: PackageImage;
+  data_dir: string;
+  services: InstrumentServices | null;
+  guard: InlineGuard;
+  log: Logger;
+}
+
+export interface InlineSeat {
+  plugin: InstrumentPlugin;
+  data_dir: string;
+  /** Rejects with what the provider's shutdown threw. */
+  shutDown(): Promise<void>;
+}
+
+/** Rejects with a BackplaneError. */
+export async function openSeat(parts: SeatParts): Promise<InlineSeat> {
+  const { data_dir, image, order } = parts;
+  const { entrypoint, instrument } = order.package.runtime;
+  const [file, name = "default"] = (entrypoint[1] ?? "").split("#") as [string, string?];
+  let graph: ModuleGraph | null = null;
+  const plugin = new InstrumentPlugin({
+    async load() {
+      graph = openModuleGraph(image.folder, instrument?.isolation ?? "InProcess");
+      const found = instrumentProviderOf(await graph.import(file), name);
+      // Before it is given its configuration.
+      await image.check();
+      if (typeof found !== "string") return found;
+      throw new BackplaneError("plugin.invalid", `${entrypoint[1]}: ${found}.`);
+    },
+    context: (params) => contextOf(params, parts),
+  });
+  const close = () => graph?.close();
+  try {
+    await plugin.initialize(initializeParams(order, data_dir));
+  } catch (error) {
+    close();
+    throw asLoadFailure(order, error);
+  }
+  return {
+    plugin,
+    data_dir,
+    async shutDown() {
+      try {
+        await plugin.shutdown();
+      } finally {
+        close();
+        image.release();
+      }
+    },
+  };
+}
+
+function contextOf(
+  { config, dataDir, heftyVersion, pluginId }: InstrumentMethods["initialize"][0],
+  { guard, log, order, services }: SeatParts,
+): InstrumentContext {
+  const { org_id, project_id = null } = order.context;
+  const who = { org_id, project_id, binding_id: order.binding_id, plugin_id: pluginId };
+  const line = (level: keyof InstrumentLogger) => (message: string, fields?: JsonObject) =>
+    guard.leave(() =>
+      log[level]({ ...fields, plugin: pluginId, binding_id: order.binding_id }, String(message)),
+    );
+  const served = (): InstrumentServices => {
+    if (services !== null) return services;
+    throw new BackplaneError("llm.failed", "this host has no models for plugins");
+  };
+  return {
+    pluginId,
+    dataDir,
+    config: Object.freeze({ ...config }),
+    heftyVersion,
+    logger: { debug: line("debug"), info: line("info"), warn: line("warn"), error: line("error") },
+    requestCognition: async (prompt, maxTokens) =>
+      await guard.leave(() => served().cognition(who, prompt, maxTokens)),
+    requestEmbedding: async (text) =>
+      Float32Array.from(await guard.leave(() => served().embedding(who, text))),
+  };
+}
+
+/** The author's error as one of ours, with its words. */
+function asLoadFailure({ package: pack }: ProcessOrder, error: unknown): BackplaneError {
+  const { message = String(error) } = error as { message?: string };
+  if (codeOf(error) !== undefined) return error as BackplaneError;
+  return new BackplaneError("plugin.invalid", `The plugin ${pluginIdOf(pack)} did not start: ${message}`);
+}

@@ -1,0 +1,32 @@
+/** How a call ended, as a dialect or the runner itself reports it before redaction. */
+import {
+  type BackplaneError,
+  type InvocationError,
+  type Json,
+  type JsonObject,
+  type TerminalStatus,
+  withFix,
+} from "@backplane/contract";
+
+export interface Answer {
+  status: TerminalStatus;
+  result: Json | null;
+  error: InvocationError | null;
+}
+
+export function failedAnswer(error: BackplaneError): Answer {
+  const { code, message } = error;
+  const details = withFix(error);
+  return {
+    status: "failed",
+    result: null,
+    error: details === undefined ? { code, message } : { code, message, details: details as JsonObject },
+  };
+}
+
+const MESSAGE_CHARS = 4_000;
+
+/** Bounds text that a plugin wrote before it becomes part of an error. */
+export function clipMessage(text: string): string {
+  return text.length > MESSAGE_CHARS ? `${text.slice(0, MESSAGE_CHARS)}…` : text;
+}

@@ -1,0 +1,232 @@
+/**
+ * Turns a failed launch into one sentence that a person can act on. It only reads files and never fails: when
+ * nothing better is known it repeats what the system said. It names files as the manifest does, not where the
+ * content store keeps them.
+ */
+import { access, readdir, stat } from "node:fs/promises";
+import { basename, join } from "node:path";
+import type { Interpreters } from "../ports/settings.ts";
+import { type ExecutableFormat, readExecutableFormat } from "./executable-format.ts";
+import { type Entrypoint, isExecutableFile } from "./resolve-entrypoint.ts";
+
+export interface Surroundings {
+  /** The home of the user who runs the gateway, and the gateway's own PATH. */
+  home: string;
+  path: string;
+}
+
+export interface Place {
+  interpreters: Interpreters;
+  surroundings: Surroundings;
+  machine: { os: string; arch: string };
+}
+
+export interface ExitStatus {
+  code: number | null;
+  signal: string | null;
+}
+
+/** Why the entrypoint names no program that could be started. */
+export async function explainUnresolved(
+  entry: Extract<Entrypoint, { found: false }>,
+  place: Place,
+): Promise<string> {
+  switch (entry.why) {
+    case "no_such_name":
+      return `The program ${quote(entry.label)} ${await nowhere(entry.label, place)}`;
+    case "no_such_file":
+      return `The entrypoint ${quote(entry.label)} is not in the package. Check its spelling in vai-plugin.toml and that the build puts it there.`;
+    case "folder":
+      return `The entrypoint ${quote(entry.label)} is a folder. Name the program inside it in vai-plugin.toml.`;
+    case "outside":
+      return `The entrypoint ${quote(entry.label)} lies outside the package. Name "node", a bare program name, or a file inside the package.`;
+  }
+}
+
+/** Why the kernel would not know what to do with this file; null when it would. */
+export async function explainUnfit(
+  entry: Extract<Entrypoint, { found: true }>,
+  place: Place,
+): Promise<string | null> {
+  const format = await readExecutableFormat(entry.file).catch(() => null);
+  // Unreadable or not executable: the system's own answer says more. A script's interpreter is its matter too.
+  if (format === null || format.kind === "script" || !(await isExecutableFile(entry.file))) return null;
+  const native =
+    (format.kind === "elf" || format.kind === "mach-o") &&
+    format.os === place.machine.os &&
+    format.arch.split(" and ").includes(place.machine.arch);
+  return native ? null : await explainFormat(quote(entry.label), format, place);
+}
+
+/** Why the system refused to start this file. */
+export async function explainSpawn(
+  entry: Extract<Entrypoint, { found: true }>,
+  code: string,
+  place: Place,
+): Promise<string> {
+  const name = quote(entry.label);
+  if (code === "ETXTBSY") return `${name} is still open for writing. Wait for the copy to end and try again.`;
+  if (code === "E2BIG") return `The arguments and runtime.env of ${name} are too long. Shorten them.`;
+  if (code === "EMFILE" || code === "ENFILE" || code === "EAGAIN" || code === "ENOMEM") {
+    return `This machine has no room for another process (${code}). Raise its limits or lower limits.processes.`;
+  }
+  const info = await stat(entry.file).catch(() => null);
+  if (info === null) return `The program ${name} does not exist. Check the entrypoint in vai-plugin.toml.`;
+  const format = await readExecutableFormat(entry.file).catch(() => null);
+  if ((info.mode & 0o111) === 0) {
+    const hint = format?.kind === "text" ? " and give it a first line such as #!/bin/sh" : "";
+    return `${name} is not executable. Run \`chmod +x\` on it${hint} before you pack the plugin.`;
+  }
+  const reason = format === null ? null : await explainFormat(name, format, place);
+  return reason ?? `${name} could not be started (${code}). Try to start it by hand on this machine.`;
+}
+
+/** Why a process that did start ended, or said something else, before its handshake. */
+export async function explainEarlyExit(
+  entry: Extract<Entrypoint, { found: true }>,
+  how: { exit: ExitStatus | null; stderr: string; stray_output?: string | undefined },
+  place: Place,
+): Promise<string> {
+  const command = entry.in_package ? entry.label : [entry.label, ...entry.args.slice(0, 1)].join(" ");
+  const stray = how.stray_output?.trim();
+  let first = `${quote(command)} ${how.exit === null ? "did not complete its handshake" : ended(how.exit)}`;
+  if (stray) first += ` after it printed ${quote(clip(stray))} on stdout`;
+  const parts = [`${first}.`];
+  if (stray) parts.push("Only protocol frames may go to stdout; print everything else to stderr.");
+  const hint = await hintOf(entry, how, place);
+  if (hint !== null) parts.push(hint);
+  const last = lastWords(how.stderr);
+  if (last !== null) parts.push(`Its last words on stderr: ${last}`);
+  else if (!stray && hint === null) parts.push("It wrote nothing to stderr; start it by hand to see why.");
+  return parts.join(" ");
+}
+
+export function ended(exit: ExitStatus): string {
+  if (exit.signal !== null) return `was killed by ${exit.signal} before it answered`;
+  return `ended with exit code ${exit.code ?? "unknown"} before it answered`;
+}
+
+/** The line that says what went wrong: the last one that is no part of a stack trace. */
+export function lastWords(stderr: string): string | null {
+  const lines = stderr.trimEnd().split("\n");
+  for (let i = lines.length - 1; i >= 0 && i > lines.length - 100; i--) {
+    const line = lines[i]!;
+    if (/^\s|^[{}\])\s]*$|^Node\.js v\d/.test(line)) continue;
+    return clip(line.trim());
+  }
+  return null;
+}
+
+async function explainFormat(name: string, format: ExecutableFormat, place: Place): Promise<string | null> {
+  const { os, arch } = place.machine;
+  switch (format.kind) {
+    case "elf":
+    case "mach-o":
+      if (format.os === os && format.arch.split(" and ").includes(arch)) {
+        return `${name} is a program for this machine, but its loader is missing. Link it statically, or install the libraries it was built against.`;
+      }
+      return `${name} is built for ${format.os} ${format.arch}, this machine is ${os} ${arch}. Pack a build for ${os} ${arch}, and name it in runtime.os and runtime.arch.`;
+    case "pe":
+      return `${name} is a Windows program, this machine is ${os} ${arch}. Pack a build for ${os}.`;
+    case "empty":
+      return `${name} is an empty file. Build the plugin again.`;
+    case "text":
+      return `${name} is a text file without an interpreter line. Let its first line be #!/bin/sh or the like, or name the interpreter in the entrypoint.`;
+    case "unknown":
+      return `${name} is no program that this machine can run. Pack a build for ${os} ${arch}.`;
+    case "script":
+      return await explainScript(name, format, place);
+  }
+}
+
+async function explainScript(
+  name: string,
+  format: Extract<ExecutableFormat, { kind: "script" }>,
+  place: Place,
+): Promise<string | null> {
+  if (format.carriage_return) {
+    return `The first line of ${name} ends with a carriage return, so the system looks for ${quote(`${basename(format.interpreter)}\\r`)}. Save the file with Unix line endings.`;
+  }
+  if (await isExecutableFile(format.interpreter)) return null;
+  const program = basename(format.interpreter);
+  const first = `The first line of ${name} names ${format.interpreter},`;
+  const denied = await access(format.interpreter).then(
+    () => true,
+    (error: NodeJS.ErrnoException) => error.code === "EACCES",
+  );
+  if (denied) return `${first} which plugins may not run. Use #!/usr/bin/env ${program}.`;
+  for (const folder of place.interpreters.path) {
+    if (await isExecutableFile(`${folder}/${program}`)) {
+      return `${first} which does not exist here. There is ${folder}/${program}; use #!/usr/bin/env ${program}.`;
+    }
+  }
+  return `${first} which does not exist here: ${program} ${await nowhere(program, place)}`;
+}
+
+async function nowhere(program: string, place: Place): Promise<string> {
+  const documented = place.interpreters.path.join(":");
+  const elsewhere = await findElsewhere(program, place.interpreters.path, place.surroundings);
+  if (elsewhere === null) return `is not on ${documented}. Install it there, or put it into the package.`;
+  return `is not on ${documented}, the only places a plugin's program is looked up. There is one at ${elsewhere}, which plugins cannot reach; install it system-wide or link it into /usr/local/bin.`;
+}
+
+/** Where the program is, with the home written as `~`; null when it is nowhere we know. */
+async function findElsewhere(
+  name: string,
+  documented: readonly string[],
+  around: Surroundings,
+): Promise<string | null> {
+  const places = new Set(around.path.split(":").filter((place) => place.startsWith("/")));
+  const { home } = around;
+  for (const shims of [".pyenv/shims", ".asdf/shims", ".local/bin", ".cargo/bin", ".bun/bin", ".deno/bin"]) {
+    places.add(join(home, shims));
+  }
+  const nvm = join(home, ".nvm/versions/node");
+  for (const version of await readdir(nvm).catch(() => [])) places.add(join(nvm, version, "bin"));
+  for (const place of ["/opt/homebrew/bin", "/usr/local/sbin", "/snap/bin"]) places.add(place);
+  for (const place of places) {
+    if (documented.includes(place)) continue;
+    const file = join(place, name);
+    if (!(await isExecutableFile(file))) continue;
+    return home !== "/" && file.startsWith(`${home}/`) ? `~${file.slice(home.length)}` : file;
+  }
+  return null;
+}
+
+/** What experience knows about the usual last words. */
+async function hintOf(
+  entry: Extract<Entrypoint, { found: true }>,
+  how: { exit: ExitStatus | null; stderr: string },
+  place: Place,
+): Promise<string | null> {
+  const { stderr } = how;
+  const python = /ModuleNotFoundError: No module named '([^']+)'/.exec(stderr);
+  if (python !== null) {
+    return `The Python module ${quote(python[1]!)} is not in the package; copy it in (pip install --target).`;
+  }
+  const node = /Cannot find (?:module|package) '([^']+)'/.exec(stderr);
+  if (node !== null) return `The module ${quote(node[1]!)} is not in the package; bundle it before packing.`;
+  if (/\/dev\/std(?:err|out): No such device or address/.test(stderr)) {
+    return "Its output is a pipe that cannot be opened by name; write >&2 instead of >/dev/stderr.";
+  }
+  if (how.exit?.code === 127) {
+    const format = entry.in_package ? await readExecutableFormat(entry.file).catch(() => null) : null;
+    if (format?.kind === "script" && basename(format.interpreter) === "env" && format.argument !== null) {
+      const program = format.argument.replace(/^-S\s+/, "").split(" ")[0]!;
+      const advice =
+        program === "node" ? ' Write entrypoint = ["node", FILE] to use the Node that Backplane brings.' : "";
+      return `Its first line asks env for ${quote(program)}, which ${await nowhere(program, place)}${advice}`;
+    }
+    return `A program that it starts is not on ${place.interpreters.path.join(":")}.`;
+  }
+  return null;
+}
+
+function clip(text: string): string {
+  const line = text.replaceAll(/\s+/g, " ");
+  return line.length > 200 ? `${line.slice(0, 200)}…` : line;
+}
+
+function quote(text: string): string {
+  return `"${text}"`;
+}

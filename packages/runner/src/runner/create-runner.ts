@@ -1,0 +1,230 @@
+/** Puts the room together, and sends each order to whoever runs it. */
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { BackplaneError } from "@backplane/contract";
+import type { DescribeOrder, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/kernel/ports";
+import { Call, type CallDeps } from "../calls/call.ts";
+import { EarlyCalls } from "../calls/early-calls.ts";
+import { askProcess } from "../calls/query-process.ts";
+import { RunningCalls } from "../calls/running-calls.ts";
+import { SettleQueue } from "../calls/settle-queue.ts";
+import { createDialects } from "../dialects/create-dialects.ts";
+import { createEgress } from "../egress/create-egress.ts";
+import { InlineInstruments, isInline } from "../inline/inline-instruments.ts";
+import type { InlineGuard } from "../inline/inline-provider.ts";
+import {
+  createModuleHost,
+  type ModuleHost,
+  type ModuleHostOptions,
+} from "../module-host/create-module-host.ts";
+import { Scratch } from "../plugin-folders/scratch-folders.ts";
+import { Pool } from "../pool/pool.ts";
+import { failedAnswer } from "../ports/answer.ts";
+import type { Session } from "../ports/dialect.ts";
+import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH } from "../ports/settings.ts";
+import type { Place } from "../programs/diagnose-launch.ts";
+import { OwnFiles } from "../programs/private-copies.ts";
+import { createConfinement } from "../sandbox/confinement.ts";
+import { ProcessTrees } from "../supervision/process-trees.ts";
+import { Watchdog } from "../supervision/watchdog.ts";
+import { Deadlines } from "../time/deadlines.ts";
+import { refuseOrder } from "./refuse-order.ts";
+import type { RunnerOptions } from "./runner-options.ts";
+import { shutDown } from "./shut-down.ts";
+
+const UNGUARDED: InlineGuard = { enter: (_who, work) => work(), leave: (work) => work() };
+
+/** The kernel's runner, and the host of kernel plugins behind the same boundary. */
+export interface ProcessRunner extends Runner {
+  /** Close it before the runner. */
+  moduleHost(options: ModuleHostOptions): ModuleHost;
+}
+
+export function createRunner(options: RunnerOptions): ProcessRunner {
+  const { clock, log } = options;
+  const timeouts = { ...DEFAULT_TIMEOUTS, ...options.timeouts };
+  const limits = { ...DEFAULT_LIMITS, ...options.limits };
+  const deadlines = new Deadlines(clock);
+  const watchdog = new Watchdog(log);
+  const trees = new ProcessTrees(log);
+  const scratch = new Scratch(options.scratch_root, log);
+  const place: Place = {
+    interpreters: options.interpreters ?? { path: PLUGIN_PATH, node: process.execPath },
+    surroundings: options.surroundings ?? { home: homedir(), path: process.env.PATH ?? "" },
+    machine: { os: process.platform, arch: process.arch },
+  };
+  const { sandbox } = options;
+  const dialectFor = createDialects({ outward: options.egress ?? {} });
+  const confinement = createConfinement(
+    sandbox === undefined
+      ? null
+      : {
+          cache_dir: sandbox.cache_dir ?? join(options.scratch_root, "sandbox"),
+          ...place.interpreters,
+          ...(sandbox.limits === undefined ? {} : { limits: sandbox.limits }),
+          log,
+        },
+  );
+  const own = new OwnFiles(join(options.scratch_root, "own"));
+  const notices = new Set<(notice: RunnerNotice) => void>();
+  const egress = createEgress({ clock, ...options.egress });
+  const pool = new Pool({
+    clock,
+    confinement,
+    deadlines,
+    egress,
+    files: options.files,
+    host: options.host,
+    limits,
+    log,
+    place,
+    scratch,
+    timeouts,
+    trees,
+    watchdog,
+    programs: { ...options.programs, ownCopy: (file) => own.copyOf(file) },
+    own,
+    data_root: options.data_root ?? null,
+    notice: (notice) => {
+      for (const listener of notices) listener(notice);
+    },
+  });
+  const deps: CallDeps = {
+    pool,
+    deadlines,
+    scratch,
+    confinement,
+    timeouts,
+    limits,
+    artifacts: options.artifacts ?? null,
+    settle: new SettleQueue(clock),
+    log,
+  };
+  const inline = new InlineInstruments({
+    files: options.files,
+    clock,
+    data_root: options.data_root ?? null,
+    services: options.services ?? null,
+    guard: options.guard ?? UNGUARDED,
+    log,
+  });
+  const running = new RunningCalls();
+  const early = new EarlyCalls<RunOutcome>(clock);
+  let closing: Promise<void> | null = null;
+
+  async function ask<T>(
+    order: DescribeOrder,
+    question: (session: Session, signal: AbortSignal) => Promise<T>,
+  ): Promise<T> {
+    await confinement.opening;
+    if (closing !== null) throw new BackplaneError("gateway_stopping");
+    const { protocol } = order.package.runtime;
+    const dialect = dialectFor(protocol);
+    const refusal = refuseOrder(order, null, dialect, confinement);
+    if (refusal !== null || dialect === null) throw refusal!;
+    return await askProcess({ pool, deadlines }, dialect, order, question);
+  }
+
+  const runner: ProcessRunner = {
+    moduleHost: (host) => createModuleHost(host, { confinement, egress, scratch }),
+
+    run(order, listener) {
+      if (confinement.opening !== null) {
+        return early.wait(order, confinement.opening, (later) => runner.run(later, listener), calledOff);
+      }
+      if (closing !== null) return Promise.resolve(refused(new BackplaneError("gateway_stopping")));
+      if (isInline(order)) return inline.run(order);
+      const dialect = dialectFor(order.package.runtime.protocol);
+      const refusal = refuseOrder(order, dialect?.refuses(order) ?? null, dialect, confinement);
+      if (refusal !== null || dialect === null) return Promise.resolve(refused(refusal!));
+      if (running.has(order.invocation_id)) {
+        return Promise.resolve(
+          refused(new BackplaneError("internal", "This invocation is running already.")),
+        );
+      }
+      return new Promise((resolve) => {
+        const call = new Call(deps, dialect, order, listener, (outcome) => {
+          running.over(order.invocation_id);
+          resolve(outcome);
+        });
+        running.add(order.invocation_id, call);
+        call.start();
+      });
+    },
+
+    cancel(invocation_id, reason) {
+      return (
+        running.cancel(invocation_id, reason) ||
+        inline.cancel(invocation_id, reason) ||
+        early.cancel(invocation_id, reason)
+      );
+    },
+
+    fetch: (request) => egress.fetch(request),
+
+    listenerProof: (invocation_id) => running.listenerProof(invocation_id) ?? null,
+
+    runs: (protocol) => dialectFor(protocol) !== null,
+
+    async describe(order) {
+      if (isInline(order)) return await inline.describe(order);
+      return await ask(order, (session) => {
+        if (session.describe === undefined) throw mute(order, "describe itself");
+        return session.describe();
+      });
+    },
+
+    async request(order, listener) {
+      if (isInline(order)) return await inline.healthCheck(order, order.params);
+      return await ask(order, (session, signal) => {
+        if (session.request === undefined) throw mute(order, `answer ${order.method}`);
+        return session.request(order.method, order.params, listener, signal);
+      });
+    },
+
+    serves(order) {
+      if (isInline(order)) return inline.serves(order);
+      const dialect = dialectFor(order.package.runtime.protocol);
+      return dialect !== null && pool.serves(order, dialect);
+    },
+
+    onNotice(listener) {
+      notices.add(listener);
+      return () => void notices.delete(listener);
+    },
+
+    retire(binding_id, keep_pool_key) {
+      pool.retire(binding_id, keep_pool_key);
+      if (keep_pool_key === undefined) inline.retire(binding_id);
+    },
+
+    health: (): RunnerHealth => ({
+      processes: pool.size,
+      prewarmed: pool.prewarmed,
+      running: running.size + inline.running,
+      held_back: pool.heldBack(),
+      sandbox: confinement.status(),
+    }),
+
+    close(grace_ms) {
+      closing ??= shutDown(
+        { running, inline, pool, deadlines, confinement, trees, watchdog, timeouts },
+        grace_ms,
+      ).finally(() => own.close());
+      return closing;
+    },
+  };
+  return runner;
+}
+
+function mute({ package: { runtime } }: DescribeOrder, what: string): BackplaneError {
+  return new BackplaneError("request.invalid", `A ${runtime.protocol} plugin has no way to ${what}.`);
+}
+
+function calledOff(error: BackplaneError): RunOutcome {
+  return { ...refused(error), status: "cancelled" };
+}
+
+function refused(error: BackplaneError): RunOutcome {
+  return { ...failedAnswer(error), violations: 0, stderr_tail: null, egress: null, dispatched: false };
+}

@@ -1,0 +1,52 @@
+/** Reads once what of this machine every sandbox shows, and writes the few small files that replace the host's. */
+import { hash } from "node:crypto";
+import { constants } from "node:fs";
+import { access, lstat, readlink } from "node:fs/promises";
+import type { OwnFiles } from "../programs/private-copies.ts";
+import { INSIDE_UID, type SandboxHost } from "./plan.ts";
+
+/** Merged into /usr on most systems, folders of their own on others. */
+const PROGRAM_FOLDERS = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
+/** Names of programs, of libraries, and of whom to trust: nothing that tells of users or of the network. */
+const ETC = ["/etc/alternatives", "/etc/ssl/certs", "/etc/ld.so.cache", "/etc/pki/tls/certs"];
+
+/** Instead of the host's: who a plugin is inside, and the only host that it knows. */
+const FILES = {
+  passwd: `plugin:x:${INSIDE_UID}:${INSIDE_UID}:plugin:/nonexistent:/bin/false\nnobody:x:65534:65534:nobody:/nonexistent:/bin/false\n`,
+  group: `plugin:x:${INSIDE_UID}:\nnogroup:x:65534:\n`,
+  hosts: "127.0.0.1 localhost sandbox\n::1 localhost\n",
+} as const;
+
+export async function readSystem(): Promise<Pick<SandboxHost, "system" | "links">> {
+  const system = ["/usr"];
+  const links: { path: string; target: string }[] = [];
+  for (const path of PROGRAM_FOLDERS) {
+    const info = await lstat(path).catch(() => null);
+    if (info === null) continue;
+    if (info.isSymbolicLink()) links.push({ path, target: await readlink(path) });
+    else if (info.isDirectory()) system.push(path);
+  }
+  for (const path of ETC) {
+    const there = await access(path, constants.R_OK).then(
+      () => true,
+      () => false,
+    );
+    if (there) system.push(path);
+  }
+  return { system, links };
+}
+
+/** /etc/hosts with these names besides those that need no telling; the same names are the same file. */
+export function hostsFile(own: OwnFiles, names: readonly { address: string; name: string }[]): string {
+  const told = names.filter(({ address, name }) => name !== "localhost" && name !== address);
+  const lines = told.map(({ address, name }) => `${address} ${name}\n`).join("");
+  const bytes = Buffer.from(FILES.hosts + lines);
+  return own.put(`hosts-${hash("sha256", bytes, "hex")}`, bytes);
+}
+
+export function ownFiles(own: OwnFiles): SandboxHost["files"] {
+  return Object.entries(FILES).map(([name, text]) => ({
+    source: own.put(name, Buffer.from(text)),
+    target: `/etc/${name}`,
+  }));
+}

@@ -1,0 +1,84 @@
+/** What a process and its children are doing right now, as /proc shows it. */
+import { readdirSync, readFileSync } from "node:fs";
+import { availableParallelism, loadavg } from "node:os";
+import { childrenOf } from "../procfs/children-of.ts";
+import { type ProcessRow, parseStat, readProcess } from "../procfs/process-table.ts";
+import type { TimeSample } from "./time-budget.ts";
+
+/** The kernel counts in hundredths of a second for /proc, whatever its own clock does. */
+const MS_PER_TICK = 10;
+const MAX_PROCESSES = 32;
+const MAX_THREADS = 64;
+/** Runnable, waiting for a disk, stopped, stopped by a debugger. */
+const HELD_UP = new Set(["R", "D", "T", "t"]);
+
+/** Threads of the machine that can run, now or over the last minute, for each processor; at least 1. */
+export function loadPerProcessor(): number {
+  return Math.max(1, Math.max(runnableNow(), loadavg()[0] ?? 0) / availableParallelism());
+}
+
+/** The average of a minute comes too late for a load that has just begun. */
+function runnableNow(): number {
+  try {
+    return Number(/ (\d+)\/\d+ /.exec(readFileSync("/proc/loadavg", "utf8"))?.[1] ?? 0);
+  } catch {
+    return 0;
+  }
+}
+
+/** Processor time of a process and its children so far; null: not known here. */
+export function cpuTimeOf(pid: number | null): number | null {
+  const rows = pid === null ? [] : rowsOf(pid);
+  return rows.length === 0 ? null : cpuTimeOfRows(rows);
+}
+
+export function sampleTree(pid: number | null, at: number): TimeSample {
+  const load = loadPerProcessor();
+  const rows = pid === null ? [] : rowsOf(pid);
+  if (rows.length === 0) return { at, cpu_ms: null, held_up: false, load };
+  return { at, cpu_ms: cpuTimeOfRows(rows), held_up: isHeldUp(rows), load };
+}
+
+function rowsOf(pid: number): ProcessRow[] {
+  const rows: ProcessRow[] = [];
+  const left = [pid];
+  for (let seen = 0; left.length > 0 && seen < MAX_PROCESSES; seen++) {
+    const row = readProcess(left.pop()!);
+    if (row === null) continue;
+    rows.push(row);
+    left.push(...childrenOf(row.pid));
+  }
+  return rows;
+}
+
+function cpuTimeOfRows(rows: readonly ProcessRow[]): number {
+  return rows.reduce((ticks, row) => ticks + row.cpu_ticks + row.reaped_ticks, 0) * MS_PER_TICK;
+}
+
+function isHeldUp(rows: readonly ProcessRow[]): boolean {
+  let threads = 0;
+  for (const { pid } of rows) {
+    if (threads >= MAX_THREADS) return false;
+    for (const thread of threadsOf(pid)) {
+      threads++;
+      if (HELD_UP.has(readStat(`/proc/${pid}/task/${thread}/stat`)?.state ?? "")) return true;
+    }
+  }
+  return false;
+}
+
+function threadsOf(pid: number): string[] {
+  try {
+    return readdirSync(`/proc/${pid}/task`);
+  } catch {
+    return [];
+  }
+}
+
+function readStat(file: string): ReturnType<typeof parseStat> {
+  try {
+    return parseStat(readFileSync(file, "utf8"));
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,169 @@
+import { hash } from "node:crypto";
+import type { ArtifactFiles } from "@backplane/kernel/ports";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { confinedRig } from "../support/confined-runner.ts";
+import { side, vai } from "../support/order.ts";
+import { makeRig, type Rig } from "../support/runner.ts";
+
+const BYTES = "the bytes";
+const SHA256 = hash("sha256", BYTES, "hex");
+const grant = { filesystem: "scratch" as const };
+
+/** What was kept, by hash. */
+function keeper(): ArtifactFiles & { kept: Map<string, Uint8Array> } {
+  const kept = new Map<string, Uint8Array>();
+  return {
+    kept,
+    keep: async (sha256, bytes) => void kept.set(sha256, bytes),
+    open: async () => null,
+    sweep: async () => 0,
+  };
+}
+
+const WAYS = {
+  isolated: (artifacts: ArtifactFiles) => ({
+    rig: confinedRig({ artifacts, limits: LIMITS }),
+    class: "isolated" as const,
+  }),
+  "worker in a sandbox": (artifacts: ArtifactFiles) => ({
+    rig: confinedRig({ artifacts, limits: LIMITS }),
+    class: "worker" as const,
+  }),
+  "plain worker": (artifacts: ArtifactFiles) => ({
+    rig: makeRig({ artifacts, limits: LIMITS }),
+    class: "worker" as const,
+  }),
+} as const;
+const LIMITS = { artifact_bytes: 1_000_000, inline_bytes: 10_000 };
+
+describe.each(Object.entries(WAYS))("%s", (_name, make) => {
+  function start() {
+    const store = keeper();
+    const made = make(store);
+    const run = (input: object, change: Parameters<typeof vai>[1] = {}): ReturnType<Rig["run"]> =>
+      made.rig.run(vai("artifact", { class: made.class, grant, input: input as never, ...change }));
+    return { ...made, run, kept: store.kept };
+  }
+
+  verifies("inv.artifacts", "an answer hands a file of scratch over by reference", async () => {
+    const { run, kept } = start();
+    for (const [plant, path] of [
+      ["file", "made"],
+      ["deep", "a/b/made"],
+    ]) {
+      const { status, result, violations } = await run({ plant, reference: { path, sha256: SHA256 } });
+      expect({ status, violations }).toEqual({ status: "succeeded", violations: 0 });
+      expect(result).toEqual({
+        content: [{ type: "file", transport: "artifact", path, bytes: BYTES.length, sha256: SHA256 }],
+        structured_output: { list: [1, 2] },
+      });
+    }
+    expect([...kept]).toEqual([[SHA256, Buffer.from(BYTES)]]);
+  });
+
+  verifies(
+    "inv.artifacts",
+    "a reference that leaves scratch, or is no plain file of it, is refused and recorded",
+    async () => {
+      const { run, kept } = start();
+      const cases: [plant: string, reference: object, reason: string][] = [
+        ["file", { path: "../made" }, "bad_path"],
+        ["file", { path: "a/../../made" }, "bad_path"],
+        ["nothing", { path: "/etc/passwd" }, "bad_path"],
+        ["nothing", { path: "" }, "bad_path"],
+        ["nothing", { path: "made\nremove x" }, "bad_path"],
+        ["nothing", { path: 7 }, "bad_path"],
+        ["nothing", {}, "missing"],
+        ["file", { path: "made/more" }, "missing"],
+        ["link", {}, "link"],
+        ["inner_link", {}, "link"],
+        ["folder_link", { path: "a/passwd" }, "link"],
+        ["hard_link", {}, "link"],
+        ["fifo", {}, "not_a_file"],
+        ["folder", {}, "not_a_file"],
+        ["setuid", {}, "setuid"],
+        ["large", {}, "too_large"],
+        ["file", { bytes: 8 }, "bad_size"],
+        ["file", { sha256: "0".repeat(64) }, "bad_hash"],
+      ];
+      for (const [plant, reference, reason] of cases) {
+        const { status, result, error, violations } = await run({ plant, reference });
+        expect({
+          plant,
+          reference,
+          status,
+          result,
+          code: error?.code,
+          reason: error?.details?.reason,
+        }).toEqual({
+          plant,
+          reference,
+          status: "failed",
+          result: null,
+          code: "artifact_refused",
+          reason,
+        });
+        expect(violations).toBe(1);
+      }
+      expect(kept.size).toBe(0);
+    },
+  );
+
+  test("a file that holds a secret of the call is not kept", async () => {
+    const { run, kept } = start();
+    const context = { secrets: { token: "canary-in-a-file" } };
+    const { error } = await run({ plant: "secret" }, { context });
+    expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "secret" } });
+    expect(kept.size).toBe(0);
+  });
+
+  test("without scratch a reference is refused", async () => {
+    const { run } = start();
+    const { error } = await run({ plant: "nothing" }, { grant: {} });
+    expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_scratch" } });
+  });
+
+  verifies("inv.artifacts", "large input comes as a file in scratch, small input as it is", async () => {
+    const { rig, class: isolation } = start();
+    const small = await rig.run(vai("large-input", { class: isolation, grant, input: { text: "short" } }));
+    expect(small.result).toMatchObject({ structured_output: { by_file: false } });
+    const input = { text: "é".repeat(300_000) };
+    const large = await rig.run(vai("large-input", { class: isolation, grant, input }));
+    const json = JSON.stringify(input);
+    expect(large.result).toEqual({
+      content: [],
+      structured_output: {
+        by_file: true,
+        length: json.length,
+        input: {
+          transport: "artifact",
+          path: "input.json",
+          bytes: Buffer.byteLength(json),
+          sha256: hash("sha256", json, "hex"),
+        },
+      },
+    });
+  });
+});
+
+test("a process that is gone at once still hands its file over", async () => {
+  for (const rig of [confinedRig, makeRig]) {
+    const store = keeper();
+    const made = rig({ artifacts: store });
+    const isolation = rig === makeRig ? "worker" : "isolated";
+    for (let i = 0; i < 5; i++) {
+      const outcome = await made.run(side("artifact", { class: isolation, grant }));
+      expect(outcome).toMatchObject({
+        status: "succeeded",
+        violations: 0,
+        result: { structured_output: { transport: "artifact", bytes: BYTES.length, sha256: SHA256 } },
+      });
+    }
+  }
+}, 120_000);
+
+test("a runner that keeps no artifacts says so", async () => {
+  const { error } = await makeRig().run(vai("artifact", { grant, input: {} }));
+  expect(error).toMatchObject({ code: "artifact_refused", details: { reason: "no_store" } });
+});

@@ -1,0 +1,95 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { cgroupMounts, openCgroups, ownCgroups } from "../../src/cgroup/open-cgroups.ts";
+import { openCgroupsV2 } from "../../src/cgroup/v2.ts";
+import { emptyFolder } from "../support/sandbox.ts";
+
+const LIMITS = { memory_bytes: 512 * 1024 * 1024, max_pids: 130, cpus: 2 };
+
+test("both versions are found, also side by side", () => {
+  const text = [
+    "30 25 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755",
+    "31 30 0:27 /docker/abc /sys/fs/cgroup/memory rw,nosuid shared:9 - cgroup cgroup rw,memory",
+    "32 30 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct",
+    "33 30 0:29 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate",
+  ].join("\n");
+  expect(cgroupMounts(text)).toEqual([
+    { version: 1, root: "/docker/abc", mount: "/sys/fs/cgroup/memory", controllers: ["rw", "memory"] },
+    { version: 1, root: "/", mount: "/sys/fs/cgroup/cpu,cpuacct", controllers: ["rw", "cpu", "cpuacct"] },
+    { version: 2, root: "/", mount: "/sys/fs/cgroup/unified", controllers: [] },
+  ]);
+  const own = ownCgroups("4:memory:/a/b\n1:cpu,cpuacct:/\n0::/system.slice/x:y.service\n");
+  expect([own.get("memory"), own.get("cpuacct"), own.get("")]).toEqual([
+    "/a/b",
+    "/",
+    "/system.slice/x:y.service",
+  ]);
+});
+
+/** A folder that looks like a cgroup; what the kernel would do by itself is done by the test. */
+function looksLikeCgroup(folder: string, offered: string, handed: string): void {
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, "cgroup.controllers"), offered);
+  writeFileSync(join(folder, "cgroup.subtree_control"), handed);
+}
+
+test("version 2: without a parent that hands memory and pids down there are no cgroups", async () => {
+  const mount = emptyFolder();
+  looksLikeCgroup(mount, "cpu io", "cpu");
+  looksLikeCgroup(join(mount, "a"), "memory", "");
+  expect(await openCgroupsV2(mount, join(mount, "a"), "ours")).toBeNull();
+  expect(existsSync(join(mount, "a/ours"))).toBe(false);
+});
+
+test("version 2: limits go to the nearest parent that hands controllers down, counters come from its events", async () => {
+  const mount = emptyFolder();
+  looksLikeCgroup(mount, "cpu memory pids", "cpu memory pids");
+  looksLikeCgroup(join(mount, "system.slice"), "cpu memory pids", "cpu memory pids");
+  // The gateway's own has processes in it, so the kernel refuses to let it hand anything down.
+  looksLikeCgroup(join(mount, "system.slice/gateway"), "", "");
+  const files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max", "cpu.max"];
+  const cgroups = await openCgroupsV2(mount, join(mount, "system.slice/gateway"), "ours", async (folder) => {
+    looksLikeCgroup(folder, "cpu memory pids", "cpu memory pids");
+    for (const name of files) writeFileSync(join(folder, name), "");
+    writeFileSync(join(folder, "memory.events"), "low 0\noom 2\noom_kill 1\n");
+    writeFileSync(join(folder, "pids.events"), "max 7\n");
+  });
+  expect(cgroups).toMatchObject({ version: "v2", controllers: ["cpu", "memory", "pids"] });
+  expect(cgroups!.folders).toEqual([join(mount, "system.slice/ours")]);
+  const slot = await cgroups!.make("slot-0", { ...LIMITS, max_pids: 12, cpus: 0.5 });
+  const folder = join(mount, "system.slice/ours/slot-0");
+  expect(slot.join).toEqual([join(folder, "cgroup.procs")]);
+  expect(files.map((name) => readFileSync(join(folder, name), "utf8"))).toEqual([
+    String(LIMITS.memory_bytes),
+    "0",
+    "1",
+    "12",
+    "50000 100000",
+  ]);
+  expect(slot.counters()).toEqual({ oom: 1, pids: 7 });
+});
+
+test("the kernel of this machine takes the limits and tells what it counted", async () => {
+  const { cgroups, reason } = await openCgroups(`backplane-test-${process.pid}`);
+  // Not root, or no controllers: then that is what is said, and resource limits hold instead.
+  if (cgroups === null) {
+    expect(reason).toMatch(/root|cgroup|controller/);
+    return;
+  }
+  expect(cgroups.controllers).toEqual(expect.arrayContaining(["memory", "pids"]));
+  const slot = await cgroups.make("slot-0", LIMITS);
+  expect(slot.counters()).toEqual({ oom: 0, pids: 0 });
+  const memory = slot.join
+    .map((file) => join(file, ".."))
+    .map((folder) =>
+      ["memory.limit_in_bytes", "memory.max"]
+        .map((name) => join(folder, name))
+        .find((file) => existsSync(file)),
+    );
+  const file = memory.find((found) => found !== undefined)!;
+  expect(Number(readFileSync(file, "utf8"))).toBe(LIMITS.memory_bytes);
+  await slot.remove();
+  await cgroups.close();
+  for (const folder of cgroups.folders) expect(existsSync(folder)).toBe(false);
+});

@@ -1,0 +1,412 @@
+/**
+ * Replies that contradict themselves, in every dialect and over real processes and sockets. No case may end by its
+ * deadline: a call has ten minutes, a test much less.
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { JsonObject } from "@backplane/contract";
+import type { RunOutcome } from "@backplane/kernel/ports";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
+import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { mcp, rigFor } from "../support/http-order.ts";
+import { mcpHttpServer, type Reply, type Seen } from "../support/mcp-http-server.ts";
+import type { OrderChange } from "../support/order.ts";
+import { makeRig, type Rig, until } from "../support/runner.ts";
+
+const TEN_MINUTES = 600_000;
+const TEST_MS = 60_000;
+const VAI = { type: "response", id: "$id" };
+const RPC = { jsonrpc: "2.0", id: "$id" };
+const ERROR = { code: "x.failed", message: "it failed" };
+const RPC_ERROR = { code: -32000, message: "it failed" };
+const BODY = { status: "succeeded", result: { content: [] } };
+const CONTENT = { content: [{ type: "text", text: "done" }] };
+
+interface Case {
+  name: string;
+  message: JsonObject;
+}
+
+/** Its request is known, so only that call ends. */
+const cases = (list: Record<string, JsonObject>): Case[] =>
+  Object.entries(list).map(([name, message]) => ({ name, message }));
+
+const VAI_CASES = cases({
+  "ok:true with succeeded and an error": { ...VAI, ok: true, body: BODY, error: ERROR },
+  "succeeded with an error in the body": { ...VAI, ok: true, body: { ...BODY, error: ERROR } },
+  "ok:true with failed and an error": { ...VAI, ok: true, body: { status: "failed" }, error: ERROR },
+  "ok:false with succeeded": { ...VAI, ok: false, error: ERROR, body: BODY },
+  "ok:false with ack": { ...VAI, ok: false, error: ERROR, body: { status: "ack" } },
+  "ok:false without an error": { ...VAI, ok: false },
+  "ok:true without a body": { ...VAI, ok: true },
+  "ok as a text": { ...VAI, ok: "true", body: BODY },
+});
+const VAI_WRONG_IDS = cases({
+  "a number as id": { ...VAI, id: 1, ok: true, body: BODY },
+  "null as id": { ...VAI, id: null, ok: true, body: BODY },
+  "an empty id": { ...VAI, id: "", ok: true, body: BODY },
+  "a list as id": { ...VAI, id: ["$id"], ok: true, body: BODY },
+  "no id": { type: "response", ok: true, body: BODY },
+});
+const SIDE = { type: "response", request_id: "$id" };
+const SIDE_CASES = cases({
+  "ok with an error": { ...SIDE, status: "ok", output: 1, error: ERROR },
+  "ok with an error of null": { ...SIDE, status: "ok", output: 1, error: null },
+  "error without an error": { ...SIDE, status: "error" },
+  "another request's id": { ...SIDE, request_id: "req_other", status: "ok" },
+  "a number as id": { ...SIDE, request_id: 1, status: "ok" },
+  "null as id": { ...SIDE, request_id: null, status: "ok" },
+  "no id": { type: "response", status: "ok" },
+  "a status of its own": { ...SIDE, status: "succeeded" },
+});
+const rpcCases = (result: JsonObject) =>
+  cases({
+    "both result and error": { ...RPC, result, error: RPC_ERROR },
+    "a result and an error of null": { ...RPC, result, error: null },
+    "neither result nor error": { ...RPC },
+    "the id as a text": { ...RPC, id: "$text", result },
+    "the id as a text, and an error": { ...RPC, id: "$text", error: RPC_ERROR },
+    "the id as a text and neither": { ...RPC, id: "$text" },
+    "an error without a message": { ...RPC, error: { code: 1 } },
+    "another version of the protocol": { ...RPC, jsonrpc: "1.0", result },
+    "a method beside the result": { ...RPC, method: "invoke", result },
+  });
+const rpcWrongIds = (result: JsonObject) =>
+  cases({
+    "a result for null": { ...RPC, id: null, result },
+    "a result without an id": { jsonrpc: "2.0", result },
+    "a result for a list": { ...RPC, id: ["$id"], result },
+    "a result for true": { ...RPC, id: true, result },
+    "a result for another text": { ...RPC, id: "request-$id", result },
+  });
+const INSTRUMENT_RESULT = { status: "Success", data: { stdout: "done", stderr: "" } };
+const INSTRUMENT_CASES = [
+  ...rpcCases(INSTRUMENT_RESULT),
+  ...cases({
+    "Success with an error": { ...RPC, result: { ...INSTRUMENT_RESULT, error: ERROR } },
+    "neither Success nor Error": { ...RPC, result: { status: "succeeded" } },
+  }),
+];
+
+const speaks = (protocol: OrderChange["protocol"], dialect: string): OrderChange => ({
+  protocol: protocol!,
+  entrypoint: ["node", "./replies.mjs", dialect],
+  timeout_ms: TEN_MINUTES,
+  pool_key: dialect,
+});
+
+const dataRoot = (): string => {
+  const data_root = mkdtempSync(join(tmpdir(), "backplane-contradictions-"));
+  onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
+  return data_root;
+};
+
+function pidOf(outcome: RunOutcome): number {
+  const output = (outcome.result as { structured_output?: { pid?: number } } | null)?.structured_output;
+  expect(outcome.status, JSON.stringify(outcome.error)).toBe("succeeded");
+  return output!.pid!;
+}
+
+/** The call ends as malformed, and the process goes on serving the same pool key. */
+async function endsOneCall(rig: Rig, order: OrderChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
+  const outcome = await rig.run({ ...order, input: { messages: [message] } });
+  expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
+  expect(pidOf(await rig.run({ ...order, input: { pid: true } }))).toBe(before);
+}
+
+/** Nobody can tell whose reply it is: all calls in flight end as malformed, and another process takes the next one. */
+async function endsTheProcess(rig: Rig, order: OrderChange, message: JsonObject): Promise<void> {
+  const before = pidOf(await rig.run({ ...order, input: { pid: true } }));
+  const other = rig.run({ ...order, input: { messages: [] } });
+  const outcome = rig.run({ ...order, input: { messages: [message] } });
+  for (const ended of [await outcome, await other]) {
+    expect(ended).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
+  }
+  expect(pidOf(await rig.run({ ...order, input: { pid: true } }))).not.toBe(before);
+}
+
+const all = (list: readonly Case[], check: (one: Case) => Promise<void>): Promise<unknown> =>
+  Promise.all(
+    list.map((one) =>
+      check(one).catch((error: Error) => {
+        throw new Error(`${one.name}: ${error.message}`, { cause: error });
+      }),
+    ),
+  );
+/** Each case has a process of its own. */
+const keyed = (order: OrderChange, { name }: Case): OrderChange => ({ ...order, pool_key: name });
+
+describe("vai.rpc.v1", () => {
+  const order = speaks("vai.rpc.v1", "vai");
+
+  verifies(
+    "wire.contradiction",
+    "a contradictory response is malformed at once and ends only its call",
+    async () => {
+      const rig = makeRig();
+      await all(VAI_CASES, (one) => endsOneCall(rig, keyed(order, one), one.message));
+    },
+    TEST_MS,
+  );
+
+  verifies(
+    "wire.contradiction",
+    "a response with an id of another type ends the calls in flight at once, and the process",
+    async () => {
+      const rig = makeRig();
+      await all(VAI_WRONG_IDS, (one) => endsTheProcess(rig, keyed(order, one), one.message));
+    },
+    TEST_MS,
+  );
+
+  test("an error of null beside succeeded is no error", async () => {
+    const message = { ...VAI, ok: true, body: BODY, error: null };
+    const outcome = await makeRig().run({ ...order, input: { messages: [message] } });
+    expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
+  });
+
+  verifies(
+    "wire.reply.once",
+    "the first of two final responses wins, and a response to an unknown request is counted",
+    async () => {
+      const first = { ...VAI, ok: true, body: { status: "succeeded", result: 1 } };
+      const second = { ...VAI, ok: true, body: BODY, error: ERROR };
+      const stranger = { ...first, id: "req_stranger" };
+      const outcome = await makeRig().run({ ...order, input: { messages: [stranger, first, second] } });
+      expect(outcome).toMatchObject({ status: "succeeded", result: 1 });
+      expect(outcome.violations).toBeGreaterThan(0);
+    },
+  );
+});
+
+verifies(
+  "wire.contradiction",
+  "rterm.plugin.v1: a contradictory response is malformed at once",
+  async () => {
+    const rig = makeRig();
+    const order = speaks("rterm.plugin.v1", "side");
+    await all(SIDE_CASES, async ({ message }) => {
+      const outcome = await rig.run({ ...order, input: { messages: [message] } });
+      expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
+    });
+  },
+  TEST_MS,
+);
+
+describe("hefty.jsonrpc", () => {
+  const order = speaks("hefty.jsonrpc", "instrument");
+  const own = (one: Case): OrderChange => ({
+    ...keyed(order, one),
+    binding_id: one.name.replaceAll(/\W/g, "_"),
+  });
+
+  verifies(
+    "wire.contradiction",
+    "a contradictory answer of an instrument is malformed at once and ends only its call",
+    async () => {
+      const rig = makeRig({ data_root: dataRoot() });
+      await all(INSTRUMENT_CASES, (one) => endsOneCall(rig, own(one), one.message));
+    },
+    TEST_MS,
+  );
+
+  verifies(
+    "wire.contradiction",
+    "an instrument's answer that names no request ends the calls in flight at once, and the process",
+    async () => {
+      const rig = makeRig({ data_root: dataRoot() });
+      const list = [
+        ...rpcWrongIds(INSTRUMENT_RESULT),
+        ...cases({ "an error for null": { ...RPC, id: null, error: RPC_ERROR } }),
+      ];
+      await all(list, (one) => endsTheProcess(rig, own(one), one.message));
+    },
+    TEST_MS,
+  );
+
+  verifies("wire.contradiction", "initialize with success and an error is malformed", async () => {
+    const rig = makeRig({ data_root: dataRoot() });
+    const outcome = await rig.run({
+      ...order,
+      input: { pid: true },
+      context: { config: { error: "no licence" } },
+    });
+    expect(outcome).toMatchObject({ status: "failed", error: { code: "malformed_response" } });
+  });
+
+  verifies(
+    "wire.contradiction",
+    "a module's answer with Success and an error is malformed, behind the ready host and inline",
+    async () => {
+      const base = dataRoot();
+      const folder = join(base, "package");
+      mkdirSync(folder);
+      const metadata = `{ name: "echo", category: "Application", description: "Says it back." }`;
+      const answer = JSON.stringify({ ...INSTRUMENT_RESULT, error: ERROR });
+      writeFileSync(
+        join(folder, "plugin.mjs"),
+        `export const Provider = { initialize() {}, instruments: [{ name: "echo", riskLevel: "ReadOnly",
+          metadata: ${metadata}, invoke: async () => (${answer}) }] };`,
+      );
+      const host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
+      const rig = makeRig({ folder, data_root: join(base, "data"), programs: { instruments: host } });
+      const runtime = {
+        protocol: "module.instrument" as const,
+        transport: "stdio" as const,
+        entrypoint: ["node", "./plugin.mjs#Provider"],
+        env: {},
+        instrument: { plugin_id: "own", author: "us", isolation: "InProcess" as const, dependencies: [] },
+      };
+      for (const place of ["worker", "inline"] as const) {
+        const outcome = await rig.run({
+          class: place,
+          pool_key: `sha/bind_1@1/-/${place}`,
+          timeout_ms: TEN_MINUTES,
+          package: { package_id: "hefty/own", runtime },
+        });
+        expect(outcome, place).toMatchObject({
+          status: "failed",
+          error: { code: "malformed_response", message: expect.stringContaining("Success and an error") },
+        });
+      }
+    },
+    TEST_MS,
+  );
+});
+
+verifies(
+  "wire.contradiction",
+  "module.tools: a contradictory frame from a tool file's process is malformed at once",
+  async () => {
+    const base = dataRoot();
+    mkdirSync(join(base, "tools"));
+    writeFileSync(
+      join(base, "tools", "echo.mjs"),
+      `import { writeSync } from "node:fs";
+      export default { description: "Writes past its host.", async execute({ frame }) {
+        const body = JSON.stringify({ protocol: "vai.rpc.v1", ...frame });
+        writeSync(1, "Content-Length: " + Buffer.byteLength(body) + "\\r\\n\\r\\n" + body);
+        await new Promise(() => setInterval(() => {}, 1_000));
+      } };`,
+    );
+    const program = fileURLToPath(new URL("../../../sdk/dist/tool-host.mjs", import.meta.url));
+    await buildToolHost(program);
+    const rig = makeRig({ folder: base, programs: { tool_files: program } });
+    const order: OrderChange = { protocol: "module.tools", entrypoint: ["node"], timeout_ms: TEN_MINUTES };
+    for (const [invocation_id, { message }] of [...VAI_CASES, ...VAI_WRONG_IDS].entries()) {
+      const id = `inv_tool_${invocation_id}`;
+      const frame = { ...message, ...(message.id === "$id" ? { id } : {}) };
+      const outcome = await rig.run({ ...order, invocation_id: id, input: { frame } });
+      expect(outcome, JSON.stringify(message)).toMatchObject({ error: { code: "malformed_response" } });
+    }
+  },
+  TEST_MS,
+);
+
+describe("mcp.stdio", () => {
+  const order: OrderChange = { ...speaks("mcp.stdio", "mcp"), native_name: "echo", class: "isolated" };
+
+  verifies(
+    "wire.contradiction",
+    "a contradictory reply is malformed at once and ends only its call",
+    async () => {
+      const rig = makeRig();
+      await all(rpcCases(CONTENT), (one) =>
+        endsOneCall(rig, { ...keyed(order, one), class: "worker" }, one.message),
+      );
+    },
+    TEST_MS,
+  );
+
+  verifies(
+    "wire.contradiction",
+    "a reply that names no request ends the calls in flight at once, and the server",
+    async () => {
+      const rig = makeRig();
+      await all(rpcWrongIds(CONTENT), (one) =>
+        endsTheProcess(rig, { ...keyed(order, one), class: "worker" }, one.message),
+      );
+    },
+    TEST_MS,
+  );
+
+  test("a server that answers our notification with an error without an id goes on", async () => {
+    const rig = makeRig();
+    const complaint = { jsonrpc: "2.0", error: { code: -32601, message: "Method not found" } };
+    const messages = [complaint, { ...RPC, result: CONTENT }];
+    const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
+    expect(outcome).toMatchObject({ status: "succeeded" });
+    expect(outcome.violations).toBe(1);
+  });
+
+  verifies(
+    "wire.reply.once",
+    "the first of two replies wins; the second and one to an unknown request are counted",
+    async () => {
+      const messages = [
+        { ...RPC, id: 9_999, result: {} },
+        { ...RPC, result: CONTENT },
+      ];
+      const rig = makeRig();
+      const outcome = await rig.run({ ...order, class: "worker", input: { messages } });
+      expect(outcome).toMatchObject({ status: "succeeded", violations: 1 });
+      const twice = [
+        { ...RPC, result: CONTENT },
+        { ...RPC, result: {}, error: RPC_ERROR },
+      ];
+      expect(await rig.run({ ...order, class: "worker", input: { messages: twice } })).toMatchObject({
+        status: "succeeded",
+      });
+      await until(() => rig.logs.some((line) => line.includes("breaks the protocol")));
+    },
+  );
+});
+
+describe("mcp.http", () => {
+  const fill = (message: JsonObject, { message: { id } }: Seen): JsonObject =>
+    JSON.parse(
+      JSON.stringify(message).replaceAll('"$id"', String(id)).replaceAll('"$text"', `"${id}"`),
+    ) as JsonObject;
+
+  /** `how` sends the reply; the server keeps the connection open after an event. */
+  async function check(how: (reply: Reply, message: JsonObject) => void): Promise<void> {
+    for (const { name, message } of [...rpcCases(CONTENT), ...rpcWrongIds(CONTENT)]) {
+      const server = await mcpHttpServer((seen, reply) => {
+        if (seen.message.method !== "tools/call") return false;
+        how(reply, fill(message, seen));
+        return true;
+      });
+      const outcome = await rigFor(server).run(mcp(server, { timeout_ms: TEN_MINUTES }));
+      expect(outcome.error, name).toMatchObject({ code: "malformed_response" });
+    }
+  }
+
+  verifies(
+    "wire.contradiction",
+    "a contradictory reply as JSON is malformed at once",
+    () => check((reply, message) => reply.json(message)),
+    TEST_MS,
+  );
+
+  verifies(
+    "wire.contradiction",
+    "a contradictory reply on an event stream that stays open is malformed at once",
+    () => check((reply, message) => reply.stream().event(message)),
+    TEST_MS,
+  );
+
+  verifies("wire.contradiction", "a result and an error under HTTP 400 are malformed", async () => {
+    const server = await mcpHttpServer((seen, reply) => {
+      if (seen.message.method !== "tools/call") return false;
+      reply.status(400, JSON.stringify(fill({ ...RPC, result: CONTENT, error: RPC_ERROR }, seen)));
+      return true;
+    });
+    const outcome = await rigFor(server).run(mcp(server));
+    expect(outcome.error).toMatchObject({ code: "malformed_response" });
+  });
+});

@@ -1,0 +1,295 @@
+/** hefty.jsonrpc through the runner: what a plugin offers, what an answer becomes, cancel, its folder, the sandbox. */
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { buildInstrumentHost } from "../../../../../scripts/build-instrument-host.ts";
+import { verifies } from "../../../../../test/support/verifies.ts";
+import { confinedRig } from "../../support/confined-runner.ts";
+import { type OrderChange, orderOf } from "../../support/order.ts";
+import { makeRig, type Rig, until } from "../../support/runner.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-instrument-rpc-"));
+const SDK_FIXTURES = fileURLToPath(new URL("../../../../sdk/test/fixtures", import.meta.url));
+let host = "";
+beforeAll(async () => {
+  host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+interface Seat {
+  rig: Rig;
+  data: string;
+  /** The lines that the plugin left in its folder. */
+  log: () => string[];
+}
+
+function sit(make: typeof makeRig = makeRig, options: Parameters<typeof makeRig>[0] = {}): Seat {
+  const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
+  const rig = make({ data_root, programs: { instruments: host }, ...options });
+  onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
+  const data = join(data_root, "bind_1", "org");
+  return { rig, data, log: () => readFileSync(join(data, "log"), "utf8").trimEnd().split("\n") };
+}
+
+function instrument(behaviour: string, change: OrderChange = {}): OrderChange {
+  return { protocol: "hefty.jsonrpc", entrypoint: ["node", "./instrument.mjs", behaviour], ...change };
+}
+
+const describeIt = ({ runner, mark }: Rig, change: OrderChange) =>
+  runner.describe!({ ...orderOf({ ...change, env: { MARK: mark } }), timeout_ms: 30_000 });
+
+verifies(
+  "instr.instrument",
+  "what a plugin lists becomes exports, and its origin is the host's",
+  async () => {
+    const { rig } = sit();
+    const described = await describeIt(rig, instrument("good"));
+    const [echo, count, fail, , fetch, windows] = described.exports;
+    expect(echo).toMatchObject({
+      id: "echo",
+      kind: "tool",
+      description: "The instrument echo.",
+      default_timeout_ms: 5_000,
+      max_timeout_ms: 10_000,
+      tool: { effect_class: "read_only", risk: "low", category: "Application", keywords: ["say"] },
+    });
+    expect(described.schemas[echo?.tool.input_schema ?? ""]).toEqual({ type: "object", required: ["text"] });
+    expect(count).toMatchObject({
+      max_concurrency: 1,
+      tool: {
+        effect_class: "unknown",
+        risk: "medium",
+        side_effects: ["writes files"],
+        rules: [
+          { when: [{ pointer: "/by", matches: "^9" }], action: "raise", risk: "critical", reason: "counts" },
+        ],
+      },
+    });
+    expect(echo).not.toHaveProperty("max_concurrency");
+    expect([fail?.tool.risk, fetch?.tool.risk, windows?.tool.risk]).toEqual(["high", "medium", "critical"]);
+    expect(windows?.tool.load_error).toBe("The instrument windows runs on Windows only.");
+    expect(described.info).toMatchObject({ plugin_id: "fixture", origin: "plugin:fixture" });
+    expect(JSON.stringify(described)).not.toContain("core");
+    expect(described.warnings).toEqual([
+      expect.stringContaining("The instrument fetch is of category Network and lists no sideEffects"),
+      "The instrument windows runs on Windows only.",
+    ]);
+  },
+);
+
+verifies(
+  "secret.rotate",
+  "a plugin that is told its secrets once is started again with the new one",
+  async () => {
+    const { log, rig } = sit();
+    const call = async (api_token: string, change: OrderChange = {}) =>
+      await rig.run(instrument("good", { context: { secrets: { api_token } }, input: {}, ...change }));
+    const tokens = () => log().flatMap((line) => /"api_token":"([^"]+)"/.exec(line)?.[1] ?? []);
+    await call("first-value");
+    await call("first-value");
+    expect(tokens()).toEqual(["first-value"]);
+    const long = call("first-value", { export_id: "sleep", input: { ms: 300 } });
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    const next = call("second-value");
+    // Calls in flight finish, and the folder is nobody else's meanwhile.
+    expect([(await long).status, (await next).status]).toEqual(["succeeded", "succeeded"]);
+    expect(tokens()).toEqual(["first-value", "second-value"]);
+  },
+);
+
+verifies(
+  "instr.rpc",
+  "a real process: initialize, invoke with its activity, healthCheck, shutdown",
+  async () => {
+    const { data, log, rig } = sit();
+    const context = {
+      config: { "base-url": "https://x", nested: { deep: 1, list: [1, 2], none: null } },
+      secrets: { api_token: "s3cret-value" },
+      session_id: "sess_1",
+      run_id: "run_1",
+    };
+    const outcome = await rig.run(instrument("good", { context, input: { text: "hi" } }));
+    expect(outcome.status).toBe("succeeded");
+    expect((outcome.result as { structured_output: unknown }).structured_output).toEqual({
+      call: {
+        instrument: "echo",
+        params: { text: "hi" },
+        activityId: "run_1",
+        sessionId: "sess_1",
+        traceId: "tr_1",
+        timeoutMs: expect.any(Number),
+        dataDirPath: data,
+        invocationId: expect.stringMatching(/^inv_/),
+      },
+      config: {
+        "base-url": "https://x",
+        "nested.deep": "1",
+        "nested.list": "[1,2]",
+        api_token: "[redacted]",
+      },
+    });
+    expect(JSON.parse(log()[0] ?? "")).toMatchObject({
+      pluginId: "fixture",
+      dataDir: data,
+      heftyVersion: "0.22.0",
+      config: { api_token: "s3cret-value" },
+    });
+    const order = orderOf({ ...instrument("good", { context }), env: { MARK: rig.mark } });
+    const ask = (name: string) =>
+      rig.runner.request!(
+        { ...order, method: "healthCheck", params: { instrument: name } },
+        { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) },
+      );
+    expect(await ask("echo")).toEqual({ status: "Healthy", message: "echo" });
+    expect(await ask("fail")).toEqual({ status: "Unhealthy", message: "fail" });
+    expect(rig.runner.health().processes).toBe(1);
+    await rig.runner.close(2_000);
+    expect(log().at(-1)).toBe("shutdown");
+  },
+);
+
+describe("instr.result", () => {
+  const structured = { stdout: "counted 1", stderr: "" };
+  verifies(
+    "instr.result",
+    "stdout, stderr, status and error become the one shape of a tool's result",
+    async () => {
+      const { rig } = sit();
+      expect(await rig.run(instrument("good", { export_id: "count" }))).toMatchObject({
+        status: "succeeded",
+        error: null,
+        result: {
+          content: [{ type: "text", text: "counted 1" }],
+          structured_output: structured,
+          is_error: false,
+        },
+      });
+      expect(await rig.run(instrument("good", { export_id: "fail" }))).toMatchObject({
+        status: "failed",
+        error: {
+          code: "plugin_failed",
+          message: "Could not reach API",
+          details: { plugin_code: "CONNECTION_ERROR", details: { host: "x" } },
+        },
+        result: {
+          content: [{ type: "text", text: "refused" }],
+          structured_output: { stdout: "", stderr: "refused" },
+          is_error: true,
+        },
+      });
+    },
+  );
+
+  test.each([
+    ["refuses", "handshake_failed", "requires base-url and api-token"],
+    ["no-success", "handshake_failed", "no licence"],
+    ["malformed", "malformed_response", "neither Success nor Error"],
+  ])("%s ends as %s", async (behaviour, code, words) => {
+    const { rig } = sit();
+    const outcome = await rig.run(instrument(behaviour));
+    expect(outcome).toMatchObject({
+      status: "failed",
+      error: { code, message: expect.stringContaining(words) },
+    });
+  });
+
+  test("a crash ends its calls, and the next call has a new process", async () => {
+    const { rig } = sit();
+    expect(await rig.run(instrument("good", { export_id: "crash" }))).toMatchObject({
+      error: { code: "crashed" },
+    });
+    expect(await rig.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+  });
+
+  test("instruments that are not valid are told with what is wrong", async () => {
+    const { rig } = sit();
+    await expect(describeIt(rig, instrument("twice"))).rejects.toMatchObject({
+      code: "malformed_response",
+      message: expect.stringContaining("offers the instrument echo twice"),
+    });
+  });
+});
+
+test("a call over its time is cancelled, and a plugin that hears it lives on", async () => {
+  const { log, rig } = sit();
+  const late = await rig.run(instrument("good", { export_id: "sleep", timeout_ms: 1_500 }));
+  expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  expect(log()).toContain("cancel deadline_exceeded");
+  expect(await rig.run(instrument("good"))).toMatchObject({ status: "succeeded" });
+  expect(log().filter((line) => line.startsWith("{"))).toHaveLength(1);
+});
+
+test("a plugin that does not hear it is killed", async () => {
+  const { rig } = sit(makeRig, { timeouts: { cancel_grace_ms: 50 } });
+  const late = await rig.run(instrument("stubborn", { export_id: "sleep", timeout_ms: 1_500 }));
+  expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  await until(() => rig.runner.health().processes === 0);
+});
+
+describe("its folder", () => {
+  test("lasts over processes, and no two processes of a binding have it at once", async () => {
+    const { data, rig } = sit();
+    const call = (pool_key: string) =>
+      rig.run(instrument("good", { export_id: "count", input: {}, pool_key }));
+    const outcomes = [];
+    // Another grant or generation is another process.
+    for (const key of ["a", "b", "a"]) outcomes.push(await call(key));
+    outcomes.push(...(await Promise.all(["a", "b", "c"].map(call))));
+    expect(outcomes.map(({ error, status }) => error ?? status)).toEqual(outcomes.map(() => "succeeded"));
+    expect(readFileSync(join(data, "count"), "utf8")).toBe("6");
+    expect(existsSync(join(data, "overlap"))).toBe(false);
+  });
+
+  test("is another one for another project", async () => {
+    const { data, rig } = sit();
+    const call = (project_id: string) =>
+      rig.run(instrument("good", { export_id: "count", pool_key: project_id, context: { project_id } }));
+    await Promise.all([call("proj_a"), call("proj_b")]);
+    const counts = ["proj_a", "proj_b"].map((name) => readFileSync(join(data, "..", name, "count"), "utf8"));
+    expect(counts).toEqual(["1", "1"]);
+  });
+});
+
+describe("in the sandbox", () => {
+  const isolated = { class: "isolated" } as const;
+
+  test("an isolated plugin lives on, and writes to its folder and nowhere else", async () => {
+    const { data, rig } = sit(confinedRig);
+    const count = instrument("good", { ...isolated, export_id: "count" });
+    expect(await rig.run(count)).toMatchObject({ status: "succeeded" });
+    expect(await rig.run(count)).toMatchObject({ result: { structured_output: { stdout: "counted 2" } } });
+    expect(rig.runner.health().processes).toBe(1);
+    const outcome = await rig.run(instrument("good", isolated));
+    expect((outcome.result as { structured_output: unknown }).structured_output).toMatchObject({
+      call: { dataDirPath: "/sandbox/data" },
+    });
+    expect(readFileSync(join(data, "count"), "utf8")).toBe("2");
+    // Another slot has another user, and the folder is that one's then.
+    expect(await rig.run({ ...count, pool_key: "other" })).toMatchObject({
+      result: { structured_output: { stdout: "counted 3" } },
+    });
+  });
+
+  verifies(
+    "instr.external-host",
+    "a module in the sandbox, with the ready host shown beside it",
+    async () => {
+      const { data, rig } = sit(confinedRig, { folder: SDK_FIXTURES });
+      const module = {
+        ...isolated,
+        protocol: "hefty.jsonrpc" as const,
+        entrypoint: ["backplane-instrument-host", "./greeter-provider.ts#GreeterProvider"],
+      };
+      const described = await rig.runner.describe!({ ...orderOf(module), timeout_ms: 30_000 });
+      expect(described.exports.map(({ id }) => id)).toEqual(["greet", "think"]);
+      const outcome = await rig.run({ ...module, export_id: "greet", input: { name: "Ada" } });
+      expect(outcome).toMatchObject({
+        status: "succeeded",
+        result: { content: [{ type: "text", text: "Hello, Ada! (1)" }] },
+      });
+      expect(readFileSync(join(data, "count"), "utf8")).toBe("1");
+    },
+  );
+});

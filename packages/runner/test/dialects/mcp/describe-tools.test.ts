@@ -1,0 +1,50 @@
+import type { JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { describeTools } from "../../../src/dialects/mcp/describe-tools.ts";
+
+const agreement = { capabilities: { tools: {} }, server: {}, instructions: null } as never;
+const permissions = {
+  network: "none",
+  filesystem: "none",
+  gateway_api_scopes: [],
+  secret_slots: [],
+} as const;
+const ask = (page: (n: number) => JsonObject) => {
+  let n = 0;
+  return {
+    pages: () => n,
+    found: () => describeTools("acme/x", agreement, permissions as never, true, async () => page(n++)),
+  };
+};
+
+test("a server that describes its tools without end is stopped by their size", async () => {
+  const inputSchema = { type: "object", description: "x".repeat(1_000_000) };
+  const endless = ask((n) => ({ tools: [{ name: `t${n}`, inputSchema }], nextCursor: `${n}` }));
+  await expect(endless.found()).rejects.toMatchObject({ code: "frame_too_large" });
+  expect(endless.pages()).toBeLessThan(20);
+});
+
+test("warnings are bounded as well", async () => {
+  const nameless = ask(() => ({ tools: Array.from({ length: 5_000 }, () => ({})) }));
+  const { exports, warnings } = await nameless.found();
+  expect(exports).toEqual([]);
+  expect(warnings).toHaveLength(100);
+});
+
+test("a tool whose arguments cannot go as headers is left out where there are headers, and the others stand", async () => {
+  const bad = { type: "object", properties: { a: { type: "number", "x-mcp-header": "A" } } };
+  const good = { type: "object", properties: { a: { type: "string", "x-mcp-header": "A" } } };
+  const tools = [
+    { name: "bad", inputSchema: bad },
+    { name: "good", inputSchema: good },
+  ];
+  const described = await ask(() => ({ tools })).found();
+  expect(described.exports.map(({ tool }) => [tool.native_name, tool.param_headers])).toEqual([
+    ["good", [{ header: "A", path: ["a"] }]],
+  ]);
+  expect(described.warnings[0]).toContain('The tool "bad" is left out');
+  const piped = await describeTools("acme/x", agreement, permissions as never, false, async () => ({
+    tools,
+  }));
+  expect(piped.exports).toHaveLength(2);
+});

@@ -1,0 +1,172 @@
+/** Streams of mcp.http, over real sockets: those that answer a call, and the standing one by which a server speaks up. */
+import type { Json, JsonObject } from "@backplane/contract";
+import type { RunnerNotice } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { mcp, rigFor, text } from "../../support/http-order.ts";
+import { mcpHttpServer, type Reply, type Seen } from "../../support/mcp-http-server.ts";
+import { orderOf } from "../../support/order.ts";
+import { until } from "../../support/runner.ts";
+
+test("an answer may come as a stream, with progress and questions of that very call before it", async () => {
+  const asked: Json[] = [];
+  const server = await mcpHttpServer((seen, reply) => {
+    const { message } = seen;
+    if (message.method === undefined && message.id !== undefined) asked.push(message);
+    if (message.method !== "tools/call") return false;
+    const stream = reply.stream();
+    const token = (message.params!._meta as JsonObject).progressToken!;
+    stream.event({
+      jsonrpc: "2.0",
+      method: "notifications/progress",
+      params: { progressToken: token, progress: 1 },
+    });
+    stream.event({ jsonrpc: "2.0", id: "q1", method: "elicitation/create", params: { message: "?" } });
+    void until(() => asked.length > 0).then(() => {
+      stream.raw(
+        `: a comment\r\nevent: message\r\ndata: ${JSON.stringify({ jsonrpc: "2.0", id: message.id! }).slice(0, -1)},\r\ndata: "result":{"content":[]}}\r\n\r\n`,
+      );
+      stream.end();
+    });
+    return true;
+  });
+  const rig = rigFor(server);
+  const events: JsonObject[] = [];
+  const outcome = await rig.runner.run(orderOf(mcp(server)), {
+    event: (event) => events.push(event),
+    ask: async () => ({ action: "decline" }),
+  });
+  expect(outcome).toMatchObject({ status: "succeeded", result: { content: [] } });
+  expect(events).toEqual([{ type: "progress", data: { progress: 1 } }]);
+  expect(asked).toMatchObject([{ id: "q1", result: { action: "decline" } }]);
+});
+
+test("a stream that breaks off is taken up where it ended", async () => {
+  let resumed: Seen["headers"] | null = null;
+  let id = 0;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method === "tools/call") {
+      id = seen.message.id!;
+      const stream = reply.stream();
+      stream.raw("retry: 20\n");
+      stream.event("", "e-1");
+      stream.end();
+      return true;
+    }
+    if (seen.http !== "GET" || seen.headers["last-event-id"] === undefined) return false;
+    resumed = seen.headers;
+    const stream = reply.stream();
+    stream.event({ jsonrpc: "2.0", id, result: { content: [{ type: "text", text: "late" }] } }, "e-2");
+    stream.end();
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(text(outcome.result)).toBe("late");
+  expect(resumed!["last-event-id"]).toBe("e-1");
+});
+
+test("a stream without ids that breaks off is a lost call, and the next one works", async () => {
+  let broken = true;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call" || !broken) return false;
+    broken = false;
+    reply.stream().end();
+    return true;
+  });
+  const rig = rigFor(server);
+  expect(await rig.run(mcp(server))).toMatchObject({ status: "failed", error: { code: "crashed" } });
+  expect(await rig.run(mcp(server))).toMatchObject({ status: "succeeded" });
+});
+
+test("notices come over the standing stream", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    reply.stream().event({ jsonrpc: "2.0", method: "notifications/tools/list_changed" });
+    return true;
+  });
+  const rig = rigFor(server);
+  const notices: string[] = [];
+  rig.runner.onNotice!(({ method }) => notices.push(method));
+  await rig.run(mcp(server));
+  await until(() => notices.length > 0);
+  expect(notices).toEqual(["notifications/tools/list_changed"]);
+  const described = await rig.runner.describe!(orderOf(mcp(server)));
+  expect(described.exports.map(({ id }) => id)).toEqual(["mcp_fixture_echo"]);
+});
+
+test("a notice holds no secret that a call was given, also not one that came after a rotation", async () => {
+  let stream: ReturnType<Reply["stream"]> | null = null;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    stream = reply.stream();
+    return true;
+  });
+  const rig = rigFor(server);
+  const notices: RunnerNotice[] = [];
+  rig.runner.onNotice!((notice) => notices.push(notice));
+  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-first" } } }));
+  await rig.run(mcp(server, { context: { secrets: { token: "hunter2-second" } } }));
+  await until(() => stream !== null);
+  const params = { level: "info", data: "hunter2-first and hunter2-second" };
+  stream!.event({ jsonrpc: "2.0", method: "notifications/message", params });
+  await until(() => notices.length > 0);
+  expect(JSON.stringify(notices)).not.toContain("hunter2");
+});
+
+test("a server that ends its stream and wants to be asked again at once does not keep us busy", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.http !== "GET") return false;
+    const stream = reply.stream();
+    stream.raw("retry: 0\n\n");
+    stream.end();
+    return true;
+  });
+  const rig = rigFor(server);
+  await rig.run(mcp(server));
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  expect(server.seen.filter(({ http }) => http === "GET").length).toBeLessThan(10);
+});
+
+test("a server that forgot its session is subscribed again to what was subscribed, also before anybody asks", async () => {
+  let session = 1;
+  let standing: { end(): void } | null = null;
+  const subscribed: string[] = [];
+  const server = await mcpHttpServer(({ http, headers, message }, reply) => {
+    const { method, params = {} } = message;
+    if (method === "server/discover") return false;
+    if (method === "initialize") {
+      const capabilities = { tools: {}, resources: { subscribe: true } };
+      const head = { "mcp-session-id": `s-${session}` };
+      reply.result(
+        { protocolVersion: "2025-11-25", capabilities, serverInfo: { name: "x", version: "1" } },
+        head,
+      );
+      return true;
+    }
+    if (headers["mcp-session-id"] !== `s-${session}`) {
+      reply.status(404);
+      return true;
+    }
+    if (http === "GET") {
+      const stream = reply.stream();
+      stream.raw("retry: 20\n\n");
+      standing = stream;
+      return true;
+    }
+    if (method !== "resources/subscribe") return false;
+    subscribed.push(`s-${session} ${params.uri as string}`);
+    reply.result({});
+    return true;
+  });
+  const rig = rigFor(server);
+  const order = { ...orderOf(mcp(server)), timeout_ms: 5_000 };
+  const listener = { notify: () => undefined, ask: async () => null };
+  await rig.runner.request!(
+    { ...order, method: "resources/subscribe", params: { uri: "x://one" } },
+    listener,
+  );
+  await until(() => standing !== null);
+  session = 2;
+  standing!.end();
+  await until(() => subscribed.length === 2);
+  expect(subscribed).toEqual(["s-1 x://one", "s-2 x://one"]);
+});

@@ -1,0 +1,43 @@
+import { expect, test } from "vitest";
+import { signInError } from "../../../src/dialects/mcp/http-errors.ts";
+
+const asked = (status: number, header?: string) => signInError(status, header, undefined)?.details?.challenge;
+const nothing = { error: null, scope: null, resource_metadata: null, shown: null };
+
+test.each<[string, string | undefined, object]>([
+  ["none at all", undefined, {}],
+  ["a bare scheme", "Bearer", {}],
+  [
+    "quoted and bare values",
+    'Bearer error=invalid_token, scope="a b"',
+    { error: "invalid_token", scope: "a b" },
+  ],
+  [
+    "any case and odd spaces",
+    'bearer  SCOPE = "a" ,resource_metadata="https://x/y"',
+    { scope: "a", resource_metadata: "https://x/y" },
+  ],
+  ["an escaped quote", 'Bearer scope="a\\"b"', { scope: 'a"b' }],
+  ["a second scheme after it", 'Bearer scope="a", Basic realm="x", scope="evil"', { scope: "a" }],
+  ["another scheme before it", 'Basic realm="Bearers", Bearer scope="a"', { scope: "a" }],
+  ["only another scheme", 'Basic realm="x", scope="a"', {}],
+  ["the first of two", 'Bearer scope="a", scope="b"', { scope: "a" }],
+])("a challenge is read: %s", (_, header, found) => {
+  expect(asked(401, header)).toEqual({ status: 401, ...nothing, ...found });
+});
+
+test("403 asks for a sign-in only where scope is missing", () => {
+  expect(asked(403, 'Bearer error="insufficient_scope", scope="w"')).toMatchObject({
+    status: 403,
+    scope: "w",
+  });
+  expect(asked(403, 'Bearer error="invalid_token"')).toBeUndefined();
+  expect(asked(403)).toBeUndefined();
+  expect(asked(500, 'Bearer error="insufficient_scope"')).toBeUndefined();
+});
+
+test("which credential was shown is told without telling it", () => {
+  const error = signInError(401, undefined, "Bearer hunter2-hunter2")!;
+  expect(JSON.stringify(error.details)).not.toContain("hunter2");
+  expect(error.details?.challenge).toMatchObject({ shown: expect.stringMatching(/^[0-9a-f]{64}$/) });
+});

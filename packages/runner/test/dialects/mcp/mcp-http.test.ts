@@ -1,0 +1,221 @@
+/** mcp.http through the runner, over real sockets: both revisions, sessions, credentials, and where it may dial. */
+import type { JsonObject } from "@backplane/contract";
+import type { RunnerNotice } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { answers, mcp, rigFor, text } from "../../support/http-order.ts";
+import { mcpHttpServer } from "../../support/mcp-http-server.ts";
+import { orderOf } from "../../support/order.ts";
+import { makeRig, until } from "../../support/runner.ts";
+
+test("2025-11-25: discovery falls back to initialize, the session and the revision are said with every request", async () => {
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  const outcome = await rig.run(mcp(server));
+  expect(outcome).toMatchObject({ status: "succeeded", dispatched: true });
+  expect(text(outcome.result)).toBe('{"text":"hi"}');
+  const posts = server.seen.filter(({ http }) => http === "POST").map(({ message }) => message.method);
+  expect(posts).toEqual(["server/discover", "initialize", "notifications/initialized", "tools/call"]);
+  expect(server.calls()[0]!.headers).toMatchObject({
+    "mcp-session-id": "s-1",
+    "mcp-protocol-version": "2025-11-25",
+  });
+  await rig.runner.close(200);
+  await until(() => server.seen.some(({ http }) => http === "DELETE"));
+});
+
+test("2026-07-28: no session, the envelope in the body and again in the headers", async () => {
+  const server = await mcpHttpServer(
+    answers("server/discover", (_seen, reply) =>
+      reply.result({
+        resultType: "complete",
+        supportedVersions: ["2026-07-28"],
+        capabilities: { tools: {} },
+      }),
+    ),
+  );
+  const outcome = await rigFor(server).run(mcp(server, { native_name: "Größe" }));
+  expect(outcome.status).toBe("succeeded");
+  expect(server.seen.map(({ message }) => message.method)).toEqual(["server/discover", "tools/call"]);
+  const [call] = server.calls();
+  expect(call!.headers).toMatchObject({
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": `=?base64?${Buffer.from("Größe").toString("base64")}?=`,
+  });
+  expect(call!.headers["mcp-session-id"]).toBeUndefined();
+  expect((call!.message.params!._meta as JsonObject)["io.modelcontextprotocol/protocolVersion"]).toBe(
+    "2026-07-28",
+  );
+});
+
+test("a server that forgot the session is greeted anew and the call is sent again", async () => {
+  let forgotten = false;
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call" || forgotten) return false;
+    forgotten = true;
+    reply.status(404, "session not found");
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(outcome.status).toBe("succeeded");
+  expect(server.seen.filter(({ message }) => message.method === "initialize")).toHaveLength(2);
+  expect(server.calls()).toHaveLength(2);
+});
+
+test("the credential comes from a secret slot, and a rotated one is used by the next call", async () => {
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  const config = { headers: { "X-Team": "blue", "X-Key": `k-$${"{"}api_key}` } };
+  const secrets = { authorization: "token-1", api_key: "abc" };
+  await rig.run(mcp(server, { context: { config, secrets } }));
+  await rig.run(mcp(server, { context: { config, secrets: { ...secrets, authorization: "Basic eA==" } } }));
+  const [first, second] = server.calls().map(({ headers }) => headers);
+  expect(first).toMatchObject({ authorization: "Bearer token-1", "x-team": "blue", "x-key": "k-abc" });
+  expect(second).toMatchObject({ authorization: "Basic eA==" });
+  const missing = await rig.run(mcp(server, { pool_key: "other", context: { config, secrets: {} } }));
+  expect(missing.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("api_key") });
+  const reserved = { headers: { Host: "elsewhere" } };
+  const refused = await rig.run(mcp(server, { pool_key: "third", context: { config: reserved } }));
+  expect(refused.error?.code).toBe("launch_failed");
+});
+
+test.each([
+  [401, "sign_in.needed", "asks for a sign-in"],
+  [403, "plugin_failed", "refuses this credential"],
+  [302, "plugin_failed", "redirects are not followed"],
+  [503, "plugin_retryable", "HTTP 503"],
+])("HTTP %i says what is the matter", async (status, code, words) => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.message.method !== "tools/call") return false;
+    reply.status(status, "", { location: "http://127.0.0.1:1/" });
+    return true;
+  });
+  const outcome = await rigFor(server).run(mcp(server));
+  expect(outcome.error).toMatchObject({ code, message: expect.stringContaining(words) });
+});
+
+test("a private address is refused unless the operator opens it, and the grant must allow it all the same", async () => {
+  const server = await mcpHttpServer(() => false);
+  const refused = await rigFor(server, false).run(mcp(server));
+  expect(refused).toMatchObject({ status: "failed", dispatched: false, error: { code: "launch_failed" } });
+  const rig = makeRig({ egress: { resolve: async () => ["127.0.0.1"] } });
+  const at = (host: string) => mcp({ ...server, url: server.url.replace("127.0.0.1", host) });
+  const byName = await rig.run(at("intranet.example"));
+  expect(byName.error?.message).toContain("127.0.0.1 (loopback)");
+  expect((await rig.run(at("localhost"))).error?.message).toContain("not public. (loopback)");
+  const narrowed = await rigFor(server).run(mcp(server, { grant: { allowed_domains: ["example.com"] } }));
+  expect(narrowed.error?.message).toContain("does not allow");
+  const offline = await rigFor(server).run(mcp(server, { grant: { network: "none" } }));
+  expect(offline.error?.message).toContain("granted no network");
+  expect(server.seen).toEqual([]);
+});
+
+test("a name that leads elsewhere at the second look gains nothing", async () => {
+  const server = await mcpHttpServer(() => false);
+  let looks = 0;
+  // Public at first; what is dialled is what was looked at, so the loopback server is never reached.
+  const rig = makeRig({
+    egress: {
+      resolve: async () => (++looks === 1 ? ["192.0.2.1"] : ["127.0.0.1"]),
+      forbidden: (address) => (address === "127.0.0.1" ? "loopback" : null),
+    },
+  });
+  const outcome = await rig.run(
+    mcp({ ...server, url: server.url.replace("127.0.0.1", "rebind.test") }, { timeout_ms: 500 }),
+  );
+  expect(outcome.status).toBe("failed");
+  expect(server.seen).toEqual([]);
+});
+
+test("a cancelled call closes its request; an answer that never comes ends with the deadline", async () => {
+  const server = await mcpHttpServer((seen) => seen.message.method === "tools/call");
+  const rig = rigFor(server);
+  const started = rig.run(mcp(server, { invocation_id: "inv_c" }));
+  await until(() => server.calls().length === 1);
+  rig.runner.cancel("inv_c", "user");
+  expect(await started).toMatchObject({ status: "cancelled" });
+  await until(() => server.seen.some(({ message }) => message.method === "notifications/cancelled"));
+  expect(await rig.run(mcp(server, { timeout_ms: 200 }))).toMatchObject({ error: { code: "timeout" } });
+});
+
+test("an answer larger than the limit, or no JSON, ends the call and not the server", async () => {
+  let how = 0;
+  const server = await mcpHttpServer(
+    answers("tools/call", (_seen, reply) => {
+      if (++how === 1) reply.result({ content: [{ type: "text", text: "x".repeat(50_000) }] });
+      else reply.status(200, "<html>", { "content-type": "text/html" });
+    }),
+  );
+  const rig = makeRig({ egress: { operator_allows: [server.place] }, limits: { message_bytes: 10_000 } });
+  expect((await rig.run(mcp(server))).error?.code).toBe("frame_too_large");
+  expect((await rig.run(mcp(server))).error?.code).toBe("frame_invalid");
+});
+
+test("a server that changes to another protocol gives no answer, and the call does not wait for one", async () => {
+  const server = await mcpHttpServer(
+    answers("tools/call", (_seen, reply) => reply.status(101, "", { connection: "upgrade", upgrade: "x" })),
+  );
+  const outcome = await rigFor(server).run(mcp(server, { timeout_ms: 20_000 }));
+  expect(outcome.error?.code).toBe("crashed");
+});
+
+test("a rotated secret is used by the next request that is no call, too", async () => {
+  const server = await mcpHttpServer(
+    answers("resources/read", (_seen, reply) => reply.result({ contents: [] })),
+  );
+  const rig = rigFor(server);
+  const change = (authorization: string) => mcp(server, { context: { secrets: { authorization } } });
+  await rig.run(change("first-token"));
+  const order = orderOf(change("second-token"));
+  const nobody = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
+  await rig.runner.request!({ ...order, method: "resources/read", params: { uri: "a://x" } }, nobody);
+  const read = server.seen.find(({ message }) => message.method === "resources/read");
+  expect(read?.headers.authorization).toBe("Bearer second-token");
+});
+
+test("no server there: said at once, and nothing is held back for it", async () => {
+  const place = "127.0.0.1:9";
+  const rig = rigFor({ place });
+  const server = { url: `http://${place}/mcp`, place };
+  for (let tries = 0; tries < 5; tries++) {
+    const outcome = await rig.run(mcp(server));
+    expect(outcome).toMatchObject({ dispatched: false, error: { code: "crashed" } });
+    expect(outcome.error?.message).toContain("ECONNREFUSED");
+  }
+});
+
+test("a server that asks for a sign-in says so, also where its body is an error of the protocol", async () => {
+  const server = await mcpHttpServer((seen, reply) => {
+    if (seen.headers.authorization === "Bearer good") return false;
+    const body = JSON.stringify({ jsonrpc: "2.0", id: null, error: { code: -32000, message: "no" } });
+    reply.status(401, body, { "www-authenticate": 'Bearer scope="a", resource_metadata="https://x/m"' });
+    return true;
+  });
+  const rig = rigFor(server);
+  const refused = await rig.run(mcp(server));
+  expect(refused).toMatchObject({
+    status: "failed",
+    dispatched: false,
+    error: {
+      code: "sign_in.needed",
+      details: { challenge: { status: 401, scope: "a", resource_metadata: "https://x/m", shown: null } },
+    },
+  });
+  const context = { secrets: { authorization: "good" } };
+  expect((await rig.run(mcp(server, { context }))).status).toBe("succeeded");
+});
+
+test("the end of a server that stays is told to whoever remembers something for it", async () => {
+  const notices: RunnerNotice[] = [];
+  const server = await mcpHttpServer(() => false);
+  const rig = rigFor(server);
+  rig.runner.onNotice!((notice) => notices.push(notice));
+  const order = mcp(server);
+  await rig.run(order);
+  rig.runner.retire(orderOf(order).binding_id);
+  await until(() => notices.length === 1);
+  expect(notices[0]).toMatchObject({
+    method: "backplane/server.gone",
+    binding_id: orderOf(order).binding_id,
+  });
+});

@@ -1,0 +1,323 @@
+/** mcp.stdio through the runner, with real processes: both revisions, what a call becomes, and servers that misbehave. */
+import type { Json, JsonObject } from "@backplane/contract";
+import type { DescribeOrder, RequestListener, RunnerNotice } from "@backplane/kernel/ports";
+import { expect, test } from "vitest";
+import { type OrderChange, orderOf } from "../../support/order.ts";
+import { isAlive, makeRig, type Rig, until } from "../../support/runner.ts";
+
+const NOBODY: RequestListener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
+
+function mcp(behaviour: string, tool: string, change: OrderChange = {}): OrderChange {
+  return {
+    protocol: "mcp.stdio",
+    entrypoint: ["node", "./mcp.mjs", behaviour],
+    export_id: `mcp_fixture_${tool}`,
+    native_name: tool,
+    input: {},
+    ...change,
+  };
+}
+
+function question(rig: Rig, behaviour: string, change: OrderChange = {}): DescribeOrder {
+  const env = { MARK: rig.mark, ...change.env };
+  return orderOf({ ...mcp(behaviour, "echo", { timeout_ms: 20_000, ...change }), env });
+}
+
+function text(result: Json | null): string {
+  return (result as { content: { text: string }[] }).content[0]!.text;
+}
+
+const REVISIONS = ["plain", "modern"];
+
+test.each(REVISIONS)("%s: a call comes back as a tool result", async (behaviour) => {
+  const outcome = await makeRig().run(mcp(behaviour, "echo", { input: { text: "hi" } }));
+  expect(outcome).toMatchObject({
+    status: "succeeded",
+    dispatched: true,
+    violations: 0,
+    result: { content: [{ type: "text", text: "hi" }], is_error: false },
+  });
+});
+
+test.each(REVISIONS)(
+  "%s: the tools are described page by page, with their own names kept",
+  async (behaviour) => {
+    const rig = makeRig();
+    const found = await rig.runner.describe!(question(rig, behaviour));
+    expect(found.exports).toHaveLength(22);
+    expect(found.warnings).toEqual([]);
+    const [echo] = found.exports;
+    expect(echo).toMatchObject({
+      id: "mcp_fixture_echo",
+      display_name: "Echo",
+      description: "Says it back",
+      tool: { effect_class: "unknown", native_name: "echo", hints: { readOnlyHint: true } },
+    });
+    expect(found.schemas[echo!.tool.input_schema!]).toMatchObject({
+      properties: { text: { type: "string" } },
+    });
+    expect(found.exports.find(({ id }) => id === "mcp_fixture_typed")!.tool.output_schema).toMatch(
+      /^described\/[0-9a-f]{64}\.json$/,
+    );
+    expect(found.info).toMatchObject({
+      protocol_version: behaviour === "plain" ? "2025-11-25" : "2026-07-28",
+      server: { name: "fixture" },
+    });
+  },
+);
+
+test("progress and log messages of a call are its events", async () => {
+  const rig = makeRig();
+  await rig.run(mcp("plain", "progress"));
+  expect(rig.events).toEqual(
+    [1, 2, 3].map((n) => ({ type: "progress", message: `step ${n}`, data: { progress: n, total: 3 } })),
+  );
+  await rig.run(mcp("plain", "logs"));
+  expect(rig.events).toEqual([{ type: "log", level: "warning", logger: "fixture", data: "careful" }]);
+});
+
+test("images, audio and resources stay as they are; isError is a result that the model sees", async () => {
+  const rig = makeRig();
+  const { result } = await rig.run(mcp("plain", "images"));
+  expect(result).toMatchObject({
+    content: [
+      { type: "image", data: "AAAA", mimeType: "image/png" },
+      { type: "audio", data: "BBBB", mimeType: "audio/wav" },
+      { type: "resource", resource: { uri: "a://1", text: "inside" } },
+      { type: "resource_link", uri: "a://2", name: "two" },
+    ],
+  });
+  expect(await rig.run(mcp("plain", "typed"))).toMatchObject({ result: { structured_output: { n: 1 } } });
+  expect(await rig.run(mcp("plain", "fails"))).toMatchObject({
+    status: "succeeded",
+    result: { is_error: true, content: [{ text: "no such file" }] },
+  });
+  expect(await rig.run(mcp("plain", "throws"))).toMatchObject({
+    status: "failed",
+    error: { code: "plugin_failed", message: "bad arguments", details: { plugin_code: "-32602" } },
+  });
+});
+
+test("an output beyond the limit is cut, and it is said what is missing", async () => {
+  const rig = makeRig({ limits: { output_bytes: 10_000 } });
+  const { result } = await rig.run(mcp("plain", "big", { input: { size: 50_000 } }));
+  const { content } = result as { content: { type: string; text: string }[] };
+  expect(content[0]!.text.length).toBeLessThan(10_000);
+  const note = content.at(-1)!.text;
+  expect(note).toContain("of 50000 characters");
+  expect(note).toContain("image/png");
+});
+
+test("one process serves all calls of a binding and stays when idle", async () => {
+  const rig = makeRig({ limits: { idle_ms: 50 } });
+  const order = { timeout_ms: 20_000 };
+  const pids = await Promise.all(
+    Array.from({ length: 20 }, () => rig.run(mcp("plain", "pid", { ...order, input: { ms: 20 } }))),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const later = await rig.run(mcp("plain", "pid", order));
+  expect(new Set([...pids, later].map(({ result }) => text(result))).size).toBe(1);
+});
+
+test("arguments and plain variables are the binding's", async () => {
+  const rig = makeRig();
+  const config = { args: ["--level", "a b"], env: { GREETING: "hello" } };
+  const run = (tool: string) => rig.run(mcp("plain", tool, { pool_key: "k", context: { config } }));
+  expect(JSON.parse(text((await run("args")).result))).toEqual(["--level", "a b"]);
+  const env = JSON.parse(text((await run("env")).result)) as JsonObject;
+  expect(env.GREETING).toBe("hello");
+  expect(Object.keys(env).sort()).toEqual([
+    "BACKPLANE_PROCESS_ID",
+    "GREETING",
+    "HOME",
+    "LANG",
+    "MARK",
+    "PATH",
+    "TMPDIR",
+  ]);
+  const bad = await rig.run(mcp("plain", "args", { pool_key: "bad", context: { config: { args: "x" } } }));
+  expect(bad.error).toMatchObject({ code: "launch_failed", message: expect.stringContaining("config.args") });
+});
+
+test("a cancelled call is over at once, the server is told and serves on", async () => {
+  const rig = makeRig();
+  const started = rig.run(mcp("plain", "hangs", { invocation_id: "inv_hang" }));
+  const pid = text((await rig.run(mcp("plain", "pid"))).result);
+  expect(rig.runner.cancel("inv_hang", "user")).toBe(true);
+  expect(await started).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
+  const told = JSON.parse(text((await rig.run(mcp("plain", "cancelled"))).result)) as JsonObject[];
+  expect(told).toEqual([{ requestId: expect.any(Number), reason: "cancelled_by_user" }]);
+  expect(text((await rig.run(mcp("plain", "pid"))).result)).toBe(pid);
+});
+
+test("a call that takes too long ends; a server that answers nothing any more is replaced", async () => {
+  const rig = makeRig({ timeouts: { alive_ms: 200 } });
+  const pid = Number(text((await rig.run(mcp("plain", "pid"))).result));
+  const slow = await rig.run(mcp("plain", "hangs", { timeout_ms: 200 }));
+  expect(slow).toMatchObject({ status: "failed", error: { code: "timeout" } });
+  // It answers a ping, so it stays.
+  expect(Number(text((await rig.run(mcp("plain", "pid"))).result))).toBe(pid);
+  expect(await rig.run(mcp("plain", "stuck", { timeout_ms: 200 }))).toMatchObject({
+    error: { code: "timeout" },
+  });
+  await until(() => !isAlive(pid));
+  expect(Number(text((await rig.run(mcp("plain", "pid"))).result))).not.toBe(pid);
+});
+
+test("a server that dies takes its calls along, with its last words, and comes back", async () => {
+  const rig = makeRig();
+  const hanging = rig.run(mcp("plain", "hangs"));
+  const dead = await rig.run(mcp("plain", "dies"));
+  expect(dead).toMatchObject({
+    status: "failed",
+    error: { code: "crashed", message: expect.stringContaining("out of luck") },
+  });
+  expect(await hanging).toMatchObject({ error: { code: "crashed" } });
+  expect(await rig.run(mcp("plain", "echo", { input: { text: "again" } }))).toMatchObject({
+    status: "succeeded",
+  });
+});
+
+test("lines that are no messages are counted and skipped", async () => {
+  const outcome = await makeRig().run(mcp("plain", "junk"));
+  expect(outcome).toMatchObject({ status: "succeeded", violations: 3 });
+  // What was skipped is on the record, beside what it said on stderr.
+  expect(outcome.stderr_tail).toContain("[stdout] this is no JSON");
+  expect(await makeRig().run(mcp("banner", "echo"))).toMatchObject({ status: "succeeded" });
+});
+
+test("a flood ends the server, a line without end too", async () => {
+  const rig = makeRig();
+  const calls = Promise.all([rig.run(mcp("plain", "hangs")), rig.run(mcp("plain", "flood"))]);
+  for (const outcome of await calls) expect(outcome.error).toMatchObject({ code: "crashed" });
+  const long = await rig.run(mcp("plain", "long-line"));
+  expect(long.error).toMatchObject({ code: "frame_too_large" });
+});
+
+test.each([
+  ["mute", "handshake_failed", "did not answer initialize"],
+  ["prints-only", "crashed", "Usage: give me a folder"],
+  ["refuses", "handshake_failed", "not today"],
+  ["old-revision", "protocol_version_mismatch", "1999-01-01"],
+])("%s at its start: %s", async (behaviour, code, words) => {
+  const rig = makeRig({ timeouts: { initialize_ms: 400 } });
+  const outcome = await rig.run(mcp(behaviour, "echo"));
+  expect(outcome).toMatchObject({ status: "failed", dispatched: false });
+  expect(outcome.error?.message).toContain(words);
+  expect(outcome.error?.code).toBe(code);
+});
+
+test("one that does not survive server/discover is spared it at its next start", async () => {
+  const rig = makeRig();
+  expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({
+    status: "failed",
+    dispatched: false,
+  });
+  expect(await rig.run(mcp("dies-at-discover", "echo"))).toMatchObject({ status: "succeeded" });
+});
+
+test("one that does not answer server/discover is asked the older way", async () => {
+  const rig = makeRig({ timeouts: { discover_ms: 300 } });
+  expect(await rig.run(mcp("deaf-to-discover", "echo"))).toMatchObject({ status: "succeeded" });
+});
+
+test.each(REVISIONS)("%s: what a server asks is put to the caller", async (behaviour) => {
+  const rig = makeRig();
+  const asked: string[] = [];
+  const ask = async (method: string): Promise<Json> => {
+    asked.push(method);
+    return method.startsWith("sampling")
+      ? { role: "assistant", content: { type: "text", text: "42" }, model: "m" }
+      : { action: "accept", content: { name: "Ann" } };
+  };
+  const run = async (tool: string) => {
+    const order = orderOf({ ...mcp(behaviour, tool), env: { MARK: rig.mark } });
+    return text((await rig.runner.run(order, { event: () => {}, ask })).result);
+  };
+  expect(await run("samples")).toContain('"42"');
+  // The default of a field that was left out is filled in.
+  expect(await run("elicits")).toContain('{"name":"Ann","age":7}');
+  expect(asked).toEqual(["sampling/createMessage", "elicitation/create"]);
+});
+
+test("where nobody can be asked, a server hears it in the protocol's words", async () => {
+  const rig = makeRig();
+  expect(text((await rig.run(mcp("plain", "samples"))).result)).toContain('"code":-1');
+  expect(text((await rig.run(mcp("plain", "elicits"))).result)).toBe('{"action":"cancel"}');
+  expect(await rig.run(mcp("modern", "samples"))).toMatchObject({
+    status: "failed",
+    error: { code: "plugin_failed", details: { plugin_code: "-1" } },
+  });
+});
+
+test("with calls of two sessions under way nobody is asked by guess", async () => {
+  const rig = makeRig();
+  const asked: string[] = [];
+  const run = (tool: string, session_id: string) =>
+    rig.runner.run(
+      orderOf({
+        ...mcp("plain", tool, { timeout_ms: 1_000 }),
+        env: { MARK: rig.mark },
+        context: { session_id },
+      }),
+      {
+        event: () => {},
+        ask: async (method) => {
+          asked.push(`${session_id} ${method}`);
+          return { action: "decline" };
+        },
+      },
+    );
+  const other = run("hangs", "a");
+  const same = run("hangs", "b");
+  const refused = await run("elicits", "b");
+  expect(text(refused.result)).toContain("several sessions");
+  expect(asked).toEqual([]);
+  await Promise.all([other, same]);
+});
+
+test("the folders of the binding are the server's roots", async () => {
+  const rig = makeRig();
+  const mounts = [{ source: "/srv/docs", target: "/data/docs", writable: false }];
+  const { result } = await rig.run(mcp("plain", "roots", { grant: { mounts } }));
+  expect(JSON.parse(text(result))).toEqual({ roots: [{ uri: "file:///data/docs", name: "/data/docs" }] });
+});
+
+test.each(REVISIONS)("%s: requests beyond tools, and notices", async (behaviour) => {
+  const rig = makeRig();
+  const notices: RunnerNotice[] = [];
+  rig.runner.onNotice!((notice) => notices.push(notice));
+  const order = { ...question(rig, behaviour), method: "resources/read", params: { uri: "a://x" } };
+  expect(await rig.runner.request!(order, NOBODY)).toMatchObject({
+    contents: [{ uri: "a://x", text: "content" }],
+  });
+  const unknown = rig.runner.request!({ ...order, method: "prompts/get" }, NOBODY);
+  await expect(unknown).rejects.toMatchObject({ code: "plugin_failed", details: { rpc_code: -32601 } });
+  await rig.run(mcp(behaviour, "changes"));
+  const whose = { binding_id: "bind_1", project_id: null };
+  expect(notices).toEqual([{ ...whose, method: "notifications/tools/list_changed", params: {} }]);
+});
+
+test("a secret that a server tells of itself is taken out of descriptions and errors", async () => {
+  const rig = makeRig({ timeouts: { initialize_ms: 400 } });
+  const secrets = { token: "hunter2-hunter2" };
+  const env = { DESCRIBES: `my token is ${secrets.token}` };
+  const context = { config: {}, secrets };
+  const found = await rig.runner.describe!(question(rig, "plain", { env, context }));
+  expect(found.exports[0]!.description).toContain("my token is");
+  expect(JSON.stringify(found)).not.toContain(secrets.token);
+  const order = question(rig, "tells", { context });
+  const failed = rig.runner.describe!({
+    ...order,
+    package: {
+      ...order.package,
+      runtime: {
+        ...order.package.runtime,
+        entrypoint: ["node", "-e", `console.error("${secrets.token}"); process.exit(1)`],
+      },
+    },
+  });
+  const error = await failed.catch((reason: unknown) => reason as Error);
+  expect((error as Error).message).toContain("exit code 1");
+  expect((error as Error).message).not.toContain(secrets.token);
+});

@@ -1,0 +1,44 @@
+import type { JsonObject } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { paramHeaders, readParamHeaders } from "../../../src/dialects/mcp/param-headers.ts";
+
+const marked = (type: string, name: unknown = "Region"): JsonObject =>
+  ({ type, "x-mcp-header": name }) as JsonObject;
+const schema = (properties: JsonObject, more: JsonObject = {}): JsonObject => ({
+  type: "object",
+  properties,
+  ...more,
+});
+
+test("plain arguments with a name for it go as headers, also nested ones", () => {
+  const deep = schema({
+    region: marked("string"),
+    properties: schema({ n: marked("integer", "Count") }),
+    q: { type: "string" },
+  });
+  const wanted = readParamHeaders(deep);
+  expect(wanted).toEqual([
+    { header: "Region", path: ["region"] },
+    { header: "Count", path: ["properties", "n"] },
+  ]);
+  if (typeof wanted === "string") throw new Error(wanted);
+  expect(paramHeaders(wanted, { region: " é", properties: { n: 7 }, q: "x" })).toEqual({
+    "mcp-param-region": `=?base64?${Buffer.from(" é").toString("base64")}?=`,
+    "mcp-param-count": "7",
+  });
+  expect(paramHeaders(wanted, { region: null, properties: [] })).toEqual({});
+  expect(paramHeaders([{ header: "X", path: ["constructor", "name"] }], {})).toEqual({});
+});
+
+test.each<[string, JsonObject]>([
+  ["an empty name", schema({ a: marked("string", "") })],
+  ["a name with a line break", schema({ a: marked("string", "A\r\nX: y") })],
+  ["no text", schema({ a: marked("string", 7) })],
+  ["a number", schema({ a: marked("number") })],
+  ["an object", schema({ a: marked("object") })],
+  ["the same name twice", schema({ a: marked("string", "X"), b: marked("string", "x") })],
+  ["inside a list", schema({ a: { type: "array", items: marked("string") } })],
+  ["inside an alternative", schema({}, { anyOf: [schema({ a: marked("string") })] })],
+])("%s makes the tool unusable", (_, bad) => {
+  expect(readParamHeaders(bad)).toEqual(expect.any(String));
+});

@@ -1,0 +1,37 @@
+import { expect, test } from "vitest";
+import { SseReader } from "../../../src/dialects/mcp/sse-reader.ts";
+
+function reader(limit = 16 * 1024 * 1024) {
+  const heard: string[] = [];
+  const events = {
+    data: (text: string) => void heard.push(text),
+    id: (value: string) => void heard.push(`id ${value}`),
+    retry: (ms: number) => void heard.push(`retry ${ms}`),
+  };
+  return { heard, sse: new SseReader(limit, events) };
+}
+
+test("events are the same however the stream is cut", () => {
+  const stream = "\ufeffid: 7\r\ndata: one\rdata: two\n\nretry: 50\r\n\r\n: a remark\ndata: three\n\n";
+  for (const cut of [1, 2, 3, 5, 1_000]) {
+    const { heard, sse } = reader();
+    const bytes = Buffer.from(stream);
+    for (let at = 0; at < bytes.length; at += cut) sse.push(bytes.subarray(at, at + cut));
+    expect(heard).toEqual(["id 7", "one\ntwo", "retry 50", "three"]);
+  }
+});
+
+test("a long line in small pieces costs no more than its length, and has an end", () => {
+  const { heard, sse } = reader();
+  const piece = Buffer.from("x".repeat(16));
+  const began = performance.now();
+  sse.push(Buffer.from("data: "));
+  for (let n = 0; n < 60_000; n++) sse.push(piece);
+  sse.push(Buffer.from("\n\n"));
+  expect(performance.now() - began).toBeLessThan(2_000);
+  expect(heard[0]).toHaveLength(960_000);
+  const small = reader(1_000).sse;
+  expect(() => {
+    for (let n = 0; n < 100; n++) small.push(piece);
+  }).toThrow(/larger than 1000 bytes/);
+});

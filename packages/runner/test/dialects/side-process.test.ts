@@ -1,0 +1,349 @@
+/** rterm.plugin.v1 against real processes: each misbehaviour gives exactly its code and leaves nothing behind. */
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { SIDE_TIMEOUTS } from "@backplane/contract";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { DEFAULT_TIMEOUTS } from "../../src/index.ts";
+import { orderOf, side } from "../support/order.ts";
+import { isAlive, makeRig, processesWith, type Rig, until } from "../support/runner.ts";
+
+/** What the plugin itself received, line by line. */
+function seenIn(rig: Rig): { file: string; lines: () => Record<string, unknown>[] } {
+  const file = join(rig.scratch_root, "seen");
+  const lines = () =>
+    existsSync(file)
+      ? readFileSync(file, "utf8")
+          .split("\n")
+          .slice(0, -1)
+          .map((line) => JSON.parse(line))
+      : [];
+  return { file, lines };
+}
+
+/** For several processes one after the other, on a machine with ten times as much to do as it can. */
+const BUSY_MS = 120_000;
+
+verifies(
+  ["side.handshake", "side.execute", "side.wire"],
+  "two lines out, two lines in, and the process ends",
+  async () => {
+    const rig = makeRig();
+    const { file, lines } = seenIn(rig);
+    const outcome = await rig.run(
+      side("ok", { invocation_id: "inv_wire", input: { q: "billing", n: 3 }, env: { SEEN: file } }),
+    );
+    expect(outcome).toEqual({
+      status: "succeeded",
+      result: {
+        content: [{ type: "text", text: '{"q":"billing","n":3}' }],
+        structured_output: { q: "billing", n: 3 },
+        is_error: false,
+      },
+      error: null,
+      violations: 0,
+      stderr_tail: null,
+      egress: null,
+      dispatched: true,
+    });
+    expect(lines()).toEqual([
+      { type: "handshake", protocol_version: "rterm.plugin.v1" },
+      {
+        type: "request",
+        request_id: "inv_wire",
+        tool_name: "echo",
+        context: expect.objectContaining({ invocation_id: "inv_wire", org_id: "org_1" }),
+        input: { q: "billing", n: 3 },
+      },
+    ]);
+    expect(rig.runner.health()).toMatchObject({ processes: 0, running: 0 });
+    const { launch_ms, handshake_ms, invoke_ms, teardown_ms } = DEFAULT_TIMEOUTS;
+    expect({ launch_ms, handshake_ms, invoke_ms, teardown_ms }).toEqual({ ...SIDE_TIMEOUTS });
+    expect(SIDE_TIMEOUTS).toEqual({
+      launch_ms: 2_000,
+      handshake_ms: 2_000,
+      invoke_ms: 5_000,
+      teardown_ms: 500,
+    });
+  },
+);
+
+test("output of every shape becomes a tool result", async () => {
+  const rig = makeRig();
+  expect((await rig.run(side("text"))).result).toEqual({
+    content: [{ type: "text", text: "plain words" }],
+    structured_output: "plain words",
+    is_error: false,
+    metadata: { took: 3 },
+  });
+  expect((await rig.run(side("nothing"))).result).toMatchObject({ content: [], structured_output: null });
+});
+
+test("an error with a message is the plugin's own failure", async () => {
+  expect(await makeRig().run(side("error"))).toMatchObject({
+    status: "failed",
+    error: { code: "plugin_failed", message: "no such user", details: { plugin_code: "E1" } },
+    dispatched: true,
+    violations: 0,
+  });
+});
+
+verifies(
+  "side.execute",
+  "after a valid answer a bad end is counted, killed, and the result stands",
+  async () => {
+    const rig = makeRig({ timeouts: { teardown_ms: 100 } });
+    expect(await rig.run(side("exits-one-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    const started = performance.now();
+    expect(await rig.run(side("stays-after"))).toMatchObject({ status: "succeeded", violations: 1 });
+    // It would stay for a minute.
+    expect(performance.now() - started).toBeLessThan(40_000);
+    expect(await rig.run(side("dies-on-request"))).toMatchObject({
+      status: "failed",
+      error: { code: "crashed" },
+    });
+    const forked = await rig.run(side("forks"));
+    const { grandchild } = (forked.result as { structured_output: { grandchild: number } }).structured_output;
+    expect(grandchild).toBeGreaterThan(0);
+    await until(() => !isAlive(grandchild));
+  },
+  BUSY_MS,
+);
+
+verifies(
+  ["side.spec", "side.error.handshake_failed"],
+  "another plugin_id, a broken manifest, silence or an extra line: handshake_failed and nothing sent",
+  async () => {
+    const rig = makeRig({ timeouts: { handshake_ms: 500 } });
+    const { file, lines } = seenIn(rig);
+    for (const behaviour of [
+      "wrong-id",
+      "no-manifest",
+      "no-tools-field",
+      "handshake-not-json",
+      "handshake-twice",
+      "stalls-handshake",
+    ]) {
+      const outcome = await rig.run(side(behaviour, { env: { SEEN: file } }));
+      expect([behaviour, outcome.error?.code]).toEqual([behaviour, "handshake_failed"]);
+      expect(outcome).toMatchObject({ status: "failed", result: null, dispatched: false });
+    }
+    expect(lines().every((line) => line.type === "handshake")).toBe(true);
+    expect((await rig.run(side("wrong-id", { pool_key: "fresh" }))).error?.message).toContain(
+      "acme/stranger",
+    );
+    expect((await rig.run(side("short-id"))).status).toBe("succeeded");
+  },
+  BUSY_MS,
+);
+
+verifies(
+  ["side.env", "side.spec"],
+  "command, args and env come from the record; nothing of the host's environment is inherited",
+  async () => {
+    process.env.BACKPLANE_TEST_LEAK = "leaked";
+    const rig = makeRig();
+    const outcome = await rig.run(side("environment", { env: { GREETING: "hi", PATH: "/evil" } }));
+    delete process.env.BACKPLANE_TEST_LEAK;
+    const { env, args } = (outcome.result as { structured_output: { env: object; args: string[] } })
+      .structured_output;
+    expect(env).toEqual({
+      PATH: "/usr/local/bin:/usr/bin:/bin",
+      HOME: "/nonexistent",
+      TMPDIR: "/nonexistent",
+      LANG: "C.UTF-8",
+      PYTHONDONTWRITEBYTECODE: "1",
+      MARK: rig.mark,
+      BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
+      GREETING: "hi",
+      ...("LC_CTYPE" in env ? { LC_CTYPE: env.LC_CTYPE } : {}),
+    });
+    expect(args).toEqual(["./side.py", "environment"]);
+  },
+);
+
+verifies(
+  ["side.env", "side.error.launch_failed"],
+  "a command that is missing, not executable or only shell text does not start",
+  async () => {
+    const rig = makeRig();
+    const launch = (...entrypoint: string[]) => rig.run({ protocol: "rterm.plugin.v1", entrypoint });
+    for (const entrypoint of [["no-such-program"], ["./missing"], ["./side.py"], ["echo hi; touch ran"]]) {
+      expect(await launch(...entrypoint)).toMatchObject({
+        status: "failed",
+        error: { code: "launch_failed", message: expect.stringContaining(entrypoint[0]!) },
+        dispatched: false,
+      });
+    }
+    expect(existsSync("ran")).toBe(false);
+    const literal = await launch("python3", "./side.py", "environment", "$(touch ran)", "; true", "*");
+    expect((literal.result as { structured_output: object }).structured_output).toMatchObject({
+      args: ["./side.py", "environment", "$(touch ran)", "; true", "*"],
+    });
+  },
+);
+
+verifies(
+  ["side.timeout", "side.error.timeout"],
+  "the host's deadline is a hard failure at every step",
+  async () => {
+    const rig = makeRig({ timeouts: { handshake_ms: 60_000 } });
+    for (const behaviour of ["stalls", "ignores-term", "stalls-handshake"]) {
+      const started = performance.now();
+      const outcome = await rig.run(side(behaviour, { timeout_ms: 400 }));
+      expect(outcome).toMatchObject({ status: "failed", result: null, error: { code: "timeout" } });
+      // It would stall for a minute.
+      expect(performance.now() - started).toBeLessThan(40_000);
+    }
+  },
+  BUSY_MS,
+);
+
+verifies(
+  "side.error.crashed",
+  "an end before the answer is crashed, with its code and last words",
+  async () => {
+    const rig = makeRig();
+    const early = await rig.run(side("dies-at-once"));
+    expect(early).toMatchObject({ error: { code: "crashed", details: { exit_code: 3 } }, dispatched: false });
+    const between = await rig.run(side("dies-after-handshake"));
+    expect(between.error).toMatchObject({ code: "crashed", details: { exit_code: 9 } });
+    expect(between.error?.message).toContain("cannot go on");
+    const late = await rig.run(side("dies-on-request"));
+    expect(late).toMatchObject({
+      error: { code: "crashed", details: { exit_code: 7 } },
+      stderr_tail: "boom\n",
+      dispatched: true,
+    });
+    expect(late.error?.message).toContain("boom");
+    expect((await rig.run(side("exits-zero-without-answer"))).error?.code).toBe("crashed");
+  },
+);
+
+verifies(
+  ["side.error.malformed_response", "side.no-silent-success"],
+  "what breaks the exchange never becomes success",
+  async () => {
+    const rig = makeRig();
+    for (const behaviour of [
+      "answer-not-json",
+      "answer-for-stranger",
+      "answers-twice",
+      "prints-after",
+      "ok-with-error",
+      "error-without-message",
+      "floods-stdout",
+    ]) {
+      const outcome = await rig.run(side(behaviour));
+      expect([behaviour, outcome.error?.code]).toEqual([behaviour, "malformed_response"]);
+      expect(outcome).toMatchObject({ status: "failed", result: null });
+    }
+    expect((await rig.run(side("dies-on-request"))).status).toBe("failed");
+  },
+);
+
+verifies(
+  ["side.tool-exposed", "side.error.tool_not_exposed"],
+  "a tool that the handshake does not list is never sent",
+  async () => {
+    const rig = makeRig();
+    const { file, lines } = seenIn(rig);
+    for (const behaviour of ["no-tools", "other-tool"]) {
+      expect(await rig.run(side(behaviour, { env: { SEEN: file } }))).toMatchObject({
+        status: "failed",
+        error: { code: "tool_not_exposed" },
+        dispatched: false,
+      });
+    }
+    expect(lines().map((line) => line.type)).toEqual(["handshake", "handshake"]);
+  },
+);
+
+verifies("side.error.protocol_version_mismatch", "another protocol_version is refused", async () => {
+  expect(await makeRig().run(side("wrong-version"))).toMatchObject({
+    status: "failed",
+    error: { code: "protocol_version_mismatch" },
+    dispatched: false,
+  });
+});
+
+describe("capabilities", () => {
+  const asks = (rig: Rig, behaviour: string, capabilities: string[]) =>
+    rig.run(side(behaviour, { grant: { capabilities } }));
+
+  verifies(
+    ["side.capability.subset", "side.error.capability_not_declared", "side.error.capability_not_allowed"],
+    "what the plugin names must be within what it was granted, and naming grants nothing",
+    async () => {
+      const rig = makeRig();
+      expect((await asks(rig, "ok", ["net.http"])).error?.code).toBe("capability_not_declared");
+      expect((await asks(rig, "asks-none", ["net.http"])).error?.code).toBe("capability_not_declared");
+      expect((await asks(rig, "asks-net", [])).error?.code).toBe("capability_not_allowed");
+      const wider = await asks(rig, "asks-net-and-fs", ["net.http"]);
+      expect(wider.error).toMatchObject({
+        code: "capability_not_allowed",
+        details: { forbidden: ["fs.read"] },
+      });
+      expect((await asks(rig, "asks-net", ["net.http", "fs.read"])).status).toBe("succeeded");
+      expect((await asks(rig, "asks-none", [])).status).toBe("succeeded");
+      for (const behaviour of ["asks-empty", "asks-padded", "asks-twice"]) {
+        const outcome = await asks(rig, behaviour, ["net.http", ""]);
+        expect([behaviour, outcome.status, outcome.error?.code]).toEqual([
+          behaviour,
+          "failed",
+          "handshake_failed",
+        ]);
+      }
+    },
+  );
+});
+
+test("scratch is the process's home, and is gone afterwards", async () => {
+  const rig = makeRig();
+  const outcome = await rig.run(
+    side("scratch", { invocation_id: "inv_s", grant: { filesystem: "scratch" } }),
+  );
+  const dir = join(rig.scratch_root, "inv_s");
+  expect((outcome.result as { structured_output: object }).structured_output).toEqual({ dir, home: dir });
+  expect(readdirSync(rig.scratch_root)).toEqual([]);
+});
+
+test("a cancelled call takes its process along at once", async () => {
+  const rig = makeRig();
+  const { file, lines } = seenIn(rig);
+  const running = rig.run(side("ignores-term", { invocation_id: "inv_c", env: { SEEN: file } }));
+  await until(() => lines().length === 2);
+  expect(rig.runner.cancel("inv_c", "user")).toBe(true);
+  expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
+  expect(processesWith(rig.mark)).toEqual([]);
+});
+
+test("hooks cannot be spoken in this dialect", async () => {
+  const outcome = await makeRig().run(side("ok", { op: "hook.handle" }));
+  expect(outcome).toMatchObject({ error: { code: "launch_failed" }, dispatched: false });
+});
+
+verifies(
+  "side.tool-name",
+  "the plugin is asked for its own name of the tool, and must go by its own name",
+  async () => {
+    const rig = makeRig();
+    const order = orderOf(side("foreign-names", { env: { MARK: rig.mark } }));
+    const named = (plugin_id: string, native_name: string) =>
+      rig.run({
+        ...order,
+        invocation_id: `inv_${plugin_id.length}_${native_name.length}`,
+        native_name,
+        package: { ...order.package, runtime: { ...order.package.runtime, plugin_id } },
+      });
+    expect(await named("Python.Echo", "plugin.python_echo")).toMatchObject({
+      status: "succeeded",
+      result: { structured_output: "plugin.python_echo" },
+    });
+    expect((await named("Python.Echo", "python_echo")).error).toMatchObject({
+      code: "tool_not_exposed",
+      message: "The plugin does not expose python_echo; it exposes plugin.python_echo.",
+    });
+    expect((await named("acme/fixture", "plugin.python_echo")).error?.code).toBe("handshake_failed");
+  },
+);

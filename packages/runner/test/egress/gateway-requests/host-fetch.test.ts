@@ -1,0 +1,139 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { HostRequest } from "@backplane/kernel/ports";
+import { expect, onTestFinished, test } from "vitest";
+import { systemClock } from "../../../../../test/support/system-clock.ts";
+import { createEgress } from "../../../src/egress/create-egress.ts";
+import { publicOnly } from "../../../src/egress/destinations/address.ts";
+import { PUBLIC } from "../../support/egress.ts";
+
+async function server(answer: (request: IncomingMessage, response: ServerResponse) => unknown) {
+  const made = createServer((request, response) => void answer(request, response));
+  await new Promise<void>((resolve) => made.listen(0, "::", resolve));
+  onTestFinished(() => void made.close());
+  return (made.address() as AddressInfo).port;
+}
+
+const names: Record<string, string> = { "home.test": "127.0.0.1", "gone.test": "127.88.0.99" };
+const egress = (gateway_port = 1, operator_allows: string[] = []) =>
+  createEgress({
+    clock: systemClock,
+    operator_allows,
+    gateway: () => ({ base_url: `http://localhost:${gateway_port}`, certificate: null }),
+    forbidden: (address) => (address.startsWith("127.88.") ? null : publicOnly(address)),
+    resolve: async (name) => (name === "none.test" ? [] : [names[name] ?? PUBLIC]),
+  });
+const ask = (url: string, change: Partial<HostRequest> = {}): HostRequest => ({
+  url,
+  method: "GET",
+  headers: {},
+  body: null,
+  encoding: "utf8",
+  timeout_ms: 5_000,
+  allowed_domains: ["api.test", "home.test", "gone.test", "none.test"],
+  ...change,
+});
+
+test("what is allowed is asked as it was meant, and answered whole", async () => {
+  const port = await server(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    const { host, "x-own": own } = request.headers;
+    response.setHeader("x-seen", "yes");
+    response.end(JSON.stringify({ method: request.method, url: request.url, host, own, body }));
+  });
+  const { fetch } = egress();
+  const headers = { "X-Own": "1", Host: "evil.test", "Content-Length": "1" };
+  const answer = await fetch(ask(`http://api.test:${port}/a?b=c`, { method: "POST", headers, body: "čau" }));
+  expect(answer).toMatchObject({ status: 200, encoding: "utf8", headers: { "x-seen": "yes" } });
+  expect(JSON.parse(answer.body)).toEqual({
+    method: "POST",
+    url: "/a?b=c",
+    host: `api.test:${port}`,
+    own: "1",
+    body: "čau",
+  });
+});
+
+test("bytes that are no text come as base64; a redirect is told, not followed", async () => {
+  const port = await server((request, response) => {
+    if (request.url === "/away") response.writeHead(302, { location: "http://127.0.0.1/" });
+    response.end(Buffer.from([0xff, 0, 0xfe]));
+  });
+  const { fetch } = egress();
+  expect(await fetch(ask(`http://api.test:${port}/`))).toMatchObject({ body: "/wD+", encoding: "base64" });
+  expect(await fetch(ask(`http://api.test:${port}/away`))).toMatchObject({
+    status: 302,
+    headers: { location: "http://127.0.0.1/" },
+  });
+});
+
+test("everything else is refused with the name, and nothing is dialled", async () => {
+  let reached = 0;
+  const port = await server((_, response) => {
+    reached++;
+    response.end();
+  });
+  const { fetch } = egress(port);
+  const cases = [
+    [`http://evil.test:${port}/`, "domain.not_allowed"],
+    [`http://127.0.0.1:${port}/`, "address.literal"],
+    [`http://2130706433:${port}/`, "address.literal"],
+    [`http://[::1]:${port}/`, "address.literal"],
+    [`http://home.test:${port}/`, "address.forbidden"],
+    [`http://api.test.:${port}/`, "name.invalid"],
+    [`http://localhost:${port}/v1/secrets`, "gateway.no_scope"],
+  ] as const;
+  for (const [url, reason] of cases) {
+    await expect(
+      fetch(ask(url, { allowed_domains: ["api.test", "home.test", "localhost"] })),
+    ).rejects.toMatchObject({
+      code: "policy.denied",
+      details: { refusal: { port, reason, at: expect.any(String) } },
+    });
+  }
+  for (const url of ["ftp://api.test/", "http://a:b@api.test/", "api.test", "file:///etc/passwd"]) {
+    await expect(fetch(ask(url))).rejects.toMatchObject({ code: "request.invalid" });
+  }
+  expect(reached).toBe(0);
+  const opened = egress(1, [`home.test:${port}`]);
+  expect(await opened.fetch(ask(`http://home.test:${port}/`))).toMatchObject({ status: 200 });
+});
+
+test("nobody there, no such name, no TLS, too long, too much: an error that may pass", async () => {
+  const port = await server((request, response) => {
+    if (request.url === "/much") response.end(Buffer.alloc(9 * 1024 * 1024));
+  });
+  const { fetch } = egress();
+  for (const request of [
+    ask("http://gone.test:9/"),
+    ask("http://none.test/"),
+    ask(`https://api.test:${port}/`),
+    ask(`http://api.test:${port}/never`, { timeout_ms: 100 }),
+    ask(`http://api.test:${port}/much`),
+  ]) {
+    await expect(fetch(request), request.url).rejects.toMatchObject({ code: "egress.unreachable" });
+  }
+});
+
+test.each(["GET", "CONNECT"])(
+  "%s: a server that would speak another protocol is no answer, and nobody waits for one",
+  async (method) => {
+    const made = createServer();
+    for (const event of ["upgrade", "connect", "request"]) made.on(event, () => {});
+    made.on("connection", (socket) => {
+      const status = method === "GET" ? "101 Switching Protocols" : "200 OK";
+      socket.once("data", () =>
+        socket.write(`HTTP/1.1 ${status}\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n`),
+      );
+    });
+    await new Promise<void>((resolve) => made.listen(0, "::", resolve));
+    onTestFinished(() => {
+      made.closeAllConnections();
+      made.close();
+    });
+    const { port } = made.address() as AddressInfo;
+    const asked = egress().fetch(ask(`http://api.test:${port}/`, { method, timeout_ms: 500 }));
+    await expect(asked).rejects.toMatchObject({ code: "egress.unreachable" });
+  },
+);

@@ -1,0 +1,82 @@
+import { expect, test } from "vitest";
+import { wayIn } from "../../../src/egress/proxy/sandbox-network.ts";
+
+const GATEWAY = { base_url: "http://127.0.0.1:7420" };
+const none = { network: "none" as const, allowed_domains: [], gateway_api_scopes: [] };
+
+test("no network and no scope: nothing to listen on, nothing to know", () => {
+  expect(wayIn(none, GATEWAY)).toEqual({ listeners: [], hosts: [], env: {}, gateway_url: null });
+});
+
+test("no network but a scope: the gateway and nothing else", () => {
+  expect(wayIn({ ...none, gateway_api_scopes: ["sessions:read"] }, GATEWAY)).toEqual({
+    listeners: [{ role: "gateway", address: "127.0.0.1", port: 7420 }],
+    hosts: [],
+    env: {},
+    gateway_url: "http://127.0.0.1:7420",
+  });
+});
+
+test("egress: the proxy, exact names at addresses of their own, one listener per port", () => {
+  const way = wayIn({
+    ...none,
+    network: "egress",
+    allowed_domains: [
+      "api.acme.test",
+      "db.acme.test:5432",
+      "*.cdn.test",
+      "*:8443",
+      "10.0.0.1:80",
+      "odd.test:3128",
+    ],
+  });
+  expect(way.listeners).toEqual([
+    { role: "proxy", address: "127.0.0.1", port: 3128 },
+    { role: "named", address: "0.0.0.0", port: 80 },
+    { role: "named", address: "0.0.0.0", port: 443 },
+    { role: "named", address: "0.0.0.0", port: 5432 },
+  ]);
+  expect(way.hosts).toEqual([
+    { address: "127.64.0.1", name: "api.acme.test" },
+    { address: "127.64.0.2", name: "db.acme.test" },
+    { address: "127.64.0.3", name: "odd.test" },
+  ]);
+  expect(way.env).toMatchObject({ https_proxy: "http://127.0.0.1:3128", NODE_USE_ENV_PROXY: "1" });
+  expect(way.env.NO_PROXY).toContain("127.0.0.1");
+  expect(way.gateway_url).toBeNull();
+});
+
+test("this machine's own names stand for themselves: clients ask no proxy for them", () => {
+  const allowed_domains = ["localhost:11434", "127.0.0.1:8000", "a.test:9"];
+  const { hosts, listeners } = wayIn({ ...none, network: "egress", allowed_domains });
+  expect(hosts).toEqual([
+    { address: "127.0.0.1", name: "localhost" },
+    { address: "127.0.0.1", name: "127.0.0.1" },
+    { address: "127.64.0.3", name: "a.test" },
+  ]);
+  expect(listeners.map(({ port }) => port)).toEqual([3128, 9, 8000, 11434]);
+});
+
+test("more ports than there is room for are left to the proxy", () => {
+  const allowed_domains = Array.from({ length: 300 }, (_, at) => `a.test:${at + 5_000}`);
+  expect(wayIn({ ...none, network: "egress", allowed_domains }).listeners).toHaveLength(129);
+});
+
+test("many names have many addresses", () => {
+  const allowed_domains = Array.from({ length: 300 }, (_, at) => `n${at}.test`);
+  const { hosts } = wayIn({ ...none, network: "egress", allowed_domains });
+  expect(new Set(hosts.map(({ address }) => address)).size).toBe(300);
+  expect(hosts[299]).toEqual({ address: "127.64.1.44", name: "n299.test" });
+});
+
+test.each([
+  ["http://localhost:7420", "127.0.0.1", 7420, "http://localhost:7420"],
+  ["http://[::1]:9", "::1", 9, "http://[::1]:9"],
+  ["https://gw.acme.test", "127.0.0.1", 7420, "http://127.0.0.1:7420"],
+  ["http://10.0.0.5:8080/base", "127.0.0.1", 7420, "http://127.0.0.1:7420/base"],
+  ["http://127.0.0.1:3128", "127.0.0.1", 7420, "http://127.0.0.1:7420"],
+])("a gateway at %s", (base_url, address, port, url) => {
+  const way = wayIn({ ...none, gateway_api_scopes: ["llm:invoke"] }, { base_url });
+  expect(way.listeners).toEqual([{ role: "gateway", address, port }]);
+  expect(way.gateway_url).toBe(url);
+});

@@ -1,0 +1,263 @@
+/** Instrument plugins in the gateway's own process: trust, their own graph, their context, their life. */
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { IsolationMode } from "@backplane/contract";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
+import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { FIXTURES, type OrderChange, orderOf } from "../support/order.ts";
+import { makeRig, type Rig, until } from "../support/runner.ts";
+
+const base = mkdtempSync(join(tmpdir(), "backplane-inline-"));
+const folder = join(base, "plugin");
+let host = "";
+beforeAll(async () => {
+  host = await buildInstrumentHost(join(base, "instrument-host.mjs"));
+  cpSync(join(FIXTURES, "inline-plugin"), folder, { recursive: true });
+  const dependency = join(folder, "node_modules/own-dep");
+  mkdirSync(dependency, { recursive: true });
+  writeFileSync(
+    join(dependency, "package.json"),
+    '{"name":"own-dep","type":"module","exports":"./index.js"}',
+  );
+  writeFileSync(join(dependency, "index.js"), 'export const owned = "mine";');
+});
+afterAll(() => rmSync(base, { recursive: true, force: true }));
+
+interface Seat {
+  rig: Rig;
+  asked: unknown[];
+  log: () => string[];
+}
+
+function sit(): Seat {
+  const data_root = mkdtempSync(join(tmpdir(), "backplane-data-"));
+  const asked: unknown[] = [];
+  const rig = makeRig({
+    folder,
+    data_root,
+    programs: { instruments: host },
+    services: {
+      async cognition(who, prompt, max_tokens) {
+        asked.push([who, prompt, max_tokens]);
+        return "short";
+      },
+      async embedding(who, text) {
+        asked.push([who, text]);
+        return [0.5, 0.25];
+      },
+    },
+  });
+  onTestFinished(() => rmSync(data_root, { recursive: true, force: true }));
+  const file = join(data_root, "bind_1/org/log");
+  return { rig, asked, log: () => readFileSync(file, "utf8").trimEnd().split("\n") };
+}
+
+function plugin(isolation: IsolationMode, change: OrderChange = {}): OrderChange {
+  const runtime = {
+    protocol: "module.instrument" as const,
+    transport: "stdio" as const,
+    entrypoint: ["node", "./provider.mjs#Provider"],
+    env: {},
+    instrument: { plugin_id: "inline-demo", author: "us", isolation, dependencies: [] },
+  };
+  return {
+    class: "inline",
+    export_id: "count",
+    pool_key: `sha/bind_1@1/-/${isolation}`,
+    ...change,
+    package: { package_id: "hefty/inline-demo", runtime },
+  };
+}
+const structured = (outcome: { result: unknown }) =>
+  (outcome.result as { structured_output: Record<string, unknown> }).structured_output;
+
+verifies(
+  "instr.isolation",
+  "what nobody trusts is refused with the way out, and runs as External",
+  async () => {
+    for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
+      const { rig } = sit();
+      const refused = await rig.run(plugin(isolation, { class: "isolated" }));
+      expect(refused).toMatchObject({
+        status: "failed",
+        dispatched: false,
+        error: { code: "plugin.untrusted" },
+      });
+      expect(refused.error?.message).toContain(isolation);
+      expect(refused.error?.message).toMatch(/--class worker.*--class inline/);
+      const order = { ...orderOf(plugin(isolation, { class: "isolated" })), timeout_ms: 1_000 };
+      await expect(rig.runner.describe!(order)).rejects.toMatchObject({ code: "plugin.untrusted" });
+      expect(globalThis).not.toHaveProperty("inlineLoaded");
+      // The way out: a process of its own, where the models are not.
+      const outside = await rig.run(
+        plugin(isolation, { class: "worker", export_id: "think", input: { text: "x" } }),
+      );
+      expect(rig.runner.health().processes).toBe(1);
+      expect(outside).toMatchObject({ error: { details: { plugin_code: "UnsupportedOperation" } } });
+    }
+  },
+);
+
+verifies("instr.isolation", "trusted, both run in this process with their own dependencies", async () => {
+  for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
+    const { rig } = sit();
+    const outcome = await rig.run(plugin(isolation));
+    expect(structured(outcome)).toMatchObject({ count: 1, owned: "mine" });
+    expect(rig.runner.health().processes).toBe(0);
+  }
+});
+
+verifies("instr.isolation", "InProcess sees the host's libraries, ClassLoaderIsolated does not", async () => {
+  const library = { export_id: "host_library", input: { name: "@backplane/contract" } };
+  const inside = await sit().rig.run(plugin("InProcess", library));
+  expect(inside.error).toBeNull();
+  expect(structured(inside)).toEqual({ keys: true });
+  const apart = await sit().rig.run(plugin("ClassLoaderIsolated", library));
+  expect(apart).toMatchObject({
+    status: "failed",
+    error: {
+      message: expect.stringContaining("@backplane/contract is not visible to a ClassLoaderIsolated plugin"),
+    },
+  });
+  const outside = { export_id: "host_library", input: { name: import.meta.url } };
+  expect(await sit().rig.run(plugin("ClassLoaderIsolated", outside))).toMatchObject({
+    error: { message: expect.stringContaining("is not visible") },
+  });
+});
+
+test("two bindings of one package share no state", async () => {
+  const { rig } = sit();
+  const one = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_1@1/-/g" });
+  const other = plugin("ClassLoaderIsolated", { pool_key: "sha/bind_2@1/-/g", binding_id: "bind_2" });
+  await rig.run(one);
+  expect(structured(await rig.run(one)).count).toBe(2);
+  expect(structured(await rig.run(other)).count).toBe(1);
+});
+
+test("a rotated secret is what the next call's provider was initialized with", async () => {
+  const { log, rig } = sit();
+  for (const token of ["s3cret-first", "s3cret-first", "s3cret-second"]) {
+    const outcome = await rig.run(plugin("InProcess", { context: { secrets: { token } } }));
+    expect(structured(outcome).config).toEqual({ token: "[redacted]" });
+  }
+  expect(log()).toHaveLength(3);
+  expect(log().filter((line) => line.startsWith("initialize"))).toHaveLength(2);
+});
+
+describe("instr.context", () => {
+  verifies("instr.context", "id, folder, flat config, version, logger, cognition and embedding", async () => {
+    const { asked, log, rig } = sit();
+    const context = { config: { a: { b: true } }, secrets: { token: "s3cret-token" } };
+    const outcome = await rig.run(plugin("InProcess", { context }));
+    expect(structured(outcome).config).toEqual({ "a.b": "true", token: "[redacted]" });
+    expect(log()).toEqual(["initialize inline-demo true"]);
+    expect(rig.logs).toContainEqual(
+      expect.stringMatching(/^info ready .*"answer":42.*"plugin":"inline-demo"/),
+    );
+    const thought = await rig.run(
+      plugin("InProcess", { context, export_id: "think", input: { text: "long" } }),
+    );
+    expect(structured(thought)).toEqual({ summary: "short", float32: true, size: 2 });
+    const who = { org_id: "org_1", project_id: null, binding_id: "bind_1", plugin_id: "inline-demo" };
+    expect(asked).toEqual([
+      [who, "Summarize: long", 50],
+      [who, "short"],
+    ]);
+  });
+
+  verifies(
+    "instr.external.limits",
+    "cognition works in both modes of this process, and not in External",
+    async () => {
+      for (const isolation of ["InProcess", "ClassLoaderIsolated"] as const) {
+        const { rig } = sit();
+        const think = { export_id: "think", input: { text: "x" } };
+        expect(await rig.run(plugin(isolation, think))).toMatchObject({ status: "succeeded" });
+        const external = await rig.run(plugin(isolation, { ...think, class: "worker", pool_key: "w" }));
+        expect(external.error).toMatchObject({
+          message: expect.stringContaining("requestCognition is not available in External mode"),
+          details: { plugin_code: "UnsupportedOperation" },
+        });
+      }
+    },
+  );
+});
+
+describe("a call in this process", () => {
+  test("that throws is an error with its own code", async () => {
+    expect(await sit().rig.run(plugin("InProcess", { export_id: "throw" }))).toMatchObject({
+      status: "failed",
+      error: { code: "plugin_failed", message: "broken", details: { plugin_code: "BROKEN" } },
+    });
+  });
+  test("ends at its deadline, hears it, and what it answers then counts for nothing", async () => {
+    const { log, rig } = sit();
+    const late = await rig.run(plugin("InProcess", { export_id: "sleep", timeout_ms: 300 }));
+    expect(late).toMatchObject({ status: "failed", error: { code: "timeout" } });
+    await until(() => log().includes("aborted"));
+  });
+  test("can be cancelled", async () => {
+    const { log, rig } = sit();
+    const running = rig.run(plugin("InProcess", { export_id: "sleep", invocation_id: "inv_c" }));
+    await until(() => rig.runner.health().running === 1);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(rig.runner.cancel("inv_c", "user")).toBe(true);
+    expect(await running).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
+    await until(() => log().includes("aborted"));
+  });
+  test("of an instrument that is not there is told", async () => {
+    expect(await sit().rig.run(plugin("InProcess", { export_id: "nothing" }))).toMatchObject({
+      status: "failed",
+      error: { message: expect.stringContaining("there is no instrument") },
+    });
+  });
+});
+
+describe("its life", () => {
+  test("a provider that does not initialize is told, and the next call tries again", async () => {
+    const { rig } = sit();
+    const refuse = { context: { config: { refuse: "yes" } } };
+    const outcome = await rig.run(plugin("InProcess", refuse));
+    expect(outcome.error).toMatchObject({
+      code: "plugin.invalid",
+      message: expect.stringContaining("requires base-url"),
+    });
+    expect(await rig.run(plugin("InProcess"))).toMatchObject({ status: "succeeded" });
+  });
+  test("one that hangs does not hold its callers", async () => {
+    const hang = { context: { config: { hang: "yes" } }, timeout_ms: 200 };
+    expect(await sit().rig.run(plugin("InProcess", hang))).toMatchObject({ error: { code: "timeout" } });
+  });
+  test("a changed binding shuts it down and starts it anew", async () => {
+    const { log, rig } = sit();
+    await rig.run(plugin("InProcess"));
+    rig.runner.retire("bind_1");
+    expect(structured(await rig.run(plugin("InProcess", { pool_key: "sha/bind_1@2/-/g" }))).count).toBe(1);
+    await rig.runner.close(1_000);
+    const line = "initialize inline-demo true";
+    expect(log()).toEqual([line, "shutdown", line, "shutdown"]);
+  });
+  test("its health is asked", async () => {
+    const { rig } = sit();
+    const order = { ...orderOf(plugin("InProcess")), method: "healthCheck", timeout_ms: 5_000 };
+    const listener = { notify: () => {}, ask: () => Promise.reject(new Error("nobody")) };
+    const ask = (instrument: string) => rig.runner.request!({ ...order, params: { instrument } }, listener);
+    expect(await ask("sick")).toEqual({ status: "Degraded", message: "slow" });
+    expect(await ask("count")).toEqual({ status: "Healthy" });
+  });
+  test("what it offers", async () => {
+    const { rig } = sit();
+    const described = await rig.runner.describe!({ ...orderOf(plugin("InProcess")), timeout_ms: 5_000 });
+    expect(described.exports.map(({ id }) => id)).toEqual([
+      "count",
+      "think",
+      "sleep",
+      "throw",
+      "host_library",
+      "sick",
+    ]);
+    expect(described.info).toMatchObject({ origin: "plugin:inline-demo", isolation: "InProcess" });
+  });
+});

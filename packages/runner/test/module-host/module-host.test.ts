@@ -1,0 +1,309 @@
+import { spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  BackplaneError,
+  codeOf,
+  type KernelPlugin,
+  type PluginContext,
+  type PluginEntry,
+} from "@backplane/contract";
+import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
+import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { systemClock } from "../../../gateway/src/clock.ts";
+import { createEgress } from "../../src/egress/create-egress.ts";
+import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../../src/index.ts";
+import { LiveContexts } from "../../src/module-host/live-contexts.ts";
+import { Scratch } from "../../src/plugin-folders/scratch-folders.ts";
+import { createConfinement } from "../../src/sandbox/confinement.ts";
+import { sandboxOptions } from "../support/sandbox.ts";
+
+const HOST = join(import.meta.dirname, "../../../sdk/src/host/main.ts");
+const NO_REACH = { allowed_domains: [] };
+let root: string;
+const hosts: ModuleHost[] = [];
+
+beforeAll(() => {
+  root = mkdtempSync(join(tmpdir(), "backplane-modules-"));
+});
+afterEach(async () => {
+  for (const host of hosts.splice(0)) await host.close();
+});
+afterAll(() => rmSync(root, { recursive: true }));
+
+function open(options: Partial<ModuleHostOptions> = {}): ModuleHost {
+  const host = createModuleHost({
+    node: process.execPath,
+    node_args: ["--conditions=backplane-source"],
+    host_module: HOST,
+    clock: systemClock(),
+    log: logTo(),
+    ...options,
+  });
+  hosts.push(host);
+  return host;
+}
+
+/** A module whose plugin has these methods; `before` stands at its top. */
+function entryOf(methods: string, before = ""): PluginEntry {
+  const dir = mkdtempSync(join(root, "plugin-"));
+  const module = join(dir, "plugin.mjs");
+  const values = `name: "probe", version: "1.0.0", category: "tool", subscriptions: () => ["*"]`;
+  writeFileSync(module, `${before}\nexport const plugin = { ${values}, ${methods} };`);
+  return {
+    name: "probe",
+    version: "1.0.0",
+    category: "tool",
+    origin: "installed",
+    source: "probe",
+    dir,
+    module,
+  };
+}
+
+const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
+  testKernelPlugin(plugin, { state_dir: root, ...options });
+const rejection = (work: Promise<unknown>): Promise<Error> =>
+  work.then(
+    () => expect.unreachable("it should have thrown"),
+    (error) => error as Error,
+  );
+
+test.each([
+  ["waits", "await new Promise((wake) => setTimeout(wake, 1e8));"],
+  ["spins", "for (;;);"],
+])(
+  "a module that %s at its import is killed with its children, and the error says so",
+  async (_how, hang) => {
+    const pids = join(mkdtempSync(join(root, "pids-")), "pids");
+    const before = `
+    import { spawn } from "node:child_process";
+    import { writeFileSync } from "node:fs";
+    const child = spawn("sleep", ["1000"]);
+    writeFileSync(${JSON.stringify(pids)}, process.pid + " " + child.pid);
+    console.log("loading the whole internet");
+    ${hang}`;
+    const error = await rejection(
+      open({ timeouts: { load_ms: 3_000 } }).start(entryOf("", before), NO_REACH),
+    );
+    expect(codeOf(error)).toBe("launch_failed");
+    expect(error.message).toBe(
+      "The module of probe did not finish loading within 3000 ms, so its process was killed. " +
+        "A module must not wait at its top level; do it in onLoad. " +
+        "Its last words on stderr: loading the whole internet",
+    );
+    const all = readFileSync(pids, "utf8").split(" ").map(Number);
+    expect(all).toHaveLength(2);
+    await eventually(() => all.every((pid) => !isAlive(pid)), 5_000, "process and child are gone");
+  },
+);
+
+test("a module that ends its process at import is told with its exit code and last words", async () => {
+  const error = await rejection(
+    open().start(entryOf("", 'console.error("no licence"); process.exit(3);'), NO_REACH),
+  );
+  expect(codeOf(error)).toBe("crashed");
+  expect(error.message).toMatch(
+    /ended with exit code 3 before it answered.*Its last words on stderr: no licence/,
+  );
+});
+
+test("whatever a plugin prints, reads or writes to descriptor 1, the protocol goes on", async () => {
+  const before = `
+    import { writeSync } from "node:fs";
+    import { stdin, stdout } from "node:process";
+    const noise = () => {
+      console.log("printed"); console.table([1]); console.dir({});
+      process.stdout.write('{"jsonrpc":"2.0","method":"emit","params":{}}\\n');
+      stdout.write("named import\\n");
+      writeSync(1, "straight to the descriptor\\n");
+      process.stdout.write("half a line");
+      process.stdin.destroy(); stdin.destroy();
+    };
+    noise();`;
+  const loaded = await open().start(
+    entryOf("onEvent: (event, ctx) => { noise(); return ctx.emit('x.probe.a', {}, event); }", before),
+    NO_REACH,
+  );
+  const run = await loadInto(loaded.plugin);
+  for (let i = 0; i < 3; i++) await run.event("x.probe.b", {});
+  expect(run.emitted).toHaveLength(3);
+});
+
+verifies(
+  "wire.contradiction",
+  "a reply past the host program that contradicts itself or names no request is malformed at once",
+  async () => {
+    const both = (id: unknown) => ({
+      jsonrpc: "2.0",
+      id,
+      result: { a: 1 },
+      error: { code: 1, message: "m" },
+    });
+    const replies = {
+      "both result and error": Array.from({ length: 20 }, (_, n) => both(n + 1)),
+      "the id as a text": Array.from({ length: 20 }, (_, n) => ({ ...both(`${n + 1}`), error: undefined })),
+      "a result for null": [{ ...both(null), error: undefined }],
+    };
+    for (const [name, messages] of Object.entries(replies)) {
+      const text = messages.map((message) => `${JSON.stringify(message)}\n`).join("");
+      const loaded = await open().start(
+        entryOf(
+          `onEvent: () => { writeSync(1, ${JSON.stringify(text)}); return new Promise(() => {}); }`,
+          'import { writeSync } from "node:fs";',
+        ),
+        NO_REACH,
+      );
+      const run = await loadInto(loaded.plugin);
+      expect(codeOf(await rejection(run.event("x.probe.a", {}))), name).toBe("malformed_response");
+    }
+  },
+  60_000,
+);
+
+test("a secret that the plugin was given does not show in the words about its end", async () => {
+  const loaded = await open().start(
+    entryOf(`async onEvent(event, ctx) {
+      const { api_key } = await ctx.config();
+      const [{ config }] = await ctx.providers.listInstances();
+      setTimeout(() => { throw new Error("rejected: " + api_key + " and " + config.token); });
+      await new Promise(() => {});
+    }`),
+    NO_REACH,
+  );
+  const run = await loadInto(loaded.plugin, {
+    config: { api_key: "sk-very-secret-1" },
+    providers: [{ id: "main", plugin: "probe", label: "", config: { token: "tok-very-secret-2" } }],
+  });
+  const error = await rejection(run.event("x.probe.a", {}));
+  expect(error.message).toContain("rejected: [redacted] and [redacted]");
+  expect(`${error.message}${error.stack}`).not.toContain("very-secret");
+});
+
+test("what the process sends is not believed: wrong shapes are refused and harm nothing", async () => {
+  const loaded = await open().start(
+    entryOf(`async onEvent(event, ctx) {
+      const refusal = (work) => work.then(() => "taken", (error) => error.message);
+      const answers = [
+        await refusal(ctx.emit(7, {}, event)),
+        await refusal(ctx.emit("x.probe.a", "text", event)),
+        await refusal(ctx.emit("x.probe.a", {}, { session_id: null })),
+        await refusal(ctx.service("door", [])),
+        await refusal(ctx.registerTool({ name: "t", description: "d", parameters: "none", run() {} })),
+        await refusal(ctx.emit("x.probe.a", { n: 1n }, event)),
+        await refusal(ctx.emit("x.probe.a", { text: "x".repeat(9 * 1024 * 1024) }, event)),
+      ];
+      const loop = {}; loop.loop = loop;
+      ctx.log.info(loop, "a cycle");
+      await ctx.emit("x.probe.answers", { answers }, event);
+    }`),
+    NO_REACH,
+  );
+  const run = await loadInto(loaded.plugin);
+  await run.event("x.probe.b", {});
+  const { answers } = run.emitted[0]!.payload as { answers: string[] };
+  expect(run.emitted).toHaveLength(1);
+  expect(answers).not.toContain("taken");
+  expect(answers.slice(0, 5)).toEqual([
+    "The parameter kind has the wrong type.",
+    "The parameter payload has the wrong type.",
+    "The parameter session_id has the wrong type.",
+    "The parameter args has the wrong type.",
+    "The parameter parameters has the wrong type.",
+  ]);
+});
+
+test("a process whose gateway closes the pipe ends by itself", async () => {
+  const mark = join(mkdtempSync(join(root, "mark-")), "pid");
+  const before = `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, String(process.pid));
+    process.on("exit", (code) => writeFileSync(${JSON.stringify(`${mark}.exit`)}, String(code)));
+    setInterval(() => {}, 1000);`;
+  const loaded = await open({ timeouts: { stop_ms: 60_000 } }).start(entryOf("", before), NO_REACH);
+  const told: Error[] = [];
+  loaded.onExit((error) => told.push(error));
+  await loaded.close();
+  expect(existsSync(mark)).toBe(true);
+  expect(readFileSync(`${mark}.exit`, "utf8")).toBe("0");
+  // We ended it, so there is nothing to tell.
+  expect(told).toEqual([]);
+});
+
+test("a gateway that is killed takes even a plugin along that listens to nothing", async () => {
+  const mark = join(mkdtempSync(join(root, "mark-")), "pid");
+  const { module } = entryOf(
+    "",
+    `import { renameSync, writeFileSync } from "node:fs";
+    writeFileSync(${JSON.stringify(`${mark}.new`)}, String(process.pid));
+    renameSync(${JSON.stringify(`${mark}.new`)}, ${JSON.stringify(mark)});
+    for (;;);`,
+  );
+  const program = join(import.meta.dirname, "../fixtures/host-a-module.ts");
+  const gateway = spawn(process.execPath, ["--conditions=backplane-source", program, module], {
+    stdio: "ignore",
+  });
+  await eventually(() => existsSync(mark), 20_000, "the plugin spins");
+  const pid = Number(readFileSync(mark, "utf8"));
+  expect(isAlive(pid)).toBe(true);
+  gateway.kill("SIGKILL");
+  await eventually(() => !isAlive(pid), 10_000, "the plugin is gone");
+});
+
+test("without a sandbox nothing starts: sandbox.unavailable with the fix, never a plain process", async () => {
+  const mark = join(mkdtempSync(join(root, "mark-")), "started");
+  const entry = entryOf(
+    "",
+    `import { writeFileSync } from "node:fs"; writeFileSync(${JSON.stringify(mark)}, "");`,
+  );
+  const options = { node: process.execPath, host_module: HOST, clock: systemClock(), log: logTo() };
+  const confinement = createConfinement(sandboxOptions({ bwrap: [] }));
+  const egress = createEgress({ clock: options.clock });
+  const scratch = new Scratch(mkdtempSync(join(root, "scratch-")), options.log);
+  const host = createModuleHost(options, { confinement, egress, scratch });
+  hosts.push(host);
+  const error = await rejection(host.start(entry, NO_REACH));
+  expect(error).toMatchObject({
+    code: "sandbox.unavailable",
+    fix: "apt-get install -y bubblewrap, then start the gateway again",
+  });
+  expect(error.message).toContain("bubblewrap is not installed. Fix: apt-get install -y bubblewrap");
+  expect(existsSync(mark)).toBe(false);
+  await confinement.close();
+});
+
+test("large conversations fit through the pipe, both ways", async () => {
+  const loaded = await open().start(
+    entryOf("onEvent: (event, ctx) => ctx.emit('x.probe.size', { text: event.payload.text }, event)"),
+    NO_REACH,
+  );
+  const run = await loadInto(loaded.plugin);
+  const text = "é".repeat(2 * 1024 * 1024);
+  await run.event("x.probe.a", { text });
+  expect(run.emitted[0]!.payload.text).toBe(text);
+});
+
+test("contexts are kept while they are used; one that is gone is refused, never replaced by another", () => {
+  const contexts = new LiveContexts(3);
+  const make = (name: string) => ({ name, stateDir: "/" }) as PluginContext;
+  const running = contexts.hold(make("running"));
+  const used = contexts.hold(make("used"));
+  contexts.release(used.id);
+  const same = make("same");
+  const first = contexts.hold(same);
+  expect(contexts.hold(same).id).toBe(first.id);
+  contexts.release(first.id);
+  contexts.release(first.id);
+  for (let i = 0; i < 5; i++) {
+    expect(contexts.find(used.id).name).toBe("used");
+    contexts.release(contexts.hold(make(`other ${i}`)).id);
+  }
+  expect(contexts.size).toBe(3);
+  expect(contexts.find(running.id).name).toBe("running");
+  expect(() => contexts.find(first.id)).toThrow(BackplaneError);
+  expect(() => contexts.find("1")).toThrow(BackplaneError);
+  // A context that comes back is a new one.
+  expect(contexts.hold(same).id).not.toBe(first.id);
+});

@@ -1,0 +1,154 @@
+/** Processes ahead of their call: who gets them, how many there are, and when they go. */
+import { BackplaneError } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { privateBytes } from "../../src/procfs/private-memory.ts";
+import { confinedRig } from "../support/confined-runner.ts";
+import { filesAt } from "../support/files-at.ts";
+import { FIXTURES, type OrderChange, side, vai } from "../support/order.ts";
+import { processesWith, type Rig, until } from "../support/runner.ts";
+
+const isolated = { class: "isolated", pool_key: "a" } as const;
+const prewarming = (limits: object = {}) =>
+  confinedRig({ limits: { prewarmed: 4, prewarmed_per_key: 1, ...limits } });
+
+/** Which process served: its random mark, since all have the same pid inside. */
+async function served(rig: Rig, change: OrderChange = {}): Promise<string> {
+  const { result } = await rig.run(vai("who", { ...isolated, ...change }));
+  return (result as { who: string }).who;
+}
+
+const ready = (rig: Rig, count: number) =>
+  until(() => rig.runner.health().prewarmed === count && rig.runner.health().processes === count);
+
+test("a call finds a process ready, which is handed out once and replaced", async () => {
+  const rig = prewarming();
+  const seen = new Set([await served(rig)]);
+  for (let i = 0; i < 3; i++) {
+    await ready(rig, 1);
+    const started = performance.now();
+    seen.add(await served(rig));
+    // A cold start of Node alone takes longer than this on any machine.
+    expect(performance.now() - started).toBeLessThan(1_000);
+  }
+  expect(seen.size).toBe(4);
+});
+
+test("its scratch is made for the call, not before", async () => {
+  const rig = prewarming();
+  const grant = { filesystem: "scratch" as const };
+  for (const invocation_id of ["inv_a", "inv_b"]) {
+    const { result } = await rig.run(vai("uses-scratch", { ...isolated, invocation_id, grant }));
+    expect(result).toMatchObject({ scratch_dir: `/sandbox/scratch/${invocation_id}` });
+    await ready(rig, 1);
+  }
+});
+
+test("a side process waits between handshake and request", async () => {
+  const rig = prewarming();
+  for (let i = 0; i < 3; i++) {
+    expect(await rig.run(side("ok", isolated))).toMatchObject({ status: "succeeded", violations: 0 });
+    await ready(rig, 1);
+  }
+});
+
+test("calls that come faster than spares raise their number, up to the bound of a key", async () => {
+  const rig = prewarming({ prewarmed_per_key: 2 });
+  await Promise.all(Array.from({ length: 6 }, () => served(rig)));
+  await ready(rig, 2);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  expect(rig.runner.health().prewarmed).toBe(2);
+});
+
+test("their number is bounded over all keys, and who was called last has them", async () => {
+  const rig = prewarming({ prewarmed: 2 });
+  let most = 0;
+  const look = () => {
+    most = Math.max(most, rig.runner.health().prewarmed);
+  };
+  const watch = setInterval(look, 1);
+  for (const pool_key of ["a", "b", "c"]) {
+    await served(rig, { pool_key });
+    await until(() => rig.runner.health().prewarmed > 0 && rig.runner.health().running === 0);
+  }
+  await ready(rig, 2);
+  clearInterval(watch);
+  look();
+  expect(most).toBe(2);
+});
+
+test("their memory is bounded over all keys", async () => {
+  const rig = prewarming({ prewarmed_bytes: 1024 });
+  await served(rig);
+  await new Promise((resolve) => setTimeout(resolve, 200));
+  expect(rig.runner.health()).toMatchObject({ prewarmed: 0, processes: 0 });
+  // A first guess lets one in; what it measures keeps it out.
+  const guessed = prewarming({ prewarmed_bytes: 49 * 1024 * 1024, prewarmed_per_key: 4 });
+  await Promise.all([served(guessed), served(guessed), served(guessed)]);
+  await until(() => guessed.runner.health().prewarmed > 0);
+  await until(() => guessed.runner.health().running === 0);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const taken = await Promise.all(processesWith(guessed.mark).map((pid) => privateBytes(pid)));
+  expect(taken.reduce((sum, bytes) => sum + bytes, 0)).toBeLessThan(49 * 1024 * 1024);
+});
+
+test("a call that needs the room gets it", async () => {
+  const rig = confinedRig({ limits: { prewarmed: 4, prewarmed_per_key: 1, processes: 1 } });
+  for (const pool_key of ["a", "b", "a"]) {
+    expect(await rig.run(vai("echo", { class: "isolated", pool_key }))).toMatchObject({
+      status: "succeeded",
+    });
+    await ready(rig, 1);
+  }
+});
+
+test("without a call for the idle time there are none", async () => {
+  const rig = prewarming({ idle_ms: 3_000 });
+  await served(rig);
+  await ready(rig, 1);
+  await until(() => rig.runner.health().processes === 0);
+  expect(rig.runner.health().prewarmed).toBe(0);
+});
+
+test("a changed binding drops what was started for the old one", async () => {
+  const rig = prewarming();
+  await served(rig);
+  await ready(rig, 1);
+  const before = processesWith(rig.mark);
+  rig.runner.retire("bind_1", "another key");
+  await until(() => rig.runner.health().processes === 0);
+  expect(before.length).toBeGreaterThan(0);
+  expect(processesWith(rig.mark)).toEqual([]);
+});
+
+test("its bytes are compared once more when it is handed out", async () => {
+  let intact = true;
+  const files = {
+    open: async (digest: string) => {
+      if (intact) return await filesAt(FIXTURES).open(digest);
+      throw new BackplaneError("package.corrupt");
+    },
+  };
+  const rig = confinedRig({ files, limits: { prewarmed: 1 } });
+  await served(rig);
+  await ready(rig, 1);
+  intact = false;
+  expect(await rig.run(vai("who", isolated))).toMatchObject({ error: { code: "package.corrupt" } });
+});
+
+test("what waits for a call holds no secret of the call before", async () => {
+  const rig = prewarming();
+  const context = { secrets: { token: "canary-of-the-first-call" } };
+  await served(rig, { context });
+  await ready(rig, 1);
+  const { result } = await rig.run(vai("context", isolated));
+  expect(JSON.stringify(result)).not.toContain("canary-of-the-first-call");
+});
+
+verifies("sandbox.kill", "none outlives the runner", async () => {
+  const rig = prewarming();
+  await Promise.all([served(rig), served(rig)]);
+  await until(() => rig.runner.health().prewarmed > 0);
+  await rig.runner.close(200);
+  expect(processesWith(rig.mark)).toEqual([]);
+});

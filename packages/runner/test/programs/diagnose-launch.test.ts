@@ -1,0 +1,218 @@
+/** Every sentence is made from real files and, where the system decides, from a real failed start. */
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { BackplaneError } from "@backplane/contract";
+import { expect, onTestFinished, test } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { PLUGIN_PATH } from "../../src/ports/settings.ts";
+import { launch } from "../../src/processes/launch.ts";
+import { explainEarlyExit, explainSpawn, lastWords, type Place } from "../../src/programs/diagnose-launch.ts";
+import { formatOf } from "../../src/programs/executable-format.ts";
+import { ProcessTrees } from "../../src/supervision/process-trees.ts";
+import { Watchdog } from "../../src/supervision/watchdog.ts";
+
+const place: Place = {
+  interpreters: { path: PLUGIN_PATH, node: process.execPath },
+  surroundings: { home: "/nonexistent", path: "" },
+  machine: { os: process.platform, arch: process.arch },
+};
+
+function folderWith(files: Record<string, string | Uint8Array>, mode = 0o755): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-diagnose-"));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
+  for (const [name, content] of Object.entries(files)) {
+    mkdirSync(join(folder, name, ".."), { recursive: true });
+    writeFileSync(join(folder, name), content);
+    chmodSync(join(folder, name), mode);
+  }
+  return folder;
+}
+
+/** The sentence of a start that must fail. */
+async function sentence(folder: string, entrypoint: string[], where = place): Promise<string> {
+  const watchdog = new Watchdog(logTo());
+  const runtime = {
+    protocol: "vai.rpc.v1",
+    transport: "stdio",
+    entrypoint,
+    env: {},
+    capabilities: [],
+  } as const;
+  const plan = { runtime: { ...runtime, capabilities: [] }, folder, home: null };
+  const trees = new ProcessTrees(logTo());
+  const failed = await launch(plan, where, watchdog, trees).then(
+    ({ child }) => {
+      child.kill("SIGKILL");
+      throw new Error("it started");
+    },
+    (error: BackplaneError) => error,
+  );
+  await watchdog.close();
+  await trees.close();
+  expect(failed.code).toBe("launch_failed");
+  expect(failed.message).not.toContain(folder);
+  return failed.message;
+}
+
+function elf(machine: number): Buffer {
+  const head = Buffer.alloc(64);
+  head.writeUInt32BE(0x7f454c46, 0);
+  head[4] = 2;
+  head[5] = 1;
+  head.writeUInt16LE(machine, 18);
+  return head;
+}
+
+test("a file that is not in the package", async () => {
+  expect(await sentence(folderWith({}), ["./bin/plugin"])).toMatch(/"\.\/bin\/plugin" is not in the package/);
+});
+
+test("a folder, an absolute path, a way out by .. and by a link", async () => {
+  const folder = folderWith({ "bin/plugin": "#!/bin/sh\n" });
+  symlinkSync("/bin/sh", join(folder, "link"));
+  expect(await sentence(folder, ["./bin"])).toMatch(/is a folder/);
+  for (const out of ["/bin/sh", "../../../../bin/sh", "./link"]) {
+    expect(await sentence(folder, [out])).toMatch(/lies outside the package/);
+  }
+});
+
+test("a bare name that is nowhere", async () => {
+  expect(await sentence(folderWith({}), ["perl6-nightly"])).toMatch(
+    /"perl6-nightly" is not on \/usr\/local\/bin:\/usr\/bin:\/bin\. Install it there/,
+  );
+});
+
+test("a bare name that only a user's own version manager has", async () => {
+  const home = folderWith({
+    ".pyenv/shims/python3.99": "#!/bin/sh\n",
+    ".nvm/versions/node/v99.0.0/bin/node99": "#!/bin/sh\n",
+    "own/bin/tool99": "#!/bin/sh\n",
+  });
+  const where = { ...place, surroundings: { home, path: `/usr/bin:${home}/own/bin` } };
+  expect(await sentence(folderWith({}), ["python3.99"], where)).toContain("~/.pyenv/shims/python3.99");
+  expect(await sentence(folderWith({}), ["node99"], where)).toContain(
+    "~/.nvm/versions/node/v99.0.0/bin/node99",
+  );
+  expect(await sentence(folderWith({}), ["tool99"], where)).toMatch(
+    /~\/own\/bin\/tool99, which plugins cannot/,
+  );
+});
+
+test("a script whose interpreter is missing, here or altogether", async () => {
+  const folder = folderWith({
+    here: "#!/opt/acme/bin/python3\n",
+    nowhere: "#!/opt/acme/bin/acmelang -u\n",
+  });
+  expect(await sentence(folder, ["./here"])).toMatch(
+    /names \/opt\/acme\/bin\/python3, which does not exist here\. There is .*\/python3; use #!\/usr\/bin\/env python3/,
+  );
+  expect(await sentence(folder, ["./nowhere"])).toMatch(
+    /acmelang, which does not exist here: acmelang is not on/,
+  );
+});
+
+test("DOS line endings in the first line", async () => {
+  expect(await sentence(folderWith({ plugin: "#!/bin/sh\r\necho hi\r\n" }), ["./plugin"])).toMatch(
+    /ends with a carriage return.*"sh\\r".*Unix line endings/,
+  );
+});
+
+test("a file that is not executable", async () => {
+  const folder = folderWith({ plugin: "#!/bin/sh\n", words: "echo hi\n" }, 0o644);
+  expect(await sentence(folder, ["./plugin"])).toMatch(/"\.\/plugin" is not executable\. Run `chmod \+x`/);
+  expect(await sentence(folder, ["./words"])).toMatch(/first line such as #!\/bin\/sh/);
+});
+
+test("text without an interpreter line is not handed to a shell", async () => {
+  const folder = folderWith({ plugin: "touch ran\n", empty: "" });
+  expect(await sentence(folder, ["./plugin"])).toMatch(/text file without an interpreter line/);
+  expect(await sentence(folder, ["./empty"])).toMatch(/empty file/);
+  expect(existsSync(join(folder, "ran"))).toBe(false);
+});
+
+test("a build for another machine", async () => {
+  const other = process.arch === "arm64" ? 62 : 183;
+  const name = process.arch === "arm64" ? "x64" : "arm64";
+  const mach = Buffer.from([0xcf, 0xfa, 0xed, 0xfe, 0x0c, 0, 0, 0x01, ...Buffer.alloc(24)]);
+  const folder = folderWith({
+    plugin: elf(other),
+    mac: mach,
+    win: Buffer.from("MZ\0\0"),
+    blob: Buffer.from([1, 0, 2, 0]),
+  });
+  expect(await sentence(folder, ["./plugin"])).toContain(
+    `is built for linux ${name}, this machine is linux ${process.arch}`,
+  );
+  expect(await sentence(folder, ["./mac"])).toContain("is built for darwin arm64");
+  expect(await sentence(folder, ["./win"])).toContain("is a Windows program");
+  expect(await sentence(folder, ["./blob"])).toContain("no program that this machine can run");
+});
+
+test("a universal binary names all that it is built for", () => {
+  const fat = Buffer.alloc(64);
+  fat.writeUInt32BE(0xcafebabe, 0);
+  fat.writeUInt32BE(2, 4);
+  fat.writeUInt32BE(0x01000007, 8);
+  fat.writeUInt32BE(0x0100000c, 28);
+  expect(formatOf(fat)).toEqual({ kind: "mach-o", os: "darwin", arch: "x64 and arm64" });
+});
+
+test("what only the system can say", async () => {
+  const entry = { found: true, file: "/bin/sh", args: [], label: "./plugin", in_package: true } as const;
+  const say = (code: string) => explainSpawn({ ...entry, args: [] }, code, place);
+  expect(await say("ETXTBSY")).toMatch(/still open for writing/);
+  expect(await say("EMFILE")).toMatch(/no room for another process/);
+  expect(await say("E2BIG")).toMatch(/too long/);
+  expect(await say("EIO")).toMatch(/could not be started \(EIO\)|loader is missing/);
+});
+
+test("an early end: code, signal, stray output, last words, and what they usually mean", async () => {
+  const entry = {
+    found: true,
+    file: "/bin/sh",
+    args: ["./x.py"],
+    label: "python3",
+    in_package: false,
+  } as const;
+  const say = (code: number | null, signal: string | null, stderr: string, stray_output?: string) =>
+    explainEarlyExit({ ...entry, args: ["./x.py"] }, { exit: { code, signal }, stderr, stray_output }, place);
+  expect(await say(3, null, "")).toBe(
+    '"python3 ./x.py" ended with exit code 3 before it answered. It wrote nothing to stderr; start it by hand to see why.',
+  );
+  expect(await say(null, "SIGSEGV", "ouch\n")).toMatch(/was killed by SIGSEGV.*last words on stderr: ouch$/);
+  expect(await say(0, null, "", "Listening on 8080\n")).toMatch(
+    /after it printed "Listening on 8080" on stdout\. Only protocol frames/,
+  );
+  expect(await say(1, null, "Traceback\nModuleNotFoundError: No module named 'requests'\n")).toMatch(
+    /Python module "requests" is not in the package/,
+  );
+  expect(await say(1, null, "Error: Cannot find module 'left-pad'\n")).toMatch(
+    /module "left-pad".*bundle it/,
+  );
+  expect(await say(2, null, "sh: 1: cannot create /dev/stderr: No such device or address\n")).toMatch(/>&2/);
+  expect(await say(127, null, "sh: 1: jq: not found")).toMatch(/A program that it starts is not on/);
+});
+
+test("env cannot find what the first line asks for", async () => {
+  const folder = folderWith({ plugin: "#!/usr/bin/env node\n" });
+  const entry = {
+    found: true,
+    file: join(folder, "plugin"),
+    args: [],
+    label: "./plugin",
+    in_package: true,
+  } as const;
+  const where = { ...place, interpreters: { path: ["/nonexistent"], node: process.execPath } };
+  const how = { exit: { code: 127, signal: null }, stderr: "env: 'node': No such file or directory\n" };
+  expect(await explainEarlyExit({ ...entry, args: [] }, how, where)).toMatch(
+    /asks env for "node", which is not on \/nonexistent.*entrypoint = \["node", FILE\]/,
+  );
+});
+
+test("last words skip the stack", () => {
+  expect(lastWords("boot\nTypeError: no\n    at x (y.js:1:2) {\n  code: 'X'\n}\n\nNode.js v26.1.0\n")).toBe(
+    "TypeError: no",
+  );
+  expect(lastWords("\n\n")).toBeNull();
+});

@@ -1,0 +1,184 @@
+/** The way out of a real sandbox, through the real runner: what is inside, whose a refusal is, and what is left. */
+import { readdirSync } from "node:fs";
+import { expect, test } from "vitest";
+import { publicOnly } from "../../src/egress/destinations/address.ts";
+import type { RunnerOptions } from "../../src/index.ts";
+import { confinedRig } from "../support/confined-runner.ts";
+import { PUBLIC } from "../support/egress.ts";
+import { listen } from "../support/loopback.ts";
+import { vai } from "../support/order.ts";
+import { until } from "../support/runner.ts";
+
+const OUT: RunnerOptions["egress"] = {
+  forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
+  resolve: async () => [PUBLIC],
+};
+const isolated = { class: "isolated" } as const;
+const egress = (...allowed_domains: string[]) => ({ network: "egress" as const, allowed_domains });
+
+async function httpServer() {
+  return await listen((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () =>
+      socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok"),
+    );
+  }, PUBLIC);
+}
+
+test("low ports are open inside, and neither a capability nor a descriptor of that is left", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const { port } = await httpServer();
+  const grant = egress("a.test", `b.test:${port}`);
+  for (const how of [isolated, {}]) {
+    const { result } = await rig.run(vai("looks-out", { ...how, grant, input: { fetch: [] } }));
+    expect(result).toMatchObject({
+      capabilities: Array.from({ length: 5 }, () => "0000000000000000"),
+      channel: null,
+      sockets: [],
+      listening: [80, 443, 3128, port].sort((a, b) => a - b),
+    });
+    expect((result as { hosts: string }).hosts).toContain("127.64.0.1 a.test\n127.64.0.2 b.test\n");
+    expect((result as { env: object }).env).toMatchObject({ HTTPS_PROXY: "http://127.0.0.1:3128" });
+  }
+});
+
+test("an isolated call's refusals are its own, with the name asked for and no secret in it", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const { port } = await httpServer();
+  const fetch = [`http://a.test:${port}/`, `http://SECRETvalue9.evil.test:${port}/`, "http://10.0.0.1/"];
+  const outcome = await rig.run(
+    vai("looks-out", {
+      ...isolated,
+      grant: egress("a.test"),
+      context: { secrets: { key: "SECRETvalue9" } },
+      input: { fetch },
+    }),
+  );
+  expect((outcome.result as { answers: unknown[] }).answers).toEqual([200, 403, 403]);
+  expect(outcome.egress).toEqual({
+    refused: 2,
+    refusals: [
+      expect.objectContaining({
+        host: expect.stringMatching(/evil\.test$/),
+        port,
+        reason: "domain.not_allowed",
+      }),
+      {
+        host: "10.0.0.1",
+        port: 80,
+        reason: "address.literal",
+        message: expect.stringContaining("only names"),
+        at: expect.stringMatching(/^20.*Z$/),
+      },
+    ],
+  });
+  expect(JSON.stringify([outcome.egress, rig.logs])).not.toMatch(/secretvalue9/i);
+  expect(rig.logs.join()).toContain("egress refused");
+});
+
+test("calls on one process share its refusals and say so; a call alone has them alone", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const grant = egress("a.test");
+  const call = (fetch: string[], wait_ms = 0) =>
+    rig.run(vai("looks-out", { grant, input: { fetch, wait_ms } }));
+  const alone = await call(["http://one.test/"]);
+  expect(alone.egress?.refusals).toMatchObject([{ host: "one.test" }]);
+  expect(alone.egress?.refusals[0]).not.toHaveProperty("shared");
+  const quiet = call([], 1_500);
+  await until(() => rig.runner.health().running === 1);
+  const asking = await call(["http://two.test/"]);
+  expect(asking.egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
+  expect((await quiet).egress?.refusals).toMatchObject([{ host: "two.test", shared: true }]);
+  expect((await call([])).egress).toBeNull();
+  expect(rig.runner.health().processes).toBe(1);
+});
+
+test("what a process is refused while it starts is told to its first call", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const started = await rig.run(vai("asks-at-start", { ...isolated, grant: egress("a.test") }));
+  expect(started).toMatchObject({ status: "succeeded", egress: { refusals: [{ host: "early.test" }] } });
+});
+
+test("caps are counted for each call, not for the life of its process", async () => {
+  const rig = confinedRig({ egress: { ...OUT, limits: { total_connections: 2 } } });
+  const { port } = await httpServer();
+  const url = `http://a.test:${port}/`;
+  const call = () => rig.run(vai("looks-out", { grant: egress("a.test"), input: { fetch: [url, url] } }));
+  for (let i = 0; i < 3; i++) {
+    const outcome = await call();
+    expect((outcome.result as { answers: number[] }).answers).toEqual([200, 200]);
+    expect(outcome.egress).toBeNull();
+  }
+  const input = { fetch: [url, url, url] };
+  const much = await rig.run(vai("looks-out", { grant: egress("a.test"), input }));
+  expect(much).toMatchObject({ result: { answers: [200, 200, 429] }, egress: { refused: 1 } });
+});
+
+test("the plugin is told where the gateway is from inside, and only with a scope", async () => {
+  const base_url = "https://gateway.acme.test";
+  const rig = confinedRig({ egress: { ...OUT, gateway: () => ({ base_url, certificate: null }) } });
+  const told = async (scopes: "sessions:read"[]) => {
+    const change = { grant: { gateway_api_scopes: scopes }, context: { gateway: { base_url, scopes } } };
+    const { result } = await rig.run(vai("context", { ...isolated, ...change }));
+    return (result as unknown as { context: { gateway: { base_url: string } } }).context.gateway.base_url;
+  };
+  expect(await told(["sessions:read"])).toBe("http://127.0.0.1:7420");
+  expect(await told([])).toBe(base_url);
+});
+
+test("nothing of a sandbox's network is held here after it", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const grant = egress("a.test", "b.test:8080");
+  const call = () => rig.run(vai("echo", { ...isolated, grant }));
+  const settled = async () => {
+    expect(await call()).toMatchObject({ status: "succeeded" });
+    await until(() => rig.runner.health().processes === 0);
+  };
+  await settled();
+  const open = () => readdirSync("/proc/self/fd").length;
+  const before = open();
+  // Three listeners each: one that stays would keep the whole network of its sandbox alive.
+  for (let i = 0; i < 10; i++) await settled();
+  await until(() => open() <= before + 5);
+});
+
+/** Whoever asks for a page, by its path. */
+async function visitors() {
+  const seen: string[] = [];
+  const { port } = await listen((socket) => {
+    socket.once("data", (data) => {
+      seen.push(String(data).split(" ")[1]!);
+      socket.end("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok");
+    });
+  }, PUBLIC);
+  return { seen, grant: egress(`a.test:${port}`) };
+}
+const aWhile = () => new Promise((resolve) => setTimeout(resolve, 300));
+
+test("a process ahead of its call reaches nothing until the call is there", async () => {
+  const rig = confinedRig({ egress: OUT, limits: { prewarmed: 1, prewarmed_per_key: 1 } });
+  const { seen, grant } = await visitors();
+  const order = () => vai("calls-home", { ...isolated, pool_key: "a", grant });
+  const first = await rig.run(order());
+  expect(first.result).toMatchObject({ answer: 200 });
+  await until(() => rig.runner.health().prewarmed === 1);
+  await aWhile();
+  expect(seen).toEqual([expect.stringMatching(/^\/early-/)]);
+  const { result } = await rig.run(order());
+  const { who, answer } = result as { who: string; answer: number };
+  expect(answer).toBe(200);
+  expect(seen).toEqual([expect.anything(), `/early-${who}`]);
+});
+
+test("a worker without a call reaches nothing until the next, and then what it asked for", async () => {
+  const rig = confinedRig({ egress: OUT });
+  const { seen, grant } = await visitors();
+  const { result } = await rig.run(vai("calls-home", { grant }));
+  const { who } = result as { who: string };
+  await aWhile();
+  expect(seen).toEqual([`/early-${who}`]);
+  const next = rig.run(vai("calls-home", { grant, input: { wait_ms: 5_000 } }));
+  await until(() => seen.length > 1);
+  expect(seen[1]).toBe(`/late-${who}`);
+  await next;
+});

@@ -1,0 +1,65 @@
+import { expect, test } from "vitest";
+import { createRedactor, REDACTED, redactorAmong } from "../../src/secrets/redact.ts";
+
+const SECRET = 'p@ss "wörd"/42+x';
+const redactor = createRedactor([SECRET]);
+
+test.each([
+  ["raw", SECRET],
+  ["JSON-escaped", JSON.stringify(SECRET).slice(1, -1)],
+  ["URL-encoded", encodeURIComponent(SECRET)],
+  ["base64", Buffer.from(SECRET).toString("base64").replace(/=+$/, "")],
+  ["base64url", Buffer.from(SECRET).toString("base64url")],
+])("takes out the %s spelling", (_, spelling) => {
+  expect(redactor.text(`before ${spelling} after`)).not.toContain(spelling.slice(2, -2));
+  expect(redactor.text(`before ${spelling} after`)).toContain(REDACTED);
+});
+
+test("takes out base64 at any alignment, as in a Basic header", () => {
+  for (const user of ["a:", "ab:", "abc:", "abcd:"]) {
+    const header = Buffer.from(`${user}${SECRET}`).toString("base64");
+    const clean = redactor.text(header);
+    expect(clean).toContain(REDACTED);
+    const left = Buffer.from(clean.replace(REDACTED, ""), "base64").toString("latin1");
+    expect(left).not.toContain(SECRET.slice(1, 6));
+  }
+});
+
+test("walks values and keys, and copies only what it changes", () => {
+  const clean = { a: [1, "fine", null], b: true };
+  expect(redactor.json(clean)).toBe(clean);
+  const dirty = { a: [1, `x${SECRET}y`], [SECRET]: { deep: [SECRET] } };
+  expect(redactor.json(dirty)).toEqual({ a: [1, `x${REDACTED}y`], [REDACTED]: { deep: [REDACTED] } });
+  expect(dirty.a[1]).toBe(`x${SECRET}y`);
+});
+
+test("a key named __proto__ stays a plain key", () => {
+  const value = JSON.parse(`{"__proto__": {"polluted": true}, "s": ${JSON.stringify(SECRET)}}`);
+  const clean = redactor.json(value);
+  expect(Object.getPrototypeOf(clean)).toBe(Object.prototype);
+  expect(JSON.stringify(clean)).toBe(`{"__proto__":{"polluted":true},"s":"${REDACTED}"}`);
+});
+
+test("drops the half of a secret that a cut left at either end", () => {
+  expect(redactor.excerpt(`${SECRET.slice(5)} rest of the log`)).toBe(" rest of the log");
+  expect(redactor.excerpt(`start of the log ${SECRET.slice(0, 9)}`)).toBe("start of the log ");
+});
+
+test("does nothing without secrets, and leaves very short ones alone", () => {
+  expect(createRedactor([]).active).toBe(false);
+  expect(createRedactor(["no", ""]).active).toBe(false);
+  expect(createRedactor(["longenough", "no"]).text("no longenough")).toBe(`no ${REDACTED}`);
+});
+
+test("on a process that served others, their values are looked for too, and the usual call pays nothing", () => {
+  const context = (token: string) => ({ secrets: { slot: token }, gateway: {} }) as never;
+  const recent: string[] = [];
+  const first = createRedactor(["value-before"]);
+  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
+  expect(redactorAmong(recent, context("value-before"), first)).toBe(first);
+  const second = createRedactor(["value-after"]);
+  const among = redactorAmong(recent, context("value-after"), second);
+  expect(among.text("value-before value-after")).toBe(`${REDACTED} ${REDACTED}`);
+  for (let i = 0; i < 20; i++) redactorAmong(recent, context(`value-${i}`), second);
+  expect(recent).toHaveLength(8);
+});

@@ -1,0 +1,236 @@
+/** Without a sandbox: nothing that a plugin process started outlives it, also not what became a daemon. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, onTestFinished, test } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type ProcessRow, parseStat, withDescendants } from "../../src/procfs/process-table.ts";
+import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.ts";
+import { openTrackingCgroups } from "../../src/supervision/tracking-cgroup.ts";
+import { FIXTURES, type OrderChange } from "../support/order.ts";
+import { isAlive, makeRig, type Rig, until } from "../support/runner.ts";
+
+const LONG_MS = 30_000;
+
+interface Daemon {
+  input: { daemon: { file: string; clear: boolean }; messages: [] };
+  pid(): number;
+  born(): Promise<void>;
+  gone(): Promise<void>;
+}
+
+function daemon(clear = false): Daemon {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-daemon-"));
+  const file = join(folder, "pid");
+  onTestFinished(() => {
+    const pid = existsSync(file) ? Number(readFileSync(file, "utf8")) : 0;
+    if (pid > 1 && isAlive(pid)) process.kill(pid, "SIGKILL");
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const pid = () => Number(readFileSync(file, "utf8"));
+  return {
+    input: { daemon: { file, clear }, messages: [] },
+    pid,
+    born: () => until(() => existsSync(file) && isAlive(pid()), LONG_MS),
+    gone: () => until(() => !isAlive(pid()), LONG_MS),
+  };
+}
+
+const plain = (dialect: "vai" | "side"): OrderChange => ({
+  protocol: dialect === "vai" ? "vai.rpc.v1" : "rterm.plugin.v1",
+  entrypoint: ["node", "./replies.mjs", dialect],
+  timeout_ms: 600_000,
+});
+
+for (const dialect of ["vai", "side"] as const) {
+  describe(plain(dialect).protocol!, () => {
+    verifies(
+      "launch.tree",
+      "a cancel ends a descendant that forked twice and has a session of its own",
+      async () => {
+        const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+        const child = daemon();
+        const invocation_id = `inv_cancel_${dialect}`;
+        const run = rig.run({ ...plain(dialect), invocation_id, input: child.input });
+        await child.born();
+        rig.runner.cancel(invocation_id, "user");
+        expect(await run).toMatchObject({ status: "cancelled" });
+        await child.gone();
+      },
+      LONG_MS,
+    );
+
+    verifies(
+      "launch.tree",
+      "a deadline ends a descendant that forked twice and has a session of its own",
+      async () => {
+        const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+        const child = daemon();
+        const run = rig.run({ ...plain(dialect), timeout_ms: 3_000, input: child.input });
+        expect(await run).toMatchObject({ error: { code: "timeout" } });
+        // On a machine too busy to start it in time there is nothing to end.
+        if (existsSync(child.input.daemon.file)) await child.gone();
+      },
+      LONG_MS,
+    );
+  });
+}
+
+const cgroups = openTrackingCgroups(`backplane-test-${process.pid}-${Math.random().toString(36).slice(2)}`);
+await cgroups?.close();
+
+describe.runIf(cgroups !== null)("with cgroups", () => {
+  verifies(
+    "launch.tree",
+    "a descendant that cleared its environment is ended too",
+    async () => {
+      const rig = makeRig({ timeouts: { cancel_grace_ms: 50 } });
+      const child = daemon(true);
+      const run = rig.run({ ...plain("vai"), invocation_id: "inv_clear", input: child.input });
+      await child.born();
+      rig.runner.cancel("inv_clear", "user");
+      expect(await run).toMatchObject({ status: "cancelled" });
+      await child.gone();
+    },
+    LONG_MS,
+  );
+});
+
+test(
+  "a process that ends by itself takes its daemons along",
+  async () => {
+    const rig = makeRig();
+    const child = daemon();
+    const answer = { type: "response", request_id: "$id", status: "ok", output: 1 };
+    const outcome = await rig.run({ ...plain("side"), input: { ...child.input, messages: [answer] } });
+    expect(outcome).toMatchObject({ status: "succeeded", violations: 0 });
+    await until(() => existsSync(child.input.daemon.file), LONG_MS);
+    await child.gone();
+  },
+  LONG_MS,
+);
+
+test("an orderly stop of the runner ends daemons of an idle worker", async () => {
+  const rig: Rig = makeRig();
+  const child = daemon();
+  const succeeded = { type: "response", id: "$id", ok: true, body: { status: "succeeded", result: null } };
+  const outcome = await rig.run({ ...plain("vai"), input: { ...child.input, messages: [succeeded] } });
+  expect(outcome.status).toBe("succeeded");
+  await child.born();
+  await rig.runner.close(200);
+  expect(isAlive(child.pid())).toBe(false);
+});
+
+verifies(
+  "launch.tree",
+  "a gateway that is killed takes daemons of its plugins along",
+  async () => {
+    const child = daemon();
+    const host = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
+    const gateway = spawn(
+      process.execPath,
+      [
+        "--conditions=backplane-source",
+        host,
+        FIXTURES,
+        `doomed-tree-${process.pid}`,
+        child.input.daemon.file,
+      ],
+      { stdio: ["ignore", "pipe", "inherit"] },
+    );
+    await once(gateway.stdout, "data");
+    await child.born();
+    gateway.kill("SIGKILL");
+    await child.gone();
+    expect(isAlive(child.pid())).toBe(false);
+  },
+  LONG_MS,
+);
+
+test("descendants are children, and whoever shares a session or a group with them", () => {
+  const row = (pid: number, ppid: number, pgrp: number, session: number): ProcessRow => ({
+    pid,
+    ppid,
+    pgrp,
+    session,
+    state: "S",
+    cpu_ticks: 0,
+    reaped_ticks: 0,
+    started: 0,
+  });
+  const rows = [
+    row(1, 0, 1, 1),
+    row(10, 1, 10, 10),
+    // A child that lost its parent but stayed in the session.
+    row(11, 1, 12, 10),
+    // Its child in a session of its own, and a child of that one.
+    row(13, 11, 13, 13),
+    row(14, 1, 13, 13),
+    // Somebody else.
+    row(20, 1, 20, 20),
+  ];
+  expect([...withDescendants(rows, [10])].sort((a, b) => a - b)).toEqual([10, 11, 13, 14]);
+  expect([...withDescendants(rows, [])]).toEqual([]);
+});
+
+test("a process whose name holds spaces and parentheses is read", () => {
+  const rest = "1 2 3 0 -1 4194560 1 0 0 0 7 5 2 1 20 0 1 0 99 0 0";
+  expect(parseStat(`42 (a ) b (c) S ${rest}`)).toEqual({
+    pid: 42,
+    state: "S",
+    ppid: 1,
+    pgrp: 2,
+    session: 3,
+    cpu_ticks: 12,
+    reaped_ticks: 3,
+    started: 99,
+  });
+  expect(parseStat("")).toBeNull();
+  expect(parseStat("42 (gone)")).toBeNull();
+});
+
+verifies(
+  "launch.tree",
+  "without cgroups a daemon is found by its mark, also when its process ended by itself",
+  async () => {
+    for (const killed of [true, false]) {
+      const tree = new ProcessTree(null, logTo());
+      const child = daemon();
+      const { file } = child.input.daemon;
+      const script = `python3 ${FIXTURES}/daemon.py ${file} keep; ${killed ? "sleep 600" : "exit 0"}`;
+      const env = { PATH: "/usr/local/bin:/usr/bin:/bin", ...tree.env };
+      const first = spawn("/bin/sh", ["-c", script], { detached: true, stdio: "ignore", env });
+      const ended = once(first, "exit");
+      tree.track(first.pid!);
+      await child.born();
+      if (killed) tree.kill();
+      await ended;
+      await tree.end();
+      expect(isAlive(child.pid())).toBe(false);
+    }
+  },
+  LONG_MS * 2,
+);
+
+test("a process of another tree is spared", async () => {
+  const trees = new ProcessTrees(logTo());
+  const [mine, other] = [trees.begin(), trees.begin()];
+  const start = (env: Record<string, string>) =>
+    spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore", env });
+  const first = start(mine.env);
+  const second = start(other.env);
+  mine.track(first.pid!);
+  other.track(second.pid!);
+  mine.kill();
+  await once(first, "exit");
+  await mine.end();
+  expect(isAlive(second.pid!)).toBe(true);
+  other.kill();
+  await once(second, "exit");
+  await other.end();
+  await trees.close();
+});

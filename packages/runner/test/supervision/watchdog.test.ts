@@ -1,0 +1,78 @@
+/** Parent death: a gateway that is killed with SIGKILL leaves no plugin behind. */
+import { type ChildProcess, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { expect, onTestFinished, test } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { killGroup } from "../../src/supervision/process-trees.ts";
+import { Watchdog } from "../../src/supervision/watchdog.ts";
+import { FIXTURES } from "../support/order.ts";
+import { isAlive, processesWith, until } from "../support/runner.ts";
+
+const HOST = fileURLToPath(new URL("../fixtures/doomed-host.ts", import.meta.url));
+
+test("kill -9 of the host: the deaf plugin and its grandchildren are gone within 5 s", async () => {
+  const mark = `doomed-${process.pid}`;
+  const host = spawn(process.execPath, ["--conditions=backplane-source", HOST, FIXTURES, mark], {
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const [line] = (await once(host.stdout, "data")) as [Buffer];
+  const { pid, grandchild } = JSON.parse(line.toString()) as { pid: number; grandchild: number };
+  expect([isAlive(pid), isAlive(grandchild)]).toEqual([true, true]);
+  const killed = performance.now();
+  host.kill("SIGKILL");
+  await until(() => !isAlive(pid) && !isAlive(grandchild) && processesWith(mark).length === 0, 5_000);
+  expect(performance.now() - killed).toBeLessThan(5_000);
+});
+
+function sleeper(): { child: ChildProcess; pid: number } {
+  const child = spawn("/bin/sleep", ["60"], { detached: true, stdio: "ignore" });
+  onTestFinished(() => killGroup(child.pid!));
+  return { child, pid: child.pid! };
+}
+
+test("a forgotten group is spared, a watched one is killed when the pipe ends", async () => {
+  const watchdog = new Watchdog(logTo());
+  watchdog.ready();
+  const groups = Array.from({ length: 5 }, sleeper);
+  for (const { pid } of groups) watchdog.watch(pid);
+  for (const spared of [groups[0]!, groups[2]!, groups[4]!]) watchdog.forget(spared.pid);
+  watchdog.forget(999_999_999);
+  await watchdog.close();
+  await until(() => !isAlive(groups[1]!.pid) && !isAlive(groups[3]!.pid));
+  expect([0, 2, 4].map((i) => isAlive(groups[i]!.pid))).toEqual([true, true, true]);
+});
+
+test("whoever carries the mark of a watched process is killed, also outside of its group", async () => {
+  const watchdog = new Watchdog(logTo());
+  watchdog.ready();
+  const mark = randomBytes(16).toString("hex");
+  const start = (value: string) => {
+    const env = { BACKPLANE_PROCESS_ID: value };
+    const child = spawn("/bin/sleep", ["60"], { detached: true, stdio: "ignore", env });
+    onTestFinished(() => killGroup(child.pid!));
+    return child.pid!;
+  };
+  const [marked, other] = [start(mark), start(mark.replaceAll(/./g, "0"))];
+  watchdog.watch(sleeper().pid, mark);
+  await watchdog.close();
+  await until(() => !isAlive(marked));
+  expect(isAlive(other)).toBe(true);
+});
+
+test("it shrugs off signals; if it is killed, another one takes the list over", async () => {
+  const said: string[] = [];
+  const watchdog = new Watchdog(logTo((_, message) => said.push(message)));
+  watchdog.ready();
+  const first = watchdog.pid!;
+  const { pid } = sleeper();
+  watchdog.watch(pid);
+  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.kill(first, signal);
+  process.kill(first, "SIGKILL");
+  await until(() => watchdog.pid !== undefined && watchdog.pid !== first);
+  expect(said).toHaveLength(1);
+  await watchdog.close();
+  await until(() => !isAlive(pid));
+  expect(isAlive(first)).toBe(false);
+});

@@ -1,0 +1,146 @@
+/**
+ * An egress session on loopback. PUBLIC stands for the public internet: the address rule is the real one but for
+ * it, and every server listens on all addresses, so that whoever reaches one by another address is seen.
+ */
+import { connect, type Socket } from "node:net";
+import type { Clock } from "@backplane/kernel/ports";
+import { onTestFinished } from "vitest";
+import { systemClock } from "../../../../test/support/system-clock.ts";
+import { createEgress, type EgressSession } from "../../src/egress/create-egress.ts";
+import { publicOnly } from "../../src/egress/destinations/address.ts";
+import type { Refusal } from "../../src/egress/destinations/refusals.ts";
+import type { EgressLimits } from "../../src/egress/proxy/limits.ts";
+import type { EgressListener } from "../../src/egress/proxy/sandbox-network.ts";
+import { listen } from "./loopback.ts";
+
+export const PUBLIC = "127.88.0.1";
+
+export interface RigOptions {
+  domains?: readonly string[];
+  network?: "none" | "egress";
+  scopes?: readonly "sessions:read"[];
+  gateway?: { base_url: string; certificate?: string };
+  limits?: Partial<EgressLimits>;
+  clock?: Clock;
+  operator_allows?: readonly string[];
+  /** What names resolve to; a name that is not here is PUBLIC. Lists of lists answer one after the other. */
+  names?: Record<string, readonly string[]>;
+  resolve?: (name: string) => Promise<string[]>;
+  refused?: (refusal: Refusal) => void;
+}
+
+export interface EgressRig {
+  session: EgressSession;
+  /** Names that were resolved, in order. */
+  resolved: string[];
+  /** A port of this machine behind which the session hears this listener. */
+  behind: (role: EgressListener["role"], port?: number, address?: string) => Promise<number>;
+  proxy: number;
+}
+
+export async function openRig(options: RigOptions = {}): Promise<EgressRig> {
+  const resolved: string[] = [];
+  const egress = createEgress({
+    clock: options.clock ?? systemClock,
+    limits: options.limits ?? {},
+    operator_allows: options.operator_allows ?? [],
+    gateway: () => (options.gateway === undefined ? null : { certificate: null, ...options.gateway }),
+    forbidden: (address) => (address === PUBLIC ? null : publicOnly(address)),
+    resolve: async (name) => {
+      resolved.push(name);
+      return (await options.resolve?.(name)) ?? [...(options.names?.[name] ?? [PUBLIC])];
+    },
+  });
+  const session = egress.open({
+    grant: {
+      network: options.network ?? "egress",
+      allowed_domains: [...(options.domains ?? [])],
+      gateway_api_scopes: [...(options.scopes ?? [])],
+    },
+    ...(options.refused === undefined ? {} : { refused: options.refused }),
+  });
+  onTestFinished(() => session.close());
+  const behind: EgressRig["behind"] = async (role, port, address = "127.0.0.1") => {
+    const listener = session.listeners.find(
+      (one) => one.role === role && (port === undefined || one.port === port),
+    );
+    if (listener === undefined) throw new Error(`no listener ${role} ${port ?? ""}`);
+    const { server, port: real } = await listen(() => {}, address);
+    session.attach(listener, server);
+    return real;
+  };
+  return { session, resolved, behind, proxy: options.network === "none" ? 0 : await behind("proxy") };
+}
+
+/** A connection that can be talked to step by step; what was heard stays readable after its end. */
+export class Talk {
+  readonly socket: Socket;
+  heard = Buffer.alloc(0);
+  readonly ended: Promise<void>;
+  #waiting: (() => void)[] = [];
+
+  /** To a port of this machine, or over a socket that leads elsewhere. */
+  constructor(at: number | Socket, host = "127.0.0.1") {
+    this.socket = typeof at === "number" ? connect({ port: at, host, allowHalfOpen: true }) : at;
+    this.socket.on("error", () => {});
+    this.socket.on("data", (chunk: Buffer) => {
+      this.heard = Buffer.concat([this.heard, chunk]);
+      for (const look of this.#waiting.splice(0)) look();
+    });
+    this.ended = new Promise((resolve) => {
+      const done = () => {
+        this.socket.end();
+        resolve();
+        for (const look of this.#waiting.splice(0)) look();
+      };
+      this.socket.once("end", done).once("close", done);
+    });
+    onTestFinished(() => void this.socket.destroy());
+  }
+
+  say(...words: (string | Uint8Array)[]): this {
+    for (const word of words)
+      this.socket.write(typeof word === "string" ? Buffer.from(word, "latin1") : word);
+    return this;
+  }
+
+  get text(): string {
+    return this.heard.toString("latin1");
+  }
+
+  /** Until something like this was heard, or the other side is done. */
+  async hear(pattern: RegExp | string): Promise<string> {
+    let over = false;
+    void this.ended.then(() => {
+      over = true;
+    });
+    const heard = () => (typeof pattern === "string" ? this.text.includes(pattern) : pattern.test(this.text));
+    while (!heard()) {
+      if (over) throw new Error(`ended after ${JSON.stringify(this.text)}`);
+      await new Promise<void>((resolve) => this.#waiting.push(resolve));
+    }
+    return this.text;
+  }
+
+  /** All there is to hear. */
+  async rest(): Promise<string> {
+    await this.ended;
+    return this.text;
+  }
+}
+
+export function connectLine(authority: string): string {
+  return `CONNECT ${authority} HTTP/1.1\r\nHost: ${authority}\r\n\r\n`;
+}
+
+/** No credentials wanted, and the request granted. */
+export const SOCKS_GRANTED = "\u0005\u0000\u0005\u0000";
+
+export function socksConnect(host: string, port: number): Buffer {
+  const name = Buffer.from(host, "latin1");
+  return Buffer.concat([
+    Buffer.from([5, 1, 0, 5, 1, 0, 3, name.length]),
+    name,
+    Buffer.from([port >> 8, port & 255]),
+  ]);
+}

@@ -1,0 +1,72 @@
+/** Orders for the fixture programs. Knows nothing of the test runner. */
+import { fileURLToPath } from "node:url";
+import type { Json } from "@backplane/contract";
+import type { RunOrder } from "@backplane/kernel/ports";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+
+export const FIXTURES = fileURLToPath(new URL("../fixtures", import.meta.url));
+
+export type OrderChange = Partial<Omit<RunOrder, "package" | "grant" | "context">> & {
+  entrypoint?: string[];
+  protocol?: RunOrder["package"]["runtime"]["protocol"];
+  package?: Partial<RunOrder["package"]>;
+  env?: Record<string, string>;
+  grant?: Partial<RunOrder["grant"]>;
+  context?: Partial<RunOrder["context"]>;
+  input?: Json;
+};
+
+/** A vai tool call unless told otherwise. */
+export function orderOf(change: OrderChange): RunOrder {
+  const { entrypoint, protocol, package: pkg, env, grant, context, input, ...rest } = change;
+  const invocation_id = rest.invocation_id ?? `inv_${Math.random().toString(36).slice(2)}`;
+  const granted = noGrant({ class: "worker", ...grant });
+  const entry = entrypoint ?? ["node", "./vai.mjs", "echo"];
+  const env_ = env ?? {};
+  return {
+    attempt: 1,
+    export_id: "echo",
+    op: "tool.invoke",
+    body: { tool_execution_id: "toolx_1", input: input ?? { text: "hello" } },
+    class: "worker",
+    timeout_ms: 10_000,
+    pool_key: JSON.stringify([entry, env_, granted]),
+    binding_id: "bind_1",
+    ...rest,
+    invocation_id,
+    package: {
+      package_id: "acme/fixture",
+      version: "1.0.0",
+      digest: `sha256:${"0".repeat(64)}`,
+      runtime: {
+        protocol: protocol ?? "vai.rpc.v1",
+        transport: "stdio",
+        entrypoint: entry,
+        env: env_,
+        capabilities: [],
+      },
+      ...pkg,
+    },
+    grant: granted,
+    context: {
+      invocation_id,
+      trace_id: "tr_1",
+      org_id: "org_1",
+      deadline_at: "2026-01-01T00:00:00Z",
+      gateway: { base_url: "http://127.0.0.1:7420", scopes: [] },
+      config: {},
+      secrets: {},
+      grant: granted,
+      ...context,
+    },
+  };
+}
+
+/** One side-process call of a behaviour in side.py. */
+export function side(behaviour: string, change: OrderChange = {}): OrderChange {
+  return { protocol: "rterm.plugin.v1", entrypoint: ["python3", "./side.py", behaviour], ...change };
+}
+
+export function vai(behaviour: string, change: OrderChange = {}): OrderChange {
+  return { entrypoint: ["node", "./vai.mjs", behaviour], ...change };
+}

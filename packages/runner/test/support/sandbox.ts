@@ -1,0 +1,79 @@
+/** A real sandbox for tests: sandbox-init is compiled once into the room's dist, everything ends with the test. */
+import { mkdtempSync, rmSync } from "node:fs";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { onTestFinished } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+import { PLUGIN_PATH } from "../../src/index.ts";
+import type { Death } from "../../src/sandbox/cause-of-death.ts";
+import type { Confined, ConfineRequest } from "../../src/sandbox/launch-confined.ts";
+import type { SandboxOptions } from "../../src/sandbox/make-sandbox.ts";
+import { openSandbox, type Sandbox } from "../../src/sandbox/open-sandbox.ts";
+
+export const CACHE = fileURLToPath(new URL("../../dist/sandbox-init/", import.meta.url));
+
+export function sandboxOptions(change: Partial<SandboxOptions> = {}): SandboxOptions {
+  return { cache_dir: CACHE, node: process.execPath, path: PLUGIN_PATH, log: logTo(), ...change };
+}
+
+export async function openTestSandbox(change: Partial<SandboxOptions> = {}): Promise<Sandbox> {
+  const sandbox = await openSandbox(sandboxOptions(change));
+  onTestFinished(() => sandbox.close());
+  return sandbox;
+}
+
+/** An empty package that everybody may read, as the content store makes them. */
+export async function packageFolder(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), "backplane-package-"));
+  await chmod(folder, 0o755);
+  onTestFinished(() => rm(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+export interface Ran {
+  out: string;
+  err: string;
+  death: Death;
+}
+
+export type RunChange = Partial<Omit<ConfineRequest, "grant">> & { grant?: Partial<ConfineRequest["grant"]> };
+
+export function request(folder: string, change: RunChange = {}): ConfineRequest {
+  const { grant, ...rest } = change;
+  return {
+    lifetime: "call",
+    folder,
+    program: { kind: "system", file: "/bin/sh", args: ["-c", "true"] },
+    env: {},
+    ...rest,
+    grant: noGrant(grant),
+  };
+}
+
+/** To its end: both outputs and why it ended. */
+export async function finish({ child, death }: Confined): Promise<Ran> {
+  const said = { out: "", err: "" };
+  child.stdout.on("data", (chunk: Buffer) => {
+    if (said.out.length < 1_000_000) said.out += chunk.toString("utf8");
+  });
+  child.stderr.on("data", (chunk: Buffer) => {
+    if (said.err.length < 1_000_000) said.err += chunk.toString("utf8");
+  });
+  child.stdin.end();
+  return { ...said, death: await death, out: said.out, err: said.err };
+}
+
+export async function sh(sandbox: Sandbox, script: string, change: RunChange = {}): Promise<Ran> {
+  const folder = change.folder ?? (await packageFolder());
+  const program = { kind: "system" as const, file: "/bin/sh", args: ["-c", script] };
+  return await finish(await sandbox.launch(request(folder, { program, ...change })));
+}
+
+export function emptyFolder(): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-sandbox-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}

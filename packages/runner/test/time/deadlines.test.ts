@@ -1,0 +1,38 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { type Deadline, Deadlines } from "../../src/time/deadlines.ts";
+import { ManualClock } from "../support/manual-clock.ts";
+
+test("runs each at its time and in order, whatever is set and cleared before", () => {
+  fc.assert(
+    fc.property(fc.array(fc.tuple(fc.nat(500), fc.boolean()), { maxLength: 60 }), (plan) => {
+      const clock = new ManualClock();
+      const deadlines = new Deadlines(clock);
+      const ran: [number, number][] = [];
+      const entries: Deadline[] = plan.map(([delay]) =>
+        deadlines.set(delay, () => ran.push([delay, clock.monotonic()])),
+      );
+      plan.forEach(([, clear], i) => {
+        if (clear) deadlines.clear(entries[i]!);
+      });
+      clock.advance(1_000);
+      const expected = plan.filter(([, clear]) => !clear).map(([delay]) => delay);
+      expect(ran.map(([delay]) => delay)).toEqual(expected.sort((a, b) => a - b));
+      expect(ran.every(([delay, at]) => delay === at)).toBe(true);
+      expect(deadlines.size).toBe(0);
+      expect(clock.pending).toBe(0);
+    }),
+  );
+});
+
+test("many calls share one timer, and none is left when all are cleared", () => {
+  const clock = new ManualClock();
+  const deadlines = new Deadlines(clock);
+  const entries = Array.from({ length: 1_000 }, (_, i) => deadlines.set(1_000 + i, () => {}));
+  expect(clock.pending).toBe(1);
+  expect(clock.armed).toBe(1);
+  for (const entry of entries) deadlines.clear(entry);
+  expect(clock.pending).toBe(0);
+  deadlines.clear(entries[0]!);
+  expect(deadlines.size).toBe(0);
+});
