@@ -181,6 +181,27 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     tests: COVERED,
   })),
   {
+    defence: "approval: the digest covers settings of kernel plugins",
+    file: `${KERNEL}/approval/coverage.ts`,
+    from: 'if (pack.manifest.runtime.protocol !== "module.kernel") return binding.config;',
+    to: 'if (pack.manifest.runtime.protocol !== "") return binding.config;',
+    tests: COVERED,
+  },
+  {
+    defence: "approval: the digest tells a secret stored anew",
+    file: `${KERNEL}/approval/coverage.ts`,
+    from: "@${secret.version} of ${secret.created_at}",
+    to: "@${secret.version}",
+    tests: COVERED,
+  },
+  {
+    defence: "approval: a change of a server is a new question",
+    file: `${KERNEL}/servers/servers.ts`,
+    from: "if (changed.length > 0) throw changedMeanwhile(changed);",
+    to: "void changed;",
+    tests: ["packages/kernel/test/servers/servers.test.ts"],
+  },
+  {
     defence: "delegated token: from the process of its call",
     file: `${KERNEL}/keys/authenticate.ts`,
     from: "return expected === null || (proof !== undefined && sameText(proof, expected));",

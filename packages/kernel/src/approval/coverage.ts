@@ -4,14 +4,24 @@
  * all of them is what a person says yes to.
  */
 import { hash } from "node:crypto";
-import { canonicalJson, type Grant, type Json, type JsonObject, runsElsewhere } from "@backplane/contract";
+import {
+  canonicalJson,
+  type Grant,
+  type Json,
+  type JsonObject,
+  pluginNamespace,
+  runsElsewhere,
+} from "@backplane/contract";
 import { toolDigest } from "../definitions/compare.ts";
 import type { KernelDeps } from "../deps.ts";
 import { secretName } from "../invoke/context.ts";
+import { isOwnField, SETTINGS_SCOPE } from "../plugins/settings.ts";
 import type { Admitted } from "../policy/admit.ts";
 import type { BoundPackage } from "../ports/index.ts";
 import { readSignIn } from "../sign-ins/sign-in-record.ts";
 import { hasOwnCredential, isRemote } from "../sign-ins/tokens.ts";
+
+type CoverageDeps = Pick<KernelDeps, "store" | "vault">;
 
 /** Digests by the name of the part, as an approver is told it: `config.region`, `secret.token`. */
 export type CoveredParts = Readonly<Record<string, string>>;
@@ -31,7 +41,7 @@ export interface CoveredFacts {
   binding_id: string;
   arguments: Json;
   config: JsonObject;
-  /** Name and version of what each granted slot holds. */
+  /** Name, version and birth of what each granted slot holds. */
   secrets: Readonly<Record<string, string>>;
   /** Whose sign-in at a remote server the call uses; null: none. */
   sign_in: Json;
@@ -63,26 +73,35 @@ export function changedParts(before: CoveredParts | null, after: CoveredParts): 
 }
 
 /** As things are now, for a call that was admitted. */
-export async function readCoverage(
-  deps: Pick<KernelDeps, "store" | "vault">,
-  { call, grant }: Admitted,
-): Promise<Coverage> {
+export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted): Promise<Coverage> {
   const { bound, export: item } = call.plan;
+  const described = bound.described !== undefined && item.kind === "tool";
+  return await coverUse(deps, bound, {
+    tool: bound.binding.export_id,
+    definition: described ? toolDigest(item, bound.package.schemas) : null,
+    arguments: call.input,
+    grant,
+  });
+}
+
+/** The same for whatever else a binding is used for after a person's yes. */
+export async function coverUse(
+  deps: CoverageDeps,
+  bound: BoundPackage,
+  use: Pick<CoveredFacts, "tool" | "definition" | "arguments" | "grant">,
+): Promise<Coverage> {
   const { binding, package: pack } = bound;
   const { runtime } = pack.manifest;
-  const described = bound.described !== undefined && item.kind === "tool";
+  const { grant } = use;
   return coverageOf({
-    tool: binding.export_id,
+    ...use,
     package_id: pack.package_id,
     package_version: pack.version,
     package_digest: pack.digest,
-    definition: described ? toolDigest(item, pack.schemas) : null,
     binding_id: binding.binding_id,
-    arguments: call.input,
-    config: binding.config,
+    config: await configOf(deps, bound),
     secrets: await secretVersions(deps, bound, grant),
     sign_in: await signInOf(deps, bound),
-    grant,
     destination: {
       protocol: runtime.protocol,
       address: runsElsewhere(runtime.protocol) ? runtime.entrypoint : null,
@@ -92,8 +111,27 @@ export async function readCoverage(
   });
 }
 
+/**
+ * The tools of a kernel plugin have no binding that holds settings: those are in the configuration of the org, and what
+ * the plugin may do is in the default org's. Sealed values stay sealed.
+ */
+async function configOf(
+  { store }: CoverageDeps,
+  { binding, package: pack }: BoundPackage,
+): Promise<JsonObject> {
+  if (pack.manifest.runtime.protocol !== "module.kernel") return binding.config;
+  const prefix = `plugin.${pluginNamespace(pack.manifest.name)}.`;
+  const { org_id } = binding.scope;
+  const read = async (org: string): Promise<[field: string, value: string][]> =>
+    (await store.config.list(org, prefix)).map(({ key, value }) => [key.slice(prefix.length), value]);
+  const own = await read(org_id);
+  if (org_id === SETTINGS_SCOPE.org_id) return Object.fromEntries(own);
+  const settings = (await read(SETTINGS_SCOPE.org_id)).filter(([field]) => isOwnField(field));
+  return Object.fromEntries([...own, ...settings]);
+}
+
 async function secretVersions(
-  { store }: Pick<KernelDeps, "store">,
+  { store }: CoverageDeps,
   { binding }: BoundPackage,
   grant: Grant,
 ): Promise<Record<string, string>> {
@@ -103,13 +141,14 @@ async function secretVersions(
     const ref = binding.secrets[slot];
     const name = ref === undefined ? null : secretName(ref, org_id);
     const secret = name === null ? null : await store.secrets.get(org_id, name);
-    versions[slot] = secret === null ? "none" : `${secret.name}@${secret.version}`;
+    // One that was removed and stored anew begins with version 1 again.
+    versions[slot] = secret === null ? "none" : `${secret.name}@${secret.version} of ${secret.created_at}`;
   }
   return versions;
 }
 
 /** A renewed token is the same sign-in; another person's, or one at another server, is not. */
-async function signInOf(deps: Pick<KernelDeps, "store" | "vault">, bound: BoundPackage): Promise<Json> {
+async function signInOf(deps: CoverageDeps, bound: BoundPackage): Promise<Json> {
   if (!isRemote(bound) || hasOwnCredential(bound)) return null;
   const { binding_id, scope } = bound.binding;
   const session = (await readSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;

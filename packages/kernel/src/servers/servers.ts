@@ -11,6 +11,7 @@ import {
   serverName,
   toBackplaneError,
 } from "@backplane/contract";
+import { type Coverage, changedParts, coverUse } from "../approval/coverage.ts";
 import { takesTraffic } from "../bindings/rollout.ts";
 import { isWhole } from "../bindings/whole-package.ts";
 import { auditOf } from "../caller.ts";
@@ -140,23 +141,27 @@ export function createServers(
   /** After the yes everything is looked at again, because the wait may have been long. */
   async function afterYes(wanted: Wanted, bound: BoundPackage, why: string, line: ServerLine): Promise<Json> {
     const { caller, binding_id, method, params } = wanted;
-    const { package_id, digest } = bound.package;
+    const { package_id } = bound.package;
+    const { parts } = await covered(wanted, bound);
     let answered = false;
     try {
       return await askFirst(caller, { binding_id, package_id, method, params, why }, line, async () => {
         answered = true;
         const now = await admitted(wanted);
-        if (now.bound.package.digest !== digest)
-          throw new BackplaneError(
-            "approval.changed",
-            "the package was changed after the approval was asked for",
-          );
+        const changed = changedParts(parts, (await covered(wanted, now.bound)).parts);
+        if (changed.length > 0) throw changedMeanwhile(changed);
         return await put(wanted, now.bound, line);
       });
     } catch (error) {
       if (!answered) await auditRefusal(wanted, error);
       throw error;
     }
+  }
+
+  /** Everything that decides what the request does, as for a call of a tool. */
+  async function covered({ caller, method, params }: Wanted, bound: BoundPackage): Promise<Coverage> {
+    const { grant } = await processOrder(deps, policies, bound, caller.scope);
+    return await coverUse(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
   async function put(wanted: Wanted, bound: BoundPackage, line: ServerLine): Promise<Json> {
@@ -211,6 +216,11 @@ export function createServers(
       onNotice: (listener) => runner.onNotice?.(listener) ?? (() => undefined),
     },
   };
+}
+
+function changedMeanwhile(changed: string[]): BackplaneError {
+  const message = `${changed.join(", ")} changed after the approval was asked for`;
+  return new BackplaneError("approval.changed", message, { details: { changed } });
 }
 
 function isServer(bound: BoundPackage): boolean {

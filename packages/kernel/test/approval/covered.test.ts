@@ -1,10 +1,11 @@
 /** What an approval covers besides the arguments (approval.digest): a change of it is a new question. */
-import type { Approval } from "@backplane/contract";
+import type { Approval, Json } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, type House, openHouse, until, user } from "../support/house.ts";
 import { manifest, tool } from "../support/manifests.ts";
 import { ok } from "../support/scripted-runner.ts";
+import { toolPlugin } from "../support/tool-plugin.ts";
 
 const deploying = (more: object = {}) =>
   manifest([
@@ -55,6 +56,17 @@ const CHANGES: [what: string, parts: string[], change: Change][] = [
       house.kernel.bindings.patch(admin, id, { config: { size: 1, region: "south", zone: "b" } }, undefined),
   ],
   ["a secret", ["secret.token"], (house) => house.kernel.secrets.put(admin, "token", "hunter2-second")],
+  [
+    "a secret that was removed and stored anew",
+    ["secret.token"],
+    async (house, id) => {
+      await house.kernel.bindings.patch(admin, id, { secrets: {} }, undefined);
+      await house.kernel.secrets.remove(admin, "token");
+      await house.kernel.secrets.put(admin, "token", "hunter2-second");
+      const secrets = { token: "secret://org_local/token" };
+      await house.kernel.bindings.patch(admin, id, { secrets }, undefined);
+    },
+  ],
   [
     "the grant and the destination",
     ["destination", "grant.allowed_domains"],
@@ -176,3 +188,51 @@ test("a durable question that was approved while no gateway ran is asked again w
   await answer(second, question.id);
   await until(async () => (await second.kernel.invocations.get(admin, ticket.id)).status === "succeeded");
 });
+
+const askedTool = (run: () => void) =>
+  toolPlugin("sender", {
+    name: "send",
+    description: "Sends",
+    parameters: { type: "object" },
+    requires_approval: true,
+    async run() {
+      run();
+      return { ok: true, brief: "sent", display: { kind: "text", text: "sent" } };
+    },
+  });
+
+const PLUGIN_CHANGES: [what: string, parts: string[], values: Record<string, Json>][] = [
+  ["a setting of its plugin", ["config.channel"], { "plugin.sender.channel": "#everyone" }],
+  ["a credential of its plugin", ["config.api_key"], { "plugin.sender.api_key": "sk-second" }],
+  [
+    "what its plugin may reach",
+    ["config.allowed_domains"],
+    { "plugin.sender.allowed_domains": ["b.example"] },
+  ],
+];
+
+for (const [what, parts, values] of PLUGIN_CHANGES) {
+  verifies(
+    "approval.digest",
+    `a tool of a kernel plugin does not run on an approval from before ${what} changed`,
+    async () => {
+      let ran = 0;
+      const house = await openHouse({ plugins: [askedTool(() => ran++)] });
+      await house.kernel.config.set(admin, {
+        "plugin.sender.channel": "#ops",
+        "plugin.sender.api_key": "sk-first",
+      });
+      const ticket = await house.kernel.invocations.invoke(user, { export_id: "send", input: {} });
+      const first = ticket.invocation.approval_id!;
+      await house.kernel.config.set(admin, values);
+      await answer(house, first);
+      const question = await nextQuestion(house, first);
+      expect(ran).toBe(0);
+      expect(question).toMatchObject({ replaces: first, changed: parts });
+      expect(JSON.stringify(question)).not.toMatch(/sk-|everyone/);
+      await answer(house, question.id);
+      expect((await ticket.settled).status).toBe("succeeded");
+      expect(ran).toBe(1);
+    },
+  );
+}

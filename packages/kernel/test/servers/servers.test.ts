@@ -1,9 +1,9 @@
 import { BackplaneError, type Json, type JsonObject, type Policy } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import type { ServerLine } from "../../src/facade-servers.ts";
 import type { Runner } from "../../src/ports/index.ts";
-import { verifies } from "../../../../test/support/verifies.ts";
 import { admin, guest, openHouse, until, user } from "../support/house.ts";
 import { ok, ScriptedRunner } from "../support/scripted-runner.ts";
 import { WEATHER_SERVER } from "../support/weather-server.ts";
@@ -376,3 +376,38 @@ test("what changed while a person thought holds: nothing is read that may not be
   await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
   expect(heard).toEqual([]);
 });
+
+type Change = (house: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
+const CHANGES: [what: string, changed: string[], change: Change][] = [
+  [
+    "the config",
+    ["config.args"],
+    (house, id) => house.kernel.bindings.patch(admin, id, { config: { args: ["--elsewhere"] } }, undefined),
+  ],
+  ["a secret", ["secret.api_key"], (house) => house.kernel.secrets.put(admin, "weather", "another-another")],
+  [
+    "the package",
+    ["package_digest", "package_version"],
+    async (house, id) => {
+      await house.kernel.packages.install(admin, house.importer.add({ ...WEATHER_SERVER, version: "9.0.0" }));
+      await house.kernel.bindings.patch(admin, id, { package_version: "9.0.0" }, undefined);
+    },
+  ],
+];
+
+for (const [what, changed, change] of CHANGES) {
+  verifies(
+    "approval.digest",
+    `a resource is not read on an approval from before ${what} of its server changed`,
+    async () => {
+      const { house, heard, binding_id, question, read } = await openAsking();
+      const reading = read();
+      reading.catch(() => undefined);
+      const { id } = await question();
+      await change(house, binding_id);
+      await house.kernel.approvals.answer(admin, id, { response: "approve" });
+      await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
+      expect(heard).toEqual([]);
+    },
+  );
+}
