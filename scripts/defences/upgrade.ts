@@ -62,4 +62,25 @@ export const UPGRADE_DEFENCES: Mutant[] = [
     to: "    if ((yield* updateBinding(change)) || change.expected > 0) continue;\n",
     tests: ["packages/store/test/contract-sqlite.test.ts"],
   },
+  {
+    defence: "upgrade: a rollback to other bytes is a move like any other",
+    file: BINDINGS,
+    from: "const same = to.package.digest === digest;",
+    to: 'const same = digest !== "";',
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: a share gets no more permissions than the rest",
+    file: BINDINGS,
+    from: "return { policy: held.policy, secrets };",
+    to: "return { policy: held.held.length > 0 ? policy : held.policy, secrets };",
+    tests: UPGRADE,
+  },
+  {
+    defence: "upgrade: an instrument in another class keeps its rules",
+    file: "packages/kernel/src/instruments/instruments.ts",
+    from: "const rules = { ...moved.policy, ...policy };",
+    to: "const rules = policy;",
+    tests: ["packages/kernel/test/instruments/instruments.test.ts"],
+  },
 ];

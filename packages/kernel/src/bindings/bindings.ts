@@ -53,7 +53,7 @@ export function createBindings(
     const now = new Date(deps.clock.now()).toISOString();
     // A share of the calls goes by the same rules as the rest of them.
     const beside = others[0] === undefined ? undefined : await servers.carried(others[0], found);
-    const kept = beside === undefined ? null : moveSettings(beside, found.export);
+    const kept = beside === undefined ? null : await besideSettings(beside, found);
     const draft: Binding = {
       binding_id: deps.ids.next("binding"),
       package_id: body.package_id,
@@ -76,6 +76,16 @@ export function createBindings(
     await store.bindings.create(row, changed(caller, row, "binding.create"));
     await definitions.describe({ binding: row, package: found.package });
     return row;
+  }
+
+  async function besideSettings(
+    beside: Binding,
+    to: CheckedExport,
+  ): Promise<Pick<Binding, "policy" | "secrets">> {
+    const { policy, secrets } = moveSettings(beside, to.export);
+    const from = await findExport(deps, beside.scope.org_id, beside);
+    const held = holdPermissions(policy, from.export.permissions, to.export.permissions);
+    return { policy: held.policy, secrets };
   }
 
   async function upgrade(caller: Caller, body: BindingUpgrade): Promise<Binding[]> {
@@ -143,11 +153,13 @@ export function createBindings(
       });
     const { package_version, digest, config, secrets } = previous;
     const to = await findExport(deps, before.scope.org_id, { ...before, package_version });
-    // The same bytes had this trust. Only who may give it gives it back.
-    const trusted = caller.actor === HOST_ADMIN && to.package.digest === digest;
+    // Other bytes may have been installed under this version since. They were given nothing yet.
+    const same = to.package.digest === digest;
     const then: Binding = { ...before, ...previous, generation: before.generation };
-    const policy = trusted ? previous.policy : moveSettings(then, to.export).policy;
-    const { row, found } = await apply(caller, before, { package_version, config, secrets, policy }, true);
+    // The same bytes had this trust. Only who may give it gives it back.
+    const policy = caller.actor === HOST_ADMIN ? previous.policy : moveSettings(then, to.export).policy;
+    const settings = same ? { config, secrets, policy } : {};
+    const { row, found } = await apply(caller, before, { package_version, ...settings }, same);
     if (!(await store.bindings.update(row, before.generation, changed(caller, row, "binding.rollback"))))
       throw outdated((await bound(caller, id)).binding);
     deps.runner.retire(id);

@@ -6,6 +6,7 @@
 import {
   BackplaneError,
   type Binding,
+  type BindingPolicy,
   type CatalogEntry,
   type Definitions,
   type ExecutionClass,
@@ -18,9 +19,9 @@ import { HOST_ADMIN } from "../caller.ts";
 import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Kernel } from "../facade.ts";
+import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
-import type { Policies } from "../policy/policies.ts";
 import { checkInstruments, type HealthQuestion } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
@@ -50,7 +51,7 @@ export interface InstrumentsRoom {
 interface InstrumentsParts {
   deps: KernelDeps;
   definitions: Pick<DefinitionsRoom, "describe">;
-  packages: Pick<Kernel["packages"], "install">;
+  packages: Pick<Kernel["packages"], "install" | "remove">;
   bindings: () => Kernel["bindings"];
   catalog: () => Pick<Kernel["catalog"], "entries">;
   policies: Pick<Policies, "of">;
@@ -116,6 +117,19 @@ export function createInstruments({
     }
   }
 
+  /** Another version first, then the class: a policy that came with the version would replace the rules of the binding. */
+  async function change(
+    caller: Caller,
+    { binding_id }: Binding,
+    package_version: string,
+    { policy, ...config }: { policy: Pick<BindingPolicy, "class">; config?: JsonObject },
+  ): Promise<Binding> {
+    const moved = await bindings().patch(caller, binding_id, { package_version, ...config }, undefined);
+    if (policy.class === undefined) return moved;
+    const rules = { ...moved.policy, ...policy };
+    return await bindings().patch(caller, binding_id, { policy: rules }, moved.generation);
+  }
+
   async function view(bound: BoundPackage): Promise<InstrumentPluginView> {
     const { binding, package: pack } = bound;
     const row = await store.definitions.get(binding.scope.org_id, binding.binding_id);
@@ -145,9 +159,10 @@ export function createInstruments({
         requireAdmin(caller, "install plugins");
         // An admin key rules its org, not the host's disk.
         if (caller.actor !== HOST_ADMIN) throw new BackplaneError("package.source_forbidden");
-        const { package: pack } = await packages.install(caller, { kind: "folder", path });
+        const { package: pack, created } = await packages.install(caller, { kind: "folder", path });
         const info = pack.manifest.runtime.instrument;
         if (info === undefined) {
+          if (created) await packages.remove(caller, pack.id);
           throw new BackplaneError("package.invalid", `${path} is no instrument plugin`, {
             fix: "Install other packages with backplane plugin install.",
           });
@@ -157,7 +172,7 @@ export function createInstruments({
         const same = before !== undefined && before.package.digest === pack.digest;
         // Found again at every start: nothing is changed, and nobody is disturbed.
         if (same && options.class === undefined && options.config === undefined) return await view(before);
-        const policy = options.class === undefined ? {} : { policy: { class: options.class } };
+        const chosen = options.class === undefined ? {} : { class: options.class };
         const config = options.config === undefined ? {} : { config: options.config };
         const binding =
           before === undefined
@@ -166,14 +181,9 @@ export function createInstruments({
                 package_version: version,
                 export_id: WHOLE_PACKAGE,
                 ...config,
-                ...policy,
+                ...(options.class === undefined ? {} : { policy: chosen }),
               })
-            : await bindings().patch(
-                caller,
-                before.binding.binding_id,
-                { package_version: version, ...config, ...policy },
-                undefined,
-              );
+            : await change(caller, before.binding, version, { ...config, policy: chosen });
         return await view({ binding, package: pack });
       },
       async unload(caller, plugin_id) {
@@ -197,6 +207,16 @@ export function createInstruments({
       },
       async patch(caller, id, body, expected) {
         const binding = await given.patch(caller, id, body, expected);
+        await after(binding);
+        return binding;
+      },
+      async upgrade(caller, body) {
+        const moved = await given.upgrade(caller, body);
+        for (const binding of moved) await after(binding);
+        return moved;
+      },
+      async rollback(caller, id, expected) {
+        const binding = await given.rollback(caller, id, expected);
         await after(binding);
         return binding;
       },

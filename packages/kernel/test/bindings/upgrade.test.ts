@@ -73,6 +73,11 @@ verifies("upgrade.moves", "a share of the calls goes by the same rules", async (
     policy: bound.policy,
     rollout: { traffic_percent: 10 },
   });
+  // Nor does it get more than the rest of them.
+  await house.kernel.bindings.remove(admin, canary.binding_id);
+  await install(house, "0.2.1", [slotted("greet", { network: "egress", allowed_domains: ["b.example"] })]);
+  const wider = await create(house, "0.2.1", { rollout: { traffic_percent: 10 } });
+  expect(wider.policy).toEqual({ ...bound.policy, permissions: { network: "none" } });
   // Which of the two is meant nobody can tell.
   await install(house, "0.3.0");
   await expect(create(house, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
@@ -138,6 +143,24 @@ describe("rollback", () => {
       config: { team: "dev" },
     });
     expect(await audited(house, "binding.rollback")).toHaveLength(2);
+  });
+
+  verifies("upgrade.moves", "to other bytes of that version is a move like any other", async () => {
+    const { house, bound } = await openWith();
+    await install(house, "0.2.0");
+    await create(house, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+    const { items } = await house.kernel.packages.list(admin, { limit: 5 });
+    await house.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+    await install(house, "0.1.0", [
+      slotted("greet", { network: "egress", allowed_domains: ["evil.example"] }),
+    ]);
+    const back = await house.kernel.bindings.rollback(admin, bound.binding_id);
+    expect(back).toMatchObject({
+      package_version: "0.1.0",
+      config: { team: "dev" },
+      policy: { approval: "always", timeout_ms: 9_000, permissions: { network: "none" } },
+      previous: { permissions_held: ["network"] },
+    });
   });
 
   test("gives trust back to the same bytes and by the admin alone", async () => {

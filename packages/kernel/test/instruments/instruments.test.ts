@@ -1,8 +1,10 @@
 import type { Manifest } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
 import { dependencyProblem, loadOrder } from "../../src/instruments/dependencies.ts";
 import type { BoundPackage, DescribeOrder, Description } from "../../src/ports/index.ts";
 import { admin, openHouse, scope, user } from "../support/house.ts";
+import { manifest, tool } from "../support/manifests.ts";
 import { ScriptedRunner } from "../support/scripted-runner.ts";
 
 function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
@@ -247,4 +249,51 @@ describe("instr.admin", () => {
     const call = await house.call({ export_id: "plugins_list", input: {} }, admin);
     expect(JSON.stringify(call.result)).toContain("acts for the caller of a turn");
   });
+});
+
+verifies(
+  "upgrade.moves",
+  "installing the next version in another class keeps the binding's rules",
+  async () => {
+    const { house } = await open();
+    const bound = await house.bind(plugin("counter"), {
+      export_id: "*",
+      config: { team: "ops" },
+      policy: { approval: "always", host_target: true },
+    });
+    const next = house.importer.add({ ...plugin("counter"), version: "2.0.0" });
+    const { path } = next as { path: string };
+    await house.kernel.instruments.install(admin, path, { class: "worker" });
+    const moved = await house.kernel.bindings.get(admin, bound.binding_id);
+    expect(moved).toMatchObject({ package_version: "2.0.0", config: { team: "ops" } });
+    expect(moved.policy).toEqual({ approval: "always", class: "worker" });
+    await house.kernel.instruments.install(admin, path, { class: "isolated" });
+    expect((await house.kernel.bindings.get(admin, bound.binding_id)).policy).toEqual({
+      approval: "always",
+      class: "isolated",
+    });
+  },
+);
+
+test("a package that is not an instrument is not left installed", async () => {
+  const { house } = await open();
+  const next = house.importer.add(manifest([tool("echo")]));
+  const { path } = next as { path: string };
+  await expect(house.kernel.instruments.install(admin, path)).rejects.toMatchObject({
+    code: "package.invalid",
+  });
+  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+});
+
+test("plugins that depend on one are loaded again when it is upgraded or rolled back", async () => {
+  const { bind, house, runner } = await open();
+  const { binding_id, package_id } = await bind("parent");
+  await bind("child", ["parent"]);
+  await house.kernel.packages.install(admin, house.importer.add({ ...plugin("parent"), version: "2.0.0" }));
+  runner.asked = [];
+  await house.kernel.bindings.upgrade(admin, { package_id, package_version: "2.0.0" });
+  expect(runner.asked).toEqual(["parent", "child"]);
+  runner.asked = [];
+  await house.kernel.bindings.rollback(admin, binding_id);
+  expect(runner.asked).toEqual(["parent", "child"]);
 });
