@@ -80,7 +80,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: dropped when its destination goes",
     file: CONFIG_OP,
-    from: "const moved = removed.filter(isDestinationConfigKey);",
+    from: "const moved = gone.filter(isDestination).map(({ key }) => key as string);",
     to: "const moved: string[] = [];",
     tests: DESTINATION,
   },
@@ -174,5 +174,19 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     from: 'typeof word === "string" && VENDOR_CODES.has(word)',
     to: 'typeof word === "string"',
     tests: FAILURE,
+  },
+  {
+    defence: "credential: dropped when an address in any value changes",
+    file: "packages/contract/src/config-key.ts",
+    from: " || ADDRESS.test(value)",
+    to: " || ADDRESS.test(key)",
+    tests: DESTINATION,
+  },
+  {
+    defence: "credential: not copied into an instance that is elsewhere",
+    file: "packages/kernel/src/providers/bootstrap.ts",
+    from: "!(elsewhere && isSecretConfigKey(key))",
+    to: 'key !== ""',
+    tests: ["packages/kernel/test/providers/bootstrap.test.ts"],
   },
 ];

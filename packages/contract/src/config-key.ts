@@ -24,9 +24,15 @@ export function configPrefixOf(pattern: string): string | null {
 const DESTINATION_SEGMENT =
   /(?:url|uri|endpoint|hostname|address|proxy)$|(?:^|[_-])(?:host|port|base|server|domain|region|plugin)$/i;
 
-/** Whether the value says where requests go, and so where the secrets beside it are sent. */
-export function isDestinationConfigKey(key: string): boolean {
-  return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1));
+/** With a scheme, in a text or anywhere in a JSON value. */
+const ADDRESS = /[a-z][a-z0-9+.-]*:\/\//i;
+
+/**
+ * Whether the value says where requests go, and so where the secrets beside it are sent: by the name of its key, or
+ * because there is an address in it. `value` is JSON.
+ */
+export function isDestinationConfig(key: string, value: string): boolean {
+  return DESTINATION_SEGMENT.test(key.slice(key.lastIndexOf(".") + 1)) || ADDRESS.test(value);
 }
 
 /** Keys of one group belong to one instance or plugin: `providers.<id>.`, `plugin.<ns>.`, `acme.`; null for a bare key. */

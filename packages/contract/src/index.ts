@@ -23,7 +23,7 @@ export {
   configGroupOf,
   configPrefixOf,
   isConfigKey,
-  isDestinationConfigKey,
+  isDestinationConfig,
   isSecretConfigKey,
 } from "./config-key.ts";
 export type { DiscoveredExport, ValidationReport } from "./discovery.ts";

@@ -20,7 +20,7 @@ export interface ConfigStore {
   list(org_id: string, prefix: string): Promise<ConfigRow[]>;
   /**
    * All of it or nothing, in one transaction with its facts; answers the keys that were there and are gone. Where a
-   * destination changes (`isDestinationConfigKey`), the sealed values of its group go, unless the write brings them. A
+   * destination changes (`isDestinationConfig`), the sealed values of its group go, unless the write brings them. A
    * change that changes nothing writes no facts. Throws `config.limit` when the org would hold too much.
    */
   write(org_id: string, change: ConfigChange, now: string, facts: Facts): Promise<string[]>;

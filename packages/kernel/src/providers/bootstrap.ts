@@ -2,7 +2,7 @@
  * The first instances of an org (llm.instances): one for each loaded provider plugin, with what was configured under
  * `plugin.<ns>.*`. The marker is written last, so a crash in the middle runs it again; it never overwrites a key.
  */
-import { type Json, pluginNamespace } from "@backplane/contract";
+import { isDestinationConfig, isSecretConfigKey, type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "../config/live-config.ts";
 import { ACTIVE_KEY, ALLOW_PRIVATE, isInstanceId } from "../config/provider-instances.ts";
 import { isOwnField } from "../plugins/settings.ts";
@@ -34,9 +34,11 @@ export async function bootstrapProviders(
   for (const plugin of plugins) {
     const wanted = await instanceOf(config, org_id, plugin);
     const there = await config.list(org_id, `providers.${plugin}.`);
-    const missing = [...wanted].filter(([key]) => !there.has(key));
+    const elsewhere = isElsewhere(wanted, there);
+    const missing = [...wanted].filter(([key]) => !there.has(key) && !(elsewhere && isSecretConfigKey(key)));
     if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
-    const key = there.get(`providers.${plugin}.api_key`) ?? wanted.get(`providers.${plugin}.api_key`);
+    const own = new Map([...missing, ...there]);
+    const key = own.get(`providers.${plugin}.api_key`);
     if (typeof key === "string" && key !== "") withKey.push(plugin);
   }
   if ((await config.get(org_id, ACTIVE_KEY)) === undefined) {
@@ -46,6 +48,15 @@ export async function bootstrapProviders(
   await config.write(org_id, { set: { [SEEDED_KEY]: now } }, {});
   deps.log.info({ org_id, providers: plugins }, "provider instances were set up");
   return true;
+}
+
+/** What is there already points to another place than the one that the credentials were given for. */
+function isElsewhere(wanted: ReadonlyMap<string, Json>, there: ReadonlyMap<string, Json>): boolean {
+  return [...there].some(
+    ([key, value]) =>
+      isDestinationConfig(key, JSON.stringify(value)) &&
+      JSON.stringify(value) !== JSON.stringify(wanted.get(key)),
+  );
 }
 
 async function instanceOf(config: LiveConfig, org_id: string, plugin: string): Promise<Map<string, Json>> {

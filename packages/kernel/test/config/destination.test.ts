@@ -75,6 +75,8 @@ verifies(
       ["plugin", () => config.set(orgUser, { "providers.prod.plugin": "llm-evil" })],
       ["unset", () => config.unset(orgUser, "providers.prod.base_url")],
       ["another field", () => config.set(orgUser, { "providers.prod.http_proxy": "http://evil.example" })],
+      ["any name", () => config.set(orgUser, { "providers.prod.mirror": "https://evil.example/v1" })],
+      ["a JSON value", () => config.set(orgUser, { "providers.prod.http": { via: ["wss://evil.example"] } })],
     ];
     for (const [name, move] of cases) {
       await config.set(orgUser, {

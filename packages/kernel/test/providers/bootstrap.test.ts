@@ -101,3 +101,28 @@ test("without any provider nothing is marked, so that a later one is still set u
   await house.system.prepare(ORG);
   expect(await house.config.get(ORG, "provider")).toBe("acme-llm");
 });
+
+verifies(
+  "sec.credential-destination",
+  "a credential is not lifted into an instance that is somewhere else",
+  async () => {
+    const lifted = {
+      "plugin.llm_openai.api_key": "sk-secret-1234",
+      "plugin.llm_openai.base_url": "https://api.example.com",
+      "plugin.llm_openai.model": "m",
+    };
+    const house = await seeded({ ...lifted, "providers.llm-openai.base_url": "https://evil.example" });
+    await house.system.start();
+    const instance = async () => Object.fromEntries(await house.config.list(ORG, "providers.llm-openai."));
+    expect(await instance()).toEqual({
+      "providers.llm-openai.plugin": "llm-openai",
+      "providers.llm-openai.label": "llm-openai (default)",
+      "providers.llm-openai.base_url": "https://evil.example",
+      "providers.llm-openai.model": "m",
+    });
+    // Nor where somebody has moved it since and has the first start happen again.
+    await house.config.write(ORG, { unset: [SEEDED_KEY] }, {});
+    await bootstrapProviders(house.deps, ORG, ["llm-openai"]);
+    expect(await instance()).not.toHaveProperty(["providers.llm-openai.api_key"]);
+  },
+);

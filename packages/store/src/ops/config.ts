@@ -1,5 +1,5 @@
 /** The live configuration of an org. A change is one transaction: removals, writes, the check of the bounds, facts. */
-import { configGroupOf, isDestinationConfigKey } from "@backplane/contract";
+import { configGroupOf, isDestinationConfig } from "@backplane/contract";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type Op, type Row, refuse, sql } from "./op.ts";
 
@@ -21,16 +21,16 @@ export interface ConfigWrite {
 }
 
 export function* writeConfig(p: ConfigWrite): Op<string[]> {
-  const removed: string[] = [];
+  const gone: Row[] = [];
   for (const { from, to } of p.unset) {
-    const gone = yield sql("delete from config where org_id = $1 and key >= $2 and key < $3 returning key", [
-      p.org_id,
-      from,
-      to,
-    ]);
-    removed.push(...gone.map((row) => row.key as string));
+    const rows = yield sql(
+      "delete from config where org_id = $1 and key >= $2 and key < $3 returning key, value, sealed",
+      [p.org_id, from, to],
+    );
+    gone.push(...rows);
   }
-  removed.push(...(yield* dropCredentials(p, removed)));
+  const removed = gone.map((row) => row.key as string);
+  removed.push(...(yield* dropCredentials(p, gone)));
   for (const row of p.set) {
     yield sql(
       `insert into config (org_id, key, bytes, sealed, updated_at, value) values ($1, $2, $3, $4, $5, $6)
@@ -48,12 +48,17 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
  * A stored credential belongs to the destination that it was given for: when that changes, the sealed values of the same
  * group go in the same transaction, whoever makes the change, unless this very write brings them anew.
  */
-function* dropCredentials(p: ConfigWrite, removed: readonly string[]): Op<string[]> {
-  const moved = removed.filter(isDestinationConfigKey);
-  const removedToo = new Set(removed);
-  for (const { key, value } of p.set) {
-    if (!isDestinationConfigKey(key) || removedToo.has(key)) continue;
-    const [before] = yield sql("select value from config where org_id = $1 and key = $2", [p.org_id, key]);
+function* dropCredentials(p: ConfigWrite, gone: readonly Row[]): Op<string[]> {
+  const moved = gone.filter(isDestination).map(({ key }) => key as string);
+  const removedToo = new Set(gone.map(({ key }) => key));
+  for (const row of p.set) {
+    const { key, value } = row;
+    if (removedToo.has(key)) continue;
+    const [before] = yield sql("select key, value, sealed from config where org_id = $1 and key = $2", [
+      p.org_id,
+      key,
+    ]);
+    if (!isDestination(row) && (before === undefined || !isDestination(before))) continue;
     // Without a plugin there was no instance yet, and so nothing that its secrets were sent to.
     const first = before === undefined && key.endsWith(".plugin");
     if (!first && before?.value !== value) moved.push(key);
@@ -73,6 +78,11 @@ function* dropCredentials(p: ConfigWrite, removed: readonly string[]): Op<string
     }
   }
   return dropped;
+}
+
+/** A sealed text is looked at by its name alone: what its letters spell means nothing. */
+function isDestination({ key, value, sealed }: Row): boolean {
+  return isDestinationConfig(key as string, sealed === 1 ? "" : (value as string));
 }
 
 function* checkBounds(p: ConfigWrite): Op<void> {
