@@ -190,8 +190,8 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   {
     defence: "approval: the digest tells a secret stored anew",
     file: `${KERNEL}/approval/coverage.ts`,
-    from: "@${secret.version} of ${secret.created_at}",
-    to: "@${secret.version}",
+    from: "secret.created_at",
+    to: "secret.name",
     tests: COVERED,
   },
   {
