@@ -30,7 +30,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "the file is checked before it is used",
     file: `${SQLITE}/open.ts`,
-    from: "if (check_first) checkContent(owner, file, log);",
+    from: "checkContent(owner, file, check_first, log);",
     to: "",
     tests: DAMAGE,
   },
@@ -79,8 +79,15 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   {
     defence: "a large store is checked in a thread",
     file: `${SQLITE}/open.ts`,
-    from: "        damaged = error;",
-    to: "        void error;",
+    from: "          damaged = error;",
+    to: "          void error;",
+    tests: DAMAGE,
+  },
+  {
+    defence: "rows that are not checked before the store is used are checked in a thread",
+    file: `${SQLITE}/damage/check-at-open.ts`,
+    from: "later: CHECK_PARTS.filter((part) => size > limits[part]),",
+    to: 'later: CHECK_PARTS.filter((part) => part !== "rows" && size > limits[part]),',
     tests: DAMAGE,
   },
   {

@@ -244,7 +244,7 @@ test("a damaged count of commits is named and kept, and the store starts", async
 
 test("a large store is checked while it works, and is not ready once damage is found", async () => {
   tamper("drop index approvals_list");
-  const store = await open({ check_first_bytes: 0 });
+  const store = await open({ check_first_bytes: { structure: 0, rows: 0 } });
   await expect
     .poll(
       () =>
@@ -256,4 +256,21 @@ test("a large store is checked while it works, and is not ready once damage is f
     )
     .toBe("store.damaged");
   await store.close();
+});
+
+test("the rows of a larger store are checked while it works, and a damaged one is refused from the start", async () => {
+  tamper("update invocations set outcome = '{}' where id = 'inv_full_000'");
+  log.length = 0;
+  const store = await open({ check_first_bytes: { rows: 0 } });
+  await expect(store.invocations.get(LOCAL, "inv_full_000")).rejects.toMatchObject({ code: "store.damaged" });
+  await expect
+    .poll(() => log.map(({ message, fields }) => [message, fields.table]), { timeout: 30_000 })
+    .toEqual([["a row of the store is damaged and will not be used", "invocations"]]);
+  await store.ping();
+  await store.close();
+});
+
+test("damage of the structure is refused before a larger store is used", async () => {
+  tamper("drop index approvals_list");
+  await expect(open({ check_first_bytes: { rows: 0 } })).rejects.toMatchObject({ code: "store.damaged" });
 });

@@ -16,8 +16,8 @@ import {
 } from "./connection/connection.ts";
 import { damageOf } from "./connection/driver-errors.ts";
 import { toSqliteError } from "./connection/sqlite-error.ts";
-import { checkCommits, checkContent, checkInThread, isCheckedAtOpen } from "./damage/check-at-open.ts";
-import { checkHeader } from "./damage/check-file.ts";
+import { checkCommits, checkContent, checkInThread, planCheck } from "./damage/check-at-open.ts";
+import { type CheckPart, checkHeader } from "./damage/check-file.ts";
 import { damagedStore } from "./damage/restore-advice.ts";
 import { migrateFile } from "./migrate.ts";
 import { createFreshCache } from "./read-cache.ts";
@@ -33,7 +33,7 @@ export interface SqliteOptions {
   /** Fault tests only. */
   onStatement?: HookModule;
   /** A larger file is checked in a thread while the store works. Tests only; the default is for everyone. */
-  check_first_bytes?: number;
+  check_first_bytes?: Partial<Record<CheckPart, number>>;
   /** Migration tests only. */
   migrations?: readonly Migration[];
 }
@@ -41,14 +41,15 @@ export interface SqliteOptions {
 /** The caller holds the home's lock: one process per file, see lockHome. */
 export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const { file, onStatement, log } = options;
-  const check_first = isCheckedAtOpen(file, options.check_first_bytes);
-  const { owner, reader } = openFile(options, await loadHook(onStatement), log, check_first);
+  const { first, later } = planCheck(file, options.check_first_bytes);
+  const { owner, reader } = openFile(options, await loadHook(onStatement), log, first);
   let damaged: BackplaneError | null = null;
-  const check = check_first
-    ? null
-    : checkInThread(file, log, (error) => {
-        damaged = error;
-      });
+  const check =
+    later.length === 0
+      ? null
+      : checkInThread(file, later, log, (error) => {
+          damaged = error;
+        });
   let writer: Writer;
   if (options.threaded === false) writer = createLocalWriter(owner, createCommitCounter(owner, file));
   else {
@@ -101,7 +102,7 @@ function openFile(
   options: SqliteOptions,
   hook: StatementHook | undefined,
   log: Logger | undefined,
-  check_first: boolean,
+  check_first: readonly CheckPart[],
 ) {
   const { file } = options;
   let owner: Connection | undefined;
@@ -109,9 +110,10 @@ function openFile(
     checkHeader(file);
     owner = openConnection(file, "write", hook);
     checkCommits(owner, file, log);
-    if (check_first) checkContent(owner, file, log);
+    checkContent(owner, file, check_first, log);
     migrateFile(owner, file, options.migrations ?? MIGRATIONS, log);
-    owner.guardRows();
+    // A writer in a thread has a connection of its own, and this one is closed.
+    if (options.threaded === false) owner.guardRows();
     const reader = openConnection(file, "read");
     reader.guardRows();
     return { owner, reader };

@@ -8,20 +8,40 @@ import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "@backplane/kernel/ports";
 import { countFile, readCount, readState, resetCount } from "../connection/commit-counter.ts";
 import type { Connection } from "../connection/connection.ts";
-import { type FileDamage, findDamage } from "./check-file.ts";
+import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";
 import type { CheckThreadData } from "./check-thread.ts";
 import { backupsOf, damagedStore, restoreAdvice } from "./restore-advice.ts";
 
-/** Read whole before the gateway is ready; what is larger is read in a thread of its own while it works. */
-const CHECK_FIRST_BYTES = 32 * 1024 * 1024;
+/**
+ * Up to this size a part is checked before the gateway is ready; of a larger file in a thread while it works. Damage of
+ * the structure makes answers wrong, so that is waited for as long as it takes some 50 ms. Damaged rows are only named:
+ * each is refused when it is read.
+ */
+const CHECK_FIRST_BYTES: Record<CheckPart, number> = {
+  structure: 32 * 1024 * 1024,
+  rows: 1024 * 1024,
+};
 
-export function isCheckedAtOpen(file: string, bytes = CHECK_FIRST_BYTES): boolean {
-  return (statSync(file, { throwIfNoEntry: false })?.size ?? 0) <= bytes;
+export function planCheck(
+  file: string,
+  first_bytes: Partial<Record<CheckPart, number>> = {},
+): { first: CheckPart[]; later: CheckPart[] } {
+  const size = statSync(file, { throwIfNoEntry: false })?.size ?? 0;
+  const limits = { ...CHECK_FIRST_BYTES, ...first_bytes };
+  return {
+    first: CHECK_PARTS.filter((part) => size <= limits[part]),
+    later: CHECK_PARTS.filter((part) => size > limits[part]),
+  };
 }
 
 /** Throws `store.damaged` when the file cannot be trusted. */
-export function checkContent(connection: Connection, file: string, log: Logger | undefined): void {
-  report(findDamage(connection.database), file, log, (error) => {
+export function checkContent(
+  connection: Connection,
+  file: string,
+  parts: readonly CheckPart[],
+  log: Logger | undefined,
+): void {
+  report(findDamage(connection.database, parts), file, log, (error) => {
     throw error;
   });
 }
@@ -29,10 +49,11 @@ export function checkContent(connection: Connection, file: string, log: Logger |
 /** Resolves when it is done; `refuse` is called when the file cannot be trusted. */
 export function checkInThread(
   file: string,
+  parts: readonly CheckPart[],
   log: Logger | undefined,
   refuse: (error: BackplaneError) => void,
 ): { stop(): Promise<void> } {
-  const workerData: CheckThreadData = { file };
+  const workerData: CheckThreadData = { file, parts };
   const worker = new Worker(threadEntry(), {
     workerData,
     name: "store-check",

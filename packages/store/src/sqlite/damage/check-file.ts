@@ -90,16 +90,21 @@ function readHeader(file: string): Buffer | null {
   }
 }
 
-/** Reads the whole file; the connection needs the functions of row-checksums.ts. */
-export function findDamage(database: DatabaseSync): FileDamage {
+export const CHECK_PARTS = ["structure", "rows"] as const;
+/** Pages, indexes and definitions, or the checksum of each row. */
+export type CheckPart = (typeof CHECK_PARTS)[number];
+
+/** Each part reads the whole file; the connection needs the functions of row-checksums.ts. */
+export function findDamage(database: DatabaseSync, parts: readonly CheckPart[] = CHECK_PARTS): FileDamage {
   const structure: string[] = [];
   let rows: DamagedRow[] = [];
   try {
-    structure.push(...integrityFindings(database));
+    const check_structure = parts.includes("structure");
+    if (check_structure) structure.push(...integrityFindings(database));
     // A file from before the checksums has nothing else to compare with.
     if (!hasState(database)) return { structure, rows };
-    structure.push(...schemaFindings(database), ...sequenceFindings(database));
-    rows = findDamagedRows(database, MAX_FINDINGS);
+    if (check_structure) structure.push(...schemaFindings(database), ...sequenceFindings(database));
+    if (parts.includes("rows")) rows = findDamagedRows(database, MAX_FINDINGS);
   } catch (error) {
     structure.push(`SQLite says "${(error as Error).message}"`);
   }

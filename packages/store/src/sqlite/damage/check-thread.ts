@@ -1,14 +1,15 @@
 /** Checks a large store beside the work: one message out is what it found. */
 import { parentPort, workerData } from "node:worker_threads";
 import { openConnection } from "../connection/connection.ts";
-import { findDamage } from "./check-file.ts";
+import { type CheckPart, findDamage } from "./check-file.ts";
 
 export interface CheckThreadData {
   file: string;
+  parts: readonly CheckPart[];
 }
 
-const { file } = workerData as CheckThreadData;
+const { file, parts } = workerData as CheckThreadData;
 const connection = openConnection(file, "read");
-const found = findDamage(connection.database);
+const found = findDamage(connection.database, parts);
 connection.close();
 parentPort!.postMessage(found);
