@@ -181,6 +181,13 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     tests: COVERED,
   })),
   {
+    defence: "authority: by the role of the key itself",
+    file: `${KERNEL}/authority/authority.ts`,
+    from: "role: found?.role ?? asker.role,",
+    to: "role: asker.role,",
+    tests: ["packages/kernel/test/authority/turns.test.ts"],
+  },
+  {
     defence: "approval: the digest covers settings of kernel plugins",
     file: `${KERNEL}/approval/coverage.ts`,
     from: 'if (pack.manifest.runtime.protocol !== "module.kernel") return binding.config;',

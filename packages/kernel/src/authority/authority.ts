@@ -44,7 +44,12 @@ export class Authority {
     const { actor, scope } = asker;
     if (isId("key", actor)) {
       const key = this.#deps.store.keys.get(scope.org_id, actor);
-      return whenThere(key, (found) => ({ ...assumeStanding(asker), revoked: this.#lostKey(actor, found) }));
+      return whenThere(key, (found) => ({
+        root: actor,
+        // The key's own: a conversation that goes on after a restart is given fewer rights than its key has.
+        role: found?.role ?? asker.role,
+        revoked: this.#lostKey(actor, found),
+      }));
     }
     return isId("invocation", actor) ? this.#delegated(asker) : assumeStanding(asker);
   }

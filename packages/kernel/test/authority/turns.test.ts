@@ -200,3 +200,28 @@ test("a conversation does not go on from an approval that a revoked key's call w
   expect(approval!.feedback).toContain(key.id);
   expect(modelCalls(talk)).toBe(1);
 });
+
+verifies(
+  "sec.revocation",
+  "a conversation of a disabled role does not go on from a question that outlived its turn",
+  async () => {
+    const asking = { ...addTool, requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asking] };
+    const first = await openTalk(options);
+    const key = await createRevocableKey(first, { role: "admin" });
+    const text = '/tool add {"a":1,"b":2}';
+    await first.kernel.sessions.message(key.caller, { session_id: "s1" }, { text });
+    await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+    await first.kernel.stop(1_000);
+    await first.crash();
+    const second = await openTalk({ ...options, file: first.file });
+    await second.kernel.policy.patch(admin, "org", { roles: { admin: { disabled: true } } });
+    const [call] = (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items;
+    const state = async () => (await second.kernel.invocations.get(admin, call!.id)).error?.code;
+    await until(async () => (await state()) === "authority.role_disabled");
+    // A turn that began would be on the record by now.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect((await second.kernel.runs.list(admin, {}, { limit: 5 })).items).toHaveLength(1);
+    expect(modelCalls(second)).toBe(0);
+  },
+);
