@@ -1,4 +1,5 @@
 /** `provider`: the model instances of an org. A secret field comes in by stdin or a hidden prompt, never as an argument. */
+import { BlockList, isIP } from "node:net";
 import { BackplaneError, isSecretConfigKey, type JsonObject } from "@backplane/contract";
 import type { Command } from "commander";
 import type { Act } from "../act.ts";
@@ -7,6 +8,8 @@ import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
 import { table } from "../output.ts";
 import { parseValue, readSecretValue } from "../read-value.ts";
+
+const PRIVATE = privateAddresses();
 
 interface FieldOptions {
   label?: string;
@@ -81,6 +84,7 @@ async function add(
   });
   context.out.data(made, () => made.id);
   noteOpened(context, config, made);
+  noteClosed(context, made);
   context.out.note(`Try it: backplane provider test ${made.id}; use it: backplane provider use ${made.id}`);
   return undefined;
 }
@@ -113,6 +117,7 @@ async function set(
     );
   }
   noteOpened(context, config, row);
+  if ("base_url" in config || "allow_private" in config) noteClosed(context, row);
   return undefined;
 }
 
@@ -174,6 +179,40 @@ function noteOpened({ out }: Context, asked: JsonObject, row: { plugin: string; 
       `sessions reaches what answers there, and whoever may change its providers chooses the path. It is open to this\n` +
       `org's ${row.plugin} instances at ${place} alone, and in the audit log. Close it: backplane provider set ID allow_private=`,
   );
+}
+
+/** Before the first call is refused for it. What a name resolves to is looked at when it is called. */
+function noteClosed({ out }: Context, { id, config }: { id: string; config: JsonObject }): void {
+  const { base_url, allow_private } = config;
+  if (allow_private !== undefined || typeof base_url !== "string" || !URL.canParse(base_url)) return;
+  const host = new URL(base_url).hostname.replaceAll(/[[\]]/g, "");
+  if (!isPrivateHost(host)) return;
+  out.note(
+    `${host} is an address of this machine or its network, to which the gateway sends no model calls. If it is meant:\n` +
+      `backplane provider set ${id} --allow-private`,
+  );
+}
+
+function isPrivateHost(host: string): boolean {
+  if (/(?:^|\.)localhost\.?$/.test(host)) return true;
+  const version = isIP(host);
+  return version !== 0 && PRIVATE.check(host, version === 4 ? "ipv4" : "ipv6");
+}
+
+function privateAddresses(): BlockList {
+  const list = new BlockList();
+  for (const [net, bits] of [
+    ["10.0.0.0", 8],
+    ["127.0.0.0", 8],
+    ["169.254.0.0", 16],
+    ["172.16.0.0", 12],
+    ["192.168.0.0", 16],
+  ] as const)
+    list.addSubnet(net, bits, "ipv4");
+  list.addAddress("::1", "ipv6");
+  list.addSubnet("fc00::", 7, "ipv6");
+  list.addSubnet("fe80::", 10, "ipv6");
+  return list;
 }
 
 function collect(text: string, before: string[] = []): string[] {

@@ -83,3 +83,18 @@ test("what cannot be is a usage error or the gateway's own refusal", async () =>
   const unknown = await gateway.backplane(["provider", "add", "absent"]);
   expect(unknown.err).toContain("error[plugin.not_found]");
 });
+
+test("an instance at an address of this machine or its network is said to be closed, until it is opened", async () => {
+  const add = (id: string, url: string, ...more: string[]) =>
+    gateway.backplane(["provider", "add", "llm-openai", "--id", id, "--set", `base_url=${url}`, ...more]);
+  const places = ["http://localhost:11434/v1", "http://127.0.0.1:1", "http://10.1.2.3/v1", "http://[::1]:80"];
+  for (const [n, url] of places.entries()) {
+    const { err, exit } = await add(`near-${n}`, url);
+    expect(exit).toBe(EXIT.ok);
+    expect(err, url).toContain(`backplane provider set near-${n} --allow-private`);
+  }
+  const open = await gateway.backplane(["provider", "set", "near-0", "--allow-private"]);
+  expect(open.err).not.toContain("sends no model calls");
+  expect((await add("opened", places[0]!, "--allow-private")).err).not.toContain("sends no model calls");
+  expect((await add("far", "https://api.example.com/v1")).err).not.toContain("sends no model calls");
+});
