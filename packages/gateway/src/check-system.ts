@@ -3,6 +3,7 @@ import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs
 import { createConnection } from "node:net";
 import { join } from "node:path";
 import { codeOf } from "@backplane/contract";
+import { hasPageChecksums, storeBytes } from "@backplane/store";
 import type { GatewayConfig } from "./config.ts";
 import { readDaemon } from "./home.ts";
 import { findHomeProblems, type HomeProblem } from "./home-access.ts";
@@ -27,7 +28,7 @@ export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
     checkShell(),
     checkHome(config),
     checkDisk(config),
-    checkStore(config),
+    await checkStore(config),
     checkListen(config),
     await checkSandbox(config),
     await checkGateway(config),
@@ -113,15 +114,35 @@ function checkDisk(config: GatewayConfig): Check {
 /** Larger ones take longer than a check may. */
 const CHECKED_BYTES = 256 * 1024 * 1024;
 
-function checkStore(config: GatewayConfig): Check {
-  if (config.store.url !== undefined)
+async function checkDatabase(url: string): Promise<Check> {
+  try {
+    if (await hasPageChecksums(url))
+      return {
+        name: "store",
+        status: "ok",
+        message: "PostgreSQL, which checks its pages (data_checksums on)",
+      };
     return {
       name: "store",
-      status: "ok",
-      message: "PostgreSQL; it checks its pages itself where data_checksums is on",
+      status: "degraded",
+      message: "PostgreSQL does not check its pages (data_checksums off): damage on its disk goes unnoticed",
+      fix: "stop PostgreSQL, then: pg_checksums --enable -D DATA_FOLDER",
     };
+  } catch (error) {
+    const { cause } = error as Error;
+    return {
+      name: "store",
+      status: "failed",
+      message: `PostgreSQL does not answer: ${cause instanceof Error ? cause.message : (error as Error).message}`,
+      fix: "start the database, or correct store.url in backplane.toml",
+    };
+  }
+}
+
+async function checkStore(config: GatewayConfig): Promise<Check> {
+  if (config.store.url !== undefined) return await checkDatabase(config.store.url);
   const file = `${config.home}/store.db`;
-  const bytes = statSync(file, { throwIfNoEntry: false })?.size;
+  const bytes = existsSync(file) ? storeBytes(file) : undefined;
   if ((bytes ?? 0) > CHECKED_BYTES) {
     const message = `not read, it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
     return { name: "store", status: "degraded", message, fix: "backplane store check" };

@@ -1,6 +1,7 @@
 /** Everything that lasts, on SQLite or PostgreSQL, behind the kernel's ports. */
 export { SCHEMA_VERSION } from "./migrations/all-migrations.ts";
 export type { Migration } from "./migrations/migration.ts";
+export { hasPageChecksums } from "./postgres/check-database.ts";
 export { openPostgresStore, type PostgresOptions, type PostgresStore } from "./postgres/open.ts";
 export type { HookModule } from "./sqlite/connection/connection.ts";
 export {
@@ -10,6 +11,7 @@ export {
   repairStoreFile,
   restoreStoreFile,
   type StoreReport,
+  storeBytes,
 } from "./sqlite/damage/maintenance.ts";
 export { lockHome } from "./sqlite/lock-home.ts";
 export { openSqliteStore, type SqliteOptions } from "./sqlite/open.ts";

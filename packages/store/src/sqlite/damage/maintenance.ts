@@ -27,6 +27,7 @@ import { setDamagedRowsAside } from "./set-aside.ts";
 
 export interface StoreReport extends FileDamage {
   file: string;
+  /** With what is still in its WAL. */
   bytes: number;
   /** Acknowledged commits that the store does not have. */
   lost_commits: number;
@@ -36,9 +37,14 @@ export interface StoreReport extends FileDamage {
   fix: string;
 }
 
+/** The file and its WAL, which holds most of a young store. */
+export function storeBytes(file: string): number {
+  return sizeOf(file) + sizeOf(`${file}-wal`);
+}
+
 /** Reads everything and changes nothing. `running`: a gateway has the file open. */
 export function checkStoreFile(file: string, running: boolean): StoreReport {
-  const report = { file, bytes: sizeOf(file), lost_commits: 0, backups: backupsOf(file), fix: "" };
+  const report = { file, bytes: storeBytes(file), lost_commits: 0, backups: backupsOf(file), fix: "" };
   const structure: string[] = [];
   try {
     checkHeader(file);

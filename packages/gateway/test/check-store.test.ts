@@ -1,0 +1,53 @@
+import { mkdtempSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { openSqliteStore } from "@backplane/store";
+import pg from "pg";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../../../test/support/postgres.ts";
+import { checkSystem } from "../src/check-system.ts";
+import { loadConfig } from "../src/config.ts";
+
+function makeHome(): string {
+  const home = mkdtempSync(join(tmpdir(), "backplane-doctor-"));
+  onTestFinished(() => rmSync(home, { recursive: true, force: true }));
+  return home;
+}
+
+async function storeRow(home: string, env: Record<string, string> = {}) {
+  const checks = await checkSystem(loadConfig({ home, env, flags: {} }));
+  return checks.find(({ name }) => name === "store")!;
+}
+
+test("doctor counts what is still in the WAL of the store", async () => {
+  const home = makeHome();
+  const file = join(home, "store.db");
+  const store = await openSqliteStore({ file, threaded: false });
+  onTestFinished(() => store.close());
+  const bytes = statSync(file).size + statSync(`${file}-wal`).size;
+  expect(bytes).toBeGreaterThan(statSync(file).size);
+  expect(await storeRow(home)).toMatchObject({
+    status: "ok",
+    message: expect.stringContaining(`(${bytes} bytes)`),
+  });
+});
+
+test("doctor says whether PostgreSQL checks its pages, and when it does not answer", async () => {
+  const { url, stop } = await startPostgres();
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client.query<{ data_checksums: string }>("show data_checksums");
+  await client.end();
+  const { data_checksums } = rows[0]!;
+  const env = { BACKPLANE_STORE_URL: url };
+  expect(await storeRow(makeHome(), env)).toMatchObject({
+    status: data_checksums === "on" ? "ok" : "degraded",
+    message: expect.stringContaining(`data_checksums ${data_checksums}`),
+  });
+  await stop();
+  if (process.env.BACKPLANE_TEST_PG_URL !== undefined) return;
+  expect(await storeRow(makeHome(), env)).toMatchObject({
+    status: "failed",
+    message: expect.stringContaining("does not answer"),
+  });
+});
