@@ -60,7 +60,7 @@ test("every variable and key in docs/operating.md is read by the configuration, 
   const documented = [...read("docs/operating.md").matchAll(/^\| `(BACKPLANE_\w+)` \|/gm)].map(
     (match) => match[1]!,
   );
-  const source = read("packages/gateway/src/config.ts");
+  const source = read("packages/gateway/src/config/config.ts");
   const known = new Set(
     [...source.matchAll(/BACKPLANE_\w+/g)].map((match) => match[0]).filter((name) => name !== "BACKPLANE_"),
   );

@@ -113,7 +113,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "a damaged anchor is not believed",
-    file: "packages/gateway/src/audit-files.ts",
+    file: "packages/gateway/src/home/audit-files.ts",
     from: 'return sum === sumOf(mark) ? mark : "damaged";',
     to: "return sum === 0 ? mark : mark;",
     tests: TAMPERING,

@@ -3,14 +3,14 @@ import type { Mutant } from "./mutant.ts";
 
 const SCOPE = ["packages/kernel/test/config/scope-of-change.test.ts"];
 const DESTINATION = ["packages/kernel/test/config/destination.test.ts"];
-const GUARD = ["packages/gateway/test/network-guard.test.ts"];
+const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
 const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
 const OWNERS = ["packages/kernel/test/secrets/owners.test.ts"];
 const RULES = "packages/kernel/src/config/write-rules.ts";
 const CONFIG_OP = "packages/store/src/ops/config.ts";
 const ACCESS_OP = "packages/store/src/ops/access.ts";
-const NETWORK = "packages/gateway/src/network-guard.ts";
-const INLINE = "packages/gateway/src/inline-plugin.ts";
+const NETWORK = "packages/gateway/src/plugins/network-guard.ts";
+const INLINE = "packages/gateway/src/plugins/inline-plugin.ts";
 const VENDOR = "packages/sdk/src/kernel/vendor-fetch.ts";
 
 export const DESTINATION_DEFENCES: Mutant[] = [

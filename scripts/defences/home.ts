@@ -1,8 +1,8 @@
 /** The home belongs to the gateway's user alone, and only what a sandbox shows is open further down. */
 import { INIT, type Mutant, RUNNER } from "./mutant.ts";
 
-const ACCESS = "packages/gateway/src/home-access.ts";
-const ACCESS_TESTS = ["packages/gateway/test/home-access.test.ts"];
+const ACCESS = "packages/gateway/src/home/home-access.ts";
+const ACCESS_TESTS = ["packages/gateway/test/home/home-access.test.ts"];
 const SUPPLY = "packages/supply/src";
 
 export const HOME_DEFENCES: Mutant[] = [
@@ -71,28 +71,28 @@ export const HOME_DEFENCES: Mutant[] = [
   },
   {
     defence: "home: doctor looks at it",
-    file: "packages/gateway/src/check-system.ts",
+    file: "packages/gateway/src/doctor/check-system.ts",
     from: "...findHomeProblems(config.home), ",
     to: "",
     tests: ACCESS_TESTS,
   },
   {
     defence: "home: umask of the gateway",
-    file: "packages/gateway/src/start-gateway.ts",
+    file: "packages/gateway/src/start/start-gateway.ts",
     from: "  setPrivateUmask();\n",
     to: "",
     tests: ACCESS_TESTS,
   },
   {
     defence: "home: umask of a backup",
-    file: "packages/gateway/src/store-files.ts",
+    file: "packages/gateway/src/store/store-files.ts",
     from: "  setPrivateUmask();\n  try {\n    return lockHome(home);",
     to: "  try {\n    return lockHome(home);",
     tests: ACCESS_TESTS,
   },
   {
     defence: "home: umask of a restore",
-    file: "packages/gateway/src/store-files.ts",
+    file: "packages/gateway/src/store/store-files.ts",
     from: "  setPrivateUmask();\n  const lock = lockHome(home);",
     to: "  const lock = lockHome(home);",
     tests: ACCESS_TESTS,

@@ -2,7 +2,7 @@
 import type { Mutant } from "./mutant.ts";
 
 const API = "packages/api/src";
-const EDGE = ["packages/api/test/http-edge.test.ts"];
+const EDGE = ["packages/api/test/http/http-edge.test.ts"];
 
 export const HTTP_DEFENCES: Mutant[] = [
   {
@@ -22,27 +22,27 @@ export const HTTP_DEFENCES: Mutant[] = [
   {
     defence: "http: Host is checked before an upgrade",
     file: `${API}/ws/upgrade.ts`,
-    from: "    gate.hosts.check(request);\n",
+    from: "    checkGate(gate, request);\n",
     to: "",
     tests: EDGE,
   },
   {
     defence: "http: our own check refuses a missing Host",
-    file: `${API}/create-api.ts`,
+    file: `${API}/server/create-api.ts`,
     from: "requireHostHeader: false",
     to: "requireHostHeader: true",
     tests: EDGE,
   },
   {
     defence: "http: nosniff on what Node writes",
-    file: `${API}/nosniff-response.ts`,
+    file: `${API}/http/nosniff-response.ts`,
     from: '    this.setHeader("x-content-type-options", "nosniff");\n',
     to: "",
     tests: EDGE,
   },
   {
     defence: "http: nosniff on what is written to a socket",
-    file: `${API}/socket-response.ts`,
+    file: `${API}/http/socket-response.ts`,
     from: "    NOSNIFF_LINE,\n",
     to: "",
     tests: EDGE,
@@ -56,9 +56,9 @@ export const HTTP_DEFENCES: Mutant[] = [
   },
   {
     defence: "http: an adapter cannot take nosniff away",
-    file: `${API}/routes/adapters.ts`,
+    file: `${API}/server/adapter-routes.ts`,
     from: '.header("x-content-type-options", "nosniff")',
     to: "",
-    tests: ["packages/api/test/adapters.test.ts"],
+    tests: ["packages/api/test/server/adapter-routes.test.ts"],
   },
 ];

@@ -3,7 +3,7 @@ import type { Mutant } from "./mutant.ts";
 
 const CONTENT = "packages/supply/src/content/content-store.ts";
 const CONTENT_TEST = ["packages/supply/test/content-store.test.ts"];
-const RACES = ["packages/api/test/package-races.test.ts"];
+const RACES = ["packages/api/test/routes/package-races.test.ts"];
 
 const NPM = "packages/supply/src/npm";
 const NPM_SOURCES = ["packages/supply/test/npm-sources.test.ts"];

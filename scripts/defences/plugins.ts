@@ -2,8 +2,8 @@
 import { type Mutant, RUNNER } from "./mutant.ts";
 
 const PLUGIN_TREE = ["packages/runner/test/module-host/plugin-tree.test.ts"];
-const LOADER = ["packages/gateway/test/plugin-loader.test.ts"];
-const GUARD = ["packages/gateway/test/network-guard.test.ts"];
+const LOADER = ["packages/gateway/test/plugins/plugin-loader.test.ts"];
+const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
 
 export const PLUGIN_DEFENCES: Mutant[] = [
   {
@@ -50,21 +50,21 @@ export const PLUGIN_DEFENCES: Mutant[] = [
   },
   {
     defence: "inline: connections are looked at",
-    file: "packages/gateway/src/network-guard.ts",
+    file: "packages/gateway/src/plugins/network-guard.ts",
     from: "if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));",
     to: "return connect.apply(this, args);",
     tests: GUARD,
   },
   {
     defence: "inline: the gateway's own code is not the plugin's",
-    file: "packages/gateway/src/network-guard.ts",
+    file: "packages/gateway/src/plugins/network-guard.ts",
     from: "leave: (work) => running.run(undefined, work),",
     to: "leave: (work) => work(),",
     tests: GUARD,
   },
   {
     defence: "inline: tools are the plugin's code too",
-    file: "packages/gateway/src/inline-plugin.ts",
+    file: "packages/gateway/src/plugins/inline-plugin.ts",
     from: "ctx.registerTool(guardTool(tool, who, guard))",
     to: "ctx.registerTool(tool)",
     tests: GUARD,

@@ -6,7 +6,7 @@ import { type Client, createClient, type RunUpdate } from "@backplane/client";
 import type { Approval, Block, Chain, Entry, Run, Session } from "@backplane/contract";
 import { afterAll, beforeAll, expect } from "vitest";
 import { WebSocket } from "ws";
-import { readStream } from "../../packages/api/test/read-stream.ts";
+import { readStream } from "../../packages/api/test/support/read-stream.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { verifies } from "../support/verifies.ts";
 

@@ -11,7 +11,7 @@ const MAX_MB = 5;
 test("a thousand reloads of four files leave less in memory than a reload of tool files may", async () => {
   const folder = writeManyFiles("heavy");
   const program = join(folder, "measure.mjs");
-  const loader = resolve("packages/gateway/src/import-again.ts");
+  const loader = resolve("packages/gateway/src/plugins/import-again.ts");
   writeFileSync(
     program,
     `import { writeFileSync } from "node:fs";

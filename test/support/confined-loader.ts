@@ -3,12 +3,12 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { createRunner, type RunnerOptions } from "@backplane/runner";
-import { systemClock } from "../../packages/gateway/src/clock.ts";
+import { systemClock } from "../../packages/gateway/src/host/clock.ts";
 import {
   type ClosablePluginLoader,
   createPluginLoader,
   type PluginLoaderOptions,
-} from "../../packages/gateway/src/plugin-loader.ts";
+} from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
 import { logTo } from "./log-to.ts";
 

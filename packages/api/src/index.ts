@@ -1,3 +1,4 @@
 /** HTTP: routes, authentication, the error envelope, the OpenAPI document, the explorer. */
-export { type Api, type ApiOptions, createApi } from "./create-api.ts";
-export { createMetrics, type Metrics, type RouteMeter } from "./metrics.ts";
+
+export { createMetrics, type Metrics, type RouteMeter } from "./http/metrics.ts";
+export { type Api, type ApiOptions, createApi } from "./server/create-api.ts";

@@ -1,11 +1,16 @@
-export { type Client, type ClientOptions, createClient, type NewKey } from "./create-client.ts";
-export type { FollowOptions } from "./follow.ts";
-export { readSse, type SseMessage } from "./sse.ts";
+export { type Client, type ClientOptions, createClient, type NewKey } from "./operations/create-client.ts";
 export type {
   Accepted,
   ClientEvent,
   Compaction,
+  CreatedKey,
+  GatewayStatus,
+  InvocationUpdate,
+  InvokeOptions,
+  InvokeRequest,
+  ListOf,
   MessageBody,
+  PageOptions,
   PluginInstalled,
   PluginSwitched,
   RunBody,
@@ -13,14 +18,7 @@ export type {
   SessionUpdate,
   SessionWhere,
   WatchOptions,
-} from "./agent-types.ts";
-export type {
-  CallOptions,
-  CreatedKey,
-  GatewayStatus,
-  InvocationUpdate,
-  InvokeOptions,
-  InvokeRequest,
-  ListOf,
-  PageOptions,
-} from "./types.ts";
+} from "./operations/types.ts";
+export type { FollowOptions } from "./transport/follow.ts";
+export type { CallOptions } from "./transport/requests.ts";
+export { readSse, type SseMessage } from "./transport/sse.ts";

@@ -1,13 +1,14 @@
-export { checkContent, type ContentOptions } from "./check-content.ts";
-export { type Check, checkSystem } from "./check-system.ts";
 export {
   type ConfigFlags,
   type ConfigSources,
   type GatewayConfig,
   homeFolder,
   loadConfig,
-} from "./config.ts";
-export { type DaemonState, prepareHome, readDaemon } from "./home.ts";
-export { type Gateway, startGateway } from "./start-gateway.ts";
-export { type StoreFiles, storeFiles } from "./store-files.ts";
-export { VERSION } from "./version.ts";
+} from "./config/config.ts";
+export type { Check } from "./doctor/check.ts";
+export { type ContentOptions, checkContent } from "./doctor/check-content.ts";
+export { checkSystem } from "./doctor/check-system.ts";
+export { type DaemonState, prepareHome, readDaemon } from "./home/home.ts";
+export { VERSION } from "./host/version.ts";
+export { type Gateway, startGateway } from "./start/start-gateway.ts";
+export { type StoreFiles, storeFiles } from "./store/store-files.ts";

@@ -1,15 +1,16 @@
 /**
- * Credential → Caller, once per request. A header token wins over the cookie. The admin acts in the default
- * project unless Backplane-Org and Backplane-Project say otherwise; nobody else may send those headers.
+ * Turns the credential of a request into a Caller. A token in the Authorization header takes precedence over the cookie.
+ * The admin acts in the default project unless Backplane-Org and Backplane-Project name another; no other credential may
+ * send those headers.
  */
 import { hash, timingSafeEqual } from "node:crypto";
+import type { IncomingHttpHeaders } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import { OrgIdSchema, ProjectIdSchema } from "@backplane/contract/schema";
 import type { Caller, Kernel } from "@backplane/kernel";
-import type { IncomingHttpHeaders } from "node:http";
-import { checkRequest } from "../check-request.ts";
+import { checkRequest } from "../requests/check-request.ts";
+import { type ConsoleLogin, readSessionCookie } from "./console-login.ts";
 import type { HostCheck } from "./hosts.ts";
-import { type SignIn, sessionCookie } from "./sign-in.ts";
 
 const DEFAULT_ORG = "org_local";
 const DEFAULT_PROJECT = "proj_default";
@@ -23,46 +24,46 @@ const ADMIN: Caller = Object.freeze({
 });
 
 export interface Authenticator {
-  /** Synchronous for the admin, so that the common case costs no promise. Throws or rejects with auth.*. */
+  /** Synchronous for the admin token, which needs no read of the store. Throws or rejects with auth.*. */
   authenticate(headers: IncomingHttpHeaders, mutating: boolean): Caller | Promise<Caller>;
 }
 
 export function createAuthenticator(deps: {
   keys: Pick<Kernel["keys"], "authenticate">;
   admin_token_sha256: string;
-  sign_in: SignIn;
+  console_login: ConsoleLogin;
   hosts: HostCheck;
 }): Authenticator {
   const expected = Buffer.from(deps.admin_token_sha256, "hex");
   if (expected.length !== 32)
-    throw new BackplaneError("config.invalid", "The admin token's hash must be 64 hex digits.");
+    throw new BackplaneError("config.invalid", "The hash of the admin token must be 64 hex digits.");
 
-  const last = rememberOne();
+  const verified = createVerifiedHeader();
 
   return {
     authenticate(headers, mutating) {
       const header = headers.authorization;
       if (header === undefined) return byCookie(headers, mutating);
-      if (last.is(header)) return adminIn(headers);
-      const token = bearer(header);
+      if (verified.matches(header)) return adminFor(headers);
+      const token = bearerToken(header);
       if (token.startsWith("bpk_") || token.startsWith("vai_dlg_")) return byKey(headers, token);
       if (!timingSafeEqual(hash("sha256", token, "buffer"), expected))
         throw new BackplaneError("auth.invalid");
-      last.keep(header);
-      return adminIn(headers);
+      verified.remember(header);
+      return adminFor(headers);
     },
   };
 
   function byCookie(headers: IncomingHttpHeaders, mutating: boolean): Caller {
-    const cookie = sessionCookie(headers.cookie);
+    const cookie = readSessionCookie(headers.cookie);
     if (cookie === null) throw new BackplaneError("auth.missing");
-    if (!deps.sign_in.holds(cookie))
-      throw new BackplaneError("auth.invalid", "The sign-in has ended.", {
-        fix: "Run `backplane open` for a new sign-in link.",
+    if (!deps.console_login.isValid(cookie))
+      throw new BackplaneError("auth.invalid", "The console session has expired.", {
+        fix: "Run `backplane open` for a new login link.",
       });
-    // A cookie travels by itself, so a change must also prove where it comes from.
+    // Browsers attach cookies to requests of other sites too, so a write must also come from our own origin.
     if (mutating && !deps.hosts.sameOrigin(headers)) throw new BackplaneError("auth.origin");
-    return adminIn(headers);
+    return adminFor(headers);
   }
 
   async function byKey(headers: IncomingHttpHeaders, token: string): Promise<Caller> {
@@ -78,32 +79,32 @@ export function createAuthenticator(deps: {
 }
 
 /**
- * The last admin header that was found good. Comparing its bytes, in constant time, costs a tenth of hashing the
- * same token again for every request.
+ * The last Authorization header that held the admin token. Comparing its bytes in constant time costs a tenth of hashing
+ * the same token again for every request (bench row http.invoke.cpu).
  */
-function rememberOne() {
-  let good = Buffer.alloc(0);
-  let shown = Buffer.alloc(0);
+function createVerifiedHeader() {
+  let expected = Buffer.alloc(0);
+  let received = Buffer.alloc(0);
   return {
-    keep(header: string): void {
-      good = Buffer.from(header);
-      shown = Buffer.alloc(good.length);
+    remember(header: string): void {
+      expected = Buffer.from(header);
+      received = Buffer.alloc(expected.length);
     },
-    is(header: string): boolean {
-      if (header.length === 0 || header.length !== good.length) return false;
-      return shown.write(header) === good.length && timingSafeEqual(shown, good);
+    matches(header: string): boolean {
+      if (header.length === 0 || header.length !== expected.length) return false;
+      return received.write(header) === expected.length && timingSafeEqual(received, expected);
     },
   };
 }
 
-function bearer(header: string): string {
+function bearerToken(header: string): string {
   const token = /^Bearer +(\S+)$/i.exec(header)?.[1];
   if (token === undefined)
     throw new BackplaneError("auth.invalid", "The Authorization header is not `Bearer TOKEN`.");
   return token;
 }
 
-function adminIn(headers: IncomingHttpHeaders): Caller {
+function adminFor(headers: IncomingHttpHeaders): Caller {
   const org = headers["backplane-org"];
   const project = headers["backplane-project"];
   if (org === undefined && project === undefined) return ADMIN;

@@ -1,27 +1,27 @@
 import { BackplaneError } from "@backplane/contract";
 import type { Caller } from "@backplane/kernel";
-import type { RouteAuth } from "../route.ts";
+import type { RouteAuth } from "../http/route.ts";
 
-/** Whether this caller may use a route at all. What it may see there is the kernel's to decide. */
+/** Throws auth.scope when the caller may not use a route at all. Which rows it may see is decided by the kernel. */
 export function authorize(caller: Caller, auth: Exclude<RouteAuth, "public">): void {
   if ("host" in auth) {
-    if (caller.actor !== "admin") throw lacking("admin token");
+    if (caller.actor !== "admin") throw missingScope("admin token");
     return;
   }
   const delegation = caller.delegation;
   if (delegation !== undefined) {
-    // A delegated token opens only what is written for it, whatever its caller's scopes would say.
+    // A delegated token may use only routes that name a delegation scope, whatever its caller's scopes are.
     const needs = "scope" in auth ? auth.delegated : undefined;
     if (needs === undefined || (needs !== "any" && !delegation.scopes.includes(needs)))
-      throw lacking(needs ?? "a credential that is not delegated");
+      throw missingScope(needs ?? "a credential that is not delegated");
     return;
   }
   if ("any" in auth || caller.admin) return;
-  if (!caller.scopes.includes(auth.scope) && !caller.scopes.includes("admin")) throw lacking(auth.scope);
+  if (!caller.scopes.includes(auth.scope) && !caller.scopes.includes("admin")) throw missingScope(auth.scope);
 }
 
-function lacking(needs: string): BackplaneError {
-  return new BackplaneError("auth.scope", `The credential does not open this; it needs ${needs}.`, {
+function missingScope(needs: string): BackplaneError {
+  return new BackplaneError("auth.scope", `The credential does not have the required scope: ${needs}.`, {
     details: { needs },
   });
 }

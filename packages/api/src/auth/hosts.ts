@@ -1,15 +1,16 @@
 /**
- * Host and Origin. A page of another site that makes its name point at this machine (DNS rebinding) still sends
- * its own name in Host, and a page of another origin sends its own Origin; both are turned away before any
- * credential is looked at. A request has one host name: with two Host headers, or with a target such as
- * `http://other/path` beside the Host header, a proxy in front may have checked the name that we do not look at.
+ * Checks Host and Origin before any credential. A page of another site whose name resolves to this machine (DNS rebinding)
+ * still sends its own name in Host, and a page of another origin sends its own Origin. A request must name one host: with
+ * two Host headers, or with a target such as `http://other/path` beside the Host header, a proxy in front may have checked
+ * the name that is not checked here.
  */
-import { BackplaneError } from "@backplane/contract";
+
 import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { BackplaneError } from "@backplane/contract";
 
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
-/** The parts of a request that name the host it is for. */
+/** The parts of a request that name its host. */
 type HostedRequest = Pick<IncomingMessage, "headers" | "rawHeaders" | "url">;
 
 export interface HostCheck {
@@ -19,10 +20,10 @@ export interface HostCheck {
   sameOrigin(headers: IncomingHttpHeaders): boolean;
 }
 
-/** An entry with a port holds for that port alone; without one for any, as a proxy or a tunnel may change it. */
+/** An entry with a port allows that port only; one without a port allows any, because a proxy or tunnel may change it. */
 export function createHostCheck(configured: readonly string[]): HostCheck {
   const allowed = new Set([...LOOPBACK, ...configured.map((name) => name.toLowerCase())]);
-  const known = (host: string) => {
+  const isAllowed = (host: string) => {
     const lower = host.toLowerCase();
     return allowed.has(lower) || allowed.has(withoutPort(lower));
   };
@@ -33,7 +34,7 @@ export function createHostCheck(configured: readonly string[]): HostCheck {
   return {
     check({ headers, rawHeaders, url = "" }) {
       const host = headers.host;
-      if (host === undefined || !known(host)) throw new BackplaneError("auth.host");
+      if (host === undefined || !isAllowed(host)) throw new BackplaneError("auth.host");
       if (hasSecondHost(rawHeaders))
         throw new BackplaneError("auth.host", "The request has more than one Host header.", {
           fix: "Send exactly one Host header.",
@@ -41,9 +42,9 @@ export function createHostCheck(configured: readonly string[]): HostCheck {
       if (!isOriginForm(url) && authorityOf(url) !== host.toLowerCase())
         throw new BackplaneError(
           "auth.host",
-          "The target of the request names another host than its Host header.",
+          "The target of the request names a different host than its Host header.",
           {
-            fix: "Send the path alone as the target, as in GET /v1/status.",
+            fix: "Send only the path as the target, as in GET /v1/status.",
           },
         );
       if (headers.origin !== undefined && !sameOrigin(headers)) throw new BackplaneError("auth.origin");
@@ -52,7 +53,7 @@ export function createHostCheck(configured: readonly string[]): HostCheck {
   };
 }
 
-/** Node keeps only the first one in `headers`. */
+/** `headers` holds only the first Host header, so the raw list is searched. */
 function hasSecondHost(rawHeaders: readonly string[]): boolean {
   let count = 0;
   for (let index = 0; index < rawHeaders.length; index += 2) {
@@ -62,12 +63,12 @@ function hasSecondHost(rawHeaders: readonly string[]): boolean {
   return count > 1;
 }
 
-/** `*` is the target of OPTIONS for the server as a whole. */
+/** `*` is the target of an OPTIONS request for the whole server. */
 function isOriginForm(url: string): boolean {
   return url.startsWith("/") || url === "*";
 }
 
-/** The host and port of `http://host:port/path`, with any user name before it; null when the target has no such form. */
+/** The authority of `http://user@host:port/path`; null when the target is not an absolute URL. */
 function authorityOf(url: string): string | null {
   return /^https?:\/\/([^/?#]*)/.exec(url.toLowerCase())?.[1] ?? null;
 }

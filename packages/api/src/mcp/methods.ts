@@ -1,18 +1,18 @@
 /**
- * The methods that the gateway answers by itself. `tools/call` and what goes to a server behind may tell and ask first;
- * they stand in call-tool and call-server, `subscriptions/listen` in server-events.
+ * The methods whose result the gateway returns in one response. Those that may notify or ask the client first are in
+ * calls/ and notifications/.
  */
 import { type JsonObject, plainWords } from "@backplane/contract";
-import type { Exchange } from "./exchange.ts";
-import { RPC, RpcError } from "./json-rpc.ts";
-import type { ToolPages } from "./list-tools.ts";
-import { type LogLevel, readLevel } from "./log-levels.ts";
-import type { Prompts } from "./prompts.ts";
-import type { Resources } from "./resources.ts";
-import { NEGOTIATED, STATELESS } from "./revisions.ts";
-import { SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
-import type { ToolNames } from "./tool-names.ts";
-import type { View } from "./view.ts";
+import type { Prompts } from "./lists/prompts.ts";
+import type { Resources } from "./lists/resources.ts";
+import type { ToolNames } from "./lists/tool-names.ts";
+import type { ToolPages } from "./lists/tool-pages.ts";
+import type { View } from "./lists/view.ts";
+import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./notifications/subscriptions.ts";
+import { RPC, RpcError } from "./protocol/json-rpc.ts";
+import { type LogLevel, readLevel } from "./protocol/log-levels.ts";
+import { NEGOTIATED, STATELESS } from "./protocol/revisions.ts";
+import type { Exchange } from "./session/exchange.ts";
 
 export interface MethodDeps {
   names: ToolNames;
@@ -20,14 +20,13 @@ export interface MethodDeps {
   resources: Resources;
   prompts: Prompts;
   subscriptions: Subscriptions;
-  /** That a session wants other log messages now. */
-  levelChanged(exchange: Exchange, level: LogLevel): void;
+  onLevelChanged(exchange: Exchange, level: LogLevel): void;
 }
 
 type Method = (params: JsonObject, exchange: Exchange) => Promise<JsonObject> | JsonObject;
 export type Methods = ReadonlyMap<string, Method>;
 
-/** What every endpoint can do. A server that has none of something lists none. */
+/** The same for every endpoint. A server without resources or prompts lists none. */
 export const CAPABILITIES: JsonObject = {
   tools: { listChanged: true },
   resources: { subscribe: true, listChanged: true },
@@ -36,14 +35,13 @@ export const CAPABILITIES: JsonObject = {
   logging: {},
 };
 const INSTRUCTIONS =
-  "Tools of a Backplane gateway. Every call is recorded; some wait until a person has approved them.";
+  "Tools of a Backplane gateway. Every call is recorded; some calls need the approval of a person first.";
 
-/** What the client is told of how to use this endpoint. */
 export function instructionsOf({ server }: View): string {
   return server?.instructions == null ? INSTRUCTIONS : plainWords(server.instructions);
 }
 
-/** `negotiated` of revisions up to 2025-11-25, `stateless` of those after. */
+/** `negotiated` is for revisions up to 2025-11-25, `stateless` for later ones. */
 export function createMethods(deps: MethodDeps): { negotiated: Methods; stateless: Methods } {
   const { names, pages, resources, prompts } = deps;
   const both: [string, Method][] = [
@@ -77,9 +75,10 @@ function discover(_params: JsonObject, { view }: Exchange): JsonObject {
 
 function setLevel(deps: MethodDeps, { level }: JsonObject, exchange: Exchange): JsonObject {
   const known = readLevel(level);
-  if (known === null) throw new RpcError(RPC.invalid_params, "params.level is none of the RFC 5424 levels");
+  if (known === null)
+    throw new RpcError(RPC.invalid_params, "params.level must be one of the RFC 5424 levels");
   if (exchange.session !== null) exchange.session.level = known;
-  deps.levelChanged(exchange, known);
+  deps.onLevelChanged(exchange, known);
   return {};
 }
 
@@ -90,19 +89,22 @@ async function subscribe(
 ): Promise<JsonObject> {
   const server = await resources.serverOf(caller, view, uri, stateless);
   if (session === null)
-    throw new RpcError(RPC.invalid_request, "a subscription needs a session: send initialize first");
-  const address = uri as string;
-  if (session.subscriptions.has(address)) return {};
-  if (session.subscriptions.size >= SUBSCRIPTIONS)
-    throw new RpcError(RPC.refused, `at most ${SUBSCRIPTIONS} resources in one session; leave some first`);
-  const leave = await subscriptions.hold(caller, server, address);
-  session.subscriptions.get(address)?.();
-  session.subscriptions.set(address, leave);
+    throw new RpcError(RPC.invalid_request, "a subscription requires a session; send initialize first");
+  const subscribed = uri as string;
+  if (session.subscriptions.has(subscribed)) return {};
+  if (session.subscriptions.size >= MAX_SUBSCRIPTIONS)
+    throw new RpcError(
+      RPC.refused,
+      `a session may subscribe to at most ${MAX_SUBSCRIPTIONS} resources; unsubscribe from some first`,
+    );
+  const unsubscribe = await subscriptions.subscribe(caller, server, subscribed);
+  session.subscriptions.get(subscribed)?.();
+  session.subscriptions.set(subscribed, unsubscribe);
   return {};
 }
 
 function unsubscribe({ uri }: JsonObject, { session }: Exchange): JsonObject {
-  if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a text");
+  if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a string");
   session?.subscriptions.get(uri)?.();
   session?.subscriptions.delete(uri);
   return {};

@@ -3,11 +3,10 @@ import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
 import type { AgentPluginSource, Caller } from "@backplane/kernel";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { isStream } from "../register-routes.ts";
-import { defineRoute, type Route } from "../route.ts";
-import { ARCHIVES, takeUpload } from "../upload.ts";
-import type { RouteDeps } from "./index.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { ARCHIVE_TYPES, importUpload, isUpload } from "../requests/upload.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const FolderBody = z.strictObject({
   source: z.strictObject({ folder: z.string().regex(/^\/./, "write an absolute path") }),
@@ -31,14 +30,14 @@ export function agentPluginRoutes({ kernel, upload_bytes }: RouteDeps): Route[] 
       auth: { scope: "packages:write" },
       query: StrictQuery,
       body: FolderBody,
-      uploads: ARCHIVES,
+      uploads: ARCHIVE_TYPES,
       idempotent: true,
       responses: { 201: { description: "Installed, or in part.", schema: AgentPluginInstalledSchema } },
       handler({ caller, body, query, request }) {
         const strict = query.strict === "1";
         const raw: unknown = body;
-        if (isStream(raw))
-          return takeUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
+        if (isUpload(raw))
+          return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
             install(caller, { kind: "archive", bytes }, strict),
           );
         // A key with the scope `admin` rules its org, not the host's disk.

@@ -2,10 +2,10 @@
 import { APPROVAL_STATUSES } from "@backplane/contract";
 import { ApprovalAnswerSchema, ApprovalGrantSchema, ApprovalSchema } from "@backplane/contract/schema";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({ status: z.enum(APPROVAL_STATUSES).optional() });
 

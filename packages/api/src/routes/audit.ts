@@ -1,7 +1,7 @@
 import { AuditEntrySchema, AuditReportSchema } from "@backplane/contract/schema";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { listOf, nameOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({ action: nameOf(128).optional() });
 

@@ -10,11 +10,11 @@ import {
   PermissionsSchema,
 } from "@backplane/contract/schema";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { defineRoute, type Route } from "../route.ts";
-import { etagOf, expectedGeneration, isKnown } from "./etag.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const ListQuery = PageQuery.extend({
   kind: z.enum(EXPORT_KINDS).optional(),
@@ -122,7 +122,7 @@ export function bindingRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, params, request }) {
         const binding = await kernel.bindings.get(caller, params.id);
         const headers = { etag: etagOf(binding) };
-        if (isKnown(request.headers["if-none-match"], binding.generation))
+        if (isUnchanged(request.headers["if-none-match"], binding.generation))
           return { status: 304, empty: true, headers };
         return { status: 200, json: binding, headers };
       },

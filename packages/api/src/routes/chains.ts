@@ -3,11 +3,22 @@ import type { Block } from "@backplane/contract";
 import { BlockSchema, ChainSchema, RunSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
-import { beginOnce } from "../idempotent.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { EntryCursor, refOf, sent, SessionId, Workspace, WorkspaceQuery } from "./session-ref.ts";
-import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createInTransaction } from "../requests/idempotency.ts";
+import {
+  definedFields,
+  EntryCursor,
+  IdParams,
+  listOf,
+  nameOf,
+  PageQuery,
+  refOf,
+  SessionId,
+  splitPage,
+  Workspace,
+  WorkspaceQuery,
+} from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "chains:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "chains:write" } as const;
@@ -58,9 +69,9 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The chain.", schema: ChainSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = sent({ ...query, ...body });
-        return beginOnce(kernel, caller, request, wanted, 201, {
-          begin: (once) => chains.create(caller, wanted, once),
+        const wanted = definedFields({ ...query, ...body });
+        return createInTransaction(kernel, caller, request, wanted, 201, {
+          create: (once) => chains.create(caller, wanted, once),
           again: ({ id }: { id: string }) => chains.get(caller, id),
         });
       },
@@ -104,8 +115,8 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The new chain.", schema: ChainSchema } },
       handler: ({ caller, params, body, request }) =>
-        beginOnce(kernel, caller, request, body, 201, {
-          begin: (once) => chains.fork(caller, params.id, sent(body ?? {}), once),
+        createInTransaction(kernel, caller, request, body, 201, {
+          create: (once) => chains.fork(caller, params.id, definedFields(body ?? {}), once),
           again: ({ id }: { id: string }) => chains.get(caller, id),
         }),
     }),
@@ -142,8 +153,8 @@ export function chainRoutes({ kernel }: RouteDeps): Route[] {
         },
       },
       handler: ({ caller, params, body, request }) =>
-        beginOnce(kernel, caller, request, body, 201, {
-          begin: async (once) => ({ items: await chains.addBlocks(caller, params.id, body.blocks, once) }),
+        createInTransaction(kernel, caller, request, body, 201, {
+          create: async (once) => ({ items: await chains.addBlocks(caller, params.id, body.blocks, once) }),
           async again({ entry_id }: { entry_id: number }) {
             const first = entry_id - body.blocks.length + 1;
             return { items: body.blocks.map((block, n): Block => ({ ...block, entry_id: first + n })) };

@@ -3,11 +3,20 @@ import { BackplaneError, type Chain, type JsonObject } from "@backplane/contract
 import { ChainSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { refOf, sent, SessionId, Workspace, WorkspaceQuery } from "./session-ref.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import {
+  definedFields,
+  IdParams,
+  listOf,
+  PageQuery,
+  refOf,
+  SessionId,
+  splitPage,
+  Workspace,
+  WorkspaceQuery,
+} from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "compactions:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "compactions:write" } as const;
@@ -37,7 +46,7 @@ export function compactionRoutes({ kernel }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The new chain and what it replaces.", schema: CompactionSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = sent({ ...query, ...body });
+        const wanted = definedFields({ ...query, ...body });
         return createOnce(kernel, caller, request, wanted, async () => {
           const ref = refOf(body.session_id, wanted);
           await sessions.get(caller, ref);

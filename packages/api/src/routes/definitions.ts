@@ -2,9 +2,9 @@
 import { BackplaneError } from "@backplane/contract";
 import { DefinitionsSchema, ExportIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { IdParams } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const AcceptBody = z.strictObject({
   export_id: z

@@ -1,10 +1,10 @@
 /** Semantic events: facts of the caller's scope, by cursor. */
 import type { Caller } from "@backplane/kernel";
 import { z } from "zod";
-import type { SseItem } from "../event-streams.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { lastEventId } from "./invocations.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import type { SseItem } from "../sse/event-streams.ts";
+import { lastEventId } from "../sse/last-event-id.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 export function eventRoutes({ kernel, streams }: RouteDeps): Route[] {
   return [

@@ -2,8 +2,8 @@
 import { EXECUTION_CLASSES, type ExportKind } from "@backplane/contract";
 import { ExportSchema, JsonValueSchema } from "@backplane/contract/schema";
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const LISTS: { kind: ExportKind; path: string; operation_id: string }[] = [
   { kind: "tool", path: "/v1/plugin-tools", operation_id: "listTools" },

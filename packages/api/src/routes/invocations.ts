@@ -1,21 +1,32 @@
 /**
- * The one door over HTTP. Without `wait` the answer comes as soon as the row is on disk (202). With `wait` the
- * line is held until the call has ended: 200 with the record, however it ended, for the request itself worked.
- * A call that the door refuses is recorded by the kernel, which throws the refusal with details.invocation_id.
+ * Invocations over HTTP. Without `wait`, POST responds 202 as soon as the row is on disk. With `wait`, it responds 200 with
+ * the record once the invocation has ended, also when the invocation failed: the request itself worked. An invocation
+ * refused by the door is recorded by the kernel, whose error carries details.invocation_id.
  */
-import { BackplaneError, INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
+import { INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
 import { ExportIdSchema, InvocationSchema, InvokeBodySchema } from "@backplane/contract/schema";
-import type { Caller } from "@backplane/kernel";
+import type { Caller, Ticket } from "@backplane/kernel";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
-import { idempotencyKey, REPLAYED, requestDigest } from "../idempotent.ts";
-import { type Answer, defineRoute, type Route } from "../route.ts";
-import type { SseItem } from "../event-streams.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
-import { createWait } from "./wait.ts";
+import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
+import {
+  IdParams,
+  listOf,
+  nameOf,
+  PageQuery,
+  splitPage,
+  WaitSeconds,
+  waitMs,
+} from "../requests/parameters.ts";
+import type { SseItem } from "../sse/event-streams.ts";
+import { lastEventId } from "../sse/last-event-id.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
-/** The body came from a JSON parser, so `input` need not be walked again to show that it is JSON. */
+/**
+ * `input` is not validated as JSON a second time: it came from the JSON parser. Walking it again would cost each call
+ * time in proportion to its size (bench row http.invoke.cpu).
+ */
 const InvokeBody = (
   InvokeBodySchema as unknown as { safeExtend(shape: Record<string, z.ZodType>): unknown }
 ).safeExtend({
@@ -27,15 +38,7 @@ const InvokeBody = (
   trace_id: nameOf(128).min(1).optional(),
 }) as typeof InvokeBodySchema;
 
-const DEFAULT_WAIT_S = 30;
-const InvokeQuery = z.strictObject({
-  wait: z
-    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)], {
-      error: "write true, or seconds from 0 to 60",
-    })
-    .optional()
-    .describe("Seconds to hold the line, up to 60; `true` means 30."),
-});
+const InvokeQuery = z.strictObject({ wait: WaitSeconds });
 
 const ListQuery = PageQuery.extend({
   status: z.enum(INVOCATION_STATUSES).optional(),
@@ -52,12 +55,12 @@ const AfterQuery = z.strictObject({
     .int()
     .min(0)
     .optional()
-    .describe("Like Last-Event-ID, for clients that cannot set it."),
+    .describe("Same as Last-Event-ID, for clients that cannot set that header."),
 });
 
 export function invocationRoutes(deps: RouteDeps): Route[] {
   const { kernel, streams, metrics } = deps;
-  const wait = createWait(deps);
+  const waiter = createWaiter(deps);
   return [
     defineRoute({
       method: "POST",
@@ -65,24 +68,24 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       operation_id: "invoke",
       summary: "Invoke a bound export",
       description:
-        "202 with the record once it is on disk, also while it waits for an approval. `?wait=` holds the line and " +
-        "answers 200 with the ended record; look at its status and error.code. When the time is over first, it is 202.",
+        "Responds 202 with the record once it is on disk, also while the invocation awaits approval. With `?wait=`, " +
+        "responds 200 with the ended record (check its status and error.code), or 202 if the time runs out first.",
       tag: "Invocations",
       auth: { scope: "invocations:write", delegated: "tools:invoke" },
       query: InvokeQuery,
       body: InvokeBody,
       idempotent: true,
       responses: {
-        200: { description: "It has ended.", schema: InvocationSchema },
-        202: { description: "It runs, or waits for an approval.", schema: InvocationSchema },
+        200: { description: "The invocation has ended.", schema: InvocationSchema },
+        202: { description: "The invocation is running or awaiting approval.", schema: InvocationSchema },
       },
       async handler({ caller, query, body, request }) {
         const wait_ms = waitMs(query.wait);
-        const key = idempotencyKey(request);
+        const key = readIdempotencyKey(request);
         if (key !== null) return invokeOnce(caller, key, body, wait_ms, request);
         const ticket = await kernel.invocations.invoke(caller, body);
         void ticket.settled.then(count);
-        return answer(await wait.ticket(caller, ticket, wait_ms));
+        return respond(await waiter.forTicket(caller, ticket, wait_ms));
       },
     }),
     defineRoute({
@@ -108,7 +111,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       auth: { scope: "invocations:read", delegated: "any" },
       params: IdParams,
       responses: { 200: { description: "The record.", schema: InvocationSchema } },
-      // The kernel shows a delegated token the calls that it started and no others.
+      // The kernel shows a delegated token only the invocations that it started.
       handler: async ({ caller, params }) => ({
         status: 200,
         json: await kernel.invocations.get(caller, params.id),
@@ -118,14 +121,14 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       method: "GET",
       path: "/v1/invocations/{id}/artifacts/{sha256}",
       operation_id: "getArtifact",
-      summary: "Read a file that an invocation's result refers to",
+      summary: "Download a file that an invocation's result refers to",
       description:
-        'A result refers to it as `{"transport": "artifact", "path", "bytes", "sha256"}`. It comes as it was written, ' +
-        "never as something that a browser would show.",
+        'A result refers to a file as `{"transport": "artifact", "path", "bytes", "sha256"}`. The file is sent as an ' +
+        "attachment, so that a browser never renders it.",
       tag: "Invocations",
       auth: { scope: "invocations:read", delegated: "any" },
       params: ArtifactParams,
-      responses: { 200: { description: "Its bytes.", type: "application/octet-stream" } },
+      responses: { 200: { description: "The bytes of the file.", type: "application/octet-stream" } },
       async handler({ caller, params }) {
         const { bytes, content } = await kernel.invocations.artifact(caller, params.id, params.sha256);
         const headers = {
@@ -143,11 +146,12 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       path: "/v1/invocations/{id}:cancel",
       operation_id: "cancelInvocation",
       summary: "Cancel an invocation",
-      description: "202 when the cancel is under way; 409 invocation.settled when it has ended already.",
+      description:
+        "Responds 202 when cancellation has started, or 409 invocation.settled if the invocation has already ended.",
       tag: "Invocations",
       auth: { scope: "invocations:write" },
       params: IdParams,
-      responses: { 202: { description: "The cancel is under way.", schema: InvocationSchema } },
+      responses: { 202: { description: "Cancellation has started.", schema: InvocationSchema } },
       handler: async ({ caller, params }) => ({
         status: 202,
         json: await kernel.invocations.cancel(caller, params.id),
@@ -159,8 +163,8 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       operation_id: "watchInvocation",
       summary: "Follow an invocation",
       description:
-        "Server-sent events: each `data` is `{seq, at, event}` and its `id` the seq. The last one is `event: settled` " +
-        "with the ended record. A reader that comes back with Last-Event-ID misses and repeats nothing.",
+        "Server-sent events: each `data` is `{seq, at, event}` and its `id` is the seq. The last one is `event: settled` " +
+        "with the ended record. A client that reconnects with Last-Event-ID misses and repeats nothing.",
       tag: "Invocations",
       auth: { scope: "invocations:read" },
       params: IdParams,
@@ -168,7 +172,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       async handler({ caller, params, query, request, reply }) {
         const after = lastEventId(request, query.after);
-        // Refuse while there still is a status to refuse with.
+        // An unknown id must fail before the stream's headers are sent.
         await kernel.invocations.get(caller, params.id);
         return streams.stream(reply, (stop) => items(caller, params.id, after, stop));
       },
@@ -187,7 +191,7 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
     }
   }
 
-  /** A repeat sees the call that the key opened, as it is now. */
+  /** A repeat gets the invocation that the key has started, as it is now. */
   async function invokeOnce(
     caller: Caller,
     key: string,
@@ -197,9 +201,12 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
   ): Promise<Answer> {
     const digest = requestDigest(caller, request, body);
     const { id, ticket } = await kernel.invocations.invokeOnce(caller, body, key, digest);
-    if (ticket === null) return { ...answer(await wait.row(caller, id, wait_ms)), headers: REPLAYED };
+    if (ticket === null) {
+      const record = await waiter.forRow(caller, id, wait_ms);
+      return { ...respond(record), headers: REPLAYED_HEADERS };
+    }
     void ticket.settled.then(count);
-    return answer(await wait.ticket(caller, ticket, wait_ms));
+    return respond(await waiter.forTicket(caller, ticket, wait_ms));
   }
 
   function count(ended: Invocation): void {
@@ -207,22 +214,43 @@ export function invocationRoutes(deps: RouteDeps): Route[] {
   }
 }
 
-function answer(record: Invocation): { status: number; json: Invocation } {
+function respond(record: Invocation): { status: number; json: Invocation } {
   return { status: isTerminal(record.status) ? 200 : 202, json: record };
 }
 
-function waitMs(wait: number | string | undefined): number {
-  if (wait === undefined) return 0;
-  return (typeof wait === "number" ? wait : DEFAULT_WAIT_S) * 1000;
-}
+/** Resolves with the ended record, or with the current one when the time runs out. */
+function createWaiter({ kernel, clock }: Pick<RouteDeps, "kernel" | "clock">) {
+  return {
+    /** For an invocation that this request has started. */
+    async forTicket(caller: Caller, ticket: Ticket, wait_ms: number): Promise<Invocation> {
+      if (wait_ms === 0) return ticket.invocation;
+      const ended = await endedWithin(ticket.settled, wait_ms);
+      return ended ?? kernel.invocations.get(caller, ticket.id);
+    },
+    /** For any invocation. */
+    async forRow(caller: Caller, id: string, wait_ms: number): Promise<Invocation> {
+      const now = await kernel.invocations.get(caller, id);
+      if (wait_ms === 0 || isTerminal(now.status)) return now;
+      const stop = new AbortController();
+      const timer = clock.after(wait_ms, () => stop.abort());
+      try {
+        for await (const item of kernel.invocations.watch(caller, id, Number.MAX_SAFE_INTEGER, stop.signal))
+          if ("settled" in item) return item.settled;
+      } finally {
+        timer.stop();
+        stop.abort();
+      }
+      return kernel.invocations.get(caller, id);
+    },
+  };
 
-export function lastEventId(request: FastifyRequest, after: number | undefined): number {
-  const header = request.headers["last-event-id"];
-  if (header === undefined || header === "") return after ?? 0;
-  const id = typeof header === "string" && /^\d{1,16}$/.test(header) ? Number(header) : Number.NaN;
-  if (Number.isSafeInteger(id)) return id;
-  const message = "Last-Event-ID must be the id of an event of this stream.";
-  throw new BackplaneError("request.invalid", message, {
-    details: { issues: [{ path: "header.last-event-id", message }] },
-  });
+  function endedWithin(settled: Promise<Invocation>, wait_ms: number): Promise<Invocation | null> {
+    return new Promise((resolve) => {
+      const timer = clock.after(wait_ms, () => resolve(null));
+      void settled.then((ended) => {
+        timer.stop();
+        resolve(ended);
+      });
+    });
+  }
 }

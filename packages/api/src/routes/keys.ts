@@ -1,11 +1,10 @@
 /** API keys. The token is in the first answer to its creation and nowhere else, kept answers included. */
 import { KeyCreateSchema, KeySchema, ProjectIdSchema } from "@backplane/contract/schema";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { type Answer, defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { sent } from "./session-ref.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { definedFields, IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const Project = z
   .union([z.literal("*"), ProjectIdSchema])
@@ -48,7 +47,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       responses: { 200: { description: "One page.", schema: listOf(KeySchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
-        return { status: 200, json: await kernel.keys.list(caller, page, sent(filter)) };
+        return { status: 200, json: await kernel.keys.list(caller, page, definedFields(filter)) };
       },
     }),
     defineRoute({
@@ -62,7 +61,7 @@ export function keyRoutes({ kernel }: RouteDeps): Route[] {
       query: z.strictObject({ project: Project.optional() }),
       responses: { 204: { description: "Revoked; it opens nothing from now on." } },
       async handler({ caller, params, query }) {
-        await kernel.keys.revoke(caller, params.id, sent(query));
+        await kernel.keys.revoke(caller, params.id, definedFields(query));
         return { status: 204, empty: true };
       },
     }),

@@ -3,12 +3,11 @@ import { BackplaneError } from "@backplane/contract";
 import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
 import type { Caller, PackageSource } from "@backplane/kernel";
 import { z } from "zod";
-import { createOnce } from "../idempotent.ts";
-import { isStream } from "../register-routes.ts";
-import { defineRoute, type Route } from "../route.ts";
-import { ARCHIVES, takeUpload } from "../upload.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams, listOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createOnce } from "../requests/idempotency.ts";
+import { IdParams, listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import { ARCHIVE_TYPES, importUpload, isUpload } from "../requests/upload.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const SourceBody = z.strictObject({
   source: z
@@ -48,7 +47,7 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       auth: { scope: "packages:write" },
       query: SourceQuery,
       body: SourceBody,
-      uploads: ARCHIVES,
+      uploads: ARCHIVE_TYPES,
       idempotent: true,
       responses: {
         201: { description: "Installed.", schema: PackageSchema },
@@ -56,8 +55,8 @@ export function packageRoutes({ kernel, upload_bytes }: RouteDeps): Route[] {
       },
       handler({ caller, body, query, request }) {
         const raw: unknown = body;
-        if (isStream(raw))
-          return takeUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
+        if (isUpload(raw))
+          return importUpload(kernel, caller, request, raw, upload_bytes, (bytes) =>
             install(caller, { kind: "archive", bytes, ...query }),
           );
         const source = body.source;

@@ -3,8 +3,8 @@
  * about plugins is the adapter's, under /api/plugins.
  */
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const NameParams = z.object({ name: z.string().min(1).max(64) });
 const PatchBody = z.strictObject({ enabled: z.boolean() });

@@ -1,7 +1,6 @@
 /** The policy of the org and of projects. The generation is the ETag; a change holds from the next call on. */
 import { BackplaneError, type Json } from "@backplane/contract";
 import {
-  CatalogEntrySchema,
   ExplainQuerySchema,
   POLICY_LEVELS,
   PolicyExplanationSchema,
@@ -10,10 +9,9 @@ import {
   StoredPolicySchema,
 } from "@backplane/contract/schema";
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import { etagOf, expectedGeneration, isKnown } from "./etag.ts";
-import type { RouteDeps } from "./index.ts";
-import { nameOf } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { etagOf, expectedGeneration, isUnchanged } from "../requests/etag.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const LevelQuery = z.strictObject({
   level: z
@@ -21,17 +19,11 @@ const LevelQuery = z.strictObject({
     .default("org")
     .describe("The org's own, or what the caller's project narrows."),
 });
-const CatalogQuery = z.strictObject({
-  all: z
-    .enum(["0", "1"])
-    .default("0")
-    .describe("1 also lists what is not offered or kept back, why, and what lets it in."),
-});
 const READ = { scope: "policy:read" } as const;
 const WRITE = { scope: "policy:write" } as const;
 
 export function policyRoutes({ kernel }: RouteDeps): Route[] {
-  const { policy, catalog } = kernel;
+  const { policy } = kernel;
   return [
     defineRoute({
       method: "GET",
@@ -50,7 +42,7 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
       async handler({ caller, query, request }) {
         const found = await policy.get(caller, query.level);
         const headers = { etag: etagOf(found) };
-        return isKnown(request.headers["if-none-match"], found.generation)
+        return isUnchanged(request.headers["if-none-match"], found.generation)
           ? { status: 304, empty: true, headers }
           : { status: 200, json: found, headers };
       },
@@ -113,46 +105,6 @@ export function policyRoutes({ kernel }: RouteDeps): Route[] {
         };
         return { status: 200, json: await policy.explain(caller, question) };
       },
-    }),
-    defineRoute({
-      method: "GET",
-      path: "/v1/catalog",
-      operation_id: "listCatalog",
-      summary: "List the tools of the catalog",
-      description: "Every source in one list, with origin, risk, category and token cost.",
-      tag: "Discovery",
-      auth: { scope: "exports:read" },
-      query: CatalogQuery,
-      responses: {
-        200: {
-          description: "All of them; there is no next page.",
-          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
-        },
-      },
-      handler: async ({ caller, query }) => ({
-        status: 200,
-        json: { items: await catalog.entries(caller, { all: query.all === "1" }), next: null },
-      }),
-    }),
-    defineRoute({
-      method: "GET",
-      path: "/v1/catalog/{name}",
-      operation_id: "getCatalogTool",
-      summary: "Read all that goes by a tool's name",
-      description: "The one that has the name, and the others with the reason why they do not.",
-      tag: "Discovery",
-      auth: { scope: "exports:read" },
-      params: z.object({ name: nameOf(128).min(1) }),
-      responses: {
-        200: {
-          description: "All of them; there is no next page.",
-          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
-        },
-      },
-      handler: async ({ caller, params }) => ({
-        status: 200,
-        json: { items: await catalog.get(caller, params.name), next: null },
-      }),
     }),
   ];
 }

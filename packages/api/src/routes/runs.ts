@@ -1,55 +1,68 @@
 /**
- * Runs: turns of the loop, as a client starts and follows them. Without `wait` the answer comes as soon as the message
- * and the run are on disk (202); with it, or as a stream, the line is held until the run has ended.
+ * Runs: turns of the agent loop that a client starts and follows. Without `wait`, POST responds 202 as soon as the message
+ * and the run are on disk. With `wait`, or as a stream, the response ends when the run has ended.
  */
 import { RISK_CONTEXTS, type Run } from "@backplane/contract";
 import { RunSchema } from "@backplane/contract/schema";
 import type { Caller, RunTicket } from "@backplane/kernel";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
-import { openRun } from "../agent/run-stream.ts";
-import type { SseItem } from "../event-streams.ts";
-import { idempotencyKey, REPLAYED, requestDigest } from "../idempotent.ts";
-import { type Answer, defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { lastEventId } from "./invocations.ts";
-import { EntryCursor, SessionId, sent, UserMessageBody, Workspace, WorkspaceQuery } from "./session-ref.ts";
-import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "../requests/idempotency.ts";
+import {
+  definedFields,
+  EntryCursor,
+  IdParams,
+  listOf,
+  nameOf,
+  PageQuery,
+  SessionId,
+  splitPage,
+  UserMessageBody,
+  WaitSeconds,
+  Workspace,
+  WorkspaceQuery,
+  waitMs,
+} from "../requests/parameters.ts";
+import { openRunStream } from "../session-streams/run-stream.ts";
+import type { SseItem } from "../sse/event-streams.ts";
+import { lastEventId } from "../sse/last-event-id.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "runs:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "runs:write" } as const;
-const DEFAULT_WAIT_S = 30;
 
 const RunCreate = z
   .strictObject({
     session_id: SessionId.optional(),
-    chain_id: nameOf(128).min(1).optional().describe("Instead of session_id; has to be its session's head."),
+    chain_id: nameOf(128)
+      .min(1)
+      .optional()
+      .describe("Instead of session_id; must be the head of its session."),
     workspace: Workspace.optional(),
     input: UserMessageBody,
     strategy: nameOf(128).min(1).optional(),
     context: z
       .enum(RISK_CONTEXTS)
       .optional()
-      .describe("Whose tolerance of risk counts; default background. In headless nobody is asked."),
+      .describe("Which risk tolerance applies; default background. In headless no approval is requested."),
   })
   .refine(({ session_id, chain_id }) => (session_id === undefined) !== (chain_id === undefined), {
-    message: "needs either session_id or chain_id",
+    message: "must have either session_id or chain_id",
   });
 const RunQuery = WorkspaceQuery.extend({
-  wait: z
-    .union([z.literal(["", "true"]), z.coerce.number().min(0).max(60)], {
-      error: "write true, or seconds from 0 to 60",
-    })
+  wait: WaitSeconds,
+  stream: z
+    .enum(["0", "1"])
     .optional()
-    .describe("Seconds to hold the line, up to 60; `true` means 30."),
-  stream: z.enum(["0", "1"]).optional().describe("1 answers a stream, as does Accept: text/event-stream."),
+    .describe("1 responds with a stream, as does Accept: text/event-stream."),
 });
 const STREAM =
-  "Server-sent events: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, `id` the entry's id where " +
-  "the tape has it. First `run.started` with the run, then its messages, deltas, tool calls and approval requests, last " +
-  "`run` with the ended run. A reader that comes back with Last-Event-ID misses and repeats nothing.";
+  "Server-sent events: `event` is the kind, `data` the op `{op, session_id, event, entry_id?}`, and `id` the entry id of " +
+  "events that are on the tape. First comes `run.started` with the run, then its messages, deltas, tool calls and approval " +
+  "requests, and last `run` with the ended run. A client that reconnects with Last-Event-ID misses and repeats nothing.";
 
-/** What is kept for a repeat: a repeat sees the same run as it is now. */
+/** Stored for repeats with the same idempotency key, which get the same run as it is now. */
 interface Started {
   id: string;
   entry_id: number;
@@ -63,30 +76,38 @@ export function runRoutes(deps: RouteDeps): Route[] {
       method: "POST",
       path: "/v1/runs",
       operation_id: "startRun",
-      summary: "Say something and follow what comes of it",
+      summary: "Start a run with a message",
       description:
-        "202 once the message is on disk; `?wait=` holds the line and answers 200 with the ended run, however it ended. " +
-        `A message to a session in the middle of a turn joins that turn. As a stream: ${STREAM}`,
+        "Responds 202 once the message is on disk. With `?wait=`, responds 200 with the ended run, also when it failed. " +
+        `A message to a session whose turn is running joins that turn. As a stream: ${STREAM}`,
       tag: "Runs",
       auth: WRITE,
       query: RunQuery,
       body: RunCreate,
       idempotent: true,
       responses: {
-        200: { description: "It has ended; or the stream.", schema: RunSchema },
-        202: { description: "It runs.", schema: RunSchema },
+        200: { description: "The ended run, or the stream.", schema: RunSchema },
+        202: { description: "The run is in progress.", schema: RunSchema },
       },
       async handler({ caller, query, body, request, reply }) {
-        const wanted = bodyOf(query.workspace, body);
-        const key = idempotencyKey(request);
+        const wanted = startRequestOf(query.workspace, body);
+        const key = readIdempotencyKey(request);
         if (key === null) {
           const ticket = await runs.start(caller, wanted);
           const started = { id: ticket.run.id, entry_id: ticket.entry_id };
-          return answer(caller, started, ticket, query, request, reply, {});
+          return respond(caller, started, ticket, query, request, reply, {});
         }
         const digest = requestDigest(caller, request, wanted);
         const { ticket, ...started } = await runs.startOnce(caller, wanted, key, digest);
-        return answer(caller, started, ticket, query, request, reply, ticket === null ? REPLAYED : {});
+        return respond(
+          caller,
+          started,
+          ticket,
+          query,
+          request,
+          reply,
+          ticket === null ? REPLAYED_HEADERS : {},
+        );
       },
     }),
     defineRoute({
@@ -95,7 +116,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       operation_id: "listAllRuns",
       summary: "List runs, newest first",
       tag: "Runs",
-      // A plugin finds those of a chain that it knows.
+      // A delegated token lists the runs of one chain, by listRuns.
       auth: { scope: "sessions:read" },
       query: PageQuery.extend({
         session_id: SessionId.optional(),
@@ -104,7 +125,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       responses: { 200: { description: "One page.", schema: listOf(RunSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
-        return { status: 200, json: await runs.list(caller, sent(filter), page) };
+        return { status: 200, json: await runs.list(caller, definedFields(filter), page) };
       },
     }),
     defineRoute({
@@ -127,7 +148,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
       tag: "Runs",
       auth: READ,
       params: IdParams,
-      query: z.strictObject({ after: EntryCursor.optional().describe("Like Last-Event-ID.") }),
+      query: z.strictObject({ after: EntryCursor.optional().describe("Same as Last-Event-ID.") }),
       responses: { 200: { description: "The stream.", type: "text/event-stream" } },
       handler({ caller, params, query, request, reply }) {
         const after = lastEventId(request, query.after);
@@ -139,16 +160,16 @@ export function runRoutes(deps: RouteDeps): Route[] {
       path: "/v1/runs/{id}:cancel",
       operation_id: "cancelRun",
       summary: "Cancel a run",
-      description: "Answers the ended run; 409 run.ended when it has ended already.",
+      description: "Responds with the ended run, or with 409 run.ended if it has already ended.",
       tag: "Runs",
       auth: WRITE,
       params: IdParams,
-      responses: { 200: { description: "The run, ended.", schema: RunSchema } },
+      responses: { 200: { description: "The ended run.", schema: RunSchema } },
       handler: async ({ caller, params }) => ({ status: 200, json: await runs.cancel(caller, params.id) }),
     }),
   ];
 
-  async function answer(
+  async function respond(
     caller: Caller,
     started: Started,
     ticket: RunTicket | null,
@@ -173,7 +194,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     reply: FastifyReply,
     announce: boolean,
   ): Promise<Answer> {
-    const opened = await openRun(deps, caller, id, after);
+    const opened = await openRunStream(deps, caller, id, after);
     const run = await runs.get(caller, id);
     try {
       return await streams.stream(reply, async function* (stop): AsyncGenerator<SseItem> {
@@ -185,7 +206,7 @@ export function runRoutes(deps: RouteDeps): Route[] {
     }
   }
 
-  /** Null when the time is over first. */
+  /** Null when the time runs out first. */
   async function endedWithin(
     caller: Caller,
     { id, entry_id }: Started,
@@ -193,21 +214,26 @@ export function runRoutes(deps: RouteDeps): Route[] {
     wait_ms: number,
   ): Promise<Run | null> {
     const stop = new AbortController();
-    const over = new Promise<null>((resolve) => {
+    const timeout = new Promise<null>((resolve) => {
       stop.signal.addEventListener("abort", () => resolve(null));
     });
     const timer = clock.after(wait_ms, () => stop.abort());
     try {
-      return await Promise.race([over, ticket?.settled ?? ended(caller, id, entry_id, stop.signal)]);
+      return await Promise.race([timeout, ticket?.settled ?? waitForEnd(caller, id, entry_id, stop.signal)]);
     } finally {
       timer.stop();
       stop.abort();
     }
   }
 
-  /** For a run that was started by another request. */
-  async function ended(caller: Caller, id: string, entry_id: number, stop: AbortSignal): Promise<Run | null> {
-    const opened = await openRun(deps, caller, id, entry_id);
+  /** For a run that another request has started. */
+  async function waitForEnd(
+    caller: Caller,
+    id: string,
+    entry_id: number,
+    stop: AbortSignal,
+  ): Promise<Run | null> {
+    const opened = await openRunStream(deps, caller, id, entry_id);
     try {
       for await (const item of opened.items(stop))
         if (item.event === "run") return JSON.parse(item.data) as Run;
@@ -220,24 +246,19 @@ export function runRoutes(deps: RouteDeps): Route[] {
 
 type Start = Parameters<RouteDeps["kernel"]["runs"]["start"]>[1];
 
-function bodyOf(
+function startRequestOf(
   workspace: string | undefined,
   { chain_id, session_id, input, ...rest }: z.output<typeof RunCreate>,
 ): Start {
-  const message = sent(input);
+  const message = definedFields(input);
   const { strategy, context } = rest;
-  const how = sent({ strategy, context });
-  if (chain_id !== undefined) return { chain_id, input: message, ...how };
-  const where = sent({ workspace: rest.workspace ?? workspace });
-  return { session_id: session_id!, ...where, input: message, ...how };
+  const options = definedFields({ strategy, context });
+  if (chain_id !== undefined) return { chain_id, input: message, ...options };
+  const where = definedFields({ workspace: rest.workspace ?? workspace });
+  return { session_id: session_id!, ...where, input: message, ...options };
 }
 
 function wantsStream({ headers }: FastifyRequest, stream: "0" | "1" | undefined): boolean {
   if (stream !== undefined) return stream === "1";
   return /\btext\/event-stream\b/.test(headers.accept ?? "");
-}
-
-function waitMs(wait: number | string | undefined): number {
-  if (wait === undefined) return 0;
-  return (typeof wait === "number" ? wait : DEFAULT_WAIT_S) * 1000;
 }

@@ -7,9 +7,9 @@ import {
   SecretSchema,
 } from "@backplane/contract/schema";
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { listOf, PageQuery, splitPage } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { listOf, PageQuery, splitPage } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const NameParams = z.object({ name: SecretNameSchema });
 

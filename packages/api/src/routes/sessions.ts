@@ -2,22 +2,26 @@
 import { EntrySchema, JsonObjectSchema, SessionSchema } from "@backplane/contract/schema";
 import type { Caller, SessionRef } from "@backplane/kernel";
 import { z } from "zod";
-import { watchSession } from "../agent/watch-session.ts";
-import type { SseItem } from "../event-streams.ts";
-import { beginOnce } from "../idempotent.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { lastEventId } from "./invocations.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { createInTransaction } from "../requests/idempotency.ts";
 import {
+  definedFields,
   EntryCursor,
+  IdParams,
+  listOf,
+  nameOf,
+  PageQuery,
   refOf,
-  sent,
   SessionId,
+  splitPage,
   UserMessageBody,
   Workspace,
   WorkspaceQuery,
-} from "./session-ref.ts";
-import { IdParams, listOf, nameOf, PageQuery, splitPage } from "./shapes.ts";
+} from "../requests/parameters.ts";
+import { watchSession } from "../session-streams/watch-session.ts";
+import type { SseItem } from "../sse/event-streams.ts";
+import { lastEventId } from "../sse/last-event-id.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const READ = { scope: "sessions:read", delegated: "sessions:read" } as const;
 const WRITE = { scope: "sessions:write", delegated: "sessions:write" } as const;
@@ -63,9 +67,9 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       idempotent: true,
       responses: { 201: { description: "The session.", schema: SessionSchema } },
       handler({ caller, query, body, request }) {
-        const wanted = sent({ ...query, ...body });
-        return beginOnce(kernel, caller, request, wanted, 201, {
-          begin: (once) => sessions.create(caller, wanted, once),
+        const wanted = definedFields({ ...query, ...body });
+        return createInTransaction(kernel, caller, request, wanted, 201, {
+          create: (once) => sessions.create(caller, wanted, once),
           again: ({ session_id, workspace }: Required<SessionRef>) =>
             sessions.get(caller, { session_id, workspace }),
         });
@@ -82,7 +86,7 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 200: { description: "One page.", schema: listOf(SessionSchema) } },
       async handler({ caller, query }) {
         const { page, filter } = splitPage(query);
-        return { status: 200, json: await sessions.list(caller, sent(filter), page) };
+        return { status: 200, json: await sessions.list(caller, definedFields(filter), page) };
       },
     }),
     defineRoute({
@@ -132,8 +136,8 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 201: { description: "The child.", schema: SessionSchema } },
       handler({ caller, params, query, body, request }) {
         const ref = refOf(params.id, query);
-        return beginOnce(kernel, caller, request, { ...query, body }, 201, {
-          begin: (once) => sessions.fork(caller, ref, sent(body ?? {}), once),
+        return createInTransaction(kernel, caller, request, { ...query, body }, 201, {
+          create: (once) => sessions.fork(caller, ref, definedFields(body ?? {}), once),
           async again({ id }: { id: string }) {
             const { session_id, workspace } = await kernel.chains.get(caller, id);
             return await sessions.get(caller, { session_id, workspace });
@@ -157,8 +161,8 @@ export function sessionRoutes({ kernel, clock, streams }: RouteDeps): Route[] {
       responses: { 202: { description: "On disk; the answer comes by event.", schema: AcceptedSchema } },
       handler({ caller, params, query, body, request }) {
         const ref = refOf(params.id, query);
-        return beginOnce(kernel, caller, request, { ...query, body }, 202, {
-          begin: (once) => sessions.message(caller, ref, sent(body), once),
+        return createInTransaction(kernel, caller, request, { ...query, body }, 202, {
+          create: (once) => sessions.message(caller, ref, definedFields(body), once),
           // It began a run, or joined one.
           again: async ({ entry_id, event_id, run_id, id }: Said) => ({
             entry_id,

@@ -8,10 +8,10 @@ import {
   SignInStartedSchema,
 } from "@backplane/contract/schema";
 import { z } from "zod";
-import { renderSignInPage } from "../pages/sign-in-page.ts";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { renderSignInPage } from "../pages/oauth-page.ts";
+import { IdParams } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 /** Its address holds the code, so nothing of it may travel on or be kept. */
 const CALLBACK_HEADERS = {

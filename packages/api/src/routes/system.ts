@@ -1,10 +1,10 @@
 /** How the gateway itself is doing, and the description of its API. */
 import { BackplaneError } from "@backplane/contract";
-import { z } from "zod";
-import { buildOpenApi } from "../openapi.ts";
 import type { AdapterMount, RunnerHealth } from "@backplane/kernel";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
+import { z } from "zod";
+import { defineRoute, type Route } from "../http/route.ts";
+import { buildOpenApi } from "../openapi/build-openapi.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const StatusSchema = z.object({
   version: z.string(),

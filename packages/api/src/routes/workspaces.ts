@@ -5,9 +5,9 @@ import {
   WorkspaceTrustSchema,
 } from "@backplane/contract/schema";
 import { z } from "zod";
-import { defineRoute, type Route } from "../route.ts";
-import type { RouteDeps } from "./index.ts";
-import { IdParams } from "./shapes.ts";
+import { defineRoute, type Route } from "../http/route.ts";
+import { IdParams } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
 
 const ReviewBody = WorkspaceTrustSchema.pick({ path: true, kind: true });
 

@@ -1,4 +1,4 @@
-/** One whole text frame as a server sends it (RFC 6455, 5.2): FIN, opcode 1, no mask. */
+/** Encodes an unfragmented text frame of a server (RFC 6455, section 5.2): FIN, opcode 1, no mask. */
 export function textFrame(text: string): Buffer {
   const length = Buffer.byteLength(text);
   const head = length < 126 ? 2 : length < 65_536 ? 4 : 10;

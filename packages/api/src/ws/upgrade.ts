@@ -1,6 +1,6 @@
 /**
- * `/ws` on the HTTP server. The same gates as for a request come first and in the same order (host and origin,
- * credential, scope), and whoever fails one is answered in HTTP; only then is the connection a socket.
+ * WebSockets at `/ws`. An upgrade request passes the same checks as any other request, in the same order (host and origin,
+ * credential, scope), and is rejected with an HTTP response before the handshake.
  */
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
@@ -8,55 +8,55 @@ import { BackplaneError, FANOUT_LIMITS } from "@backplane/contract";
 import type { Caller, Clock, Logger, Timer } from "@backplane/kernel";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
-import type { ErrorAnswer } from "../error-envelope.ts";
-import { startLeash } from "../event-streams.ts";
-import { NOSNIFF_LINE, writeErrorResponse } from "../socket-response.ts";
-import type { Gate } from "../register-routes.ts";
-import { Client, type ClientDeps, READS, type WsKernel } from "./client.ts";
-import { Line, Turns } from "./line.ts";
+import { checkGate, type Gate } from "../auth/gate.ts";
+import { watchCredential } from "../auth/watch-credential.ts";
+import type { ErrorResponse } from "../http/error-envelope.ts";
+import { NOSNIFF_LINE, writeErrorResponse } from "../http/socket-response.ts";
+import { ClientSocket, type ClientSocketDeps, READ_AUTH, type WsKernel } from "./client-socket.ts";
+import { FrameWriter, WriteTicks } from "./frame-writer.ts";
 
 export interface WsDeps {
   kernel: WsKernel;
   gate: Gate;
-  /** Any thrown value as the answer that HTTP would give. */
-  answer(error: unknown): ErrorAnswer;
+  /** The HTTP response for a thrown value. */
+  describe(error: unknown): ErrorResponse;
   clock: Clock;
   log: Logger;
   limits: { frame_bytes: number; sockets: number };
 }
 
-export interface WsEdge {
+export interface WsServer {
   readonly sockets: number;
-  /** Tells every client and resolves when all are gone. */
+  /** Closes every socket and resolves when all are closed. */
   close(): Promise<void>;
 }
 
-interface Admitted {
+interface Accepted {
   authenticate: () => Caller | Promise<Caller>;
-  /** By a plugin's token, which ends with its call and does not wait for the sweep. */
+  /** Opened with a delegated token: the credential is checked more often than by the sweep. */
   delegated: boolean;
 }
 
-/** What a client asks for beside `bearer.TOKEN`, which is never sent back. */
+/** Offered by clients besides `bearer.TOKEN`, which is never selected and so never sent back. */
 const SUBPROTOCOL = "backplane.v1";
 const BEARER = "bearer.";
 const SWEEP_MS = 30_000;
 const CLOSE_MS = 1_000;
 
-export function installWs(server: Server, deps: WsDeps): WsEdge {
+export function attachWebSockets(server: Server, deps: WsDeps): WsServer {
   const { gate, clock, log } = deps;
-  const clients = new Set<Client>();
-  const turns = new Turns();
-  let entering = 0;
+  const clients = new Set<ClientSocket>();
+  const ticks = new WriteTicks();
+  let upgrading = 0;
   let sweep: Timer | null = null;
-  let allGone: (() => void) | null = null;
+  let onAllClosed: (() => void) | null = null;
 
-  const client_deps: ClientDeps = {
+  const socket_deps: ClientSocketDeps = {
     kernel: deps.kernel,
     now: () => clock.monotonic(),
     describe(error) {
-      const { envelope, unexpected } = deps.answer(error);
-      if (unexpected !== null) log.error({ err: unexpected }, "an op of a socket failed");
+      const { envelope, unexpected } = deps.describe(error);
+      if (unexpected !== null) log.error({ err: unexpected }, "WebSocket operation failed");
       const { code, message, retryable, details } = envelope.error;
       return { code, message, retryable, fix: typeof details?.fix === "string" ? details.fix : "" };
     },
@@ -70,82 +70,81 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
   });
   sockets.on("headers", (lines) => lines.push(NOSNIFF_LINE));
   sockets.on("wsClientError", (error, socket) =>
-    refuse(socket, deps.answer(new BackplaneError("request.invalid", `${error.message}.`))),
+    rejectUpgrade(socket, deps.describe(new BackplaneError("request.invalid", `${error.message}.`))),
   );
-  // Other upgrades, such as curl's to h2c, are ordinary requests to us.
+  // Other upgrades, such as h2c of curl, are handled as ordinary requests.
   Object.assign(server, { shouldUpgradeCallback: isWebSocket });
-  server.on("upgrade", (request, socket, head) => void enter(request, socket, head));
+  server.on("upgrade", (request, socket, head) => void upgrade(request, socket, head));
 
-  async function enter(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
+  async function upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): Promise<void> {
     const drop = () => socket.destroy();
     socket.on("error", drop);
-    entering++;
+    upgrading++;
     try {
-      const admitted = await admit(request);
+      const accepted = await accept(request);
       socket.off("error", drop);
-      sockets.handleUpgrade(request, socket, head, (ws) => welcome(ws, socket, admitted));
+      sockets.handleUpgrade(request, socket, head, (ws) => open(ws, socket, accepted));
     } catch (error) {
-      const answer = deps.answer(error);
-      if (answer.unexpected !== null) log.error({ err: answer.unexpected }, "an upgrade failed");
-      refuse(socket, answer);
+      const response = deps.describe(error);
+      if (response.unexpected !== null) log.error({ err: response.unexpected }, "WebSocket upgrade failed");
+      rejectUpgrade(socket, response);
     } finally {
-      entering--;
+      upgrading--;
     }
   }
 
-  async function admit(request: IncomingMessage): Promise<Admitted> {
-    gate.hosts.check(request);
-    if (!gate.started()) throw new BackplaneError("gateway_starting");
-    if (gate.stopping()) throw new BackplaneError("gateway_stopping");
+  async function accept(request: IncomingMessage): Promise<Accepted> {
+    checkGate(gate, request);
     if (!isWebSocket(request) || request.url?.split("?", 1)[0] !== "/ws")
       throw new BackplaneError("route.not_found");
-    const headers = credentialOf(request.headers);
-    // A socket acts, so a cookie has to come from our own pages.
+    const headers = credentialHeadersOf(request.headers);
+    // A socket can write, so a cookie is accepted only from our own origin.
     const authenticate = () => gate.authenticator.authenticate(headers, true);
     const caller = await authenticate();
-    authorize(caller, READS);
-    if (clients.size + entering > deps.limits.sockets)
-      throw new BackplaneError("request.overloaded", "Too many sockets are open already.", {
+    authorize(caller, READ_AUTH);
+    if (clients.size + upgrading > deps.limits.sockets)
+      throw new BackplaneError("request.overloaded", "Too many WebSockets are open.", {
         details: { retry_after_ms: 5_000 },
       });
     return { authenticate, delegated: caller.delegation !== undefined };
   }
 
-  function welcome(ws: WebSocket, socket: Duplex, { authenticate, delegated }: Admitted): void {
-    const client = new Client(ws, new Line(ws, socket, turns), authenticate, client_deps);
+  function open(ws: WebSocket, socket: Duplex, { authenticate, delegated }: Accepted): void {
+    const client = new ClientSocket(ws, new FrameWriter(ws, socket, ticks), authenticate, socket_deps);
     clients.add(client);
     ws.on("message", (data, binary) => client.received(data, binary));
     const alive = () => client.alive();
     ws.on("ping", alive).on("pong", alive);
-    // `ws` closes what breaks the protocol by itself.
-    ws.on("error", (error) => log.debug({ err: error }, "a socket failed"));
-    const leash = delegated
-      ? startLeash(
+    // `ws` itself closes a socket that violates the protocol.
+    ws.on("error", (error) => log.debug({ err: error }, "WebSocket failed"));
+    // `checkCredential` closes the socket itself.
+    const credential = delegated
+      ? watchCredential(
           clock,
           () => client.checkCredential(),
           () => {},
         )
       : null;
     ws.on("close", () => {
-      leash?.stop();
+      credential?.stop();
       clients.delete(client);
-      client.gone();
-      if (clients.size === 0) allGone?.();
+      client.closed();
+      if (clients.size === 0) onAllClosed?.();
     });
     if (gate.stopping()) client.shutDown();
-    else arm();
+    else scheduleSweep();
   }
 
-  /** Sockets that say nothing and watch nothing, and those whose credential has ended. */
-  function arm(): void {
+  /** Closes sockets that are idle and silent, and those whose credential is no longer valid. */
+  function scheduleSweep(): void {
     sweep ??= clock.after(SWEEP_MS, () => {
       sweep = null;
-      const silent = clock.monotonic() - FANOUT_LIMITS.heartbeat_ms;
+      const silent_since = clock.monotonic() - FANOUT_LIMITS.heartbeat_ms;
       for (const client of clients) {
-        if (client.idle && client.seen < silent) client.close("timeout");
+        if (client.idle && client.last_seen < silent_since) client.close("timeout");
         else void client.checkCredential();
       }
-      if (clients.size > 0) arm();
+      if (clients.size > 0) scheduleSweep();
     });
   }
 
@@ -156,14 +155,14 @@ export function installWs(server: Server, deps: WsDeps): WsEdge {
     async close() {
       sweep?.stop();
       if (clients.size === 0) return;
-      const gone = new Promise<void>((resolve) => {
-        allGone = resolve;
+      const all_closed = new Promise<void>((resolve) => {
+        onAllClosed = resolve;
       });
       for (const client of clients) client.shutDown();
       const timer = clock.after(CLOSE_MS, () => {
         for (const client of clients) client.terminate();
       });
-      await gone;
+      await all_closed;
       timer.stop();
     },
   };
@@ -173,9 +172,8 @@ function isWebSocket({ headers }: IncomingMessage): boolean {
   return headers.upgrade?.toLowerCase() === "websocket";
 }
 
-/** The headers that say who asks, and no others, since a socket keeps them. A browser can only send a subprotocol. */
-/** All that a credential is read from, again and again while the socket is open. */
-const KEPT: readonly string[] = [
+/** The headers that authentication reads. Only these are kept while the socket is open. */
+const CREDENTIAL_HEADERS: readonly string[] = [
   "authorization",
   "cookie",
   "host",
@@ -185,9 +183,10 @@ const KEPT: readonly string[] = [
   "backplane-listener",
 ];
 
-function credentialOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
+/** A browser cannot set Authorization on a WebSocket, so it sends its token as the subprotocol `bearer.TOKEN`. */
+function credentialHeadersOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   const kept: IncomingHttpHeaders = {};
-  for (const name of KEPT) {
+  for (const name of CREDENTIAL_HEADERS) {
     if (headers[name] !== undefined) kept[name] = headers[name];
   }
   const offered = (headers["sec-websocket-protocol"] ?? "").split(",").map((name) => name.trim());
@@ -196,7 +195,7 @@ function credentialOf(headers: IncomingHttpHeaders): IncomingHttpHeaders {
   return kept;
 }
 
-function refuse(socket: Duplex, answer: ErrorAnswer): void {
+function rejectUpgrade(socket: Duplex, response: ErrorResponse): void {
   socket.once("finish", () => socket.destroy());
-  writeErrorResponse(socket, answer);
+  writeErrorResponse(socket, response);
 }

@@ -5,10 +5,10 @@ import { createComposer } from "./composer.js";
 import { createConnection } from "./connection.js";
 import { byId } from "./dom.js";
 import { createNotices } from "./notices.js";
+import { setUpProviders, setUpTheme } from "./settings.js";
 import { createSidebar } from "./sidebar.js";
 import { Transcript } from "./transcript.js";
 import { createView } from "./view.js";
-import { setUpProviders, setUpTheme } from "./settings.js";
 
 const CHIP = {
   connecting: "Connecting",

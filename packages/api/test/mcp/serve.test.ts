@@ -1,10 +1,10 @@
 /** `/mcp` in both revisions: the same tools, the same door, each dressed as its revision wants it. */
 import type { JsonObject, KernelPlugin } from "@backplane/contract";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { bundled } from "../bundled.ts";
-import { ADMIN_TOKEN, type TestApi } from "../start-api.ts";
-import { call, connect, type McpClient, META, read, request, send } from "./mcp-client.ts";
-import { bindSample, startBoundApi } from "./bound-api.ts";
+import { bindSample, startBoundApi } from "../support/bound-api.ts";
+import { bundled } from "../support/bundled.ts";
+import { call, connect, type McpClient, META, read, request, send } from "../support/mcp-client.ts";
+import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 const teller: KernelPlugin = {
   name: "teller",

@@ -1,8 +1,8 @@
 /** What `/mcp` refuses: bodies that are no JSON-RPC, headers that disagree, sessions and tools that are another's. */
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { ADMIN_TOKEN, type TestApi } from "../start-api.ts";
-import { call, connect, META, request, send } from "./mcp-client.ts";
-import { startBoundApi } from "./bound-api.ts";
+import { startBoundApi } from "../support/bound-api.ts";
+import { call, connect, META, request, send } from "../support/mcp-client.ts";
+import { ADMIN_TOKEN, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;
 let base = "";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { ADMIN_TOKEN } from "../start-api.ts";
 import { WebSocket } from "ws";
-import { startWs } from "./open-agent.ts";
+import { startWs } from "../support/open-agent.ts";
+import { ADMIN_TOKEN } from "../support/start-api.ts";
 
 const CLIENTS = 12;
 const EVENTS = 250;

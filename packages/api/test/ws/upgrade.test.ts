@@ -1,10 +1,10 @@
-import { connect as dial } from "node:net";
 import { once } from "node:events";
+import { connect as dial } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import type { Kernel } from "@backplane/kernel";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { ADMIN_TOKEN } from "../start-api.ts";
-import { startWs, type WsHouse } from "./open-agent.ts";
+import { startWs, type WsHouse } from "../support/open-agent.ts";
+import { ADMIN_TOKEN } from "../support/start-api.ts";
 
 let t: WsHouse;
 let failing = false;

@@ -14,7 +14,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { logTo } from "../../../../test/support/log-to.ts";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { systemClock } from "../../../gateway/src/clock.ts";
+import { systemClock } from "../../../gateway/src/host/clock.ts";
 import { createEgress } from "../../src/egress/create-egress.ts";
 import { createModuleHost, type ModuleHost, type ModuleHostOptions } from "../../src/index.ts";
 import { LiveContexts } from "../../src/module-host/live-contexts.ts";

@@ -1,0 +1,88 @@
+/**
+ * Turns any thrown value into a status and an error envelope; the only place that reads ERROR_CODES[…].http. An error
+ * without one of our codes becomes `internal`: its text is logged and never sent. All not-found errors of one code have the
+ * same bytes, so that a row of another project cannot be distinguished from a missing one (bind.scope).
+ */
+import {
+  BackplaneError,
+  codeOf,
+  ERROR_CODES,
+  type ErrorCode,
+  type ErrorEnvelope,
+  type JsonObject,
+} from "@backplane/contract";
+import type { FastifyRequest } from "fastify";
+
+export interface ErrorResponse {
+  status: number;
+  code: ErrorCode;
+  envelope: ErrorEnvelope;
+  retry_after_s: number | null;
+  /** The error to log; null for errors that a client can cause. */
+  unexpected: unknown;
+}
+
+/** Not-found codes whose message depends only on the request or on rows that the caller can see. */
+const WITH_OWN_MESSAGE: ReadonlySet<ErrorCode> = new Set(["route.not_found", "export.not_found"]);
+
+export function toErrorResponse(thrown: unknown, request_id: string, docs_base: string): ErrorResponse {
+  const error = toKnownError(thrown);
+  const code = error.code;
+  const spec = ERROR_CODES[code];
+  const hidden = spec.http === 404 && !WITH_OWN_MESSAGE.has(code);
+  const details = hidden
+    ? { fix: spec.remedy }
+    : { ...(error.details as JsonObject | undefined), fix: error.fix ?? spec.remedy };
+  return {
+    status: spec.http,
+    code,
+    envelope: {
+      error: {
+        code,
+        message: hidden ? spec.what : error.message,
+        retryable: error.retryable ?? spec.retryable,
+        details,
+        request_id,
+        doc_url: `${docs_base}#${code}`,
+      },
+    },
+    retry_after_s: spec.http === 429 || spec.http === 503 ? retryAfter(error.details) : null,
+    unexpected: code === "internal" ? (error.cause ?? thrown) : null,
+  };
+}
+
+/** Under /api the message is repeated as `detail`, where clients of that API expect it (webapi.config). */
+export function envelopeFor(request: FastifyRequest, envelope: ErrorEnvelope): ErrorEnvelope {
+  // The matched route, else the path of the request.
+  const path = request.routeOptions?.url ?? request.url;
+  return /^\/api(?=[/?]|$)/.test(path) ? { ...envelope, detail: envelope.error.message } : envelope;
+}
+
+function toKnownError(thrown: unknown): BackplaneError {
+  if (codeOf(thrown) !== undefined) return thrown as BackplaneError;
+  return fromFramework(thrown) ?? new BackplaneError("internal", undefined, { cause: thrown });
+}
+
+/** Fastify's own errors with messages of ours: theirs may echo what the client sent. */
+function fromFramework(thrown: unknown): BackplaneError | null {
+  if (typeof thrown !== "object" || thrown === null) return null;
+  const { code, statusCode } = thrown as { code?: unknown; statusCode?: unknown };
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return new BackplaneError("request.not_json");
+  if (code === "FST_ERR_CTP_BODY_TOO_LARGE") return new BackplaneError("request.too_large");
+  if (code === "FST_ERR_BAD_URL" || code === "FST_ERR_MAX_PARAM_LENGTH")
+    return invalid("path", "The path of the request cannot be parsed.");
+  if (code === "FST_ERR_CTP_INVALID_CONTENT_LENGTH" || code === "ECONNRESET")
+    return invalid("body", "The body ended before it was complete.");
+  if (typeof statusCode === "number" && statusCode >= 400 && statusCode < 500)
+    return invalid("", "The request cannot be parsed.");
+  return null;
+}
+
+function invalid(path: string, message: string): BackplaneError {
+  return new BackplaneError("request.invalid", message, { details: { issues: [{ path, message }] } });
+}
+
+function retryAfter(details: Record<string, unknown> | undefined): number {
+  const ms = details?.retry_after_ms;
+  return typeof ms === "number" && ms > 0 ? Math.ceil(ms / 1000) : 1;
+}

@@ -1,0 +1,108 @@
+/**
+ * A route of the table. Validation, authorization and the OpenAPI document are all derived from the same value, so they
+ * always match what is served.
+ */
+import type { DelegationScope, KeyScope } from "@backplane/contract";
+import type { Caller } from "@backplane/kernel";
+import type { FastifyReply, FastifyRequest } from "fastify";
+import type { z } from "zod";
+
+declare module "fastify" {
+  interface FastifyRequest {
+    /** Set when the request was authenticated; null on public routes. */
+    caller: Caller | null;
+  }
+}
+
+/** `public` needs no credential. `host` requires the admin token, because the route affects more than one org. */
+export type RouteAuth =
+  | "public"
+  | { scope: KeyScope; delegated?: DelegationScope | "any" }
+  | { host: true }
+  | { any: true };
+
+export const TAGS = [
+  "Packages",
+  "Bindings",
+  "Discovery",
+  "Invocations",
+  "Approvals",
+  "Policy",
+  "Secrets",
+  "Keys",
+  "Sessions",
+  "Chains",
+  "Runs",
+  "Compactions",
+  "Plugins",
+  "Workspaces",
+  "Adapters",
+  "MCP",
+  "Events",
+  "System",
+] as const;
+
+export interface Context<P, Q, B, A> {
+  /** Null on public routes only. */
+  caller: A extends "public" ? null : Caller;
+  params: P;
+  query: Q;
+  body: B;
+  request: FastifyRequest;
+  reply: FastifyReply;
+}
+
+type Headers = Record<string, string>;
+
+/** What a handler returns. After `hijacked` the handler has written to the socket itself. */
+export type Answer =
+  | { status: number; json: unknown; headers?: Headers }
+  | { status: number; text: string; type: string; headers?: Headers }
+  | { status: number; content: AsyncIterable<Uint8Array>; headers: Headers }
+  | { status: number; empty: true; headers?: Headers }
+  | { hijacked: true };
+
+export interface Route<
+  P extends z.ZodType = z.ZodType,
+  Q extends z.ZodType = z.ZodType,
+  B extends z.ZodType = z.ZodType,
+  A extends RouteAuth = RouteAuth,
+> {
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
+  /** In the syntax of OpenAPI: `/v1/plugin-bindings/{id}:validate`. */
+  path: string;
+  operation_id: string;
+  summary: string;
+  description?: string;
+  tag: (typeof TAGS)[number];
+  auth: A;
+  params?: P;
+  query?: Q;
+  body?: B;
+  /** Media types besides JSON that this route accepts as a stream. */
+  uploads?: readonly string[];
+  /** Honours Idempotency-Key. */
+  idempotent?: boolean;
+  /** Accepts If-Match or If-None-Match and responds with an ETag. */
+  etag?: boolean;
+  responses: Record<number, { description: string; schema?: z.ZodType; type?: string }>;
+  handler(context: Context<z.output<P>, z.output<Q>, z.output<B>, A>): Promise<Answer> | Answer;
+}
+
+/** Types the handler by its schemas, then erases the type parameters so that all routes fit into one list. */
+export function defineRoute<
+  P extends z.ZodType = z.ZodUndefined,
+  Q extends z.ZodType = z.ZodUndefined,
+  B extends z.ZodType = z.ZodUndefined,
+  const A extends RouteAuth = RouteAuth,
+>(route: Route<P, Q, B, A>): Route {
+  return route as unknown as Route;
+}
+
+/** The path in Fastify's syntax. `{id}:verb` needs a pattern because ids may contain `::`; other colons are escaped. */
+export function fastifyPath(path: string): string {
+  return path
+    .replace(/(\w):(?=\w)/g, "$1::")
+    .replace(/\{(\w+)\}:/g, ":$1(^.+)::")
+    .replace(/\{(\w+)\}/g, ":$1");
+}

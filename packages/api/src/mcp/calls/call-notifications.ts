@@ -1,0 +1,71 @@
+/**
+ * The events of a running call as MCP notifications: progress for a client that sent a token, and log messages at or above
+ * its level. Progress always increases, whatever the plugin reports.
+ */
+import {
+  type Invocation,
+  type InvocationEvent,
+  isObject,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
+import { notification } from "../protocol/json-rpc.ts";
+import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
+
+export interface CallNotifications {
+  /** Null: this client receives no notification of the event. */
+  ofEvent(event: InvocationEvent["event"]): JsonObject | null;
+  /** Announces that a person must approve first. Repeated as progress, so that the client does not time out. */
+  ofApproval(invocation: Invocation, repeated: boolean): JsonObject[];
+}
+
+export function createCallNotifications(
+  progress_token: string | number | undefined,
+  least_level: LogLevel | null,
+  tool: string,
+): CallNotifications {
+  let last_progress = 0;
+
+  function progress(
+    message: Json | undefined,
+    value: Json | undefined,
+    total: Json | undefined,
+  ): JsonObject | null {
+    if (progress_token === undefined) return null;
+    last_progress = typeof value === "number" && value > last_progress ? value : last_progress + 1;
+    return notification("notifications/progress", {
+      progressToken: progress_token,
+      progress: last_progress,
+      ...(typeof total === "number" ? { total } : {}),
+      ...(typeof message === "string" ? { message } : {}),
+    });
+  }
+
+  function log(level: LogLevel, data: Json): JsonObject | null {
+    return isLogged(level, least_level)
+      ? notification("notifications/message", { level, logger: tool, data })
+      : null;
+  }
+
+  return {
+    ofEvent(event) {
+      const { type, ...rest } = event as JsonObject;
+      if (type === "progress") {
+        const counts = isObject(rest.data) ? rest.data : rest;
+        return progress(rest.message, counts.progress, counts.total);
+      }
+      if (type === "log") return log(levelOf(rest.level), rest.data ?? rest.message ?? rest);
+      return log("debug", event as JsonObject);
+    },
+    ofApproval({ id, approval_id }, repeated) {
+      const message = awaitingApproval(tool, approval_id ?? id);
+      const sent = [progress(message, undefined, undefined)];
+      if (!repeated) sent.push(log("notice", { message, invocation_id: id, approval_id }));
+      return sent.filter((each) => each !== null);
+    },
+  };
+}
+
+export function awaitingApproval(what: string, id: string): string {
+  return `${what} is awaiting approval. To approve it, run: backplane approve allow ${id}`;
+}

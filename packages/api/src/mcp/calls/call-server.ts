@@ -1,0 +1,192 @@
+/** Requests that a bound server answers: `resources/read`, `prompts/get` and `completion/complete`. */
+import { isObject, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
+import type { Kernel, ServerInfo, ServerLine } from "@backplane/kernel";
+import type { FastifyReply } from "fastify";
+import type { Answer } from "../../http/route.ts";
+import type { Prompts } from "../lists/prompts.ts";
+import type { Resources } from "../lists/resources.ts";
+import { isRpcError, notification, RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
+import { isLogged, levelOf } from "../protocol/log-levels.ts";
+import { MessageQueue } from "../protocol/message-queue.ts";
+import type { Exchange } from "../session/exchange.ts";
+import { Questions, readResponses } from "../session/questions.ts";
+import { openCall } from "../session/sessions.ts";
+import { awaitingApproval } from "./call-notifications.ts";
+import { gatewayError } from "./call-result.ts";
+import { type DeliverDeps, deliver } from "./deliver.ts";
+import type { UpstreamCall } from "./upstream-call.ts";
+
+export interface CallServerDeps extends DeliverDeps {
+  kernel: Kernel;
+  resources: Resources;
+  prompts: Prompts;
+}
+
+type Target = { server: ServerInfo; params: JsonObject };
+
+export const SERVER_METHODS: ReadonlySet<string> = new Set([
+  "resources/read",
+  "prompts/get",
+  "completion/complete",
+]);
+const NO_COMPLETION: JsonObject = { completion: { values: [], total: 0, hasMore: false } };
+/** Further notifications of one request are dropped when the client does not read them. */
+const MAX_NOTIFICATIONS = 1_000;
+
+export async function callServer(
+  deps: CallServerDeps,
+  request: RpcRequest,
+  exchange: Exchange,
+  reply: FastifyReply | null,
+): Promise<Answer> {
+  const { caller, session, stateless } = exchange;
+  const { method, params } = request;
+  const responses = stateless ? readResponses(params.inputResponses) : {};
+  let call: UpstreamCall;
+  if (stateless && params.requestState !== undefined) {
+    call = deps.suspended.resume(caller, request, params.requestState);
+    for (const [key, answer] of Object.entries(responses)) call.questions.answer(key, answer as JsonObject);
+  } else {
+    const target = await findTarget(deps, request, exchange);
+    if (target === null) return exchange.answer(request.id, NO_COMPLETION);
+    // MCP allows a server to ask the client while it handles the other two methods, and not during completion.
+    const capabilities = method === "completion/complete" ? {} : exchange.capabilities;
+    call = new ServerCall(deps.kernel, { ...exchange, capabilities }, { ...target, method, responses });
+  }
+  const open = openCall(call);
+  session?.calls.add(request.id, open);
+  try {
+    return await deliver(deps, { request, exchange, call, open }, reply);
+  } finally {
+    session?.calls.delete(request.id);
+  }
+}
+
+/** The server, and the params with the server's own names. Null: the server offers no completion. */
+async function findTarget(
+  deps: CallServerDeps,
+  { method, params }: RpcRequest,
+  { caller, view, stateless }: Exchange,
+): Promise<Target | null> {
+  if (method === "resources/read") {
+    const server = await deps.resources.serverOf(caller, view, params.uri, stateless);
+    return { server, params: { uri: params.uri! } };
+  }
+  if (method === "prompts/get") {
+    const { server, name } = await deps.prompts.find(caller, view, params.name);
+    return {
+      server,
+      params: { name, ...(isObject(params.arguments) ? { arguments: params.arguments } : {}) },
+    };
+  }
+  const { ref, argument, context } = params;
+  if (!isObject(ref) || !isObject(argument) || typeof argument.name !== "string")
+    throw new RpcError(RPC.invalid_params, "params.ref and params.argument.name are required");
+  const target = await findCompletionTarget(deps, ref, { caller, view, stateless });
+  if (!isObject(target.server.capabilities.completions)) return null;
+  const rest = { argument, ...(isObject(context) ? { context } : {}) };
+  return { server: target.server, params: { ref: target.ref, ...rest } };
+}
+
+async function findCompletionTarget(
+  { prompts, resources }: CallServerDeps,
+  ref: JsonObject,
+  { caller, view, stateless }: Pick<Exchange, "caller" | "view" | "stateless">,
+): Promise<{ server: ServerInfo; ref: JsonObject }> {
+  if (ref.type === "ref/prompt") {
+    const { server, name } = await prompts.find(caller, view, ref.name);
+    return { server, ref: { type: ref.type, name } };
+  }
+  if (ref.type === "ref/resource")
+    return {
+      server: await resources.serverOf(caller, view, ref.uri, stateless),
+      ref: { type: ref.type, uri: ref.uri as string },
+    };
+  throw new RpcError(RPC.invalid_params, "params.ref.type must be ref/prompt or ref/resource");
+}
+
+interface ServerRequest extends Target {
+  method: string;
+  /** Answers to questions that came with the request. */
+  responses: JsonObject;
+}
+
+interface ServerNotification {
+  method: string;
+  params: JsonObject;
+}
+
+class ServerCall implements UpstreamCall {
+  readonly result: Promise<JsonObject>;
+  readonly questions: Questions;
+  readonly #notifications = new MessageQueue<ServerNotification>(MAX_NOTIFICATIONS);
+  readonly #cancelled = new AbortController();
+
+  constructor(kernel: Kernel, { caller, capabilities, stateless }: Exchange, request: ServerRequest) {
+    const { server, method, params, responses } = request;
+    this.questions = new Questions(capabilities, responses);
+    const line: ServerLine = {
+      notify: (name, about) => this.#notifications.put({ method: name, params: about }),
+      ask: this.questions.ask,
+      waiting: ({ id, approval_id }) => {
+        const message = awaitingApproval(method, approval_id);
+        const data = { message, invocation_id: id, approval_id };
+        const logged = { level: "notice", logger: server.name, data };
+        this.#notifications.put({ method: "notifications/message", params: logged });
+      },
+      signal: this.#cancelled.signal,
+    };
+    this.result = kernel.servers
+      .request(caller, server.binding_id, method, params, line)
+      .then(
+        (answer) => (isObject(answer) ? answer : {}),
+        (error: unknown) => {
+          throw toRpcError(error, stateless);
+        },
+      )
+      .finally(() => {
+        this.questions.close();
+        this.#notifications.end();
+      });
+    this.result.catch(() => undefined);
+  }
+
+  streamsFromStart(): boolean {
+    return false;
+  }
+
+  isQuiet(): boolean {
+    return this.#notifications.size === 0;
+  }
+
+  /** Stops waiting for an approval. A request that the server is handling ends at its own deadline. */
+  cancel(): void {
+    this.questions.close();
+    this.#cancelled.abort();
+  }
+
+  async *notifications(
+    { least_level }: Exchange,
+    progress_token: string | number | undefined,
+    stop: AbortSignal,
+  ): AsyncGenerator<JsonObject> {
+    for await (const { method, params } of this.#notifications.read(stop)) {
+      if (method === "notifications/progress") {
+        if (progress_token !== undefined)
+          yield notification(method, { ...params, progressToken: progress_token });
+      } else if (method === "notifications/message") {
+        if (isLogged(levelOf(params.level), least_level)) yield notification(method, params);
+      }
+    }
+  }
+}
+
+/** An error of the server keeps its code, except where the revisions use different codes for the same error. */
+export function toRpcError(error: unknown, stateless: boolean): RpcError {
+  if (isRpcError(error)) return error;
+  const known = toBackplaneError(error);
+  const { rpc_code, data } = known.details ?? {};
+  if (typeof rpc_code !== "number") return gatewayError(known);
+  const missing = rpc_code === RPC.resource_not_found && stateless;
+  return new RpcError(missing ? RPC.invalid_params : rpc_code, known.message, data as Json | undefined);
+}

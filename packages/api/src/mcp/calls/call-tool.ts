@@ -1,0 +1,198 @@
+/** `tools/call`: finds the tool by its name and invokes it through the door. */
+import {
+  type Invocation,
+  type InvokeBody,
+  isObject,
+  isTerminal,
+  type JsonObject,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/kernel";
+import type { FastifyReply } from "fastify";
+import type { Metrics } from "../../http/metrics.ts";
+import type { Answer } from "../../http/route.ts";
+import type { ToolNames } from "../lists/tool-names.ts";
+import { RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
+import type { Exchange } from "../session/exchange.ts";
+import { Questions, readResponses } from "../session/questions.ts";
+import { type McpSession, type OpenCall, openCall } from "../session/sessions.ts";
+import { createCallNotifications } from "./call-notifications.ts";
+import { callResult, gatewayError, refusalResult } from "./call-result.ts";
+import { type DeliverDeps, deliver, within } from "./deliver.ts";
+import type { UpstreamCall } from "./upstream-call.ts";
+
+/** How often a client is notified again that its call is awaiting approval. */
+const REMIND_MS = 15_000;
+
+export interface CallDeps extends DeliverDeps {
+  kernel: Kernel;
+  metrics: Metrics;
+  names: ToolNames;
+}
+
+export async function callTool(
+  deps: CallDeps,
+  request: RpcRequest,
+  exchange: Exchange,
+  reply: FastifyReply | null,
+): Promise<Answer> {
+  const { caller, session } = exchange;
+  if (exchange.stateless && request.params.requestState !== undefined) {
+    const responses = readResponses(request.params.inputResponses);
+    const call = deps.suspended.resume(caller, request, request.params.requestState);
+    for (const [key, answer] of Object.entries(responses)) call.questions.answer(key, answer as JsonObject);
+    return await deliver(deps, { request, exchange, call, open: openCall(call) }, reply);
+  }
+  const { name, input } = readCall(request, exchange);
+  // Usually not a promise, and `await` would cost every call a tick (bench row mcp.http-call.cpu).
+  const found = deps.names.find(caller, exchange.view, name);
+  const tool = found instanceof Promise ? await found : found;
+  if (tool === null) throw unknownTool(name);
+  const open: OpenCall = openCall(null);
+  if (session !== null) {
+    open.cancelled = session.wasCancelled(request.id);
+    session.calls.add(request.id, open);
+  }
+  const responses = exchange.stateless ? readResponses(request.params.inputResponses) : undefined;
+  const questions = new Questions(exchange.capabilities, responses);
+  let ticket: Ticket;
+  try {
+    ticket = await deps.kernel.invocations.invoke(
+      caller,
+      invokeBodyOf(tool, input, session),
+      questions.possible ? { context: "conversation", ask: questions.ask } : CONVERSATION,
+    );
+  } catch (error) {
+    session?.calls.delete(request.id);
+    const refused = toBackplaneError(error);
+    if (refused.code === "export.not_found") throw unknownTool(tool.name);
+    const result = refusalResult(refused);
+    if (result === null) throw gatewayError(refused);
+    return exchange.answer(request.id, result);
+  }
+  const call = new ToolCall(deps, exchange, ticket, questions, tool.name, ({ status }) => {
+    session?.calls.delete(request.id);
+    questions.close();
+    deps.metrics.invocationEnded(status);
+  });
+  open.cancel = () => call.cancel();
+  if (open.cancelled) call.cancel();
+  return await deliver(deps, { request, exchange, call, open }, reply);
+}
+
+const CONVERSATION = { context: "conversation" } as const;
+
+function readCall({ id, params }: RpcRequest, { session }: Exchange): { name: string; input: JsonObject } {
+  const { name, arguments: input = {} } = params;
+  if (typeof name !== "string") throw new RpcError(RPC.invalid_params, "params.name must be a string");
+  if (!isObject(input)) throw new RpcError(RPC.invalid_params, "params.arguments must be an object");
+  if (session?.calls.has(id) === true)
+    throw new RpcError(RPC.invalid_request, `the request id ${id} is in use`);
+  return { name, input };
+}
+
+function invokeBodyOf(tool: CatalogTool, input: JsonObject, session: McpSession | null): InvokeBody {
+  const body: InvokeBody = { export_id: tool.name, input };
+  if (tool.binding_id === null) body.package_id = tool.package_id;
+  else body.binding_id = tool.binding_id;
+  if (session !== null) body.session_id = session.ref;
+  return body;
+}
+
+function unknownTool(name: string): RpcError {
+  return new RpcError(RPC.invalid_params, `Unknown tool: ${name.slice(0, 128)}`);
+}
+
+class ToolCall implements UpstreamCall {
+  readonly result: Promise<JsonObject>;
+  readonly questions: Questions;
+  readonly #deps: { kernel: Kernel; clock: Clock };
+  readonly #exchange: Exchange;
+  readonly #ticket: Ticket;
+  readonly #tool: string;
+  /** The last event that was sent, also by an earlier response of a suspended call. */
+  #last_seq = 0;
+
+  constructor(
+    deps: { kernel: Kernel; clock: Clock },
+    exchange: Exchange,
+    ticket: Ticket,
+    questions: Questions,
+    tool: string,
+    ended: (invocation: Invocation) => void,
+  ) {
+    this.#deps = deps;
+    this.#exchange = exchange;
+    this.#ticket = ticket;
+    this.#tool = tool;
+    this.questions = questions;
+    this.result = ticket.settled.then((invocation) => {
+      ended(invocation);
+      if (!isTerminal(invocation.status))
+        throw new RpcError(RPC.refused, "the gateway is stopping; the call continues after its restart");
+      return callResult(invocation);
+    });
+    this.result.catch(() => undefined);
+  }
+
+  streamsFromStart(): boolean {
+    return this.#awaiting_approval;
+  }
+
+  isQuiet({ least_level }: Exchange): boolean {
+    return this.#ticket.events === this.#last_seq || least_level === null;
+  }
+
+  cancel(): void {
+    const { kernel } = this.#deps;
+    void kernel.invocations.cancel(this.#exchange.caller, this.#ticket.id).catch(() => undefined);
+  }
+
+  async *notifications(
+    { least_level }: Exchange,
+    progress_token: string | number | undefined,
+    stop: AbortSignal,
+  ): AsyncGenerator<JsonObject> {
+    const notifications = createCallNotifications(progress_token, least_level, this.#tool);
+    if (this.#awaiting_approval) yield* notifications.ofApproval(this.#ticket.invocation, false);
+    const { kernel, clock } = this.#deps;
+    const source = kernel.invocations.watch(this.#exchange.caller, this.#ticket.id, this.#last_seq, stop);
+    for await (const item of withReminders(clock, source, () => this.#awaiting_approval)) {
+      if (item === "reminder") yield* notifications.ofApproval(this.#ticket.invocation, true);
+      else if ("settled" in item) return;
+      else {
+        this.#last_seq = item.seq;
+        const message = notifications.ofEvent(item.event);
+        if (message !== null) yield message;
+      }
+    }
+  }
+
+  get #awaiting_approval(): boolean {
+    return this.#ticket.status === "waiting_approval";
+  }
+}
+
+/** The items of `source`, with a `reminder` at an interval for as long as `isDue` returns true. */
+async function* withReminders(
+  clock: Clock,
+  source: AsyncIterable<WatchItem>,
+  isDue: () => boolean,
+): AsyncGenerator<WatchItem | "reminder"> {
+  const items = source[Symbol.asyncIterator]();
+  let next = items.next();
+  try {
+    for (;;) {
+      const item = isDue() ? await within(clock, next, REMIND_MS) : await next;
+      if (item === null) {
+        if (isDue()) yield "reminder";
+        continue;
+      }
+      if (item.done === true) return;
+      yield item.value;
+      next = items.next();
+    }
+  } finally {
+    await items.return?.();
+  }
+}

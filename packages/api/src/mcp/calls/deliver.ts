@@ -1,0 +1,214 @@
+/**
+ * Delivers the result of a call to the client. Usually the response is JSON. It is an event stream when something has to
+ * be sent before the result: requested progress, log messages, a pending approval, a question, or after a long wait. In the
+ * stateless revision a question ends the response instead, and the client sends the request again.
+ */
+import { codeOf, isObject, type JsonObject } from "@backplane/contract";
+import type { Clock } from "@backplane/kernel";
+import type { FastifyReply } from "fastify";
+import type { Answer } from "../../http/route.ts";
+import type { EventStreams, SseItem } from "../../sse/event-streams.ts";
+import {
+  errorMessage,
+  isId,
+  isRpcError,
+  RPC,
+  RpcError,
+  type RpcRequest,
+  requestMessage,
+  resultMessage,
+} from "../protocol/json-rpc.ts";
+import { MessageQueue } from "../protocol/message-queue.ts";
+import type { Exchange } from "../session/exchange.ts";
+import type { Question } from "../session/questions.ts";
+import type { OpenCall } from "../session/sessions.ts";
+import type { SuspendedCalls } from "./suspended-calls.ts";
+import type { UpstreamCall } from "./upstream-call.ts";
+
+/** The headers are sent after this time at the latest, because proxies and clients time out without them. */
+const HEADERS_AFTER_MS = 5_000;
+
+export interface DeliverDeps {
+  clock: Clock;
+  streams: EventStreams;
+  suspended: SuspendedCalls;
+}
+
+export interface Delivery {
+  request: RpcRequest;
+  exchange: Exchange;
+  call: UpstreamCall;
+  open: OpenCall;
+}
+
+type StreamItem = { notification: JsonObject } | { question: Question } | "end";
+
+export async function deliver(
+  deps: DeliverDeps,
+  delivery: Delivery,
+  reply: FastifyReply | null,
+): Promise<Answer> {
+  const { exchange, call, request } = delivery;
+  if (exchange.stateless && reply !== null) cancelOnDisconnect(delivery, reply);
+  if (reply === null || !exchange.streams) {
+    // Without a stream, only the stateless revision can send a question.
+    if (!exchange.stateless) call.questions.close();
+    return await respondWithJson(deps, delivery);
+  }
+  if (progressTokenOf(request) === undefined && !call.streamsFromStart()) {
+    const first = await endOrQuestion(call, deps.clock);
+    if (first === "question" && exchange.stateless) return await respondWithQuestions(deps, delivery);
+    if (first === "end" && call.isQuiet(exchange)) return await respondWithResult(delivery);
+  }
+  try {
+    return await deps.streams.stream(reply, (stop) => streamCall(deps, delivery, stop));
+  } catch (error) {
+    // Too many streams are open. The call has already started, so its result is sent without a stream.
+    if (codeOf(error) !== "request.overloaded") throw error;
+    if (!exchange.stateless) call.questions.close();
+    return await respondWithJson(deps, delivery);
+  }
+}
+
+async function respondWithJson(deps: DeliverDeps, delivery: Delivery): Promise<Answer> {
+  const first = await endOrQuestion(delivery.call, null);
+  return first === "question"
+    ? await respondWithQuestions(deps, delivery)
+    : await respondWithResult(delivery);
+}
+
+async function respondWithResult({ request, exchange, call, open }: Delivery): Promise<Answer> {
+  open.done = true;
+  const result = await call.result;
+  if (open.cancelled) throw new RpcError(RPC.refused, "the request was cancelled");
+  return exchange.answer(request.id, result);
+}
+
+async function respondWithQuestions(deps: DeliverDeps, delivery: Delivery): Promise<Answer> {
+  const result = await inputRequired(deps, delivery);
+  return result === null
+    ? await respondWithResult(delivery)
+    : delivery.exchange.answer(delivery.request.id, result);
+}
+
+/** Null: too many calls are suspended, so the gateway answers the questions itself and the call continues. */
+async function inputRequired(deps: DeliverDeps, { request, exchange, call, open }: Delivery) {
+  // Questions that were asked in the same tick are sent together.
+  await new Promise((resolve) => setImmediate(resolve));
+  const state = deps.suspended.suspend(exchange.caller, request, call);
+  if (state === null) {
+    call.questions.close();
+    return null;
+  }
+  open.done = true;
+  const inputRequests: JsonObject = {};
+  for (const { key, method, params } of call.questions.pending) inputRequests[key] = { method, params };
+  return { resultType: "input_required", inputRequests, requestState: state };
+}
+
+async function* streamCall(
+  deps: DeliverDeps,
+  delivery: Delivery,
+  stop: AbortSignal,
+): AsyncGenerator<SseItem> {
+  const { call, exchange, request, open } = delivery;
+  const { session } = exchange;
+  const items = new MessageQueue<StreamItem>();
+  const queueNotifications = async () => {
+    const source = call.notifications(exchange, progressTokenOf(request), stop);
+    for await (const notification of source) items.put({ notification });
+  };
+  void queueNotifications()
+    .catch(() => undefined)
+    .then(() => call.result)
+    .catch(() => undefined)
+    .then(() => items.put("end"));
+  call.questions.listen((question) => items.put({ question }));
+  try {
+    for await (const item of items.read(stop)) {
+      if (item === "end") {
+        open.done = true;
+        // MCP: a cancelled request gets no response.
+        if (!open.cancelled) yield sseItem(await resultOrError(delivery));
+        return;
+      }
+      if ("notification" in item) yield sseItem(item.notification);
+      else if (session !== null) {
+        const { key, method, params } = item.question;
+        yield sseItem(requestMessage(session.registerQuestion(call.questions, key), method, params));
+      } else {
+        const result = await inputRequired(deps, delivery);
+        if (result === null) continue;
+        yield sseItem(resultMessage(request.id, exchange.format(result)));
+        return;
+      }
+    }
+  } finally {
+    call.questions.listen(null);
+    // Nobody can answer any more, unless the call was suspended until the client sends the request again.
+    if (session !== null || !open.done) call.questions.close();
+  }
+}
+
+async function resultOrError({ request, exchange, call }: Delivery): Promise<JsonObject> {
+  try {
+    return resultMessage(request.id, exchange.format(await call.result));
+  } catch (error) {
+    return errorMessage(
+      request.id,
+      isRpcError(error) ? error : new RpcError(RPC.internal, "the call failed unexpectedly"),
+    );
+  }
+}
+
+/** Without a session, a client cancels a request by closing the connection. */
+function cancelOnDisconnect({ open, call }: Delivery, reply: FastifyReply): void {
+  reply.raw.once("close", () => {
+    if (!open.done) call.cancel();
+  });
+}
+
+/**
+ * Null: neither within the time limit, which applies when a clock is given. Uses one promise for all three outcomes because
+ * nearly every call waits here (bench row mcp.http-call.cpu).
+ */
+function endOrQuestion(call: UpstreamCall, clock: Clock | null): Promise<"end" | "question" | null> {
+  return new Promise((resolve) => {
+    const may_ask = call.questions.possible;
+    const timer = clock?.after(HEADERS_AFTER_MS, () => settle(null));
+    const settle = (first: "end" | "question" | null): void => {
+      timer?.stop();
+      if (may_ask) call.questions.listen(null);
+      resolve(first);
+    };
+    const end = (): void => settle("end");
+    call.result.then(end, end);
+    if (may_ask) call.questions.listen(() => settle("question"));
+  });
+}
+
+function progressTokenOf({ params }: RpcRequest): string | number | undefined {
+  const token = isObject(params._meta) ? params._meta.progressToken : undefined;
+  return isId(token) ? token : undefined;
+}
+
+function sseItem(message: JsonObject): SseItem {
+  return { data: JSON.stringify(message) };
+}
+
+/** Null when the time runs out first. */
+export function within<T>(clock: Clock, promise: Promise<T>, ms: number): Promise<T | null> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.after(ms, () => resolve(null));
+    promise.then(
+      (value) => {
+        timer.stop();
+        resolve(value);
+      },
+      (error: unknown) => {
+        timer.stop();
+        reject(error as Error);
+      },
+    );
+  });
+}

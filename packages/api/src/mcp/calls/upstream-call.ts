@@ -1,0 +1,20 @@
+/** A request that a tool or a bound server is handling: it takes time, and may notify and ask the client meanwhile. */
+import type { JsonObject } from "@backplane/contract";
+import type { Exchange } from "../session/exchange.ts";
+import type { Questions } from "../session/questions.ts";
+
+export interface UpstreamCall {
+  /** Rejects only with an RpcError. */
+  readonly result: Promise<JsonObject>;
+  readonly questions: Questions;
+  /** Notifications are expected before the result, so the response is a stream from the start. */
+  streamsFromStart(): boolean;
+  /** No notification so far that this client would receive. */
+  isQuiet(exchange: Exchange): boolean;
+  notifications(
+    exchange: Exchange,
+    progress_token: string | number | undefined,
+    stop: AbortSignal,
+  ): AsyncIterable<JsonObject>;
+  cancel(): void;
+}

@@ -1,0 +1,50 @@
+/** Prompts of the bound servers. In the whole catalog they are named like tools: `mcp_<server>_<prompt>`. */
+import { isObject, type JsonObject } from "@backplane/contract";
+import type { Caller, ServerInfo } from "@backplane/kernel";
+import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import { pageOf } from "../protocol/pagination.ts";
+import { SERVER_META } from "./resources.ts";
+import type { ServerLists } from "./server-lists.ts";
+import type { View } from "./view.ts";
+
+export interface Prompts {
+  list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
+  /** The server, and the server's own name of the prompt. Throws when no server offers it. */
+  find(caller: Caller, view: View, name: unknown): Promise<{ server: ServerInfo; name: string }>;
+}
+
+export function createPrompts(lists: ServerLists): Prompts {
+  return {
+    async list(caller, view, cursor) {
+      const offered = await lists.list(caller, view, "prompts");
+      if (view.server !== null) {
+        return pageOf(
+          "prompts",
+          offered.map(({ item }) => item),
+          cursor,
+        );
+      }
+      const by_name = new Map<string, JsonObject>();
+      for (const { item, server } of offered) {
+        const name = nameOf(server, item.name);
+        const _meta = { ...(isObject(item._meta) ? item._meta : {}), [SERVER_META]: server.name };
+        // Different servers and prompts can result in the same name; the first one keeps it.
+        if (name !== null && !by_name.has(name)) by_name.set(name, { ...item, name, _meta });
+      }
+      return pageOf("prompts", [...by_name.values()], cursor);
+    },
+    async find(caller, view, name) {
+      if (typeof name !== "string") throw new RpcError(RPC.invalid_params, "params.name must be a string");
+      if (view.server !== null) return { server: view.server, name };
+      const offered = await lists.list(caller, view, "prompts");
+      const found = offered.find(({ item, server }) => nameOf(server, item.name) === name);
+      if (found === undefined)
+        throw new RpcError(RPC.invalid_params, `Unknown prompt: ${name.slice(0, 128)}`);
+      return { server: found.server, name: found.item.name as string };
+    },
+  };
+}
+
+function nameOf(server: ServerInfo, name: unknown): string | null {
+  return typeof name === "string" ? `mcp_${server.name}_${name}` : null;
+}

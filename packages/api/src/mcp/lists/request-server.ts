@@ -1,0 +1,16 @@
+import type { Json, JsonObject } from "@backplane/contract";
+import type { Caller, Kernel } from "@backplane/kernel";
+
+/** A request of the gateway's own to a bound server: notifications are dropped and questions are not answered. */
+export function requestServer(
+  kernel: Pick<Kernel, "servers">,
+  caller: Caller,
+  binding_id: string,
+  method: string,
+  params: JsonObject,
+): Promise<Json> {
+  return kernel.servers.request(caller, binding_id, method, params, {
+    notify: () => undefined,
+    ask: () => null,
+  });
+}

@@ -1,0 +1,93 @@
+/**
+ * Resources of the bound servers, under their own URIs. When two servers offer the same URI, the one that was bound first
+ * serves it and the list names the others; the name of a server has no influence. A URI that is not listed is matched
+ * against the resource templates.
+ */
+import { isObject, type JsonObject } from "@backplane/contract";
+import type { Caller, ServerInfo } from "@backplane/kernel";
+import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import { pageOf } from "../protocol/pagination.ts";
+import type { Offered, ServerLists } from "./server-lists.ts";
+import type { View } from "./view.ts";
+
+export const SERVER_META = "backplane/server";
+const ALSO_META = "backplane/also_offered_by";
+
+export interface Resources {
+  list(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
+  templates(caller: Caller, view: View, cursor: unknown): Promise<JsonObject>;
+  /** Throws when no server offers the URI. */
+  serverOf(caller: Caller, view: View, uri: unknown, stateless: boolean): Promise<ServerInfo>;
+}
+
+export function createResources(lists: ServerLists): Resources {
+  return {
+    async list(caller, view, cursor) {
+      const offered = await lists.list(caller, view, "resources");
+      return pageOf("resources", view.server === null ? merged(offered, "uri") : itemsOf(offered), cursor);
+    },
+    async templates(caller, view, cursor) {
+      const offered = await lists.list(caller, view, "resourceTemplates");
+      const items = view.server === null ? merged(offered, "uriTemplate") : itemsOf(offered);
+      return pageOf("resourceTemplates", items, cursor);
+    },
+    async serverOf(caller, view, uri, stateless) {
+      if (typeof uri !== "string") throw new RpcError(RPC.invalid_params, "params.uri must be a string");
+      // A server may have resources that it does not list, so its own endpoint always asks the server.
+      if (view.server !== null) return view.server;
+      const listed = await lists.list(caller, view, "resources");
+      const exact = listed.find(({ item }) => item.uri === uri);
+      if (exact !== undefined) return exact.server;
+      const templates = await lists.list(caller, view, "resourceTemplates");
+      const match = templates.find(({ item }) => matchesTemplate(item.uriTemplate, uri));
+      if (match !== undefined) return match.server;
+      const code = stateless ? RPC.invalid_params : RPC.resource_not_found;
+      throw new RpcError(code, "Resource not found", { uri: uri.slice(0, 1024) });
+    },
+  };
+}
+
+function itemsOf(offered: readonly Offered[]): JsonObject[] {
+  return offered.map(({ item }) => item);
+}
+
+function merged(offered: readonly Offered[], uri_field: "uri" | "uriTemplate"): JsonObject[] {
+  const first = new Map<string, { item: JsonObject; server: ServerInfo; also: string[] }>();
+  for (const { item, server } of offered) {
+    const uri = item[uri_field];
+    if (typeof uri !== "string") continue;
+    const existing = first.get(uri);
+    if (existing === undefined) first.set(uri, { item, server, also: [] });
+    else existing.also.push(server.name);
+  }
+  return [...first.values()].map(({ item, server, also }) => ({
+    ...item,
+    _meta: {
+      ...(isObject(item._meta) ? item._meta : {}),
+      [SERVER_META]: server.name,
+      ...(also.length === 0 ? {} : { [ALSO_META]: also }),
+    },
+  }));
+}
+
+/**
+ * Whether a URI may have been expanded from a template. Simple expressions match one segment, `{+x}` and similar match
+ * anything, which is enough to find the server. The literals are searched from left to right without backtracking, so the
+ * time is bounded for every template.
+ */
+export function matchesTemplate(template: unknown, uri: string): boolean {
+  if (typeof template !== "string") return false;
+  const [head = "", ...rest] = template.split(/(\{[^{}]*\})/);
+  if (!uri.startsWith(head)) return false;
+  let at = head.length;
+  for (let i = 0; i < rest.length; i += 2) {
+    const text = rest[i + 1]!;
+    const last = i + 2 >= rest.length;
+    const found = last && text === "" ? uri.length : last ? uri.length - text.length : uri.indexOf(text, at);
+    if (found < at || !uri.startsWith(text, found)) return false;
+    const wide = /^\{[+#/?&;.]/.test(rest[i]!);
+    if (!wide && /[/?#]/.test(uri.slice(at, found))) return false;
+    at = found + text.length;
+  }
+  return at === uri.length;
+}

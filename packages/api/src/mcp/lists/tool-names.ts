@@ -1,0 +1,70 @@
+/**
+ * The tools of a view under the names of that view. Computed once for each catalog: the kernel returns the same array until
+ * something changes.
+ */
+import { hiddenIn, type Soon } from "@backplane/contract";
+import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
+import type { View } from "./view.ts";
+
+export interface NamedTool {
+  name: string;
+  tool: CatalogTool;
+}
+
+export interface ToolNames {
+  /** Sorted by name. The same array until something changes. */
+  list(caller: Caller, view: View): Promise<readonly NamedTool[]>;
+  find(caller: Caller, view: View, name: string): Soon<CatalogTool | null>;
+}
+
+interface Named {
+  tools: readonly NamedTool[];
+  byName: ReadonlyMap<string, CatalogTool>;
+}
+
+export function createToolNames(catalog: Catalog): ToolNames {
+  const known = new WeakMap<readonly CatalogTool[], Map<ServerInfo["tools"] | null, Named>>();
+
+  async function named(caller: Caller, { server }: View): Promise<Named> {
+    const all = await catalog.list(caller);
+    let views = known.get(all);
+    if (views === undefined) {
+      views = new Map();
+      known.set(all, views);
+    }
+    // Only `tools` of a server is the same array until its description changes.
+    const key = server?.tools ?? null;
+    let found = views.get(key);
+    if (found === undefined) {
+      found = nameTools(all, server);
+      views.set(key, found);
+    }
+    return found;
+  }
+
+  return {
+    list: async (caller, view) => (await named(caller, view)).tools,
+    find(caller, view, name) {
+      if (view.server === null) return catalog.find(caller, name);
+      return named(caller, view).then(({ byName }) => byName.get(name) ?? null);
+    },
+  };
+}
+
+function nameTools(all: readonly CatalogTool[], server: ServerInfo | null): Named {
+  const tools = server === null ? all.map((tool) => ({ name: tool.name, tool })) : ownTools(all, server);
+  return { tools, byName: new Map(tools.map(({ name, tool }) => [name, tool])) };
+}
+
+/** The tools of one server that the caller may call, each by that server's own binding. */
+function ownTools(all: readonly CatalogTool[], { binding_id, package_id, tools }: ServerInfo): NamedTool[] {
+  const offered = new Map(all.map((tool) => [tool.name, tool]));
+  const own = tools.flatMap(({ name, export_id }) => {
+    const tool = offered.get(export_id);
+    // When another package has the name, the tool of this server is not in the catalog.
+    if (tool?.package_id !== package_id) return [];
+    // A client calls the tool by its name, so invisible characters cannot be replaced in it; the export id is used instead.
+    return [{ name: hiddenIn(name).length > 0 ? export_id : name, tool: { ...tool, binding_id } }];
+  });
+  return own.sort((a, b) => (a.name < b.name ? -1 : 1));
+}

@@ -1,0 +1,68 @@
+/** `tools/list`: the tools of a view sorted by name, in pages. A cursor is the last name of the previous page. */
+import type { JsonObject } from "@backplane/contract";
+import type { CatalogTool } from "@backplane/kernel";
+import { RPC, RpcError } from "../protocol/json-rpc.ts";
+import type { NamedTool } from "./tool-names.ts";
+
+const PAGE = 250;
+const NAME_CHARS = 256;
+
+export interface ToolPages {
+  page(tools: readonly NamedTool[], cursor: unknown): JsonObject;
+}
+
+export function createToolPages(page_size: number = PAGE): ToolPages {
+  // The kernel returns the same array until something changes, so each list is described once.
+  const described = new WeakMap<readonly NamedTool[], JsonObject[]>();
+  return {
+    page(tools, cursor): JsonObject {
+      let all = described.get(tools);
+      if (all === undefined) {
+        all = tools.map(describeTool);
+        described.set(tools, all);
+      }
+      const after = readCursor(cursor);
+      const from = after === null ? 0 : tools.findIndex(({ name }) => name > after);
+      if (from < 0) return { tools: [] };
+      const page = all.slice(from, from + page_size);
+      const last = page.at(-1)?.name;
+      if (from + page_size >= all.length || typeof last !== "string") return { tools: page };
+      return { tools: page, nextCursor: Buffer.from(last).toString("base64url") };
+    },
+  };
+}
+
+function describeTool({ name, tool }: NamedTool): JsonObject {
+  const { title, description, input_schema, output_schema } = tool;
+  return {
+    name,
+    ...(title === null ? {} : { title }),
+    ...(description === "" ? {} : { description }),
+    inputSchema: { ...input_schema, type: "object" },
+    // Revisions before 2026-07-28 allow only objects; other results are in the content.
+    ...(output_schema?.type === "object" ? { outputSchema: output_schema } : {}),
+    annotations: annotationsOf(tool),
+  };
+}
+
+function annotationsOf({ effect_class, title }: CatalogTool): JsonObject {
+  const named: JsonObject = title === null ? {} : { title };
+  switch (effect_class) {
+    case "read_only":
+      return { ...named, readOnlyHint: true, destructiveHint: false, idempotentHint: true };
+    case "idempotent_write":
+      return { ...named, readOnlyHint: false, destructiveHint: true, idempotentHint: true };
+    case "non_idempotent_write":
+    case "unknown":
+      return { ...named, readOnlyHint: false, destructiveHint: true, idempotentHint: false };
+  }
+}
+
+function readCursor(cursor: unknown): string | null {
+  if (cursor === undefined) return null;
+  const name = typeof cursor === "string" ? Buffer.from(cursor, "base64url").toString("utf8") : "";
+  // At the endpoint of one server, a name may contain any characters.
+  if (name === "" || name.length > NAME_CHARS || Buffer.from(name).toString("base64url") !== cursor)
+    throw new RpcError(RPC.invalid_params, "params.cursor is not a cursor of this list");
+  return name;
+}

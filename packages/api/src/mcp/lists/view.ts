@@ -1,0 +1,20 @@
+/** What an endpoint serves: the whole catalog under the names of the catalog, or one server under its own names. */
+import type { Caller, Kernel, ServerInfo } from "@backplane/kernel";
+
+export interface View {
+  /** Null: the whole catalog. */
+  server: ServerInfo | null;
+}
+
+export const WHOLE_CATALOG: View = { server: null };
+
+/** Null: the caller sees no server of this name or binding id. */
+export async function findView(kernel: Kernel, caller: Caller, name: string): Promise<View | null> {
+  const servers = await kernel.servers.list(caller);
+  const server = servers.find((each) => each.name === name || each.binding_id === name);
+  return server === undefined ? null : { server };
+}
+
+export async function serversOf(kernel: Kernel, caller: Caller, view: View): Promise<readonly ServerInfo[]> {
+  return view.server === null ? await kernel.servers.list(caller) : [view.server];
+}

@@ -1,0 +1,188 @@
+/**
+ * The gateway as an MCP server over streamable HTTP: `/mcp` serves the whole catalog, `/mcp/servers/{server}` one bound
+ * server under its own names.
+ */
+import type { IncomingHttpHeaders } from "node:http";
+import type { Caller, Clock, Kernel, Logger } from "@backplane/kernel";
+import { z } from "zod";
+import type { Metrics } from "../http/metrics.ts";
+import { type Answer, defineRoute, type Route } from "../http/route.ts";
+import type { EventStreams } from "../sse/event-streams.ts";
+import { SuspendedCalls } from "./calls/suspended-calls.ts";
+import { createPrompts } from "./lists/prompts.ts";
+import { createResources } from "./lists/resources.ts";
+import { createServerLists } from "./lists/server-lists.ts";
+import { createToolNames } from "./lists/tool-names.ts";
+import { createToolPages } from "./lists/tool-pages.ts";
+import { findView, type View, WHOLE_CATALOG } from "./lists/view.ts";
+import { createMethods } from "./methods.ts";
+import { createLogLevelForwarding } from "./notifications/forward-log-level.ts";
+import { createListWatch } from "./notifications/list-watch.ts";
+import { sessionNotifications } from "./notifications/notification-streams.ts";
+import { createSubscriptions } from "./notifications/subscriptions.ts";
+import { createPost, sessionNotFound } from "./post-message.ts";
+import { errorMessage, RPC, RpcError } from "./protocol/json-rpc.ts";
+import { firstValue, namesStateless } from "./protocol/revisions.ts";
+import { type McpSession, McpSessions } from "./session/sessions.ts";
+
+export interface McpDeps {
+  kernel: Kernel;
+  clock: Clock;
+  log: Logger;
+  version: string;
+  /** Limited separately from other event streams, so that many MCP clients do not use up their limit. */
+  streams: EventStreams;
+  metrics: Metrics;
+}
+
+export interface McpServer {
+  routes: Route[];
+  close(): void;
+}
+
+const AUTH = { scope: "invocations:write", delegated: "tools:invoke" } as const;
+const Message = z
+  .unknown()
+  .describe(
+    "A JSON-RPC 2.0 message of MCP 2025-11-25 or 2026-07-28; revision 2025-03-26 also allows a batch.",
+  );
+
+const ServerParams = z.object({
+  server: z.string().min(1).max(128).describe("The name of a server, or its binding id."),
+});
+
+export function createMcpServer(deps: McpDeps): McpServer {
+  const { kernel, clock } = deps;
+  const sessions = new McpSessions(clock);
+  const lists = createListWatch(kernel, clock);
+  const suspended = new SuspendedCalls(clock);
+  const names = createToolNames(kernel.catalog);
+  const server_lists = createServerLists(kernel, clock, deps.log);
+  const parts = {
+    names,
+    resources: createResources(server_lists),
+    prompts: createPrompts(server_lists),
+    subscriptions: createSubscriptions(kernel, clock),
+  };
+  const methods = createMethods({
+    ...parts,
+    pages: createToolPages(),
+    onLevelChanged: createLogLevelForwarding(kernel),
+  });
+  const server = { name: "backplane", title: "Backplane", version: deps.version };
+  const post = createPost({ ...deps, ...parts, suspended, sessions, lists, methods, server });
+
+  /** Null: the caller sees no such server. Not a promise for the whole catalog (bench row mcp.http-call.cpu). */
+  type Find = (caller: Caller, name: string | null) => Promise<View | null> | View;
+  const find: Find = (caller, name) => (name === null ? WHOLE_CATALOG : findView(kernel, caller, name));
+
+  function findSession(caller: Caller, view: View, headers: IncomingHttpHeaders): McpSession | Answer {
+    const id = firstValue(headers["mcp-session-id"]);
+    if (id === undefined || namesStateless(headers)) return methodNotAllowed();
+    return sessions.find(caller, id, view.server?.binding_id ?? null) ?? unknownSession();
+  }
+
+  function endpoint(path: string, suffix: string, about: string, nameIn: (params: unknown) => string | null) {
+    const params = path.includes("{") ? { params: ServerParams } : {};
+    const shared = { path, ...params, tag: "MCP", auth: AUTH } as const;
+    return [
+      defineRoute({
+        ...shared,
+        method: "POST",
+        operation_id: `mcpMessage${suffix}`,
+        summary: `Send an MCP message to ${about}`,
+        description:
+          "The response is JSON, or an event stream when notifications or questions come before the result. " +
+          "`initialize` returns an Mcp-Session-Id; requests without one are independent of each other.",
+        body: Message,
+        responses: {
+          200: {
+            description: "The JSON-RPC response, as JSON or as server-sent events.",
+            schema: z.unknown(),
+          },
+          202: { description: "The notification was accepted." },
+        },
+        async handler({ caller, params: given, body, request, reply }) {
+          const name = nameIn(given);
+          const found = find(caller, name);
+          const view = found instanceof Promise ? await found : found;
+          if (view === null) return serverNotFound(name);
+          return await post({ caller, view, body, headers: request.raw.headers, reply });
+        },
+      }),
+      defineRoute({
+        ...shared,
+        method: "GET",
+        operation_id: `mcpEvents${suffix}`,
+        summary: `Receive notifications of ${about}`,
+        responses: { 200: { description: "The stream of the session.", type: "text/event-stream" } },
+        async handler({ caller, params: given, request, reply }) {
+          const name = nameIn(given);
+          const view = await find(caller, name);
+          if (view === null) return serverNotFound(name);
+          const session = findSession(caller, view, request.raw.headers);
+          if (!("calls" in session)) return session;
+          const stream = await sessionNotifications(session, { ...parts, lists });
+          return await deps.streams.stream(reply, stream.items).finally(stream.close);
+        },
+      }),
+      defineRoute({
+        ...shared,
+        method: "DELETE",
+        operation_id: `mcpEndSession${suffix}`,
+        summary: `End an MCP session of ${about}`,
+        description: "Calls in flight are cancelled.",
+        responses: { 204: { description: "Ended." } },
+        async handler({ caller, params: given, request }) {
+          const name = nameIn(given);
+          const view = await find(caller, name);
+          if (view === null) return serverNotFound(name);
+          const session = findSession(caller, view, request.raw.headers);
+          if (!("calls" in session)) return session;
+          for (const call of session.calls.values()) {
+            call.cancelled = true;
+            call.cancel?.();
+          }
+          sessions.remove(session);
+          return { status: 204, empty: true };
+        },
+      }),
+    ];
+  }
+
+  const routes = [
+    ...endpoint("/mcp", "", "the catalog", () => null),
+    ...endpoint(
+      "/mcp/servers/{server}",
+      "OfServer",
+      "one MCP server, under its own names",
+      (params) => (params as z.output<typeof ServerParams>).server,
+    ),
+  ];
+  return {
+    routes,
+    close() {
+      lists.close();
+      parts.subscriptions.close();
+      server_lists.close();
+      suspended.close();
+    },
+  };
+}
+
+function serverNotFound(name: string | null): Answer {
+  const error = new RpcError(
+    RPC.refused,
+    `no MCP server ${name?.slice(0, 128)} is bound here; run backplane binding list to see which are`,
+  );
+  return { status: 404, json: errorMessage(null, error) };
+}
+
+function methodNotAllowed(): Answer {
+  const error = new RpcError(RPC.refused, "without a session only POST is allowed");
+  return { status: 405, json: errorMessage(null, error), headers: { allow: "POST" } };
+}
+
+function unknownSession(): Answer {
+  return { status: 404, json: errorMessage(null, sessionNotFound()) };
+}

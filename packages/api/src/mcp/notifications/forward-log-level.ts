@@ -1,0 +1,27 @@
+/**
+ * Forwards `logging/setLevel` to the bound servers. A server is one process for all clients, so it gets the least severe
+ * level that any client has set; messages are filtered for each client by its own level.
+ */
+import { isObject } from "@backplane/contract";
+import type { Kernel } from "@backplane/kernel";
+import { requestServer } from "../lists/request-server.ts";
+import { serversOf } from "../lists/view.ts";
+import { isLogged, type LogLevel } from "../protocol/log-levels.ts";
+import type { Exchange } from "../session/exchange.ts";
+
+export function createLogLevelForwarding(kernel: Kernel): (exchange: Exchange, level: LogLevel) => void {
+  const forwarded = new Map<string, LogLevel>();
+
+  async function forward({ caller, view }: Exchange, level: LogLevel): Promise<void> {
+    for (const { binding_id, capabilities } of await serversOf(kernel, caller, view)) {
+      const current = forwarded.get(binding_id);
+      if (!isObject(capabilities.logging) || (current !== undefined && isLogged(level, current))) continue;
+      forwarded.set(binding_id, level);
+      await requestServer(kernel, caller, binding_id, "logging/setLevel", { level }).catch(() =>
+        forwarded.delete(binding_id),
+      );
+    }
+  }
+
+  return (exchange, level) => void forward(exchange, level).catch(() => undefined);
+}

@@ -1,0 +1,156 @@
+/** Streams of notifications outside of any request, over GET or `subscriptions/listen`: changed lists, updated resources, log messages. */
+import { isObject, type JsonObject } from "@backplane/contract";
+import type { ServerNotice } from "@backplane/kernel";
+import type { SseItem } from "../../sse/event-streams.ts";
+import type { Resources } from "../lists/resources.ts";
+import { notification, RPC, RpcError, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";
+import { isLogged, type LogLevel, levelOf } from "../protocol/log-levels.ts";
+import { MessageQueue } from "../protocol/message-queue.ts";
+import { META } from "../protocol/revisions.ts";
+import type { Exchange } from "../session/exchange.ts";
+import type { McpSession } from "../session/sessions.ts";
+import type { ChangedList, ListWatch } from "./list-watch.ts";
+import { MAX_SUBSCRIPTIONS, type Subscriptions } from "./subscriptions.ts";
+
+const UPDATED = "notifications/resources/updated";
+const MESSAGE = "notifications/message";
+/** Sent by a server when a person has completed a URL elicitation. */
+const ELICITATION_COMPLETE = "notifications/elicitation/complete";
+const CHANGED_METHODS: Record<ChangedList, string> = {
+  tools: "notifications/tools/list_changed",
+  resources: "notifications/resources/list_changed",
+  prompts: "notifications/prompts/list_changed",
+};
+/** The lists by the names that `subscriptions/listen` uses. */
+const REQUESTABLE: Record<string, ChangedList> = {
+  toolsListChanged: "tools",
+  resourcesListChanged: "resources",
+  promptsListChanged: "prompts",
+};
+/** Further notifications are dropped while a client does not read. */
+const MAX_QUEUED = 64;
+
+/** `close` must be called once, however the stream ended. */
+export interface NotificationStream {
+  items: (stop: AbortSignal) => AsyncIterable<SseItem>;
+  close: () => void;
+}
+
+export interface NotificationDeps {
+  lists: ListWatch;
+  resources: Resources;
+  subscriptions: Subscriptions;
+}
+
+/** The stream of a session, which ends with the session. */
+export async function sessionNotifications(
+  session: McpSession,
+  { lists }: NotificationDeps,
+): Promise<NotificationStream> {
+  const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
+  const unlisten = await lists.listen(session.caller, {
+    changed: (list) => session.notify(notification(CHANGED_METHODS[list])),
+    notice(notice) {
+      if (session.server !== null && session.server !== notice.binding_id) return;
+      const message = notificationFor(notice, session.level, (uri) => session.subscriptions.has(uri));
+      if (message !== null) session.notify(message);
+    },
+  });
+  const stopListening = session.listen(
+    (message) => queue.put(message),
+    () => queue.end(),
+  );
+  return {
+    items: (stop) => sseItems(queue, stop),
+    close() {
+      unlisten();
+      stopListening();
+    },
+  };
+}
+
+/** `subscriptions/listen` of the stateless revision: an acknowledgement, then notifications that carry the id of the request. */
+export async function listenNotifications(
+  { id, params }: RpcRequest,
+  exchange: Exchange,
+  deps: NotificationDeps,
+): Promise<NotificationStream> {
+  const { caller, view } = exchange;
+  const { notifications } = params;
+  if (!isObject(notifications))
+    throw new RpcError(RPC.invalid_params, "params.notifications must be an object");
+  const requested = new Set<ChangedList>();
+  const honored: JsonObject = {};
+  for (const [name, list] of Object.entries(REQUESTABLE)) {
+    if (notifications[name] !== true) continue;
+    requested.add(list);
+    honored[name] = true;
+  }
+  const _meta = { [META.subscription]: id };
+  const uris = await subscribeAll(exchange, notifications.resourceSubscriptions, deps);
+  if (uris.size > 0) honored.resourceSubscriptions = [...uris.keys()];
+  const queue = new MessageQueue<JsonObject>(MAX_QUEUED);
+  queue.put(notification("notifications/subscriptions/acknowledged", { notifications: honored, _meta }));
+  if (requested.size === 0 && uris.size === 0) {
+    queue.put(resultMessage(id, exchange.format({ _meta })));
+    queue.end();
+    return { items: (stop) => sseItems(queue, stop), close: () => undefined };
+  }
+  const unlisten = await deps.lists.listen(caller, {
+    changed(list) {
+      if (requested.has(list)) queue.put(notification(CHANGED_METHODS[list], { _meta }));
+    },
+    notice(notice) {
+      if (view.server !== null && view.server.binding_id !== notice.binding_id) return;
+      const message = notificationFor(notice, null, (uri) => uris.has(uri));
+      if (message !== null) queue.put({ ...message, params: { ...(message.params as JsonObject), _meta } });
+    },
+  });
+  return {
+    items: (stop) => sseItems(queue, stop),
+    close() {
+      unlisten();
+      for (const unsubscribe of uris.values()) unsubscribe();
+    },
+  };
+}
+
+/** URIs that no server offers are omitted from the acknowledgement. */
+async function subscribeAll(
+  { caller, view, stateless }: Exchange,
+  uris: unknown,
+  { resources, subscriptions }: NotificationDeps,
+): Promise<Map<string, () => void>> {
+  const subscribed = new Map<string, () => void>();
+  if (!Array.isArray(uris)) return subscribed;
+  if (uris.length > MAX_SUBSCRIPTIONS)
+    throw new RpcError(RPC.invalid_params, `a subscription may name at most ${MAX_SUBSCRIPTIONS} resources`);
+  for (const uri of uris) {
+    if (typeof uri !== "string" || subscribed.has(uri)) continue;
+    try {
+      const server = await resources.serverOf(caller, view, uri, stateless);
+      subscribed.set(uri, await subscriptions.subscribe(caller, server, uri));
+    } catch {
+      // The acknowledgement does not list this URI.
+    }
+  }
+  return subscribed;
+}
+
+/** Null: this client does not receive the notice. */
+function notificationFor(
+  { method, params }: ServerNotice,
+  least_level: LogLevel | null,
+  subscribed: (uri: string) => boolean,
+): JsonObject | null {
+  if (method === UPDATED) {
+    return typeof params.uri === "string" && subscribed(params.uri) ? notification(method, params) : null;
+  }
+  if (method === MESSAGE)
+    return isLogged(levelOf(params.level), least_level) ? notification(method, params) : null;
+  return method === ELICITATION_COMPLETE ? notification(method, params) : null;
+}
+
+async function* sseItems(queue: MessageQueue<JsonObject>, stop: AbortSignal): AsyncGenerator<SseItem> {
+  for await (const message of queue.read(stop)) yield { data: JSON.stringify(message) };
+}

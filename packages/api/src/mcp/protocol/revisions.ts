@@ -1,0 +1,97 @@
+/**
+ * Which revision of MCP a request uses. Up to 2025-11-25 the client negotiates once, with `initialize`, and may have a
+ * session. From 2026-07-28 on, every request is independent and names the revision in `_meta` and in its headers.
+ */
+import type { IncomingHttpHeaders } from "node:http";
+import { isObject, type JsonObject } from "@backplane/contract";
+import { RPC, RpcError, type RpcRequest } from "./json-rpc.ts";
+
+export const STATELESS = "2026-07-28";
+export const NEGOTIATED = ["2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"] as const;
+/** Assumed when a client sends no version header. */
+export const DEFAULT_REVISION = "2025-03-26";
+
+export const META = {
+  version: "io.modelcontextprotocol/protocolVersion",
+  client_capabilities: "io.modelcontextprotocol/clientCapabilities",
+  log_level: "io.modelcontextprotocol/logLevel",
+  server_info: "io.modelcontextprotocol/serverInfo",
+  subscription: "io.modelcontextprotocol/subscriptionId",
+} as const;
+
+/** The revision to respond to `initialize` with: the requested one, or the newest that can be negotiated. */
+export function negotiate(requested: unknown): string {
+  return NEGOTIATED.find((known) => known === requested) ?? NEGOTIATED[0];
+}
+
+/** Throws when the version header names a revision that is not supported. */
+export function checkVersionHeader(headers: IncomingHttpHeaders): void {
+  const named = firstValue(headers["mcp-protocol-version"]);
+  if (named === undefined || named === STATELESS || NEGOTIATED.some((known) => known === named)) return;
+  throw unsupportedVersion(named);
+}
+
+export function namesStateless(headers: IncomingHttpHeaders): boolean {
+  return firstValue(headers["mcp-protocol-version"]) === STATELESS;
+}
+
+/** Whether a request uses the stateless revision. Throws when only some of its parts say so. */
+export function isStateless(request: RpcRequest, headers: IncomingHttpHeaders): boolean {
+  const meta = isObject(request.params._meta) ? request.params._meta : {};
+  const claimed = meta[META.version];
+  if (claimed === undefined) {
+    if (!namesStateless(headers)) return false;
+    throw new RpcError(RPC.invalid_params, `_meta must contain ${META.version} in revision ${STATELESS}`, {
+      envelope: { missing: [META.version] },
+    });
+  }
+  if (typeof claimed !== "string") throw new RpcError(RPC.invalid_params, `${META.version} must be a string`);
+  // `initialize` of older revisions may have anything in its _meta.
+  if (request.method === "initialize" && claimed < STATELESS) return false;
+  if (namesStateless(headers)) expectHeader(headers, "mcp-protocol-version", claimed);
+  if (claimed !== STATELESS) throw unsupportedVersion(claimed);
+  if (!isObject(meta[META.client_capabilities])) {
+    throw new RpcError(RPC.invalid_params, `_meta must contain ${META.client_capabilities}`, {
+      envelope: { missing: [META.client_capabilities] },
+    });
+  }
+  checkHeaders(request, headers);
+  return true;
+}
+
+/** Proxies route by these headers, so they must match the body. */
+function checkHeaders({ method, params }: RpcRequest, headers: IncomingHttpHeaders): void {
+  expectHeader(headers, "mcp-protocol-version", STATELESS);
+  expectHeader(headers, "mcp-method", method);
+  const named = nameOf(method, params);
+  if (named !== undefined) expectHeader(headers, "mcp-name", named);
+}
+
+function expectHeader(headers: IncomingHttpHeaders, name: string, expected: string): void {
+  const sent = firstValue(headers[name]);
+  if (sent !== undefined && decoded(sent) === expected) return;
+  const problem = sent === undefined ? "is missing" : "does not match the body";
+  throw new RpcError(RPC.header_mismatch, `the header ${name} ${problem}`);
+}
+
+function nameOf(method: string, { name, uri }: JsonObject): string | undefined {
+  if (method === "tools/call" || method === "prompts/get") return typeof name === "string" ? name : undefined;
+  return method === "resources/read" && typeof uri === "string" ? uri : undefined;
+}
+
+/** `=?base64?…?=` encodes characters that a header cannot contain. */
+function decoded(value: string): string {
+  const inner = /^=\?base64\?([A-Za-z0-9+/]*={0,2})\?=$/.exec(value)?.[1];
+  return inner === undefined ? value : Buffer.from(inner, "base64").toString("utf8");
+}
+
+function unsupportedVersion(requested: string): RpcError {
+  return new RpcError(RPC.unsupported_version, `Unsupported protocol version: ${requested.slice(0, 64)}`, {
+    supported: [STATELESS, ...NEGOTIATED],
+    requested: requested.slice(0, 64),
+  });
+}
+
+export function firstValue(header: string | string[] | undefined): string | undefined {
+  return typeof header === "string" ? header.trim() : header?.[0]?.trim();
+}

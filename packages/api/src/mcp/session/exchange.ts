@@ -1,0 +1,111 @@
+/**
+ * A request independent of its revision: the caller, the capabilities of the client, and how a result is written. In the
+ * negotiated revisions these come from the session, in the stateless one from the request itself.
+ */
+import { isObject, type JsonObject } from "@backplane/contract";
+import type { Caller } from "@backplane/kernel";
+import type { Answer } from "../../http/route.ts";
+import type { View } from "../lists/view.ts";
+import { type RpcId, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";
+import { type LogLevel, readLevel } from "../protocol/log-levels.ts";
+import { META } from "../protocol/revisions.ts";
+import type { McpSession } from "./sessions.ts";
+
+export interface Exchange {
+  caller: Caller;
+  view: View;
+  session: McpSession | null;
+  stateless: boolean;
+  /** The client accepts an event stream. */
+  streams: boolean;
+  capabilities: JsonObject;
+  /** The least severe level of log messages to send; null: none. */
+  least_level: LogLevel | null;
+  /** The result in the form of this revision. */
+  format(result: JsonObject): JsonObject;
+  answer(id: RpcId, result: JsonObject): Answer;
+}
+
+type Origin = Pick<Exchange, "caller" | "view">;
+
+/** Methods whose results must state how long they may be cached: not at all, because `list_changed` announces changes. */
+const CACHEABLE: ReadonlySet<string> = new Set([
+  "tools/list",
+  "prompts/list",
+  "resources/list",
+  "resources/templates/list",
+  "resources/read",
+  "server/discover",
+]);
+
+export function negotiatedExchange(
+  { caller, view }: Origin,
+  session: McpSession | null,
+  streams: boolean,
+): Exchange {
+  const least_level = session?.level ?? "info";
+  const capabilities = session?.capabilities ?? NO_CAPABILITIES;
+  return {
+    caller,
+    view,
+    session,
+    stateless: false,
+    streams,
+    capabilities,
+    least_level,
+    format: unchanged,
+    answer: plainAnswer,
+  };
+}
+
+const NO_CAPABILITIES: JsonObject = {};
+
+function unchanged(result: JsonObject): JsonObject {
+  return result;
+}
+
+function plainAnswer(id: RpcId, result: JsonObject): Answer {
+  return { status: 200, json: resultMessage(id, result) };
+}
+
+export function statelessExchange(
+  { caller, view }: Origin,
+  { params }: RpcRequest,
+  streams: boolean,
+  server_info: JsonObject,
+): Exchange {
+  const format = (result: JsonObject): JsonObject => ({
+    resultType: "complete",
+    ...result,
+    _meta: { ...(isObject(result._meta) ? result._meta : {}), [META.server_info]: server_info },
+  });
+  const answer = (id: RpcId, result: JsonObject): Answer => ({
+    status: 200,
+    json: resultMessage(id, format(result)),
+  });
+  const meta = params._meta as JsonObject;
+  const least_level = readLevel(meta[META.log_level]);
+  const capabilities = meta[META.client_capabilities] as JsonObject;
+  return {
+    caller,
+    view,
+    session: null,
+    stateless: true,
+    streams,
+    capabilities,
+    least_level,
+    format,
+    answer,
+  };
+}
+
+/** Adds the cache fields of the stateless revision to results of cacheable methods. */
+export function withCacheFields(exchange: Exchange, method: string): Exchange {
+  if (!exchange.stateless || !CACHEABLE.has(method)) return exchange;
+  const format = (result: JsonObject) => exchange.format({ ttlMs: 0, cacheScope: "private", ...result });
+  const answer = (id: RpcId, result: JsonObject): Answer => ({
+    status: 200,
+    json: resultMessage(id, format(result)),
+  });
+  return { ...exchange, format, answer };
+}

@@ -1,0 +1,131 @@
+/**
+ * Requests of a plugin to the client that called it, such as elicitation and sampling. Each is pending under a key until
+ * the client answers it. A question that the client does not support is not sent to it. Questions that are pending when
+ * the client disconnects get the default answer of the gateway.
+ */
+import { isObject, type Json, type JsonObject } from "@backplane/contract";
+import { type Ask, unheard } from "@backplane/kernel";
+import { RPC, RpcError } from "../protocol/json-rpc.ts";
+
+export interface Question {
+  key: string;
+  method: string;
+  params: JsonObject;
+}
+
+interface PendingQuestion extends Question {
+  resolve(answer: Json): void;
+  reject(error: Error): void;
+}
+
+export class Questions {
+  readonly #capabilities: JsonObject;
+  /** Answers that the request brought along. */
+  readonly #given: Map<string, JsonObject> | null;
+  /** Created for the first question: most calls ask nothing (bench row mcp.http-call.cpu). */
+  #pending: Map<string, PendingQuestion> | null = null;
+  #asked = 0;
+  #listener: ((question: Question) => void) | null = null;
+  #closed = false;
+
+  constructor(capabilities: JsonObject, given?: JsonObject) {
+    this.#capabilities = capabilities;
+    this.#given = given === undefined ? null : new Map(Object.entries(given) as [string, JsonObject][]);
+  }
+
+  readonly ask: Ask = (method, params, key) => {
+    if (this.#closed || !supports(this.#capabilities, method, params)) return null;
+    const name = this.#uniqueKey(key);
+    const given = this.#given?.get(name);
+    if (given !== undefined) {
+      this.#given?.delete(name);
+      return Promise.resolve(given);
+    }
+    return new Promise((resolve, reject) => {
+      const question: PendingQuestion = { key: name, method, params, resolve, reject };
+      this.#pending ??= new Map();
+      this.#pending.set(name, question);
+      this.#listener?.(question);
+    });
+  };
+
+  /** Whether the client supports any question. */
+  get possible(): boolean {
+    const { elicitation, sampling, roots } = this.#capabilities;
+    return !this.#closed && (elicitation !== undefined || sampling !== undefined || roots !== undefined);
+  }
+
+  get pending(): readonly Question[] {
+    return this.#pending === null ? [] : [...this.#pending.values()];
+  }
+
+  /** Calls the listener for every pending question and for each new one. */
+  listen(listener: ((question: Question) => void) | null): void {
+    this.#listener = listener;
+    if (listener !== null) for (const question of this.pending) listener(question);
+  }
+
+  /** Returns false when no question is pending under this key. */
+  answer(key: string, answer: JsonObject): boolean {
+    const question = this.#remove(key);
+    question?.resolve(answer);
+    return question !== undefined;
+  }
+
+  reject(key: string, reason: string): void {
+    this.#remove(key)?.reject(new RpcError(RPC.refused, reason));
+  }
+
+  /** The client has disconnected, or the call has ended. */
+  close(): void {
+    this.#closed = true;
+    this.#listener = null;
+    if (this.#pending === null) return;
+    for (const question of this.#pending.values())
+      unheard(question.method).then(
+        (answer) => question.resolve(answer),
+        (error: Error) => question.reject(error),
+      );
+    this.#pending.clear();
+  }
+
+  #remove(key: string): PendingQuestion | undefined {
+    const question = this.#pending?.get(key);
+    this.#pending?.delete(key);
+    return question;
+  }
+
+  /** The plugin's own key, unless a question is pending under it. */
+  #uniqueKey(key: string | undefined): string {
+    this.#asked++;
+    return key === undefined || this.#pending?.has(key) === true ? `question_${this.#asked}` : key;
+  }
+}
+
+function supports(capabilities: JsonObject, method: string, params: JsonObject): boolean {
+  const { elicitation, sampling, roots } = capabilities;
+  switch (method) {
+    case "elicitation/create": {
+      if (!isObject(elicitation)) return false;
+      if (params.mode === "url") return isObject(elicitation.url);
+      // In revisions without modes, an empty object means forms.
+      return isObject(elicitation.form) || !isObject(elicitation.url);
+    }
+    case "sampling/createMessage":
+      return isObject(sampling) && (params.tools === undefined || isObject(sampling.tools));
+    case "roots/list":
+      return isObject(roots);
+    default:
+      return false;
+  }
+}
+
+/** `inputResponses` of the stateless revision. Throws when one of them is not an object. */
+export function readResponses(value: unknown): JsonObject {
+  if (value === undefined) return {};
+  if (!isObject(value)) throw new RpcError(RPC.invalid_params, "params.inputResponses must be an object");
+  for (const [key, answer] of Object.entries(value))
+    if (!isObject(answer))
+      throw new RpcError(RPC.invalid_params, `params.inputResponses.${key.slice(0, 64)} must be an object`);
+  return value;
+}

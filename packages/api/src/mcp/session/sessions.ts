@@ -1,0 +1,206 @@
+/**
+ * Sessions of the negotiated revisions. A session exists only for the caller that opened it. Sessions are kept in memory:
+ * a client whose session is unknown opens a new one, and its invocations are on disk in any case.
+ */
+import { randomBytes } from "node:crypto";
+import { BackplaneError, IdTable, type JsonObject } from "@backplane/contract";
+import type { Caller, Clock } from "@backplane/kernel";
+import type { RpcAnswer, RpcId } from "../protocol/json-rpc.ts";
+import type { LogLevel } from "../protocol/log-levels.ts";
+import type { Questions } from "./questions.ts";
+
+export const SESSION_LIMITS = {
+  sessions: 10_000,
+  per_caller: 1_000,
+  /** Each delegated token is a new caller, whose sessions nobody uses after its invocation. */
+  per_invocation: 16,
+  idle_ms: 3_600_000,
+  /** Applies when the total limit is reached. */
+  delegated_idle_ms: 60_000,
+} as const;
+
+const MAX_EARLY_CANCELS = 64;
+/** The oldest unanswered question is evicted. */
+const MAX_ASKED = 256;
+
+/** A request in flight. */
+export interface OpenCall {
+  /** Null until the call has started. */
+  cancel: (() => void) | null;
+  cancelled: boolean;
+  /** Answered or suspended: closing the connection no longer cancels the call. */
+  done: boolean;
+}
+
+export function openCall(call: { cancel(): void } | null): OpenCall {
+  return { cancel: call === null ? null : () => call.cancel(), cancelled: false, done: false };
+}
+
+interface OpenedSession {
+  version: string;
+  capabilities: JsonObject;
+  server: string | null;
+}
+
+export class McpSession {
+  readonly id: string;
+  /** The session id that invocations of this session are recorded with. */
+  readonly ref: string;
+  readonly caller: Caller;
+  readonly version: string;
+  /** What the client said it can do. */
+  readonly capabilities: JsonObject;
+  /** The binding whose server this session is for; null: the whole catalog. */
+  readonly server: string | null;
+  level: LogLevel = "info";
+  /** Subscribed resources by URI, each with the function that unsubscribes. */
+  readonly subscriptions = new Map<string, () => void>();
+  used_at: number;
+  /** By the request id of the client. */
+  readonly calls = new IdTable<OpenCall, RpcId>();
+  /** Cancellations that arrived before their request, on another connection; the most recent ones. */
+  readonly #early_cancels = new Set<RpcId>();
+  /** Streams for notifications outside of any request; the newest one receives them. */
+  readonly #listeners: ((message: JsonObject) => void)[] = [];
+  readonly #ends = new Set<() => void>();
+  /** Questions sent to the client, by the request id of the gateway. */
+  readonly #asked = new Map<RpcId, { questions: Questions; key: string }>();
+  #questions_sent = 0;
+
+  constructor(caller: Caller, opened: OpenedSession, now: number) {
+    this.id = randomBytes(24).toString("base64url");
+    this.ref = `mcp-${randomBytes(9).toString("hex")}`;
+    this.caller = caller;
+    this.version = opened.version;
+    this.capabilities = opened.capabilities;
+    this.server = opened.server;
+    this.used_at = now;
+  }
+
+  /** Has open streams or calls in flight. */
+  get busy(): boolean {
+    return this.#listeners.length > 0 || this.calls.size > 0;
+  }
+
+  cancelEarly(id: RpcId): void {
+    if (this.#early_cancels.size >= MAX_EARLY_CANCELS)
+      this.#early_cancels.delete(this.#early_cancels.values().next().value!);
+    this.#early_cancels.add(id);
+  }
+
+  wasCancelled(id: RpcId): boolean {
+    return this.#early_cancels.delete(id);
+  }
+
+  /** Returns the request id to send the question with. */
+  registerQuestion(questions: Questions, key: string): RpcId {
+    const id = `backplane-${++this.#questions_sent}`;
+    this.#asked.set(id, { questions, key });
+    if (this.#asked.size > MAX_ASKED) this.#asked.delete(this.#asked.keys().next().value!);
+    return id;
+  }
+
+  receiveAnswer({ id, result, error }: RpcAnswer): void {
+    const asked = id === null ? undefined : this.#asked.get(id);
+    if (asked === undefined) return;
+    this.#asked.delete(id!);
+    if (result === null) asked.questions.reject(asked.key, error);
+    else asked.questions.answer(asked.key, result);
+  }
+
+  notify(message: JsonObject): void {
+    this.#listeners.at(-1)?.(message);
+  }
+
+  listen(listener: (message: JsonObject) => void, ended: () => void): () => void {
+    this.#listeners.push(listener);
+    this.#ends.add(ended);
+    return () => {
+      this.#listeners.splice(this.#listeners.indexOf(listener), 1);
+      this.#ends.delete(ended);
+    };
+  }
+
+  end(): void {
+    for (const ended of this.#ends) ended();
+    for (const leave of this.subscriptions.values()) leave();
+    this.subscriptions.clear();
+  }
+}
+
+export class McpSessions {
+  readonly #clock: Clock;
+  readonly #limits: { sessions: number; per_caller: number };
+  readonly #sessions = new Map<string, McpSession>();
+  /** By caller, oldest first. */
+  readonly #callers = new Map<string, Set<McpSession>>();
+
+  constructor(clock: Clock, limits: { sessions: number; per_caller: number } = SESSION_LIMITS) {
+    this.#clock = clock;
+    this.#limits = limits;
+  }
+
+  get size(): number {
+    return this.#sessions.size;
+  }
+
+  /** At the limit of a caller, its oldest idle session is evicted; sessions of other callers are not. */
+  open(caller: Caller, opened: OpenedSession): McpSession {
+    const key = keyOf(caller);
+    const own = this.#callers.get(key) ?? new Set();
+    const max = caller.delegation === undefined ? this.#limits.per_caller : SESSION_LIMITS.per_invocation;
+    if (own.size >= max) {
+      const oldest = [...own].find((session) => !session.busy);
+      if (oldest !== undefined) this.remove(oldest);
+    }
+    if (this.#sessions.size >= this.#limits.sessions) this.#sweep();
+    if (this.#sessions.size >= this.#limits.sessions || own.size >= max)
+      throw new BackplaneError("request.overloaded", "Too many MCP sessions are open.", {
+        details: { retry_after_ms: 5_000 },
+      });
+    const session = new McpSession(caller, opened, this.#clock.monotonic());
+    this.#sessions.set(session.id, session);
+    this.#callers.set(key, own.add(session));
+    return session;
+  }
+
+  /** A session belongs to one endpoint and is unknown at all others. */
+  find(caller: Caller, id: string, server: string | null): McpSession | null {
+    const session = this.#sessions.get(id);
+    if (session === undefined || keyOf(session.caller) !== keyOf(caller)) return null;
+    if (session.server !== server) return null;
+    const now = this.#clock.monotonic();
+    if (this.#isIdle(session, now)) {
+      this.remove(session);
+      return null;
+    }
+    session.used_at = now;
+    return session;
+  }
+
+  remove(session: McpSession): void {
+    const key = keyOf(session.caller);
+    const own = this.#callers.get(key);
+    own?.delete(session);
+    if (own?.size === 0) this.#callers.delete(key);
+    this.#sessions.delete(session.id);
+    session.end();
+  }
+
+  #sweep(): void {
+    const now = this.#clock.monotonic();
+    const { idle_ms, delegated_idle_ms } = SESSION_LIMITS;
+    for (const session of this.#sessions.values()) {
+      const max_idle_ms = session.caller.delegation === undefined ? idle_ms : delegated_idle_ms;
+      if (this.#isIdle(session, now, max_idle_ms)) this.remove(session);
+    }
+  }
+
+  #isIdle(session: McpSession, now: number, max_idle_ms: number = SESSION_LIMITS.idle_ms): boolean {
+    return !session.busy && now - session.used_at > max_idle_ms;
+  }
+}
+
+function keyOf({ actor, scope }: Caller): string {
+  return `${actor}\n${scope.org_id}\n${scope.project_id}`;
+}

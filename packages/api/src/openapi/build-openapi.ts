@@ -1,0 +1,265 @@
+/** The OpenAPI 3.1 document of the route table. Named schemas become components; all others are inlined. */
+
+import { KEY_SCOPES } from "@backplane/contract";
+import * as contract from "@backplane/contract/schema";
+import type { AdapterMount } from "@backplane/kernel";
+import { z } from "zod";
+import { type Route, TAGS } from "../http/route.ts";
+
+type JsonSchema = Record<string, unknown>;
+
+/** Schemas that become components. */
+const NAMED_SCHEMAS: Record<string, z.ZodType> = {
+  Approval: contract.ApprovalSchema,
+  ApprovalAnswer: contract.ApprovalAnswerSchema,
+  ApprovalGrant: contract.ApprovalGrantSchema,
+  AuditEntry: contract.AuditEntrySchema,
+  Binding: contract.BindingSchema,
+  BindingCreate: contract.BindingCreateSchema,
+  BindingPatch: contract.BindingPatchSchema,
+  Block: contract.BlockSchema,
+  Chain: contract.ChainSchema,
+  Entry: contract.EntrySchema,
+  ErrorEnvelope: contract.ErrorEnvelopeSchema,
+  Export: contract.ExportSchema,
+  Grant: contract.GrantSchema,
+  Invocation: contract.InvocationSchema,
+  Key: contract.KeySchema,
+  KeyCreate: contract.KeyCreateSchema,
+  Manifest: contract.ManifestSchema,
+  Package: contract.PackageSchema,
+  Permissions: contract.PermissionsSchema,
+  Run: contract.RunSchema,
+  Secret: contract.SecretSchema,
+  SecretPut: contract.SecretPutSchema,
+  SemanticEvent: contract.SemanticEventSchema,
+  Session: contract.SessionSchema,
+};
+
+export function buildOpenApi(
+  routes: readonly Route[],
+  version: string,
+  mounts: readonly AdapterMount[],
+): JsonSchema {
+  const components = createComponents();
+  const paths: Record<string, Record<string, unknown>> = {};
+  for (const route of routes) {
+    paths[route.path] ??= {};
+    paths[route.path]![route.method.toLowerCase()] = describe(route, components);
+  }
+  // Sorted, so that the document does not depend on the order in which plugins were loaded.
+  for (const mount of mounts.toSorted((a, b) => (a.mounted < b.mounted ? -1 : 1))) {
+    paths[mount.mounted] ??= {};
+    paths[mount.mounted]![mount.method.toLowerCase()] = describeMount(mount, components);
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Backplane",
+      version,
+      summary: "The plugin gateway for AI agents",
+      description:
+        "Every error is an ErrorEnvelope. Lists return `{items, next}`; pass `next` as `after` to get the next page. " +
+        "Creates honour `Idempotency-Key` for 24 hours.",
+      license: { name: "Apache-2.0", identifier: "Apache-2.0" },
+    },
+    servers: [{ url: "/" }],
+    tags: TAGS.map((name) => ({ name })),
+    security: [{ token: [] }, { cookie: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        token: {
+          type: "http",
+          scheme: "bearer",
+          description: `The admin token, an API key (bpk_…) or a delegated token (vai_dlg_…). Scopes of keys: ${KEY_SCOPES.join(", ")}.`,
+        },
+        cookie: { type: "apiKey", in: "cookie", name: "backplane_session" },
+      },
+      schemas: components.schemas,
+    },
+  };
+}
+
+function describe(route: Route, components: Components): JsonSchema {
+  const operation: JsonSchema = {
+    operationId: route.operation_id,
+    summary: route.summary,
+    tags: [route.tag],
+    parameters: [
+      ...parameters(route.params, "path", components),
+      ...parameters(route.query, "query", components),
+      ...headerParameters(route),
+    ],
+    responses: responses(route, components),
+  };
+  if (route.description !== undefined) operation.description = route.description;
+  if (route.auth === "public") operation.security = [];
+  else if ("scope" in route.auth) operation["x-backplane-scope"] = route.auth.scope;
+  else if ("host" in route.auth) operation["x-backplane-scope"] = "admin token";
+  const content: JsonSchema = {};
+  if (route.body !== undefined)
+    content["application/json"] = { schema: components.convert(route.body, "input") };
+  for (const type of route.uploads ?? []) content[type] = { schema: { type: "string", format: "binary" } };
+  if (Object.keys(content).length > 0) operation.requestBody = { required: true, content };
+  return operation;
+}
+
+/** The route of an adapter: the plugin supplies the schema of the body and describes the responses in text. */
+function describeMount(mount: AdapterMount, components: Components): JsonSchema {
+  const names = [...mount.mounted.matchAll(/\{(\w+)\}/g)].map((match) => match[1]!);
+  const said = Object.entries(mount.responses ?? { 200: "The response of the plugin." });
+  return {
+    operationId: operationIdOf(mount),
+    summary: mount.summary,
+    description: `Served by the plugin ${mount.plugin}.`,
+    tags: ["Adapters"],
+    "x-backplane-scope": mount.scope,
+    "x-backplane-plugin": mount.plugin,
+    parameters: names.map((name) => ({ name, in: "path", required: true, schema: { type: "string" } })),
+    responses: {
+      ...Object.fromEntries(said.map(([status, description]) => [status, { description }])),
+      default: errorResponse(components),
+    },
+    ...(mount.body === undefined
+      ? {}
+      : { requestBody: { required: true, content: { "application/json": { schema: mount.body } } } }),
+  };
+}
+
+function responses(route: Route, components: Components): JsonSchema {
+  const all: JsonSchema = {};
+  for (const [status, response] of Object.entries(route.responses)) {
+    const described: JsonSchema = { description: response.description };
+    if (response.schema !== undefined || response.type !== undefined)
+      described.content = {
+        [response.type ?? "application/json"]: {
+          schema: response.schema ? components.convert(response.schema, "output") : { type: "string" },
+        },
+      };
+    if (route.etag && status !== "304" && status !== "204")
+      described.headers = { ETag: { schema: { type: "string" } } };
+    all[status] = described;
+  }
+  all.default = errorResponse(components);
+  return all;
+}
+
+function errorResponse(components: Components): JsonSchema {
+  return {
+    description: "An error; /docs/errors explains every code.",
+    content: { "application/json": { schema: components.convert(contract.ErrorEnvelopeSchema, "output") } },
+  };
+}
+
+function parameters(
+  schema: z.ZodType | undefined,
+  where: "path" | "query",
+  components: Components,
+): JsonSchema[] {
+  if (schema === undefined) return [];
+  const object = components.convert(schema, "input") as {
+    properties?: Record<string, JsonSchema>;
+    required?: string[];
+  };
+  return Object.entries(object.properties ?? {}).map(([name, property]) => {
+    const { description, ...rest } = property;
+    return {
+      name,
+      in: where,
+      required: where === "path" || (object.required ?? []).includes(name),
+      ...(description === undefined ? {} : { description }),
+      schema: rest,
+    };
+  });
+}
+
+function headerParameters(route: Route): JsonSchema[] {
+  const header = (name: string, description: string) => ({
+    name,
+    in: "header",
+    required: false,
+    description,
+    schema: { type: "string" },
+  });
+  const list: JsonSchema[] = [];
+  if (route.idempotent)
+    list.push(header("Idempotency-Key", "A repeat within 24 hours gets the first response."));
+  if (route.etag && route.method === "GET")
+    list.push(header("If-None-Match", "Responds 304 while the row is unchanged."));
+  if (route.etag && (route.method === "PATCH" || route.method === "DELETE"))
+    list.push(header("If-Match", "The ETag that was read; responds 412 if the row has changed since."));
+  if (route.responses[200]?.type === "text/event-stream")
+    list.push(header("Last-Event-ID", "Resumes after this event."));
+  return list;
+}
+
+interface Components {
+  schemas: Record<string, JsonSchema>;
+  convert(schema: z.ZodType, io: "input" | "output"): JsonSchema;
+}
+
+function createComponents(): Components {
+  const registry = z.registry<{ id: string }>();
+  for (const [id, schema] of Object.entries(NAMED_SCHEMAS)) registry.add(schema, { id });
+  const schemas: Record<string, JsonSchema> = { Json: { description: "Any JSON value." } };
+
+  /** A named schema is used for requests or for responses: with a default, the two would differ under one name. */
+  const addComponent = (id: string, schema: JsonSchema): void => {
+    schemas[id] ??= schema;
+    if (JSON.stringify(schemas[id]) !== JSON.stringify(schema))
+      throw new Error(`The component ${id} has two different schemas; remove it from NAMED_SCHEMAS.`);
+  };
+
+  return {
+    schemas,
+    convert(schema, io) {
+      const converted = z.toJSONSchema(schema, {
+        io,
+        metadata: registry,
+        unrepresentable: "any",
+        // The registry above holds names only; descriptions are in the global one of zod.
+        override({ zodSchema, jsonSchema }) {
+          const text = z.globalRegistry.get(zodSchema)?.description;
+          if (text !== undefined && jsonSchema.$ref === undefined) jsonSchema.description = text;
+        },
+      });
+      const { $schema: _, $defs, id, ...root } = withComponentRefs(converted) as JsonSchema;
+      for (const [name, definition] of Object.entries(($defs ?? {}) as Record<string, JsonSchema>)) {
+        const { id: __, ...rest } = definition;
+        if (!isAnyJson(name)) addComponent(name, rest);
+      }
+      if (typeof id !== "string") return root;
+      addComponent(id, root);
+      return { $ref: `#/components/schemas/${id}` };
+    },
+  };
+}
+
+/** The only recursive schema of the contract is "any JSON"; the converter names its copies __schema0, __schema1, … */
+function isAnyJson(name: string): boolean {
+  return name.startsWith("__schema");
+}
+
+/** Rewrites `#/$defs/X` to the components. */
+function withComponentRefs(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(withComponentRefs);
+  if (typeof value !== "object" || value === null) return value;
+  const out: JsonSchema = {};
+  for (const [key, item] of Object.entries(value)) {
+    if (key === "$ref" && typeof item === "string" && item.startsWith("#/$defs/")) {
+      const name = item.slice("#/$defs/".length);
+      out.$ref = `#/components/schemas/${isAnyJson(name) ? "Json" : name}`;
+    } else out[key] = withComponentRefs(item);
+  }
+  return out;
+}
+
+/** The operation id of an adapter's route, in the document and in the metrics: `web_get_api_config_by_key`. */
+export function operationIdOf({ plugin, method, mounted }: AdapterMount): string {
+  const words = mounted
+    .slice(1)
+    .replaceAll(/\{(\w+)\}/g, "by_$1")
+    .replaceAll(/[^A-Za-z0-9]+/g, "_");
+  return `${plugin.replaceAll("-", "_")}_${method.toLowerCase()}_${words}`;
+}

@@ -1,0 +1,71 @@
+/**
+ * Idempotency-Key: the first request with a key does the work, and repeats get the stored response. Keys are scoped to the
+ * caller's project. The actor is part of the digest, so another caller that uses the same key for the same request gets a
+ * conflict and not somebody else's response.
+ */
+import { hash } from "node:crypto";
+import { BackplaneError, canonicalJson } from "@backplane/contract";
+import type { Caller, Kernel, OnceKey } from "@backplane/kernel";
+import type { FastifyRequest } from "fastify";
+import type { Answer } from "../http/route.ts";
+
+/** Null when the request has no Idempotency-Key header. */
+export function readIdempotencyKey(request: FastifyRequest): string | null {
+  const key = request.headers["idempotency-key"];
+  if (key === undefined) return null;
+  if (typeof key !== "string" || !/^[\x21-\x7e]{1,255}$/.test(key)) {
+    const message = "Idempotency-Key must be 1 to 255 visible ASCII characters.";
+    throw new BackplaneError("request.invalid", message, {
+      details: { issues: [{ path: "header.idempotency-key", message }] },
+    });
+  }
+  return key;
+}
+
+export function requestDigest(caller: Caller, request: FastifyRequest, body: unknown): string {
+  const path = request.url.split("?", 1)[0];
+  return hash("sha256", `${caller.actor}\n${request.method}\n${path}\n${canonicalJson(body ?? null)}`);
+}
+
+/** Runs a create whose whole JSON response may be stored for repeats. */
+export async function createOnce(
+  kernel: Kernel,
+  caller: Caller,
+  request: FastifyRequest,
+  body: unknown,
+  work: () => Promise<{ status: number; json: unknown; headers?: Record<string, string> }>,
+): Promise<Answer> {
+  const key = readIdempotencyKey(request);
+  if (key === null) return work();
+  let headers: Record<string, string> | undefined;
+  const done = await kernel.idempotency.once(caller, key, requestDigest(caller, request, body), async () => {
+    const answer = await work();
+    headers = answer.headers;
+    return { status: answer.status, body: JSON.stringify(answer.json) };
+  });
+  return {
+    status: done.status,
+    text: done.body,
+    type: "application/json; charset=utf-8",
+    headers: done.replayed ? REPLAYED_HEADERS : (headers ?? {}),
+  };
+}
+
+/** Runs a create that claims the key in its own transaction. `again` reads the created row as it is now, for a repeat. */
+export async function createInTransaction<T, B>(
+  kernel: Kernel,
+  caller: Caller,
+  request: FastifyRequest,
+  body: unknown,
+  status: number,
+  run: { create: (once?: OnceKey) => Promise<T>; again: (stored: B) => Promise<T> },
+): Promise<Answer> {
+  const key = readIdempotencyKey(request);
+  if (key === null) return { status, json: await run.create() };
+  const digest = requestDigest(caller, request, body);
+  const { began, before } = await kernel.idempotency.open(caller, key, digest, run.create);
+  if (before === null) return { status, json: began };
+  return { status, json: await run.again(JSON.parse(before) as B), headers: REPLAYED_HEADERS };
+}
+
+export const REPLAYED_HEADERS = { "idempotency-replayed": "true" };

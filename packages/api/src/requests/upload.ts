@@ -1,0 +1,101 @@
+/**
+ * Uploaded archives. An archive streams from the socket into the importer under a size limit and is never whole in memory.
+ * Its digest is known only after it was read, so the idempotency key is claimed first and the stored response starts with
+ * the digest: a repeat with other bytes is a conflict and installs nothing.
+ */
+import { createHash } from "node:crypto";
+import { Readable } from "node:stream";
+import { BackplaneError } from "@backplane/contract";
+import type { Caller, Kernel } from "@backplane/kernel";
+import type { FastifyRequest } from "fastify";
+import type { Answer } from "../http/route.ts";
+import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "./idempotency.ts";
+
+export const ARCHIVE_TYPES = ["application/gzip", "application/x-tar", "application/octet-stream"];
+
+type Install = (bytes: AsyncIterable<Uint8Array>) => Promise<{ status: number; json: unknown }>;
+
+/** Routes with `uploads` get the body as a stream when it is not JSON. */
+export function isUpload(body: unknown): body is Readable {
+  return body instanceof Readable;
+}
+
+export async function importUpload(
+  kernel: Pick<Kernel, "idempotency">,
+  caller: Caller,
+  request: FastifyRequest,
+  payload: Readable,
+  limit: number,
+  install: Install,
+): Promise<Answer> {
+  const hash = createHash("sha256");
+  const bytes = limitBytes(payload, limit, request, (chunk) => hash.update(chunk));
+  try {
+    return await installOnce(kernel, caller, request, bytes, () => hash.digest("hex"), install);
+  } finally {
+    // Many clients read the response only after they have sent the whole body, so the rest is discarded.
+    const discard = () => void payload.resume();
+    void bytes.return(undefined).then(discard, discard);
+  }
+}
+
+async function installOnce(
+  kernel: Pick<Kernel, "idempotency">,
+  caller: Caller,
+  request: FastifyRequest,
+  bytes: AsyncGenerator<Uint8Array>,
+  digest: () => string,
+  install: Install,
+): Promise<Answer> {
+  const key = readIdempotencyKey(request);
+  if (key === null) return (await install(bytes)) as Answer;
+  const done = await kernel.idempotency.once(
+    caller,
+    key,
+    requestDigest(caller, request, { upload: request.headers["content-type"] }),
+    async () => {
+      const { status, json } = await install(bytes);
+      // The digest covers the whole upload, also what the importer did not need to read.
+      await drain(bytes);
+      return { status, body: `${digest()} ${JSON.stringify(json)}` };
+    },
+  );
+  const [stored_digest, text] = [done.body.slice(0, 64), done.body.slice(65)];
+  if (done.replayed) {
+    await drain(bytes);
+    if (digest() !== stored_digest) throw new BackplaneError("idempotency.conflict");
+  }
+  return {
+    status: done.status,
+    text,
+    type: "application/json; charset=utf-8",
+    headers: done.replayed ? REPLAYED_HEADERS : {},
+  };
+}
+
+async function* limitBytes(
+  payload: Readable,
+  limit: number,
+  request: FastifyRequest,
+  onChunk: (chunk: Uint8Array) => void,
+): AsyncGenerator<Uint8Array> {
+  const tooLarge = () =>
+    new BackplaneError("request.too_large", `The archive is larger than ${limit} bytes.`, {
+      details: { limit },
+      fix: "Pack less, or raise limits.upload_bytes in backplane.toml.",
+    });
+  if (Number(request.headers["content-length"] ?? 0) > limit) throw tooLarge();
+  let total = 0;
+  // Destroying the stream would destroy the socket before the error response is sent.
+  for await (const chunk of payload.iterator({ destroyOnReturn: false }) as AsyncIterable<Uint8Array>) {
+    total += chunk.length;
+    if (total > limit) throw tooLarge();
+    onChunk(chunk);
+    yield chunk;
+  }
+}
+
+async function drain(bytes: AsyncGenerator<Uint8Array>): Promise<void> {
+  let next = await bytes.next();
+  while (!next.done) next = await bytes.next();
+}

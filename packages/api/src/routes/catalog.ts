@@ -1,0 +1,62 @@
+/** The catalog: every callable tool, whatever its source. */
+import { CatalogEntrySchema } from "@backplane/contract/schema";
+import { z } from "zod";
+import { defineRoute, type Route } from "../http/route.ts";
+import { nameOf } from "../requests/parameters.ts";
+import type { RouteDeps } from "./route-deps.ts";
+
+const CatalogQuery = z.strictObject({
+  all: z
+    .enum(["0", "1"])
+    .default("0")
+    .describe(
+      "1 also lists tools that are not offered or hidden, with the reason and the change that would offer them.",
+    ),
+});
+
+export function catalogRoutes({ kernel }: RouteDeps): Route[] {
+  const { catalog } = kernel;
+  return [
+    defineRoute({
+      method: "GET",
+      path: "/v1/catalog",
+      operation_id: "listCatalog",
+      summary: "List the tools of the catalog",
+      description: "The tools of all sources, with origin, risk, category and token cost.",
+      tag: "Discovery",
+      auth: { scope: "exports:read" },
+      query: CatalogQuery,
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
+        },
+      },
+      handler: async ({ caller, query }) => ({
+        status: 200,
+        json: { items: await catalog.entries(caller, { all: query.all === "1" }), next: null },
+      }),
+    }),
+    defineRoute({
+      method: "GET",
+      path: "/v1/catalog/{name}",
+      operation_id: "getCatalogTool",
+      summary: "Read all tools of one name",
+      description:
+        "The tool that has the name comes first; the others state the reason why they do not have it.",
+      tag: "Discovery",
+      auth: { scope: "exports:read" },
+      params: z.object({ name: nameOf(128).min(1) }),
+      responses: {
+        200: {
+          description: "All of them; there is no next page.",
+          schema: z.object({ items: z.array(CatalogEntrySchema), next: z.null() }),
+        },
+      },
+      handler: async ({ caller, params }) => ({
+        status: 200,
+        json: { items: await catalog.get(caller, params.name), next: null },
+      }),
+    }),
+  ];
+}

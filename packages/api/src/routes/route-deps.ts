@@ -1,0 +1,17 @@
+import type { Clock, Kernel } from "@backplane/kernel";
+import type { ConsoleLogin } from "../auth/console-login.ts";
+import type { Metrics } from "../http/metrics.ts";
+import type { EventStreams } from "../sse/event-streams.ts";
+
+export interface RouteDeps {
+  kernel: Kernel;
+  clock: Clock;
+  version: string;
+  console_login: ConsoleLogin;
+  streams: EventStreams;
+  metrics: Metrics;
+  /** Cookies are marked Secure. */
+  secure: boolean;
+  upload_bytes: number;
+  stopping(): boolean;
+}

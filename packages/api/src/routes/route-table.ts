@@ -1,0 +1,58 @@
+import type { Route } from "../http/route.ts";
+import { agentPluginRoutes } from "./agent-plugins.ts";
+import { approvalRoutes } from "./approvals.ts";
+import { auditRoutes } from "./audit.ts";
+import { bindingRoutes } from "./bindings.ts";
+import { catalogRoutes } from "./catalog.ts";
+import { chainRoutes } from "./chains.ts";
+import { compactionRoutes } from "./compactions.ts";
+import { consoleLoginRoutes } from "./console-login.ts";
+import { definitionRoutes } from "./definitions.ts";
+import { eventRoutes } from "./events.ts";
+import { exportRoutes } from "./exports.ts";
+import { instrumentRoutes } from "./instruments.ts";
+import { invocationRoutes } from "./invocations.ts";
+import { keyRoutes } from "./keys.ts";
+import { packageRoutes } from "./packages.ts";
+import { pageRoutes } from "./pages.ts";
+import { pluginRoutes } from "./plugins.ts";
+import { policyRoutes } from "./policy.ts";
+import type { RouteDeps } from "./route-deps.ts";
+import { runRoutes } from "./runs.ts";
+import { secretRoutes } from "./secrets.ts";
+import { sessionRoutes } from "./sessions.ts";
+import { signInRoutes } from "./sign-ins.ts";
+import { systemRoutes } from "./system.ts";
+import { workspaceRoutes } from "./workspaces.ts";
+
+/** Every route, including the one that serves the OpenAPI document made from this table. */
+export function buildRoutes(deps: RouteDeps, mcp: readonly Route[]): Route[] {
+  const table: Route[] = [
+    ...packageRoutes(deps),
+    ...agentPluginRoutes(deps),
+    ...bindingRoutes(deps),
+    ...definitionRoutes(deps),
+    ...signInRoutes(deps),
+    ...exportRoutes(deps),
+    ...invocationRoutes(deps),
+    ...approvalRoutes(deps),
+    ...policyRoutes(deps),
+    ...catalogRoutes(deps),
+    ...secretRoutes(deps),
+    ...instrumentRoutes(deps),
+    ...keyRoutes(deps),
+    ...auditRoutes(deps),
+    ...sessionRoutes(deps),
+    ...chainRoutes(deps),
+    ...runRoutes(deps),
+    ...compactionRoutes(deps),
+    ...pluginRoutes(deps),
+    ...workspaceRoutes(deps),
+    ...eventRoutes(deps),
+    ...mcp,
+    ...pageRoutes(),
+    ...consoleLoginRoutes(deps),
+  ];
+  table.push(...systemRoutes(deps, table));
+  return table;
+}

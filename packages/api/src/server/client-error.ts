@@ -1,0 +1,32 @@
+/** Errors of Node's HTTP parser: such a request never reaches Fastify, and still gets the error envelope. */
+import type { Socket } from "node:net";
+import { BackplaneError } from "@backplane/contract";
+import type { ErrorResponse } from "../http/error-envelope.ts";
+import { writeErrorResponse } from "../http/socket-response.ts";
+
+export function respondToClientError(
+  error: Error & { code?: string },
+  socket: Socket,
+  describe: (error: BackplaneError) => ErrorResponse,
+): void {
+  if (error.code === "ECONNRESET" || !socket.writable) {
+    socket.destroy();
+    return;
+  }
+  writeErrorResponse(socket, describe(toKnownError(error.code)));
+}
+
+function toKnownError(code: string | undefined): BackplaneError {
+  if (code === "HPE_HEADER_OVERFLOW")
+    return new BackplaneError("request.too_large", "The headers of the request are larger than 16 kB.", {
+      fix: "Send fewer or shorter headers.",
+    });
+  const message =
+    code === "ERR_HTTP_REQUEST_TIMEOUT"
+      ? "The request did not arrive in time."
+      : "The request is not valid HTTP.";
+  return new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: "request", message }] },
+    fix: "Use an HTTP/1.1 client.",
+  });
+}

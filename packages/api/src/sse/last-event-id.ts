@@ -1,0 +1,14 @@
+import { BackplaneError } from "@backplane/contract";
+import type { FastifyRequest } from "fastify";
+
+/** The cursor to resume after: the Last-Event-ID header, else the query parameter, else the beginning. */
+export function lastEventId(request: FastifyRequest, after: number | undefined): number {
+  const header = request.headers["last-event-id"];
+  if (header === undefined || header === "") return after ?? 0;
+  const id = typeof header === "string" && /^\d{1,16}$/.test(header) ? Number(header) : Number.NaN;
+  if (Number.isSafeInteger(id)) return id;
+  const message = "Last-Event-ID must be an event id of this stream.";
+  throw new BackplaneError("request.invalid", message, {
+    details: { issues: [{ path: "header.last-event-id", message }] },
+  });
+}

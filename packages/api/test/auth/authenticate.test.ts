@@ -1,0 +1,225 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("web") });
+});
+afterAll(() => t.close());
+
+const code = async (...args: Parameters<TestApi["call"]>) => {
+  const answer = await t.call(...args);
+  return [answer.status, answer.json?.error?.code];
+};
+const signIn = async () => {
+  const opened = await t.call("GET", `/login?code=${t.api.mintLoginCode()}`, { token: null });
+  return String(opened.headers["set-cookie"]).split(";", 1)[0]!;
+};
+
+const OPEN = new Set([
+  "GET /healthz",
+  "GET /readyz",
+  "GET /login",
+  "GET /",
+  "GET /overview",
+  "GET /explorer",
+  "GET /docs/errors",
+  "GET /static/chat/{file}",
+  "GET /static/explorer.js",
+  "GET /static/start.js",
+  "GET /static/backplane.css",
+  // A link for one browser; what comes back from an authorization server proves itself by its state and that browser's
+  // cookie; the other holds nothing secret.
+  "GET /oauth/start",
+  "GET /oauth/callback",
+  "GET /client-metadata.json",
+]);
+
+verifies(
+  "webapi.auth",
+  "every route but health, one-time links and static files needs a credential",
+  async () => {
+    const mounts = t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted }));
+    expect(mounts.length).toBeGreaterThan(20);
+    const routes = [...t.api.routeTable.map(({ method, path }) => ({ method, path })), ...mounts];
+    expect(routes.length).toBeGreaterThan(30);
+    for (const { method, path } of routes) {
+      const url = path.replace(/\{\w+\}/, "some_id");
+      const none = await t.call(method, url, { token: null });
+      const wrong = await t.call(method, url, { token: "wrong" });
+      if (OPEN.has(`${method} ${path}`)) continue;
+      expect([none.status, none.json.error.code], `${method} ${path}`).toEqual([401, "auth.missing"]);
+      expect([wrong.status, wrong.json.error.code], `${method} ${path}`).toEqual([401, "auth.invalid"]);
+    }
+    const open = routes.filter(({ method, path }) => OPEN.has(`${method} ${path}`));
+    expect(open).toHaveLength(OPEN.size);
+    expect(await code("GET", "/v1/status", { token: "bpk_unknown" })).toEqual([401, "auth.invalid"]);
+    expect(await code("GET", "/v1/status", { token: "vai_dlg_unknown" })).toEqual([401, "auth.invalid"]);
+    expect(await code("GET", "/v1/status", { headers: { authorization: "Basic x" } })).toEqual([
+      401,
+      "auth.invalid",
+    ]);
+  },
+);
+
+verifies(
+  "webapi.auth",
+  "a foreign Host or Origin is refused before the credential is looked at, on every path",
+  async () => {
+    for (const url of ["/healthz", "/", "/v1/status", "/nowhere"]) {
+      expect(await code("GET", url, { headers: { host: "evil.example" } }), url).toEqual([403, "auth.host"]);
+      expect(await code("GET", url, { headers: { origin: "https://evil.example" } }), url).toEqual([
+        403,
+        "auth.origin",
+      ]);
+      expect(await code("GET", url, { headers: { origin: "null" } }), url).toEqual([403, "auth.origin"]);
+    }
+    const own = { host: "gateway.example:8443", origin: "https://gateway.example:8443" };
+    expect((await t.call("GET", "/v1/status", { headers: own })).status).toBe(200);
+  },
+);
+
+verifies("webapi.auth", "a one-time link gives an HttpOnly SameSite cookie, once", async () => {
+  const link = `/login?code=${t.api.mintLoginCode()}`;
+  const opened = await t.call("GET", link, { token: null });
+  expect([opened.status, opened.headers.location]).toEqual([303, "/"]);
+  expect(opened.headers["set-cookie"]).toMatch(/; HttpOnly; SameSite=Strict/);
+  expect(await code("GET", link, { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await code("GET", "/login?code=guessed", { token: null })).toEqual([401, "auth.link_used"]);
+  expect(await code("GET", "/login", { token: null })).toEqual([401, "auth.link_used"]);
+  const expired = `/login?code=${t.api.mintLoginCode()}`;
+  t.clock.advance(5 * 60_000);
+  expect(await code("GET", expired, { token: null })).toEqual([401, "auth.link_used"]);
+
+  const made = await t.call("POST", "/v1/login-links");
+  expect((await t.call("GET", made.json.path, { token: null })).status).toBe(303);
+});
+
+verifies(
+  "webapi.auth",
+  "the cookie reads by itself, and changes something only from the own origin",
+  async () => {
+    const cookie = await signIn();
+    const headers = { cookie };
+    const origin = "http://127.0.0.1:7420";
+    const read = await t.call("GET", "/v1/status", { token: null, headers });
+    expect([read.status, read.json.caller.actor]).toEqual([200, "admin"]);
+    const put = (more: Record<string, string>) =>
+      code("PUT", "/v1/secrets/from_console", {
+        token: null,
+        headers: { cookie, ...more },
+        body: { value: "x" },
+      });
+    expect(await put({})).toEqual([403, "auth.origin"]);
+    expect(await put({ origin: "http://evil.example" })).toEqual([403, "auth.origin"]);
+    expect(await put({ origin })).toEqual([200, undefined]);
+
+    expect(await code("GET", "/v1/status", { token: null, headers: { cookie: `${cookie}x` } })).toEqual([
+      401,
+      "auth.invalid",
+    ]);
+    const out = await t.call("POST", "/v1/logout", { token: null, headers: { cookie, origin } });
+    expect(out.status).toBe(204);
+    expect(await code("GET", "/v1/status", { token: null, headers })).toEqual([401, "auth.invalid"]);
+    const later = await signIn();
+    t.clock.advance(12 * 3_600_000);
+    expect(await code("GET", "/v1/status", { token: null, headers: { cookie: later } })).toEqual([
+      401,
+      "auth.invalid",
+    ]);
+  },
+);
+
+verifies("webapi.auth", "bodies are JSON and nothing else", async () => {
+  const post = (type: string | undefined, url = "/v1/plugin-bindings") =>
+    code("POST", url, { body: "{}", headers: type === undefined ? {} : { "content-type": type } });
+  for (const type of [
+    "text/plain",
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "application/gzip",
+  ])
+    expect(await post(type), type).toEqual([415, "request.not_json"]);
+  expect(await post("text/plain", "/v1/plugin-packages")).toEqual([415, "request.not_json"]);
+  expect(await post("application/json; charset=utf-8")).toEqual([400, "request.invalid"]);
+});
+
+test("a key opens what its scopes say; admin headers and sign-in links are not for it", async () => {
+  const key = async (scopes: string[]) =>
+    (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token as string;
+  const reader = await key(["bindings:read"]);
+  expect(await code("GET", "/v1/plugin-bindings", { token: reader })).toEqual([200, undefined]);
+  expect(await code("POST", "/v1/plugin-bindings", { token: reader, body: {} })).toEqual([403, "auth.scope"]);
+  expect(await code("GET", "/metrics", { token: reader })).toEqual([200, undefined]);
+  const headers = { "backplane-org": "org_other" };
+  expect(await code("GET", "/v1/plugin-bindings", { token: reader, headers })).toEqual([403, "auth.scope"]);
+  const strong = await key(["admin"]);
+  expect(await code("GET", "/v1/audit", { token: strong })).toEqual([200, undefined]);
+  expect(await code("POST", "/v1/login-links", { token: strong })).toEqual([403, "auth.scope"]);
+});
+
+test("the admin acts where its headers say", async () => {
+  const where = async (headers: Record<string, string>) => {
+    const { caller } = (await t.call("GET", "/v1/status", { headers })).json;
+    return [caller.org_id, caller.project_id];
+  };
+  expect(await where({})).toEqual(["org_local", "proj_default"]);
+  expect(await where({ "backplane-project": "proj_b" })).toEqual(["org_local", "proj_b"]);
+  expect(await where({ "backplane-project": "*" })).toEqual(["org_local", null]);
+  expect(await where({ "backplane-project": "" })).toEqual(["org_local", null]);
+  expect(await where({ "backplane-org": "org_b" })).toEqual(["org_b", "proj_default"]);
+  expect(await code("GET", "/v1/status", { headers: { "backplane-org": "b'--" } })).toEqual([
+    400,
+    "request.invalid",
+  ]);
+});
+
+test("a delegated token opens tool calls and the records of those, nothing else, and dies with its invocation", async () => {
+  const folder = writeSamplePackage(t.home, "1.0.0", "", ["tools:invoke"]);
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  for (const export_id of ["echo", "shrink"])
+    await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
+    });
+  const before = t.runner.orders.length;
+  const parent = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "echo", input: { do: "wait" } },
+  });
+  await t.runner.started(before + 1);
+  const token = t.runner.orders[before]!.context.gateway!.delegation_token;
+  expect(token).toMatch(/^vai_dlg_/);
+
+  const child = await t.call("POST", "/v1/invocations?wait", {
+    token,
+    body: { export_id: "echo", input: {} },
+  });
+  expect([child.status, child.json.status]).toEqual([200, "succeeded"]);
+  expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([200, undefined]);
+  const strange = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  expect(await code("GET", `/v1/invocations/${strange.json.id}`, { token })).toEqual([
+    404,
+    "invocation.not_found",
+  ]);
+  for (const url of ["/v1/invocations", "/v1/secrets", "/v1/status", "/v1/plugin-tools", "/openapi.json"])
+    expect(await code("GET", url, { token }), url).toEqual([403, "auth.scope"]);
+
+  t.runner.release(parent.json.id);
+  await t.call("GET", `/v1/invocations/${parent.json.id}/events`);
+  expect(await code("GET", `/v1/invocations/${child.json.id}`, { token })).toEqual([401, "auth.invalid"]);
+});
+
+test("a token that was found good opens the door for itself alone", async () => {
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  for (const token of [
+    `${ADMIN_TOKEN.slice(0, -1)}X`,
+    `X${ADMIN_TOKEN.slice(1)}`,
+    `${ADMIN_TOKEN.slice(0, -1)}é`,
+  ])
+    expect(await code("GET", "/v1/status", { token })).toEqual([401, "auth.invalid"]);
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  expect((await t.call("GET", "/v1/status", { headers: { "backplane-org": "no org" } })).status).toBe(400);
+});

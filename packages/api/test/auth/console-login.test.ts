@@ -1,0 +1,58 @@
+import { expect, test } from "vitest";
+import {
+  CODE_TTL_MS,
+  createConsoleLogin,
+  readSessionCookie,
+  SESSION_TTL_MS,
+  sessionCookieHeader,
+} from "../../src/auth/console-login.ts";
+
+function createTestLogin() {
+  let now = 0;
+  const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
+  return {
+    console_login: createConsoleLogin(clock),
+    advance: (ms: number) => {
+      now += ms;
+    },
+  };
+}
+
+test("redeems a code only once", () => {
+  const { console_login } = createTestLogin();
+  const code = console_login.mintCode();
+  expect(console_login.redeem(code)).not.toBeNull();
+  expect(console_login.redeem(code)).toBeNull();
+  expect(console_login.redeem("never minted")).toBeNull();
+});
+
+test("expires codes after five minutes and sessions after twelve hours", () => {
+  const { console_login, advance } = createTestLogin();
+  const early = console_login.mintCode();
+  const late = console_login.mintCode();
+  advance(CODE_TTL_MS - 1);
+  const cookie = console_login.redeem(early)!;
+  advance(1);
+  expect(console_login.redeem(late)).toBeNull();
+  expect(console_login.isValid(cookie)).toBe(true);
+  advance(SESSION_TTL_MS);
+  expect(console_login.isValid(cookie)).toBe(false);
+});
+
+test("evicts the oldest of more than 256 unused codes", () => {
+  const { console_login } = createTestLogin();
+  const first = console_login.mintCode();
+  for (let i = 0; i < 300; i++) console_login.mintCode();
+  expect(console_login.redeem(first)).toBeNull();
+  const last = console_login.mintCode();
+  expect(console_login.redeem(last)).not.toBeNull();
+});
+
+test("sets a cookie that scripts and other sites cannot use", () => {
+  const header = sessionCookieHeader("value", false);
+  expect(header).toMatch(/; HttpOnly; SameSite=Strict/);
+  expect(header).not.toMatch(/Secure/);
+  expect(sessionCookieHeader("value", true)).toMatch(/; Secure$/);
+  expect(readSessionCookie("a=1; backplane_session=abc; b=2")).toBe("abc");
+  expect(readSessionCookie("not_backplane_session=abc")).toBeNull();
+});

@@ -1,0 +1,183 @@
+/** What a plugin's token opens, over the whole table of routes, and that it closes when its call ends. */
+import { once } from "node:events";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { DELEGATION_SCOPES, type DelegationScope } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { WebSocket } from "ws";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+/** Written down, not read from the table: a new route for tokens is a decision that shows here. */
+const OPENS: Record<DelegationScope, string[]> = {
+  "sessions:read": [
+    "GET /v1/sessions",
+    "GET /v1/sessions/{id}",
+    "GET /v1/sessions/{id}/entries",
+    "GET /v1/sessions/{id}/events",
+  ],
+  "sessions:write": [
+    "POST /v1/sessions",
+    "PATCH /v1/sessions/{id}",
+    "POST /v1/sessions/{id}:branch",
+    "POST /v1/sessions/{id}/messages",
+    "POST /v1/sessions/{id}:interrupt",
+    "POST /v1/sessions/{id}:reset",
+  ],
+  "chains:read": [
+    "GET /v1/chains",
+    "GET /v1/chains/{id}",
+    "GET /v1/chains/{id}/blocks",
+    "GET /v1/chains/{id}:verify",
+  ],
+  "chains:write": ["POST /v1/chains", "POST /v1/chains/{id}:fork", "POST /v1/chains/{id}/blocks"],
+  "runs:read": ["GET /v1/chains/{id}/runs", "GET /v1/runs/{id}", "GET /v1/runs/{id}/events"],
+  "runs:write": ["POST /v1/runs", "POST /v1/runs/{id}:cancel"],
+  "compactions:read": ["GET /v1/compactions"],
+  "compactions:write": ["POST /v1/compactions", "POST /v1/compactions/{id}:undo"],
+  "tools:invoke": [
+    "POST /v1/invocations",
+    ...["POST", "GET", "DELETE"].flatMap((verb) => [`${verb} /mcp`, `${verb} /mcp/servers/{server}`]),
+  ],
+  "llm:invoke": [],
+};
+/** The record of a call that the token started itself, and its files; no other exists for it. */
+const ALWAYS = ["GET /v1/invocations/{id}", "GET /v1/invocations/{id}/artifacts/{sha256}"];
+
+let t: TestApi;
+let base = "";
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo", "web") });
+  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const folder = writeSamplePackage(t.home, "1.0.0", "", [...DELEGATION_SCOPES]);
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  await t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
+  });
+  await t.call("POST", "/v1/sessions", { body: { session_id: "shown" } });
+});
+afterAll(() => t.close());
+
+/** A running call with just these scopes, and its token. */
+async function call(...scopes: DelegationScope[]): Promise<{ id: string; token: string }> {
+  const before = t.runner.orders.length;
+  const narrow = { gateway_api_scopes: scopes };
+  const { json } = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "echo", input: { do: "wait" }, narrow },
+  });
+  await t.runner.started(before + 1);
+  const { gateway } = t.runner.orders[before]!.context;
+  expect(gateway.scopes).toEqual(scopes);
+  return { id: json.id as string, token: gateway.delegation_token! };
+}
+
+async function end(id: string): Promise<void> {
+  t.runner.release(id);
+  await t.call("GET", `/v1/invocations/${id}/events`);
+}
+
+test.each(DELEGATION_SCOPES)("%s opens its routes and none besides", async (scope) => {
+  const { id, token } = await call(scope);
+  const open: string[] = [];
+  const served = [
+    ...t.api.routeTable,
+    ...t.kernel.adapters.list().map(({ method, mounted }) => ({ method, path: mounted, auth: null })),
+  ];
+  expect(served.filter(({ path }) => path.startsWith("/api/")).length).toBeGreaterThan(5);
+  for (const { method, path, auth } of served) {
+    if (auth === "public") continue;
+    const url = path.replaceAll(/\{\w+\}/g, "none");
+    const answer = await t.call(method, url, { token, ...(method === "GET" ? {} : { body: {} }) });
+    const code = answer.json?.error?.code as string | undefined;
+    if (answer.status === 403 && code === "auth.scope") continue;
+    expect(answer.status, `${method} ${path}`).not.toBe(401);
+    open.push(`${method} ${path}`);
+  }
+  expect(open.toSorted()).toEqual([...OPENS[scope], ...ALWAYS].toSorted());
+  await end(id);
+});
+
+const dial = (token: string) =>
+  new WebSocket(`${base.replace("http", "ws")}/ws`, { headers: { authorization: `Bearer ${token}` } });
+
+async function upgrade(token: string): Promise<number> {
+  const ws = dial(token);
+  const [kind, answer] = await Promise.race([
+    once(ws, "open").then(() => ["open", null] as const),
+    once(ws, "unexpected-response").then(
+      ([, response]) => ["refused", response as { statusCode: number }] as const,
+    ),
+  ]);
+  ws.on("error", () => {});
+  ws.terminate();
+  return kind === "open" ? 101 : answer.statusCode;
+}
+
+test("/ws opens for sessions:read alone", async () => {
+  for (const scope of DELEGATION_SCOPES) {
+    const { id, token } = await call(scope);
+    expect(await upgrade(token), scope).toBe(scope === "sessions:read" ? 101 : 403);
+    await end(id);
+    expect(await upgrade(token), scope).toBe(401);
+  }
+});
+
+verifies(
+  "delegation.token",
+  "a token dies with its call: requests, sockets and streams that it opened too, and only its hash is kept",
+  async () => {
+    const { id, token } = await call("sessions:read", "tools:invoke");
+    expect(token).toMatch(/^vai_dlg_[A-Za-z0-9_-]{43}$/);
+    const authorization = `Bearer ${token}`;
+    expect((await t.call("GET", "/v1/sessions/shown", { token })).status).toBe(200);
+    const wrong = await t.call("GET", "/v1/chains?session_id=shown", { token });
+    expect([wrong.status, wrong.json.error.code]).toEqual([403, "auth.scope"]);
+    // It acts in the org and project of its call and cannot say otherwise.
+    const elsewhere = await t.call("GET", "/v1/sessions", {
+      token,
+      headers: { "backplane-project": "proj_b" },
+    });
+    expect([elsewhere.status, elsewhere.json.error.code]).toEqual([403, "auth.scope"]);
+
+    const ws = dial(token);
+    await once(ws, "open");
+    ws.send(JSON.stringify({ op: "attach", session_id: "shown" }));
+    await once(ws, "message");
+    const gone = once(ws, "close").then(([code]) => ({ code: code as number, at: performance.now() }));
+    const response = await fetch(`${base}/v1/sessions/shown/events`, { headers: { authorization } });
+    expect(response.status).toBe(200);
+    const ended = response.text().then(() => performance.now());
+
+    // It goes on as long as its call does.
+    await new Promise((resolve) => setTimeout(resolve, 1_200));
+    expect(ws.readyState).toBe(WebSocket.OPEN);
+    const since = performance.now();
+    await end(id);
+    const dead = await t.call("GET", "/v1/sessions/shown", { token });
+    expect([dead.status, dead.json.error.code]).toEqual([401, "auth.invalid"]);
+    const closed = await gone;
+    expect(closed.code).toBe(4401);
+    expect(closed.at - since).toBeLessThan(1_000);
+    expect((await ended) - since).toBeLessThan(1_000);
+
+    const unknown = writeSamplePackage(t.home, "2.0.0", "", ["sessions:read", "everything"]);
+    const installed = await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: unknown } } });
+    expect(installed.status).toBe(422);
+    expect(installed.text).toContain("gateway_api_scopes");
+
+    const stored = readdirSync(t.home).filter((name) => name.startsWith("store.db"));
+    for (const file of stored) expect(readFileSync(join(t.home, file)).includes(token.slice(8))).toBe(false);
+  },
+);
+
+test("an ended, a changed and an invented token are nothing", async () => {
+  const { id, token } = await call("sessions:read");
+  expect((await t.call("GET", "/v1/sessions", { token })).status).toBe(200);
+  expect((await t.call("GET", "/v1/sessions", { token: `${token}x` })).status).toBe(401);
+  await end(id);
+  for (const other of [token, "vai_dlg_", `vai_dlg_${"A".repeat(43)}`]) {
+    expect((await t.call("GET", "/v1/sessions", { token: other })).status).toBe(401);
+  }
+});

@@ -1,0 +1,41 @@
+import { codeOf } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { createHostCheck } from "../../src/auth/hosts.ts";
+
+const hosts = createHostCheck(["Gateway.Example", "fixed.example:8443"]);
+const verdict = (host: string | undefined, origin?: string) => {
+  try {
+    hosts.check({ headers: { host, origin }, rawHeaders: [], url: "/" });
+    return "ok";
+  } catch (error) {
+    return codeOf(error);
+  }
+};
+
+test("loopback names and configured ones pass, with any port unless one is configured", () => {
+  for (const host of ["localhost", "localhost:7420", "127.0.0.1:1", "[::1]:7420", "gateway.example:443"])
+    expect(verdict(host), host).toBe("ok");
+  expect(verdict("fixed.example:8443")).toBe("ok");
+  expect(verdict("fixed.example:9999")).toBe("auth.host");
+});
+
+test("every other name is refused", () => {
+  const strange = [
+    undefined,
+    "",
+    "evil.example",
+    "localhost.evil.example",
+    "evil.example#127.0.0.1",
+    "127.0.0.1@evil.example",
+    "127.0.0.1:80:80",
+    "127.0.0.1.nip.io:7420",
+    "[::1",
+  ];
+  for (const host of strange) expect(verdict(host), String(host)).toBe("auth.host");
+});
+
+test("an Origin must be this very gateway", () => {
+  expect(verdict("127.0.0.1:7420", "http://127.0.0.1:7420")).toBe("ok");
+  for (const origin of ["null", "", "http://127.0.0.1:3000", "http://localhost:7420", "https://evil.example"])
+    expect(verdict("127.0.0.1:7420", origin), origin).toBe("auth.origin");
+});

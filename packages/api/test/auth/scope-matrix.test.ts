@@ -1,0 +1,194 @@
+/** Every operation that changes something × every kind of credential × objects of a project, an org and the host. */
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { KEY_SCOPES, type KernelPlugin, type KeyScope } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { packed } from "../support/packed.ts";
+import { writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+import { MATRIX } from "./scope-cases.ts";
+import { type Case, type Reach, WHO, type Who, type World } from "./scope-matrix.ts";
+
+let t: TestApi;
+let database: DatabaseSync;
+let count = 0;
+const tokens = new Map<string, string>();
+
+beforeAll(async () => {
+  const spare: KernelPlugin = { name: "spare", version: "1.0.0", category: "skill", subscriptions: () => [] };
+  const model: KernelPlugin = { ...spare, name: "llm-spare", category: "llm-provider" };
+  t = await startApi({ plugins: await bundled("web", "llm-echo", "strategy-react", spare, model) });
+  database = new DatabaseSync(join(t.home, "store.db"), { readOnly: true });
+  const source = { folder: writeSamplePackage(t.home) };
+  await world.admin("POST", "/v1/plugin-packages", { source });
+});
+afterAll(async () => {
+  database?.close();
+  await t?.close();
+});
+
+const SCOPES_OF: Record<Exclude<Who, "nobody" | "host">, { org_id: string; project_id: string | null }> = {
+  unscoped: { org_id: "org_local", project_id: "proj_default" },
+  project: { org_id: "org_local", project_id: "proj_default" },
+  projectAdmin: { org_id: "org_local", project_id: "proj_default" },
+  neighbour: { org_id: "org_local", project_id: "proj_2" },
+  org: { org_id: "org_local", project_id: null },
+  foreignOrg: { org_id: "org_other", project_id: null },
+};
+
+/** Undefined: the host's admin. */
+async function tokenOf(who: Who, scope: Case["scope"]): Promise<string | null | undefined> {
+  if (who === "nobody") return null;
+  if (who === "host") return undefined;
+  const name = `${who} ${scope}`;
+  let token = tokens.get(name);
+  if (token === undefined) {
+    const body = { name, role: "owner", scopes: scopesOf(who, scope), ...SCOPES_OF[who] };
+    token = (await world.admin("POST", "/v1/keys", body)).token as string;
+    tokens.set(name, token);
+  }
+  return token;
+}
+
+function scopesOf(who: Who, scope: Case["scope"]): KeyScope[] {
+  if (who === "unscoped") return KEY_SCOPES.filter((one) => one !== "admin" && one !== scope);
+  if (who === "projectAdmin" || scope === "host") return ["admin"];
+  return [scope === "any" ? "exports:read" : scope];
+}
+
+const installed = () => world.admin("POST", "/v1/plugin-packages", { source: { folder: world.folder() } });
+
+const world: World = {
+  next: (stem) => `${stem}-${++count}`,
+  async admin(method, path, body) {
+    const { status, json, text } = await t.call(method, path, body === undefined ? {} : { body });
+    expect(status, `${method} ${path} ${text}`).toBeLessThan(300);
+    return json;
+  },
+  async as(who, scope, method, path, body) {
+    const { status, json, text } = await t.call(method, path, { body, token: (await tokenOf(who, scope))! });
+    expect(status, `${method} ${path} ${text}`).toBeLessThan(300);
+    return json;
+  },
+  async binding(org_wide) {
+    const package_version = await world.version();
+    const body = { package_id: "acme/devkit", package_version, export_id: "echo", org_wide };
+    return (await world.admin("POST", "/v1/plugin-bindings", body)).binding_id as string;
+  },
+  package: async () => (await installed()).id as string,
+  version: async () => (await installed()).version as string,
+  archive: () => packed(world.folder()),
+  folder: () => writeSamplePackage(t.home, `1.0.${++count}`),
+  async provider() {
+    const id = world.next("mine");
+    const config = { base_url: "https://a.example", api_key: "sk-of-the-org" };
+    await world.admin("POST", "/api/llm-providers", { id, plugin: "llm-spare", config });
+    return id;
+  },
+};
+
+/** What a credential is answered, by whom the change reaches. `ok` is 2xx, or what the case says of a success. */
+const EXPECTED: Record<Reach, Record<Who, "ok" | number>> = {
+  own: of(["ok", "ok", "ok", "ok", "ok"]),
+  project: of([404, "ok", "ok", 404, "ok"]),
+  org: of([403, 403, 403, 404, "ok"]),
+  named: of([403, 403, 403, "ok", "ok"]),
+  default: of([403, 403, 403, 403, "ok"]),
+  host: of([403, 403, 403, 403, 403]),
+};
+
+function of(answers: ["ok" | number, "ok" | number, "ok" | number, "ok" | number, "ok" | number]) {
+  const [neighbour, project, projectAdmin, foreignOrg, org] = answers;
+  return {
+    nobody: 401,
+    unscoped: 403,
+    neighbour,
+    project,
+    projectAdmin,
+    foreignOrg,
+    org,
+    host: "ok",
+  } as const;
+}
+
+/** Everything that says who may do what, of every org. */
+const TABLES = [
+  "config",
+  "secrets",
+  "api_keys",
+  "packages",
+  "bindings",
+  "binding_secrets",
+  "policies",
+  "definitions",
+  "sign_ins",
+  "logins",
+];
+
+function stored(org_id?: string): string {
+  return TABLES.map((table) => {
+    const rows = database.prepare(`select * from ${table}`).all() as { org_id?: string }[];
+    const kept = rows.filter((row) => org_id === undefined || (row.org_id ?? org_id) === org_id);
+    return `${table} ${JSON.stringify(kept)}`;
+  }).join("\n");
+}
+
+const pluginStates = async () => (await world.admin("GET", "/api/plugins")).plugins;
+
+verifies(
+  "sec.scope-of-change",
+  "every operation of the OpenAPI document that changes something is classified, and no other",
+  async () => {
+    const { paths } = (await world.admin("GET", "/openapi.json")) as { paths: Record<string, object> };
+    const served = Object.entries(paths).flatMap(([path, methods]) =>
+      Object.keys(methods)
+        .filter((method) => /^(post|put|patch|delete)$/.test(method))
+        .map((method) => `${method.toUpperCase()} ${path}`),
+    );
+    expect(served.length).toBeGreaterThan(50);
+    expect(Object.keys(MATRIX).toSorted()).toEqual(served.toSorted());
+  },
+);
+
+for (const [operation, cases] of Object.entries(MATRIX)) {
+  const [method] = operation.split(" ") as [string];
+  for (const one of cases) {
+    verifies("sec.scope-of-change", `${operation}: ${one.object}, for ${one.reach}`, async () => {
+      for (const who of WHO) await check(method, operation, one, who);
+    });
+  }
+}
+
+async function check(method: string, operation: string, one: Case, who: Who): Promise<void> {
+  const token = await tokenOf(who, one.scope);
+  const { path, body, headers = {} } = await one.request(world);
+  const before = { all: stored(), own: stored("org_local"), plugins: await pluginStates() };
+  const answer = await t.call(method, path, { body, headers, ...(token === undefined ? {} : { token }) });
+  const told = `${operation} (${one.object}) by ${who}: ${answer.status} ${answer.text.slice(0, 300)}`;
+  // Where any credential will do, there is none that lacks the scope.
+  const normal = who === "unscoped" && one.scope === "any" ? "ok" : EXPECTED[one.reach][who];
+  const expected = one.except?.[who] ?? normal;
+  if (expected === "ok") {
+    const fine = answer.status < 300 || one.also?.includes(answer.status) === true;
+    expect(fine, told).toBe(true);
+  } else if (typeof expected === "number") expect(answer.status, told).toBe(expected);
+  else expect(expected, told).toContain(answer.status);
+  // A refusal has changed nothing, and another org's credential nothing of this one's.
+  if (expected !== "ok" && answer.status >= 400) expect(stored(), told).toBe(before.all);
+  if (who === "foreignOrg") expect(stored("org_local"), told).toBe(before.own);
+  if (answer.status >= 400) expect(await pluginStates(), told).toEqual(before.plugins);
+}
+
+test("the switch of a plugin reaches the plugin by both doors, for those who may", async () => {
+  const token = (await tokenOf("org", "plugins:write"))!;
+  const state = async () =>
+    ((await pluginStates()) as { name: string; status: string }[]).find(({ name }) => name === "spare")
+      ?.status;
+  await t.call("PATCH", "/api/plugins/spare", { body: { enabled: false }, token });
+  expect(await state()).toBe("disabled");
+  const config = (await tokenOf("org", "config:write"))!;
+  await t.call("PATCH", "/api/config/plugin.spare.enabled", { body: { value: true }, token: config });
+  await expect.poll(state).toBe("loaded");
+});

@@ -1,0 +1,120 @@
+import { afterAll, beforeAll, expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { packed } from "../support/packed.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+verifies(
+  "bind.scope",
+  "another project's ids answer with the same bytes as ids that do not exist",
+  async () => {
+    const other = { "backplane-project": "proj_other" };
+    const folder = writeSamplePackage(t.home);
+    await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+    const foreign = await t.call("POST", "/v1/plugin-packages", {
+      body: { source: { folder } },
+      headers: { "backplane-org": "org_other" },
+    });
+    const bound: Record<string, string> = {};
+    for (const export_id of ["echo", "ask"]) {
+      const binding = await t.call("POST", "/v1/plugin-bindings", {
+        body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
+        headers: other,
+      });
+      bound[export_id] = binding.json.binding_id;
+    }
+    const asked = await t.call("POST", "/v1/invocations", {
+      body: { export_id: "ask", input: {}, session_id: "sess_1" },
+      headers: other,
+    });
+    const key = await t.call("POST", "/v1/keys", {
+      body: { name: "k", scopes: ["audit:read"] },
+      headers: other,
+    });
+
+    const requests: [string, (id: string) => string, string, unknown?][] = [
+      ["GET", (id) => `/v1/plugin-packages/${id}`, foreign.json.id],
+      ["DELETE", (id) => `/v1/plugin-packages/${id}`, foreign.json.id],
+      ["GET", (id) => `/v1/plugin-bindings/${id}`, bound.echo!],
+      ["PATCH", (id) => `/v1/plugin-bindings/${id}`, bound.echo!, { status: "disabled" }],
+      ["DELETE", (id) => `/v1/plugin-bindings/${id}`, bound.echo!],
+      ["POST", (id) => `/v1/plugin-bindings/${id}:validate`, bound.echo!],
+      ["GET", (id) => `/v1/invocations/${id}`, asked.json.id],
+      ["POST", (id) => `/v1/invocations/${id}:cancel`, asked.json.id],
+      ["GET", (id) => `/v1/invocations/${id}/events`, asked.json.id],
+      ["GET", (id) => `/v1/approvals/${id}`, asked.json.approval_id],
+      ["POST", (id) => `/v1/approvals/${id}:answer`, asked.json.approval_id, { response: "approve" }],
+      ["DELETE", (id) => `/v1/keys/${id}`, key.json.key.id],
+    ];
+    for (const [method, url, id, body] of requests) {
+      const missing = id.replace(/.{6}$/, "zzzzzz");
+      const headers = { "x-request-id": "same" };
+      const there = await t.call(method, url(id), { body, headers });
+      const nowhere = await t.call(method, url(missing), { body, headers });
+      expect([there.status, there.text], `${method} ${url("ID")}`).toEqual([404, nowhere.text]);
+      expect({ ...there.headers, date: 0 }).toEqual({ ...nowhere.headers, date: 0 });
+    }
+
+    // A condition tells no more than the id does.
+    for (const method of ["PATCH", "DELETE"]) {
+      for (const tag of ['"1"', '"99"', '"1", "2"', "*"]) {
+        const ask = (id: string) =>
+          t.call(method, `/v1/plugin-bindings/${id}`, {
+            ...(method === "PATCH" ? { body: { status: "disabled" } } : {}),
+            headers: { "if-match": tag, "x-request-id": "same" },
+          });
+        const there = await ask(bound.echo!);
+        expect([there.status, there.text], `${method} ${tag}`).toEqual([404, (await ask("bind_none")).text]);
+      }
+    }
+
+    // No list, no count and no refusal names what belongs to the other project.
+    const theirs = [...Object.values(bound), asked.json.id, asked.json.approval_id, key.json.key.id];
+    const mine = await t.call("POST", "/v1/keys", {
+      body: { name: "mine", scopes: ["packages:read", "packages:write", "secrets:read"] },
+    });
+    const token = mine.json.token as string;
+    const installed = (await t.call("GET", "/v1/plugin-packages", { token })).json.items[0];
+    // The org's package is not one project's to remove; its own it may, unless others use it.
+    const archive = await packed(writeSamplePackage(t.home, "2.0.0"));
+    const own = await t.call("POST", "/v1/plugin-packages", {
+      body: archive,
+      headers: { "content-type": "application/octet-stream" },
+      token,
+    });
+    const using = await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: "2.0.0", export_id: "echo" },
+      headers: other,
+    });
+    theirs.push(using.json.binding_id);
+    const seen = [];
+    for (const id of [installed.id, own.json.id])
+      seen.push(await t.call("DELETE", `/v1/plugin-packages/${id}`, { token }));
+    expect(seen.map(({ json }) => json.error.code)).toEqual(["policy.denied", "package.bound"]);
+    for (const list of ["plugin-bindings", "plugin-tools", "invocations", "approvals", "keys", "audit"])
+      seen.push(await t.call("GET", `/v1/${list}`));
+    for (const answer of seen) for (const id of theirs) expect(answer.text).not.toContain(id);
+
+    const byId = (binding_id: string) =>
+      t.call("POST", "/v1/invocations", { body: { binding_id }, headers: { "x-request-id": "same" } });
+    expect((await byId(bound.echo!)).text).toBe((await byId("bind_none")).text);
+    const unbound = await t.call("POST", "/v1/invocations", { body: { export_id: "echo" } });
+    const unknown = await t.call("POST", "/v1/invocations", { body: { export_id: "nope" } });
+    const blank = (text: string) => text.replace(/req_\w+/, "").replaceAll(/echo|nope/g, "EXPORT");
+    expect(blank(unbound.text)).toBe(blank(unknown.text));
+
+    // All of it is still there for its owner.
+    expect((await t.call("GET", `/v1/plugin-bindings/${bound.echo}`, { headers: other })).json.status).toBe(
+      "active",
+    );
+    expect(
+      (await t.call("GET", `/v1/approvals/${asked.json.approval_id}`, { headers: other })).json.status,
+    ).toBe("pending");
+  },
+);

@@ -1,0 +1,157 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import { BackplaneError } from "@backplane/contract";
+import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
+import type { Kernel } from "@backplane/kernel";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { toErrorResponse } from "../../src/http/error-envelope.ts";
+import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+let next: unknown;
+beforeAll(async () => {
+  // A kernel whose audit throws what a test wants to see thrown.
+  const wrap = (kernel: Kernel): Kernel => ({
+    ...kernel,
+    audit: { ...kernel.audit, list: () => Promise.reject(next) },
+  });
+  t = await startApi({ wrap, api: { limits: { body_bytes: 2_000 } } });
+});
+afterAll(() => t.close());
+
+function envelope(answer: TestAnswer) {
+  const { error } = ErrorEnvelopeSchema.strict().parse(answer.json);
+  const keys = Object.keys(answer.json.error);
+  expect(keys).toEqual(["code", "message", "retryable", "details", "request_id", "doc_url"]);
+  expect(error.request_id).toBe(answer.headers["x-request-id"]);
+  expect(error.doc_url).toBe(`/docs/errors#${error.code}`);
+  expect(typeof error.details?.fix).toBe("string");
+  return error;
+}
+
+verifies("api.errors", "every failure has the one envelope: routes, parsers, router, framework", async () => {
+  const json = { "content-type": "application/json" };
+  const cases: [TestAnswer, number, string][] = [
+    [await t.call("GET", "/nowhere"), 404, "route.not_found"],
+    [await t.call("DELETE", "/v1/status"), 404, "route.not_found"],
+    [await t.call("GET", "/v1/plugin-packages/%ff"), 400, "request.invalid"],
+    [await t.call("GET", `/v1/plugin-packages/${"x".repeat(600)}`), 400, "request.invalid"],
+    [await t.call("GET", "/v1/plugin-packages?limit=many"), 400, "request.invalid"],
+    // Names that no store could hold are refused before one is asked.
+    [await t.call("GET", "/v1/invocations/a%00b"), 400, "request.invalid"],
+    [await t.call("GET", "/v1/invocations?session_id=%00"), 400, "request.invalid"],
+    [await t.call("GET", "/v1/plugin-bindings?after=%07"), 400, "request.invalid"],
+    [
+      await t.call("POST", "/v1/invocations", { body: { export_id: "echo", session_id: "a\u0000" } }),
+      400,
+      "request.invalid",
+    ],
+    [
+      await t.call("POST", "/v1/invocations", {
+        body: '{"export_id":"e","trace_id":"\\ud800"}',
+        headers: json,
+      }),
+      400,
+      "request.invalid",
+    ],
+    [await t.call("POST", "/v1/plugin-bindings", { body: "{oops", headers: json }), 400, "request.invalid"],
+    [
+      await t.call("POST", "/v1/plugin-bindings", { body: "[".repeat(99), headers: json }),
+      400,
+      "request.invalid",
+    ],
+    [
+      await t.call("POST", "/v1/plugin-bindings", { body: '{"__proto__":{}}', headers: json }),
+      400,
+      "request.invalid",
+    ],
+    [
+      await t.call("POST", "/v1/plugin-bindings", { body: { x: "y".repeat(3_000) } }),
+      413,
+      "request.too_large",
+    ],
+    [
+      await t.call("POST", "/v1/plugin-bindings", { body: "x", headers: { "content-type": "x/y" } }),
+      415,
+      "request.not_json",
+    ],
+    [await t.call("GET", "/v1/status", { token: null }), 401, "auth.missing"],
+    [await t.call("GET", "/v1/plugin-packages/pkg_none"), 404, "package.not_found"],
+  ];
+  for (const [answer, status, code] of cases) {
+    expect([answer.status, envelope(answer).code]).toEqual([status, code]);
+  }
+  const lost = toErrorResponse(Object.assign(new Error("aborted"), { code: "ECONNRESET" }), "req_1", "/d");
+  expect([lost.status, lost.unexpected]).toEqual([400, null]);
+  const issues = envelope(await t.call("POST", "/v1/keys", { body: { name: 1 } })).details?.issues;
+  expect(issues).toContainEqual({ path: "body.name", message: expect.any(String) });
+});
+
+verifies(
+  "api.errors",
+  "what breaks inside is told without stack, path, SQL or secret, and logged with them",
+  async () => {
+    const secret = "tok_4711";
+    next = Object.assign(
+      new Error(`SQLITE_ERROR: select * from keys where token='${secret}' at /srv/app/x.ts:1`),
+      {
+        code: "SQLITE_ERROR",
+        statusCode: 500,
+      },
+    );
+    const answer = await t.call("GET", "/v1/audit");
+    expect([answer.status, envelope(answer).code]).toEqual([500, "internal"]);
+    expect(answer.text).not.toMatch(/select|SQLITE|\/srv|tok_4711|stack|at .*:\d+/);
+    expect(t.logged.at(-1)?.fields).toMatchObject({ request_id: answer.json.error.request_id, err: next });
+  },
+);
+
+test("an error of the kernel keeps its message, details and fix; 429 says when to come back", async () => {
+  next = new BackplaneError("invocation.queue_full", "Eleven calls wait.", {
+    details: { waiting: 11, retry_after_ms: 2_500 },
+    fix: "Come back later.",
+  });
+  const answer = await t.call("GET", "/v1/audit");
+  expect([answer.status, answer.headers["retry-after"]]).toEqual([429, "3"]);
+  expect(envelope(answer)).toMatchObject({
+    message: "Eleven calls wait.",
+    retryable: true,
+    details: { waiting: 11, fix: "Come back later." },
+  });
+});
+
+test("a request id is taken over when it is well-formed, else made", async () => {
+  const sent = await t.call("GET", "/healthz", { headers: { "x-request-id": "client-7.a" } });
+  expect(sent.headers["x-request-id"]).toBe("client-7.a");
+  for (const bad of ["a b", "<script>", "x".repeat(200), ""]) {
+    const made = await t.call("GET", "/healthz", { headers: { "x-request-id": bad } });
+    expect(made.headers["x-request-id"]).toMatch(/^req_[0-9a-z]{26}$/);
+  }
+});
+
+test("every not-found of one code has the same bytes, whatever the thrower said", () => {
+  const one = toErrorResponse(new BackplaneError("binding.not_found", "bind_1 is in proj_b"), "req_1", "/d");
+  const two = toErrorResponse(
+    new BackplaneError("binding.not_found", undefined, { details: { a: 1 } }),
+    "req_1",
+    "/d",
+  );
+  expect(JSON.stringify(one.envelope)).toBe(JSON.stringify(two.envelope));
+});
+
+test("what is not HTTP gets the envelope too", async () => {
+  await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const { port } = t.api.server.address() as { port: number };
+  const socket = connect(port, "127.0.0.1");
+  socket.end("NONSENSE\r\n\r\n");
+  let text = "";
+  socket.on("data", (chunk) => {
+    text += chunk;
+  });
+  await once(socket, "close");
+  expect(text).toMatch(/^HTTP\/1\.1 400 /);
+  expect(ErrorEnvelopeSchema.parse(JSON.parse(text.split("\r\n\r\n")[1]!)).error.code).toBe(
+    "request.invalid",
+  );
+});

@@ -1,0 +1,120 @@
+/** Ending calls from the client's side, and many sessions at once. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startBoundApi } from "../../support/bound-api.ts";
+import { ADMIN } from "../../support/callers.ts";
+import { call, connect, send } from "../../support/mcp-client.ts";
+import { PACKAGE_ID } from "../../support/sample-package.ts";
+import { ADMIN_TOKEN, type TestApi } from "../../support/start-api.ts";
+
+let t: TestApi;
+let base = "";
+beforeAll(async () => {
+  ({ t, base } = await startBoundApi(["echo"]));
+});
+afterAll(() => t.close());
+
+const cancelled = (requestId: string | number) => ({
+  jsonrpc: "2.0",
+  method: "notifications/cancelled",
+  params: { requestId, reason: "enough" },
+});
+const ended = async (id: string) => (await t.kernel.invocations.get(ADMIN, id)).status;
+/** Starts a call that waits; resolves when it runs. */
+async function waiting(start: () => Promise<unknown>): Promise<string> {
+  const before = t.runner.orders.length;
+  start().catch(() => undefined);
+  await t.runner.started(before + 1);
+  return t.runner.orders[before]!.invocation_id;
+}
+
+async function settled(id: string): Promise<string> {
+  const stop = new AbortController();
+  for await (const item of t.kernel.invocations.watch(ADMIN, id, 0, stop.signal))
+    if ("settled" in item) return item.settled.status;
+  return await ended(id);
+}
+
+test("notifications/cancelled ends the call, and the stream ends without an answer", async () => {
+  const client = await connect(base, "2025-11-25");
+  const answer = Promise.withResolvers<unknown[]>();
+  const id = await waiting(async () => {
+    const { messages } = await client.ask("tools/call", call("echo", { do: "wait" }, "p"), { id: "a" });
+    answer.resolve(messages);
+  });
+  t.runner.say(id, { type: "progress", message: "still" });
+  await send(base, cancelled("a"), { headers: client.headers });
+  expect(await settled(id)).toBe("cancelled");
+  expect((await answer.promise).filter((message) => "id" in (message as object))).toEqual([]);
+});
+
+test("a cancel that overtakes its request is not lost", async () => {
+  const client = await connect(base, "2025-11-25");
+  await send(base, cancelled("early"), { headers: client.headers });
+  const { last } = await client.ask("tools/call", call("echo", { do: "wait" }), { id: "early" });
+  expect(last.error.message).toMatch(/cancelled/);
+});
+
+test("the id of a call that runs is not taken twice", async () => {
+  const client = await connect(base, "2025-11-25");
+  const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" }), { id: 5 }));
+  expect((await client.ask("tools/call", call("echo"), { id: 5 })).last.error.code).toBe(-32600);
+  t.runner.release(id);
+  expect(await settled(id)).toBe("succeeded");
+});
+
+test("in the stateless revision going away cancels; in a session the call goes on", async () => {
+  const stop = new AbortController();
+  const params = call("echo", { do: "wait" }, "p");
+  const { signal } = stop;
+  const stateless = await connect(base, "2026-07-28");
+  const session = await connect(base, "2025-11-25");
+  const gone = await waiting(() => stateless.ask("tools/call", params, { signal }));
+  const kept = await waiting(() => session.ask("tools/call", params, { signal }));
+  stop.abort();
+  expect(await settled(gone)).toBe("cancelled");
+  expect(await ended(kept)).toBe("running");
+  t.runner.release(kept);
+  expect(await settled(kept)).toBe("succeeded");
+});
+
+test("DELETE ends the session and cancels what runs in it", async () => {
+  const client = await connect(base, "2025-11-25");
+  const id = await waiting(() => client.ask("tools/call", call("echo", { do: "wait" })));
+  const headers = { authorization: `Bearer ${ADMIN_TOKEN}`, ...client.headers };
+  expect((await fetch(`${base}/mcp`, { method: "DELETE", headers })).status).toBe(204);
+  expect(await settled(id)).toBe("cancelled");
+  expect((await client.ask("ping")).status).toBe(404);
+  expect((await fetch(`${base}/mcp`, { method: "DELETE", headers })).status).toBe(404);
+  expect((await fetch(`${base}/mcp`, { headers })).status).toBe(404);
+});
+
+test("100 sessions with a stream each call at once, and each hears its own answer and every change", async () => {
+  const clients = await Promise.all(Array.from({ length: 100 }, () => connect(base, "2025-11-25")));
+  const stop = new AbortController();
+  const heard = clients.map(async ({ headers }) => {
+    const response = await fetch(`${base}/mcp`, {
+      headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...headers },
+      signal: stop.signal,
+    });
+    let text = "";
+    return {
+      async changed() {
+        for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+          text += chunk;
+          if (text.includes("notifications/tools/list_changed")) return true;
+        }
+        return false;
+      },
+    };
+  });
+  const streams = await Promise.all(heard);
+  const answers = await Promise.all(
+    clients.map((client, n) => client.ask("tools/call", call("echo", { text: `of ${n}` }), { id: 1 })),
+  );
+  expect(answers.map(({ last }) => last.result.content[0].text)).toEqual(clients.map((_, n) => `of ${n}`));
+  const told = Promise.all(streams.map((stream) => stream.changed()));
+  const body = { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" };
+  await t.call("POST", "/v1/plugin-bindings", { body });
+  expect(new Set(await told)).toEqual(new Set([true]));
+  stop.abort();
+});

@@ -1,0 +1,85 @@
+/** Long waits, by a clock that the test moves: headers are sent, a waiting client is told again, lists are looked at again. */
+import type { JsonObject } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
+import { startBoundApi } from "../../support/bound-api.ts";
+import { userCalled } from "../../support/callers.ts";
+import { catalogTool } from "../../support/catalog-tool.ts";
+import { call, connect } from "../../support/mcp-client.ts";
+import type { TestApi } from "../../support/start-api.ts";
+
+let t: TestApi;
+let base = "";
+beforeAll(async () => {
+  ({ t, base } = await startBoundApi(["echo", "ask"]));
+});
+afterAll(() => t.close());
+
+test("a call that takes long becomes a stream, and ends in it", async () => {
+  const client = await connect(base, "2025-11-25");
+  const before = t.runner.orders.length;
+  const running = client.ask("tools/call", call("echo", { do: "wait" }));
+  await t.runner.started(before + 1);
+  const { invocation_id } = t.runner.orders[before]!;
+  t.runner.say(invocation_id, { type: "log", level: "info", message: "long" });
+  t.clock.advance(6_000);
+  t.runner.release(invocation_id);
+  const { form, messages } = await running;
+  expect(form).toBe("sse");
+  expect(messages[0].params).toEqual({ level: "info", logger: "echo", data: "long" });
+  expect(messages.at(-1).result.content[0].text).toBe("released");
+});
+
+test("who waits for a person is told again and again, with rising progress", async () => {
+  const client = await connect(base, "2025-11-25");
+  const told: JsonObject[] = [];
+  const said: PromiseWithResolvers<void>[] = [Promise.withResolvers(), Promise.withResolvers()];
+  const running = client.ask("tools/call", call("ask", {}, "p"), {
+    each(message) {
+      if (message.method !== "notifications/progress") return;
+      told.push(message.params as JsonObject);
+      said[told.length - 1]?.resolve();
+    },
+  });
+  await said[0]!.promise;
+  // The reminder is armed once the stream reads on.
+  for (let told_again = false; !told_again; ) {
+    t.clock.advance(16_000);
+    told_again = await Promise.race([
+      said[1]!.promise.then(() => true),
+      new Promise(setImmediate).then(() => false),
+    ]);
+  }
+  const { json } = await t.call("GET", "/v1/approvals?status=pending");
+  await t.call("POST", `/v1/approvals/${json.items[0].id}:answer`, { body: { response: "approve" } });
+  expect((await running).last.result.isError).toBe(false);
+  const progress = told.map((params) => Number(params.progress));
+  expect(progress.every((value, n) => n === 0 || value > progress[n - 1]!)).toBe(true);
+  expect(told[0]!.message).toContain(`backplane approve allow ${json.items[0].id}`);
+});
+
+test("a change that nobody told of is found by looking again, and told once per reader", async () => {
+  const caller = { ...userCalled("a"), scope: { org_id: "org_local", project_id: null } };
+  let tools = [catalogTool("one")];
+  const catalog = { list: async () => tools, find: async () => null, onChanged: () => () => undefined };
+  const watch = createListWatch({ ...t.kernel, catalog: { ...t.kernel.catalog, ...catalog } }, t.clock);
+  const heard = [0, 0];
+  const listener = (n: number) => ({ changed: () => void heard[n]!++, notice: () => undefined });
+  const leave = await watch.listen(caller, listener(0));
+  await watch.listen(caller, listener(1));
+  const look = async () => {
+    t.clock.advance(11_000);
+    await new Promise(setImmediate);
+  };
+  tools = [catalogTool("one")];
+  await look();
+  expect(heard).toEqual([0, 0]);
+  tools = [catalogTool("one"), catalogTool("two")];
+  await look();
+  expect(heard).toEqual([1, 1]);
+  leave();
+  tools = [];
+  await look();
+  expect(heard).toEqual([1, 2]);
+  watch.close();
+});

@@ -1,0 +1,35 @@
+import { type JsonObject, HIDDEN_MARK as X } from "@backplane/contract";
+import type { Kernel, ServerInfo } from "@backplane/kernel";
+import { expect, test } from "vitest";
+import { createServerLists } from "../../../src/mcp/lists/server-lists.ts";
+
+const server: ServerInfo = {
+  name: "a",
+  binding_id: "bind_a",
+  package_id: "acme/a",
+  capabilities: { resources: {} },
+  instructions: null,
+  tools: [],
+};
+
+test("hidden characters in what a server says of its resources are a mark; in an address they leave it out", async () => {
+  const logged: string[] = [];
+  const resources: JsonObject[] = [
+    { uri: "x://one", name: "one", description: "first\u{e0041}\u202e" },
+    { uri: "x://t\u200bwo", name: "two" },
+  ];
+  const servers = {
+    list: async () => [server],
+    request: async () => ({ resources }),
+    onNotice: () => () => undefined,
+  };
+  const log = { warn: (_about: object, text: string) => logged.push(text) };
+  const lists = createServerLists(
+    { servers } as unknown as Kernel,
+    { monotonic: () => 0 } as never,
+    log as never,
+  );
+  const found = await lists.list({ scope: {} } as never, { server: null }, "resources");
+  expect(found.map(({ item }) => item)).toEqual([{ uri: "x://one", name: "one", description: `first${X}` }]);
+  expect(logged).toEqual([expect.stringContaining("contains hidden characters")]);
+});

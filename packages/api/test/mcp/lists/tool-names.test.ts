@@ -1,0 +1,43 @@
+import type { Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
+import { expect, test } from "vitest";
+import { createToolNames } from "../../../src/mcp/lists/tool-names.ts";
+
+const tool = (package_id: string): CatalogTool =>
+  ({ name: "mcp_files_read", package_id, binding_id: null, description: `of ${package_id}` }) as CatalogTool;
+const server = (package_id: string, binding_id: string): ServerInfo => ({
+  name: binding_id,
+  binding_id,
+  package_id,
+  capabilities: {},
+  instructions: null,
+  tools: [{ name: "read", export_id: "mcp_files_read" }],
+});
+
+test("a server whose tool lost its name does not serve it in the words of the one that has it", async () => {
+  const all = [tool("first/files")];
+  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const caller = {} as never;
+  const holder = { server: server("first/files", "b1") };
+  expect(await names.list(caller, holder)).toMatchObject([{ name: "read", tool: { binding_id: "b1" } }]);
+  const loser = { server: server("second/files", "b2") };
+  expect(await names.list(caller, loser)).toEqual([]);
+  expect(await names.find(caller, loser, "read")).toBeNull();
+});
+
+test("a tool whose own name holds what nobody can see has the catalog's", async () => {
+  const all = [tool("first/files")];
+  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const own = server("first/files", "b1");
+  const view = { server: { ...own, tools: [{ name: "re\u{e0069}ad", export_id: "mcp_files_read" }] } };
+  expect(await names.list({} as never, view)).toMatchObject([{ name: "mcp_files_read" }]);
+  expect(await names.find({} as never, view, "mcp_files_read")).toMatchObject({ binding_id: "b1" });
+});
+
+test("the names of a server are made once, also for a caller whom a policy shows less of it", async () => {
+  const all = [tool("first/files")];
+  const names = createToolNames({ list: async () => all } as unknown as Catalog);
+  const own = server("first/files", "b1");
+  const first = await names.list({} as never, { server: own });
+  // The kernel makes such a view for each request.
+  expect(await names.list({} as never, { server: { ...own, capabilities: {} } })).toBe(first);
+});

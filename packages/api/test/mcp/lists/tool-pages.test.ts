@@ -1,0 +1,22 @@
+import { expect, test } from "vitest";
+import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
+import { catalogTool } from "../../support/catalog-tool.ts";
+
+const named = (names: string[]) => names.map((name) => ({ name, tool: catalogTool("t") }));
+
+test("pages go on after any name that a server may give its tools", () => {
+  const tools = named(["a b", "příkaz", "x:y", "漢字"]);
+  const pages = createToolPages(1);
+  const found: unknown[] = [];
+  let cursor: unknown;
+  do {
+    const page = pages.page(tools, cursor);
+    found.push(...(page.tools as { name: string }[]).map(({ name }) => name));
+    cursor = page.nextCursor;
+  } while (cursor !== undefined);
+  expect(found).toEqual(["a b", "příkaz", "x:y", "漢字"]);
+});
+
+test.each(["", "!", "YQ==", "a".repeat(2_000), 7, null])("rejects %j as a cursor", (cursor) => {
+  expect(() => createToolPages(1).page(named(["a"]), cursor)).toThrow("params.cursor is not a cursor");
+});

@@ -1,0 +1,71 @@
+import type { JsonObject } from "@backplane/contract";
+import type { Caller, Kernel, ServerNotice } from "@backplane/kernel";
+import { expect, test } from "vitest";
+import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
+
+const clock = { now: () => 0, monotonic: () => 0, after: () => ({ stop() {} }) };
+const SHARED = { name: "s", binding_id: "bind_org", capabilities: {}, instructions: null, tools: [] };
+
+const caller = (project_id: string | null): Caller => ({
+  actor: "a",
+  scope: { org_id: "org_local", project_id },
+  role: "user",
+  scopes: [],
+  admin: false,
+});
+
+/** What the watch needs of a kernel with one server, which says what a test says. */
+function kernelWith(server: () => typeof SHARED): { kernel: Kernel; say: (notice: ServerNotice) => void } {
+  let heard = (_notice: ServerNotice): void => undefined;
+  const kernel = {
+    catalog: { list: async () => [], onChanged: () => () => undefined },
+    servers: {
+      list: async () => [server()],
+      onNotice(listener: (notice: ServerNotice) => void) {
+        heard = listener;
+        return () => undefined;
+      },
+    },
+  } as unknown as Kernel;
+  return { kernel, say: (notice) => heard(notice) };
+}
+
+test("a binding of the whole org: what one project's process says is not told in another project", async () => {
+  const { kernel, say } = kernelWith(() => SHARED);
+  const watch = createListWatch(kernel, clock);
+  const heard: string[] = [];
+  for (const project_id of ["proj_a", "proj_b", null]) {
+    await watch.listen(caller(project_id), {
+      changed: (list) => heard.push(`${project_id} ${list}`),
+      notice: ({ params }) => heard.push(`${project_id} ${params.data as string}`),
+    });
+  }
+  const message = { binding_id: "bind_org", method: "notifications/message" };
+  say({ ...message, project_id: "proj_a", params: { data: "of a" } });
+  say({ ...message, project_id: null, params: { data: "of the org" } });
+  await new Promise(setImmediate);
+  expect(heard.splice(0)).toEqual(["proj_a of a", "null of the org"]);
+  // That a list has changed says nothing of anybody, and every process serves the same package.
+  say({ ...message, method: "notifications/prompts/list_changed", project_id: "proj_a", params: {} });
+  await new Promise(setImmediate);
+  expect(heard).toEqual(["proj_a prompts", "proj_b prompts", "null prompts"]);
+  watch.close();
+});
+
+test("whose policy has taken a server's resources away hears of them no more, though it is subscribed", async () => {
+  let capabilities: JsonObject = { resources: { subscribe: true } };
+  const { kernel, say } = kernelWith(() => ({ ...SHARED, capabilities }));
+  const watch = createListWatch(kernel, clock);
+  const heard: string[] = [];
+  await watch.listen(caller("p"), { changed: () => undefined, notice: ({ method }) => heard.push(method) });
+  const tell = async (method: string) => {
+    say({ binding_id: "bind_org", project_id: "p", method, params: {} });
+    await new Promise(setImmediate);
+  };
+  await tell("notifications/resources/updated");
+  capabilities = {};
+  await tell("notifications/resources/updated");
+  await tell("notifications/message");
+  expect(heard).toEqual(["notifications/resources/updated", "notifications/message"]);
+  watch.close();
+});

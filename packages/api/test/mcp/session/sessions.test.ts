@@ -1,0 +1,88 @@
+import type { Caller } from "@backplane/kernel";
+import { expect, test } from "vitest";
+import type { NamedTool } from "../../../src/mcp/lists/tool-names.ts";
+import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";
+import { McpSessions, openCall, SESSION_LIMITS } from "../../../src/mcp/session/sessions.ts";
+import { userCalled as caller } from "../../support/callers.ts";
+import { catalogTool } from "../../support/catalog-tool.ts";
+
+const OPENED = { version: "2025-11-25", capabilities: {}, server: null };
+
+const TOOL = catalogTool("");
+
+let now = 0;
+const clock = { now: () => now, monotonic: () => now, after: () => ({ stop() {} }) };
+
+test("an idle session ends after an hour, a busy one does not", () => {
+  now = 0;
+  const sessions = new McpSessions(clock);
+  const idle = sessions.open(caller("a"), OPENED);
+  const busy = sessions.open(caller("a"), OPENED);
+  busy.calls.add(1, openCall(null));
+  now = SESSION_LIMITS.idle_ms + 1;
+  expect(sessions.find(caller("a"), idle.id, null)).toBe(null);
+  expect(sessions.find(caller("a"), busy.id, null)).toBe(busy);
+  expect(sessions.find(caller("b"), busy.id, null)).toBe(null);
+  expect(sessions.size).toBe(1);
+});
+
+test("what plugins opened and left behind takes nobody's place for long", () => {
+  now = 0;
+  const sessions = new McpSessions(clock, { sessions: 40, per_caller: 30 });
+  const grant = {} as NonNullable<Caller["delegation"]>["grant"];
+  const plugin = (id: string): Caller => ({
+    ...caller(id),
+    delegation: { invocation_id: id, scopes: ["tools:invoke"], grant, delivery_id: null, depth: 0 },
+  });
+  for (let times = 0; times < 100; times++) sessions.open(plugin("inv_1"), OPENED);
+  expect(sessions.size).toBe(SESSION_LIMITS.per_invocation);
+  // Its invocation has ended; the next one does the same.
+  for (const id of ["inv_2", "inv_3"])
+    for (let times = 0; times < SESSION_LIMITS.per_invocation && sessions.size < 40; times++)
+      sessions.open(plugin(id), OPENED);
+  expect(sessions.size).toBe(40);
+  now = SESSION_LIMITS.idle_ms / 10;
+  expect(sessions.find(caller("a"), sessions.open(caller("a"), OPENED).id, null)).not.toBe(null);
+});
+
+test("a caller that opens too many loses its oldest idle one; others keep theirs", () => {
+  const sessions = new McpSessions(clock, { sessions: 4, per_caller: 2 });
+  const other = sessions.open(caller("b"), OPENED);
+  const [first, second] = [sessions.open(caller("a"), OPENED), sessions.open(caller("a"), OPENED)];
+  first.calls.add(1, openCall(null));
+  const third = sessions.open(caller("a"), OPENED);
+  expect([first, second, third].map(({ id }) => sessions.find(caller("a"), id, null) !== null)).toEqual([
+    true,
+    false,
+    true,
+  ]);
+  third.calls.add(1, openCall(null));
+  expect(() => sessions.open(caller("a"), OPENED)).toThrow(/Too many/);
+  expect(sessions.find(caller("b"), other.id, null)).toBe(other);
+});
+
+test("a session of one server's endpoint is none of the catalog's", () => {
+  const sessions = new McpSessions(clock);
+  const own = sessions.open(caller("a"), { ...OPENED, server: "bind_1" });
+  expect(sessions.find(caller("a"), own.id, null)).toBe(null);
+  expect(sessions.find(caller("a"), own.id, "bind_2")).toBe(null);
+  expect(sessions.find(caller("a"), own.id, "bind_1")).toBe(own);
+});
+
+test("pages follow each other by name, with no gap and no double", () => {
+  const tools = Array.from(
+    { length: 7 },
+    (_, n): NamedTool => ({ name: `tool_${n}`, tool: { ...TOOL, name: `tool_${n}` } }),
+  );
+  const pages = createToolPages(3);
+  const names: unknown[] = [];
+  let cursor: unknown;
+  let count = 0;
+  do {
+    const page = pages.page(tools, cursor);
+    names.push(...(page.tools as { name: string }[]).map(({ name }) => name));
+    cursor = page.nextCursor;
+    count++;
+  } while (cursor !== undefined);
+  expect([count, names]).toEqual([3, tools.map(({ name }) => name)]);
+});

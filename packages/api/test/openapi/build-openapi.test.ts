@@ -1,0 +1,62 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { fastifyPath } from "../../src/http/route.ts";
+import { bundled } from "../support/bundled.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+// biome-ignore lint/suspicious/noExplicitAny: a document, walked as one
+let document: any;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("web") });
+  document = (await t.call("GET", "/openapi.json")).json;
+});
+afterAll(() => t.close());
+
+verifies("api.openapi", "the document is OpenAPI 3.1 and has every route that is served", () => {
+  expect(document.openapi).toBe("3.1.0");
+  const described = new Set<string>();
+  for (const [path, methods] of Object.entries(document.paths as Record<string, object>))
+    for (const method of Object.keys(methods)) described.add(`${method.toUpperCase()} ${fastifyPath(path)}`);
+  const served = t.api.servedRoutes;
+  expect(served.length).toBeGreaterThan(30);
+  const mounted = t.kernel.adapters.list().map((mount) => `${mount.method} ${fastifyPath(mount.mounted)}`);
+  expect(mounted.length).toBeGreaterThan(20);
+  const wild = served.filter((route) => route.endsWith("/*"));
+  expect(new Set(wild.map((route) => route.split(" ")[1]))).toEqual(new Set(["/api/*", "/x/*"]));
+  const all = [...served.filter((route) => !wild.includes(route)), ...mounted];
+  expect(all.filter((route) => !described.has(route))).toEqual([]);
+  expect([...described].filter((route) => !all.includes(route))).toEqual([]);
+});
+
+test("every reference points at a component, and operation ids are unique", () => {
+  const refs = [...JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)].map((match) => match[1]!);
+  const known = Object.keys(document.components.schemas).map((name) => `#/components/schemas/${name}`);
+  expect(refs.filter((ref) => !known.includes(ref))).toEqual([]);
+  const operations = Object.values(document.paths as Record<string, Record<string, { operationId: string }>>)
+    .flatMap((methods) => Object.values(methods))
+    .map(({ operationId }) => operationId);
+  expect(new Set(operations).size).toBe(operations.length);
+  expect(document.paths["/v1/invocations"].post.parameters[0].description).toMatch(/Seconds to wait/);
+});
+
+verifies(
+  "api.openapi",
+  "the explorer is served offline: one page, one script, one sheet, nothing from elsewhere",
+  async () => {
+    const page = await t.call("GET", "/explorer", { token: null });
+    expect(page.status).toBe(200);
+    const csp = String(page.headers["content-security-policy"]);
+    expect(csp).toMatch(/default-src 'none'/);
+    expect(csp).not.toMatch(/unsafe-inline|unsafe-eval|https?:/);
+    const linked = [...page.text.matchAll(/(?:src|href)="([^"]+)"/g)].map((match) => match[1]!);
+    expect(linked.filter((url) => !url.startsWith("/") && url !== "data:,")).toEqual([]);
+    expect(page.text).not.toMatch(/<script>|<style| style=| on\w+=/);
+    for (const url of linked.filter((link) => link.startsWith("/static/"))) {
+      const file = await t.call("GET", url, { token: null });
+      expect(file.status, url).toBe(200);
+      expect(file.text, url).not.toMatch(/https?:\/\/|@import|innerHTML|eval\(/);
+    }
+    expect((await t.call("GET", "/openapi.json", { token: null })).status).toBe(401);
+  },
+);

@@ -1,0 +1,84 @@
+import { afterAll, beforeAll, expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+  await t.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(t.home) } },
+  });
+  await t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "ask" },
+  });
+});
+afterAll(() => t.close());
+
+const ask = async (text: string, session_id?: string) => {
+  const answer = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "ask", input: { text }, ...(session_id && { session_id }) },
+  });
+  return answer.json as { id: string; status: string; approval_id: string };
+};
+const reply = (id: string, body: object) => t.call("POST", `/v1/approvals/${id}:answer`, { body });
+
+verifies(
+  "api.approvals",
+  "pending approvals are listed and read with their exact arguments, answered once, and a late answer is 409",
+  async () => {
+    const { id, approval_id } = await ask("delete everything");
+    const pending = (await t.call("GET", "/v1/approvals?status=pending")).json.items;
+    expect(pending.map((item: { id: string }) => item.id)).toEqual([approval_id]);
+    const approval = (await t.call("GET", `/v1/approvals/${approval_id}`)).json;
+    expect(approval).toMatchObject({
+      invocation_id: id,
+      input: { text: "delete everything" },
+      status: "pending",
+    });
+
+    const mismatch = await reply(approval_id, { response: "approve", digest: "sha256:other" });
+    expect(mismatch.json.error.details.fix).toContain(`backplane approve show ${approval_id}`);
+    expect([mismatch.status, mismatch.json.error.code]).toEqual([409, "approval.changed"]);
+    const answered = await reply(approval_id, {
+      response: "reject",
+      feedback: "no",
+      digest: approval.digest,
+    });
+    expect([answered.status, answered.json.status, answered.json.answered_by]).toEqual([
+      200,
+      "rejected",
+      "admin",
+    ]);
+    const late = await reply(approval_id, { response: "approve" });
+    expect([late.status, late.json.error.code]).toEqual([409, "approval.closed"]);
+
+    const events = await t.call("GET", `/v1/invocations/${id}/events`);
+    expect(events.text).toMatch(/"code":"approval.rejected"/);
+    expect(t.runner.orders).toEqual([]);
+    expect((await t.call("GET", "/v1/approvals?status=rejected")).json.items).toHaveLength(1);
+  },
+);
+
+verifies("api.approvals", "an answer after the time is over is 409 too", async () => {
+  const { id, approval_id } = await ask("slowly");
+  t.clock.advance(3_600_000);
+  await t.call("GET", `/v1/invocations/${id}/events`);
+  const late = await reply(approval_id, { response: "approve" });
+  expect([late.status, late.json.error.code]).toEqual([409, "approval.closed"]);
+  expect((await t.call("GET", `/v1/approvals/${approval_id}`)).json.status).toBe("expired");
+});
+
+verifies("api.approvals", "an answer for the session is listed, holds, and can be revoked", async () => {
+  const first = await ask("the same", "sess_1");
+  expect((await reply(first.approval_id, { response: "approve_for_session" })).status).toBe(200);
+  const grants = (await t.call("GET", "/v1/approval-grants")).json.items;
+  expect(grants).toMatchObject([{ session_id: "sess_1", granted_by: "admin" }]);
+  expect((await ask("the same", "sess_1")).status).toBe("running");
+
+  expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(204);
+  expect((await t.call("GET", "/v1/approval-grants")).json.items).toEqual([]);
+  const asked = await ask("the same", "sess_1");
+  expect(asked.status).toBe("waiting_approval");
+  expect((await t.call("DELETE", `/v1/approval-grants/${grants[0].id}`)).status).toBe(404);
+});

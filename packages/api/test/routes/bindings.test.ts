@@ -1,0 +1,141 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+  for (const version of ["1.0.0", "1.1.0"])
+    await t.call("POST", "/v1/plugin-packages", {
+      body: { source: { folder: writeSamplePackage(t.home, version) } },
+    });
+});
+afterAll(() => t.close());
+
+const bind = (export_id: string, more: object = {}, headers: Record<string, string> = {}) =>
+  t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id, ...more },
+    headers,
+  });
+
+verifies("api.bindings", "create, list, read, change, validate and remove a binding", async () => {
+  const created = await bind("shrink", { config: { window: 5 } });
+  expect([created.status, created.headers.etag]).toEqual([201, '"1"']);
+  const url = `/v1/plugin-bindings/${created.json.binding_id}`;
+  const read = await t.call("GET", url);
+  expect([read.json, read.headers.etag]).toEqual([created.json, '"1"']);
+  expect((await t.call("GET", "/v1/plugin-bindings?kind=compactor")).json.items).toEqual([created.json]);
+  expect((await t.call("GET", "/v1/plugin-bindings?kind=hook")).json.items).toEqual([]);
+
+  const changed = await t.call("PATCH", url, { body: { config: { window: 6 } } });
+  expect([changed.status, changed.headers.etag, changed.json.config]).toEqual([200, '"2"', { window: 6 }]);
+  const report = await t.call("POST", `${url}:validate`);
+  expect([report.status, report.json.valid, report.json.issues]).toEqual([200, true, []]);
+  const wrong = await t.call("PATCH", url, { body: { config: { window: "wide" } } });
+  expect([wrong.status, wrong.json.error.code]).toEqual([422, "binding.invalid"]);
+  expect(wrong.json.error.details.issues).not.toEqual([]);
+
+  expect((await t.call("DELETE", url)).status).toBe(204);
+  expect((await t.call("GET", url)).status).toBe(404);
+});
+
+verifies("api.bindings", "If-Match makes a change conditional, If-None-Match saves the body", async () => {
+  const created = await bind("notify");
+  const url = `/v1/plugin-bindings/${created.json.binding_id}`;
+  const patch = (match: string) =>
+    t.call("PATCH", url, { body: { status: "active" }, headers: { "if-match": match } });
+  expect((await patch('"1"')).headers.etag).toBe('"2"');
+  const stale = await patch('"1"');
+  expect([stale.status, stale.json.error.code]).toEqual([412, "request.precondition"]);
+  expect((await patch('"nonsense"')).status).toBe(412);
+  expect((await patch('"1", "2"')).headers.etag).toBe('"3"');
+  expect((await patch("*")).headers.etag).toBe('"4"');
+
+  const same = await t.call("GET", url, { headers: { "if-none-match": '"4"' } });
+  expect([same.status, same.text]).toEqual([304, ""]);
+  expect((await t.call("GET", url, { headers: { "if-none-match": '"3"' } })).status).toBe(200);
+  const refused = await t.call("DELETE", url, { headers: { "if-match": '"3"' } });
+  expect(refused.status).toBe(412);
+  expect((await t.call("DELETE", url, { headers: { "if-match": '"4"' } })).status).toBe(204);
+});
+
+verifies("api.bindings", "100 racing changes lose no update", async () => {
+  const created = await bind("echo", { config: {} });
+  const url = `/v1/plugin-bindings/${created.json.binding_id}`;
+  // Each racer adds its own name to what it has read, and starts over when it was overtaken.
+  const race = async (racer: number) => {
+    for (;;) {
+      const read = await t.call("GET", url);
+      const racers = [...((read.json.config.racers as number[] | undefined) ?? []), racer];
+      const change = await t.call("PATCH", url, {
+        body: { config: { racers } },
+        headers: { "if-match": String(read.headers.etag) },
+      });
+      if (change.status === 200) return;
+      expect(change.status).toBe(412);
+    }
+  };
+  await Promise.all(Array.from({ length: 100 }, (_, racer) => race(racer)));
+  const final = (await t.call("GET", url)).json;
+  expect(final.config.racers.toSorted((a: number, b: number) => a - b)).toEqual([...Array(100).keys()]);
+  expect(final.generation).toBe(101);
+
+  // Without a condition each of them is applied on top of the others.
+  const all = await Promise.all(
+    Array.from({ length: 100 }, () => t.call("PATCH", url, { body: { status: "active" } })),
+  );
+  expect(all.map(({ status }) => status)).toEqual(Array(100).fill(200));
+  const generations = new Set(all.map(({ json }) => json.generation));
+  expect(generations.size).toBe(100);
+  expect((await t.call("GET", url)).json.generation).toBe(201);
+});
+
+test("a repeat with the same Idempotency-Key gets the first answer; another body is a conflict", async () => {
+  const headers = { "idempotency-key": "bind-1" };
+  const first = await bind("triage", {}, headers);
+  const repeat = await bind("triage", {}, headers);
+  expect([repeat.status, repeat.text]).toEqual([201, first.text]);
+  expect([first.headers["idempotency-replayed"], repeat.headers["idempotency-replayed"]]).toEqual([
+    undefined,
+    "true",
+  ]);
+  const other = await bind("triage", { config: {} }, headers);
+  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  expect((await bind("triage", {}, { "idempotency-key": "sp ace" })).status).toBe(400);
+});
+
+test("an answer is kept for 24 hours and no longer", async () => {
+  const headers = { "idempotency-key": "bind-2" };
+  const body = { package_version: "1.1.0", rollout: { traffic_percent: 10 } };
+  const first = await bind("echo", body, headers);
+  expect(first.status).toBe(201);
+  t.clock.advance(24 * 3_600_000 - 60_000);
+  expect((await bind("echo", body, headers)).text).toBe(first.text);
+  t.clock.advance(120_000);
+  const late = await bind("echo", body, headers);
+  expect([late.status, late.json.error.code]).toEqual([409, "binding.conflict"]);
+});
+
+test("another version without a share moves the binding; :upgrade and :rollback do so too", async () => {
+  const made = await bind("ask", { policy: { approval: "always" } });
+  const moved = await bind("ask", { package_version: "1.1.0" });
+  expect([made.status, moved.status]).toEqual([201, 200]);
+  const { binding_id } = made.json;
+  expect(moved.json).toMatchObject({ binding_id, generation: 2, policy: { approval: "always" } });
+  const back = await t.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
+    headers: { "if-match": '"2"' },
+  });
+  expect([back.status, back.json.package_version]).toEqual([200, "1.0.0"]);
+  const stale = await t.call("POST", `/v1/plugin-bindings/${binding_id}:rollback`, {
+    headers: { "if-match": '"2"' },
+  });
+  expect(stale.status).toBe(412);
+  const none = { package_id: "acme/none", package_version: "1.0.0" };
+  expect((await t.call("POST", "/v1/plugin-bindings:upgrade", { body: none })).status).toBe(404);
+  const both = await t.call("POST", "/v1/plugin-bindings:upgrade", {
+    body: { package_id: PACKAGE_ID, package_version: "1.1.0" },
+  });
+  // `echo` is bound in two versions by now.
+  expect([both.status, both.json.error.code]).toEqual([409, "binding.conflict"]);
+});

@@ -1,0 +1,133 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { CONFIG_LIMITS } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("web") });
+});
+afterAll(() => t.close());
+
+const keyWith = async (...scopes: string[]) =>
+  (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
+const shown = (answer: TestAnswer) => [answer.status, answer.json];
+
+verifies(
+  ["webapi.config", "config.mask"],
+  "list, get, patch and delete have the seed's shapes; secrets are masked unless an admin asks for one",
+  async () => {
+    const value = "sk-verysecretvalue-9876";
+    expect(shown(await t.call("GET", "/api/config"))).toEqual([200, {}]);
+    const patch = (key: string, body: unknown) => t.call("PATCH", `/api/config/${key}`, { body });
+    expect(shown(await patch("provider", { value: "prod" }))).toEqual([200, { key: "provider", ok: true }]);
+    for (const [key, any] of Object.entries({
+      // First: a later change of the address would take the secrets away.
+      "plugin.x.base_url": null,
+      "plugin.x.api_key": value,
+      "plugin.x.retry_token": 12_345_678,
+      "plugin.x.password": "abcd",
+      "plugin.x.list": [1, { a: "ü" }],
+    })) {
+      expect(shown(await patch(key, { value: any }))).toEqual([200, { key, ok: true }]);
+    }
+    const all = {
+      "plugin.x.api_key": "****9876",
+      "plugin.x.base_url": null,
+      "plugin.x.list": [1, { a: "ü" }],
+      "plugin.x.password": "****",
+      "plugin.x.retry_token": "****",
+      provider: "prod",
+    };
+    expect(shown(await t.call("GET", "/api/config"))).toEqual([200, all]);
+    expect((await t.call("GET", "/api/config?show=1")).json).toEqual(all);
+    for (const [key, one] of Object.entries(all)) {
+      const answer = await t.call("GET", `/api/config/${key}`);
+      expect(shown(answer)).toEqual([200, { key, value: one }]);
+    }
+
+    const url = "/api/config/plugin.x.api_key";
+    expect((await t.call("GET", `${url}?show=0`)).json.value).toBe("****9876");
+    expect(shown(await t.call("GET", `${url}?show=1`))).toEqual([200, { key: "plugin.x.api_key", value }]);
+    const reader = await keyWith("config:read");
+    expect((await t.call("GET", url, { token: reader })).json.value).toBe("****9876");
+    const refused = await t.call("GET", `${url}?show=1`, { token: reader });
+    expect([refused.status, refused.json.error.code]).toEqual([403, "auth.scope"]);
+    expect(refused.text).not.toContain("9876");
+    const audit = await t.call("GET", "/v1/audit?action=config.show");
+    expect(audit.json.items).toMatchObject([{ actor: "admin", subject: "plugin.x.api_key" }]);
+    expect((await t.call("GET", "/v1/audit")).text).not.toContain(value);
+    for (const name of readdirSync(t.home).filter((file) => file.startsWith("store.db"))) {
+      expect(readFileSync(join(t.home, name)).includes(value), name).toBe(false);
+    }
+
+    const remove = async (key: string) => shown(await t.call("DELETE", `/api/config/${key}`));
+    expect(await remove("provider")).toEqual([200, { key: "provider", removed: true }]);
+    expect(await remove("provider")).toEqual([200, { key: "provider", removed: false }]);
+    expect((await t.call("GET", "/api/config/provider")).status).toBe(404);
+    expect(await remove("plugin.x.*")).toEqual([200, { key: "plugin.x.*", removed: true }]);
+    expect(await remove("plugin.x.*")).toEqual([200, { key: "plugin.x.*", removed: false }]);
+    expect((await t.call("GET", "/api/config")).json).toEqual({});
+  },
+);
+
+verifies(
+  "webapi.config",
+  "every error under /api is the envelope plus detail, elsewhere without",
+  async () => {
+    const json = { "content-type": "application/json" };
+    const reader = await keyWith("config:read");
+    const body = { value: 1 };
+    const huge = { value: "x".repeat(CONFIG_LIMITS.value_bytes) };
+    const cases: [Promise<TestAnswer>, number, string][] = [
+      [t.call("GET", "/api/config/none"), 404, "config.not_found"],
+      [t.call("GET", "/api/config/none?show=1"), 404, "config.not_found"],
+      [t.call("GET", "/api/config/a..b"), 400, "request.invalid"],
+      [t.call("GET", "/api/config/a.*"), 400, "request.invalid"],
+      [t.call("GET", "/api/config/a?show=yes"), 400, "request.invalid"],
+      [t.call("GET", "/api/config/%ff"), 400, "request.invalid"],
+      [t.call("GET", `/api/config/${"x".repeat(600)}`), 400, "request.invalid"],
+      [t.call("PATCH", "/api/config/*", { body }), 400, "request.invalid"],
+      [t.call("PATCH", "/api/config/a.__proto__", { body }), 400, "request.invalid"],
+      [t.call("PATCH", "/api/config/a", { body: {} }), 400, "request.invalid"],
+      [t.call("PATCH", "/api/config/a", { body: { value: 1, more: 2 } }), 400, "request.invalid"],
+      [t.call("PATCH", "/api/config/a", { body: "{oops", headers: json }), 400, "request.invalid"],
+      [
+        t.call("PATCH", "/api/config/a", { body: "v", headers: { "content-type": "text/plain" } }),
+        415,
+        "request.not_json",
+      ],
+      [t.call("PATCH", "/api/config/a", { body: huge }), 413, "config.limit"],
+      [t.call("DELETE", "/api/config/a.b*"), 400, "request.invalid"],
+      [t.call("GET", "/api/config", { token: null }), 401, "auth.missing"],
+      [t.call("GET", "/%61pi/config", { token: null }), 401, "auth.missing"],
+      [t.call("GET", "/api/config", { headers: { host: "evil.example" } }), 403, "auth.host"],
+      [t.call("PATCH", "/api/config/a", { body, token: reader }), 403, "auth.scope"],
+      [t.call("DELETE", "/api/config/a", { token: reader }), 403, "auth.scope"],
+      [t.call("POST", "/api/config", { body }), 404, "route.not_found"],
+      [t.call("GET", "/api"), 404, "route.not_found"],
+      [t.call("GET", "/api/nothing?x=1"), 404, "route.not_found"],
+    ];
+    for (const [asked, status, code] of cases) {
+      const answer = await asked;
+      expect([answer.status, answer.json.error.code], answer.text).toEqual([status, code]);
+      expect(Object.keys(answer.json)).toEqual(["error", "detail"]);
+      expect(answer.json.detail).toBe(answer.json.error.message);
+    }
+    for (const url of ["/apis", "/v1/plugin-packages/pkg_none", "/x?/api/config"]) {
+      expect(Object.keys((await t.call("GET", url)).json)).toEqual(["error"]);
+    }
+  },
+);
+
+test("another org has a configuration of its own", async () => {
+  const other = { "backplane-org": "org_other" };
+  await t.call("PATCH", "/api/config/shared.key", { body: { value: 1 } });
+  await t.call("PATCH", "/api/config/shared.key", { body: { value: 2 }, headers: other });
+  expect((await t.call("GET", "/api/config/shared.key")).json.value).toBe(1);
+  expect((await t.call("DELETE", "/api/config/shared.*", { headers: other })).json.removed).toBe(true);
+  expect((await t.call("GET", "/api/config/shared.key")).json.value).toBe(1);
+});

@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+  await t.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(t.home) } },
+  });
+});
+afterAll(() => t.close());
+
+const bind = (export_id: string, headers: Record<string, string> = {}, more: object = {}) =>
+  t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id, ...more },
+    headers,
+  });
+const found = async (list: string, call: Parameters<TestApi["call"]>[2] = {}) => {
+  const answer = await t.call("GET", `/v1/plugin-${list}`, call);
+  return answer.json.items.map((item: { export_id: string }) => item.export_id);
+};
+
+verifies(
+  "api.discovery",
+  "each kind has its list, with what the scope can see and use and nothing else",
+  async () => {
+    for (const id of ["echo", "notify", "shrink", "triage"]) expect((await bind(id)).status).toBe(201);
+    const unbound = await bind("search");
+    expect(unbound.json).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
+    await bind("ask", { "backplane-project": "proj_other" });
+
+    expect(await found("tools")).toEqual(["echo"]);
+    expect(await found("hooks")).toEqual(["notify"]);
+    expect(await found("compactors")).toEqual(["shrink"]);
+    expect(await found("harnesses")).toEqual(["triage"]);
+    expect(await found("tools", { headers: { "backplane-project": "proj_other" } })).toEqual(["ask"]);
+    expect(await found("tools", { headers: { "backplane-org": "org_other" } })).toEqual([]);
+
+    const echo = (await t.call("GET", "/v1/plugin-tools")).json.items[0];
+    expect(echo).toMatchObject({ kind: "tool", class: "isolated", package_version: "1.0.0" });
+    expect(echo.input_schema).toEqual({ type: "object", properties: { text: { type: "string" } } });
+
+    const key = await t.call("POST", "/v1/keys", {
+      body: { name: "other", project_id: "proj_other", scopes: ["exports:read"] },
+    });
+    expect(await found("tools", { token: key.json.token })).toEqual(["ask"]);
+    await t.call(
+      "PATCH",
+      `/v1/plugin-bindings/${(await t.call("GET", "/v1/plugin-bindings?kind=hook")).json.items[0].binding_id}`,
+      {
+        body: { status: "disabled" },
+      },
+    );
+    expect(await found("hooks")).toEqual([]);
+  },
+);

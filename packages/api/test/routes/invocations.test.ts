@@ -1,0 +1,154 @@
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { ADMIN } from "../support/callers.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+  await t.call("POST", "/v1/plugin-packages", {
+    body: { source: { folder: writeSamplePackage(t.home) } },
+  });
+  for (const export_id of ["echo", "ask"])
+    await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id },
+    });
+});
+afterAll(() => t.close());
+
+const invoke = (query: string, body: object, headers: Record<string, string> = {}) =>
+  t.call("POST", `/v1/invocations${query}`, { body, headers });
+
+verifies(
+  "api.invocations",
+  "a call without wait answers 202 with the row on disk, and can be read, listed and cancelled",
+  async () => {
+    const started = await invoke("", { export_id: "echo", input: { do: "wait" } });
+    expect([started.status, started.json.status]).toEqual([202, "running"]);
+    const url = `/v1/invocations/${started.json.id}`;
+    expect((await t.call("GET", url)).json).toMatchObject({ id: started.json.id, status: "running" });
+    const listed = (await t.call("GET", "/v1/invocations?status=running&export_id=echo")).json.items;
+    expect(listed.map((item: { id: string }) => item.id)).toEqual([started.json.id]);
+
+    await t.runner.started(1);
+    const cancelled = await t.call("POST", `${url}:cancel`);
+    expect(cancelled.status).toBe(202);
+    const events = await t.call("GET", `${url}/events`);
+    expect(events.text).toMatch(/event: settled\ndata: .*"status":"cancelled"/);
+    const late = await t.call("POST", `${url}:cancel`);
+    expect([late.status, late.json.error.code]).toEqual([409, "invocation.settled"]);
+  },
+);
+
+verifies("api.invocations", "with wait, responds when the invocation has ended, also when it failed", async () => {
+  for (const query of ["?wait", "?wait=true", "?wait=5"]) {
+    const done = await invoke(query, { export_id: "echo", input: { text: "hi" } });
+    expect([done.status, done.json.status]).toEqual([200, "succeeded"]);
+    expect(done.json.result.content[0].text).toBe("hi");
+  }
+  const failed = await invoke("?wait=5", { export_id: "echo", input: { do: "fail" } });
+  expect([failed.status, failed.json.status, failed.json.error.code]).toEqual([
+    200,
+    "failed",
+    "plugin_failed",
+  ]);
+  for (const query of ["?wait=61", "?wait=-1", "?wait=soon", "?wiat=1"])
+    expect((await invoke(query, { export_id: "echo" })).status, query).toBe(400);
+  const soon = await invoke("?wait=soon", { export_id: "echo" });
+  expect(soon.json.error.message).toBe("query.wait: must be true, or a number of seconds from 0 to 60");
+});
+
+test("wait that is over first answers 202 with the record as it is", async () => {
+  const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
+  await t.runner.started(t.runner.orders.length + 1);
+  // The line is held by a timer that is armed once the row is on disk.
+  const order = t.runner.orders.at(-1)!;
+  await t.kernel.invocations.get({ ...ADMIN }, order.invocation_id);
+  t.clock.advance(20_000);
+  const answer = await held;
+  expect([answer.status, answer.json.status]).toEqual([202, "running"]);
+  t.runner.release(order.invocation_id);
+});
+
+verifies(
+  "api.invocations",
+  "a call that waits for an approval answers 202 with its id; wait holds the line over it",
+  async () => {
+    const waiting = await invoke("", { export_id: "ask", input: { text: "please" } });
+    expect([waiting.status, waiting.json.status]).toEqual([202, "waiting_approval"]);
+    expect(waiting.json.id).toMatch(/^inv_/);
+    await t.call("POST", `/v1/approvals/${waiting.json.approval_id}:answer`, {
+      body: { response: "reject" },
+    });
+
+    const held = invoke("?wait=30", { export_id: "ask", input: { text: "again" } });
+    const pending = await vi.waitFor(async () => {
+      const { items } = (await t.call("GET", "/v1/approvals?status=pending")).json;
+      expect(items).toHaveLength(1);
+      return items[0] as { id: string };
+    }, 10_000);
+    await t.call("POST", `/v1/approvals/${pending.id}:answer`, { body: { response: "approve" } });
+    const done = await held;
+    expect([done.status, done.json.status]).toEqual([200, "succeeded"]);
+  },
+);
+
+verifies("api.invocations", "a refusal at the door answers its own status and names its record", async () => {
+  const refused = await invoke("?wait", { export_id: "echo", input: { text: 7 } });
+  expect([refused.status, refused.json.error.code]).toEqual([422, "input.invalid"]);
+  const record = await t.call("GET", `/v1/invocations/${refused.json.error.details.invocation_id}`);
+  expect(record.json).toMatchObject({ status: "failed", error: { code: "input.invalid" } });
+  const unknown = await invoke("", { export_id: "nothing" });
+  expect([unknown.status, unknown.json.error.code]).toEqual([404, "export.not_found"]);
+});
+
+verifies(
+  "api.invocations",
+  "events are replayed by SSE after Last-Event-ID and end with the record",
+  async () => {
+    const done = await invoke("?wait", { export_id: "echo", input: { do: "talk" } });
+    const url = `/v1/invocations/${done.json.id}/events`;
+    const all = await t.call("GET", url);
+    expect(all.headers["content-type"]).toMatch(/^text\/event-stream/);
+    const ids = (text: string) => [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
+    expect(ids(all.text)).toEqual([1, 2, 3]);
+    expect(all.text).toMatch(/data: \{"seq":1,.*"message":"one"/);
+    expect(all.text.trimEnd().split("\n\n").at(-1)).toMatch(/^event: settled\ndata: \{"id":"inv_/);
+    const rest = await t.call("GET", url, { headers: { "last-event-id": "2" } });
+    expect(ids(rest.text)).toEqual([3]);
+    expect(ids((await t.call("GET", `${url}?after=1`)).text)).toEqual([2, 3]);
+    for (const id of ["x", "-1", "1.5", "0x1", "99999999999999999999"])
+      expect((await t.call("GET", url, { headers: { "last-event-id": id } })).status, id).toBe(400);
+    expect((await t.call("GET", "/v1/invocations/inv_none/events")).status).toBe(404);
+  },
+);
+
+test("a repeat with the same Idempotency-Key is the same call, also while it runs, and runs once", async () => {
+  const headers = { "idempotency-key": "invoke-1" };
+  const before = t.runner.orders.length;
+  const body = { export_id: "echo", input: { do: "wait" } };
+  const first = await invoke("", body, headers);
+  const repeat = await invoke("", body, headers);
+  expect([first.status, repeat.status, repeat.json.id]).toEqual([202, 202, first.json.id]);
+  expect(repeat.headers["idempotency-replayed"]).toBe("true");
+  const held = invoke("?wait=30", { input: { do: "wait" }, export_id: "echo" }, headers);
+  await t.runner.started(before + 1);
+  t.runner.release(first.json.id);
+  const ended = await held;
+  expect([ended.status, ended.json.id, ended.json.status]).toEqual([200, first.json.id, "succeeded"]);
+  expect(t.runner.orders.length).toBe(before + 1);
+  const other = await invoke("", { export_id: "echo" }, headers);
+  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+});
+
+test("32 callers that wait at once each get their own answer", async () => {
+  const answers = await Promise.all(
+    Array.from({ length: 32 }, (_, i) =>
+      invoke("?wait", { export_id: "echo", input: { text: `call ${i}` } }),
+    ),
+  );
+  expect(answers.map(({ json }) => json.result.content[0].text)).toEqual(
+    Array.from({ length: 32 }, (_, i) => `call ${i}`),
+  );
+});

@@ -1,0 +1,92 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { ROLES } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+const onDisk = (text: string) =>
+  readdirSync(t.home)
+    .filter((name) => name.startsWith("store.db"))
+    .some((name) => readFileSync(join(t.home, name)).includes(text));
+
+verifies(
+  "api.keys",
+  "a key has org, project, role and scopes, is shown once, stored hashed, and revoked",
+  async () => {
+    for (const role of ROLES) {
+      const made = await t.call("POST", "/v1/keys", {
+        body: { name: `a ${role}`, role, project_id: "proj_a", scopes: ["secrets:read"] },
+      });
+      expect([made.status, made.json.key.role]).toEqual([201, role]);
+    }
+    const body = { name: "reader", project_id: "proj_a", role: "user", scopes: ["secrets:read"] };
+    const created = await t.call("POST", "/v1/keys", { body });
+    const { key, token } = created.json;
+    expect(token).toMatch(/^bpk_/);
+    expect(key).toMatchObject({
+      org_id: "org_local",
+      project_id: "proj_a",
+      role: "user",
+      scopes: ["secrets:read"],
+    });
+
+    expect((await t.call("GET", "/v1/secrets", { token })).status).toBe(200);
+    const beyond = await t.call("GET", "/v1/keys", { token });
+    expect([beyond.status, beyond.json.error.details.needs]).toEqual([403, "keys:read"]);
+    expect((await t.call("GET", "/v1/status", { token })).json.caller).toMatchObject({
+      actor: key.id,
+      project_id: "proj_a",
+    });
+
+    const elsewhere = await t.call("POST", "/v1/keys", {
+      body: { ...body, org_id: "org_b", project_id: null },
+    });
+    expect(elsewhere.json.key).toMatchObject({ org_id: "org_b", project_id: null });
+    const there = await t.call("GET", "/v1/status", { token: elsewhere.json.token });
+    expect(there.json.caller).toMatchObject({ org_id: "org_b", project_id: null, role: "user" });
+
+    const all = await t.call("GET", "/v1/keys?project=*");
+    expect(all.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
+    expect((await t.call("GET", "/v1/keys")).text).not.toContain(key.id);
+    expect((await t.call("GET", "/v1/keys?project=nowhere")).status).toBe(400);
+    const listed = await t.call("GET", "/v1/keys", { headers: { "backplane-project": "*" } });
+    expect(listed.text).not.toContain(elsewhere.json.key.id);
+    expect(listed.json.items.map((item: { id: string }) => item.id)).toContain(key.id);
+    expect(listed.text).not.toContain(token);
+    expect(onDisk(key.id)).toBe(true);
+    expect(onDisk(token)).toBe(false);
+
+    expect((await t.call("DELETE", `/v1/keys/${key.id}`)).status).toBe(404);
+    expect((await t.call("DELETE", `/v1/keys/${key.id}?project=*`)).status).toBe(204);
+    const revoked = await t.call("GET", "/v1/secrets", { token });
+    expect([revoked.status, revoked.json.error.code]).toEqual([401, "auth.invalid"]);
+  },
+);
+
+test("a repeated create with the same key answers without the token, which is kept nowhere", async () => {
+  const headers = { "idempotency-key": "key-1" };
+  const body = { name: "once", scopes: ["secrets:read"] };
+  const first = await t.call("POST", "/v1/keys", { body, headers });
+  const repeat = await t.call("POST", "/v1/keys", { body, headers });
+  expect([first.status, repeat.status]).toEqual([201, 201]);
+  expect(first.json.token).toMatch(/^bpk_/);
+  expect(repeat.json).toEqual({ key: first.json.key, token: null });
+  expect(onDisk(first.json.token)).toBe(false);
+});
+
+test("an expired key opens nothing", async () => {
+  const expires_at = new Date(t.clock.now() + 60_000).toISOString();
+  const made = await t.call("POST", "/v1/keys", {
+    body: { name: "short", scopes: ["secrets:read"], expires_at },
+  });
+  expect((await t.call("GET", "/v1/secrets", { token: made.json.token })).status).toBe(200);
+  t.clock.advance(61_000);
+  expect((await t.call("GET", "/v1/secrets", { token: made.json.token })).status).toBe(401);
+});

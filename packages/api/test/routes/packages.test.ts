@@ -1,0 +1,140 @@
+import { randomBytes } from "node:crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { packFolder } from "@backplane/supply";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { packed as packFolderOf } from "../support/packed.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi({ api: { limits: { upload_bytes: 200_000 } } });
+});
+afterAll(() => t.close());
+
+const packed = (version: string, remark = ""): Promise<Buffer> =>
+  packFolderOf(writeSamplePackage(t.home, version, remark));
+
+const upload = (body: Buffer, headers: Record<string, string> = {}, token?: string) =>
+  t.call("POST", "/v1/plugin-packages", {
+    body,
+    headers: { "content-type": "application/octet-stream", ...headers },
+    ...(token === undefined ? {} : { token }),
+  });
+
+async function keyWith(scopes: string[]): Promise<string> {
+  return (await t.call("POST", "/v1/keys", { body: { name: "k", scopes } })).json.token;
+}
+
+verifies(
+  "api.packages",
+  "an archive is installed once, listed, read by its opaque id, and kept while it is bound",
+  async () => {
+    const archive = await packed("1.0.0");
+    const created = await upload(archive, { "content-type": "application/gzip" });
+    expect(created.status).toBe(201);
+    expect(created.json).toMatchObject({ package_id: PACKAGE_ID, version: "1.0.0", origin: "upload" });
+    expect(created.json.id).toMatch(/^pkg_/);
+    const again = await upload(archive, { "content-type": "application/x-tar" });
+    expect([again.status, again.json]).toEqual([200, created.json]);
+
+    const { id } = created.json;
+    expect((await t.call("GET", "/v1/plugin-packages")).json.items).toEqual([created.json]);
+    expect((await t.call("GET", `/v1/plugin-packages/${id}`)).json).toEqual(created.json);
+
+    const binding = await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
+    });
+    const bound = await t.call("DELETE", `/v1/plugin-packages/${id}`);
+    expect([bound.status, bound.json.error.code]).toEqual([409, "package.bound"]);
+    expect(bound.json.error.details.bindings).toEqual([binding.json.binding_id]);
+    await t.call("DELETE", `/v1/plugin-bindings/${binding.json.binding_id}`);
+    expect((await t.call("DELETE", `/v1/plugin-packages/${id}`)).status).toBe(204);
+    expect((await t.call("GET", `/v1/plugin-packages/${id}`)).status).toBe(404);
+  },
+);
+
+verifies("api.packages", "a folder of the host is a source for the admin token only", async () => {
+  const folder = writeSamplePackage(t.home, "2.0.0");
+  const text = await t.call("POST", "/v1/plugin-packages", { body: { source: `folder:${folder}` } });
+  expect([text.status, text.json.origin]).toEqual([201, "folder"]);
+  const object = await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+  expect([object.status, object.json.id]).toEqual([200, text.json.id]);
+
+  const token = await keyWith(["packages:write"]);
+  for (const other of [token, await keyWith(["admin"])]) {
+    const refused = await t.call("POST", "/v1/plugin-packages", {
+      body: { source: { folder } },
+      token: other,
+    });
+    expect([refused.status, refused.json.error.code]).toEqual([403, "package.source_forbidden"]);
+  }
+  const relative = await t.call("POST", "/v1/plugin-packages", { body: { source: "folder:../x" } });
+  expect([relative.status, relative.json.error.code]).toEqual([400, "request.invalid"]);
+  const asArchive = await upload(await packed("2.0.1"), {}, token);
+  expect(asArchive.status).toBe(201);
+});
+
+verifies("pkg.immutable", "other bytes under the same version are a conflict", async () => {
+  expect((await upload(await packed("3.0.0"))).status).toBe(201);
+  const other = await upload(await packed("3.0.0", "changed"));
+  expect([other.status, other.json.error.code]).toEqual([409, "package.conflict"]);
+});
+
+test("an archive over the limit is refused, announced or not, and what is no archive too", async () => {
+  const large = await upload(Buffer.alloc(200_001));
+  expect([large.status, large.json.error.code]).toEqual([413, "request.too_large"]);
+  const noise = await upload(Buffer.from("not an archive at all"));
+  expect(noise.status).toBe(422);
+});
+
+test("an archive that grows over the limit while it is read is refused, and nothing of it stays", async () => {
+  const dir = writeSamplePackage(t.home, "5.0.0");
+  writeFileSync(join(dir, "noise.bin"), randomBytes(300_000));
+  const stream = new PassThrough();
+  const packing = packFolder(dir, stream).catch(() => undefined);
+  const answer = await t.api.inject({
+    method: "POST",
+    url: "/v1/plugin-packages",
+    headers: {
+      host: "127.0.0.1",
+      authorization: `Bearer ${ADMIN_TOKEN}`,
+      "content-type": "application/octet-stream",
+    },
+    payload: stream,
+  });
+  stream.resume();
+  await packing;
+  expect([answer.statusCode, answer.json().error.code]).toEqual([413, "request.too_large"]);
+  expect((await t.call("GET", "/v1/plugin-packages?limit=500")).text).not.toContain('"5.0.0"');
+});
+
+test("a repeated upload with the same key gets the first answer; other bytes under it install nothing", async () => {
+  const archive = await packed("4.0.0");
+  const headers = { "idempotency-key": "upload-1" };
+  const first = await upload(archive, headers);
+  const repeat = await upload(archive, headers);
+  expect([repeat.status, repeat.text, repeat.headers["idempotency-replayed"]]).toEqual([
+    201,
+    first.text,
+    "true",
+  ]);
+  const other = await upload(await packed("4.0.1"), headers);
+  expect([other.status, other.json.error.code]).toEqual([409, "idempotency.conflict"]);
+  const versions = (await t.call("GET", "/v1/plugin-packages")).json.items.map(
+    (item: { version: string }) => item.version,
+  );
+  expect(versions).not.toContain("4.0.1");
+});
+
+test("lists come in pages", async () => {
+  const first = await t.call("GET", "/v1/plugin-packages?limit=2");
+  expect(first.json.items).toHaveLength(2);
+  const second = await t.call("GET", `/v1/plugin-packages?limit=2&after=${first.json.next}`);
+  expect(second.json.items.length).toBeGreaterThan(0);
+  expect(second.json.items).not.toContainEqual(first.json.items[0]);
+  expect((await t.call("GET", "/v1/plugin-packages?limit=0")).status).toBe(400);
+});

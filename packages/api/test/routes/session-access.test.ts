@@ -1,0 +1,171 @@
+/** Who may do what with sessions, and which ids and rows a caller can name. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo") });
+  await run("ids-1", "/say hi");
+});
+afterAll(() => t.close());
+
+const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const run = (session_id: string, text: string) =>
+  t.call("POST", "/v1/runs?wait=true", { body: { session_id, input: { text } } });
+
+verifies(
+  "bus.session-ids",
+  "no client makes or uses an id of the kernel's, a bridge's or a sub-agent's, on any route",
+  async () => {
+    const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
+    const input = { text: "x" };
+    for (const id of [
+      "kernel",
+      "_bridge:web",
+      "_bridge:",
+      "ids-1::agent::1",
+      "::agent::",
+      " kernel",
+      "a\u200bb",
+    ]) {
+      const part = encodeURIComponent(id);
+      const asked = [
+        t.call("POST", "/v1/sessions", { body: { session_id: id } }),
+        t.call("PATCH", `/v1/sessions/${part}`, { body: { metadata: {} } }),
+        t.call("POST", "/v1/sessions/ids-1:branch", { body: { child_id: id } }),
+        t.call("POST", `/v1/sessions/${part}/messages`, { body: input }),
+        t.call("POST", `/v1/sessions/${part}:interrupt`),
+        t.call("POST", `/v1/sessions/${part}:reset`),
+        t.call("POST", `/v1/chains/${session.head_chain_id}:fork`, { body: { child_id: id } }),
+        t.call("POST", "/v1/runs", { body: { session_id: id, input } }),
+        t.call("POST", "/v1/invocations", { body: { export_id: "x", session_id: id } }),
+      ];
+      for (const answer of await Promise.all(asked))
+        expect(shown(answer), id).toEqual([400, "request.invalid"]);
+      // There is nothing to look at either.
+      const missing = [
+        t.call("GET", `/v1/sessions/${part}/events`),
+        t.call("POST", "/v1/chains", { body: { session_id: id } }),
+        t.call("POST", "/v1/compactions", { body: { session_id: id } }),
+        t.call("POST", `/v1/sessions/${part}:branch`),
+      ];
+      for (const answer of await Promise.all(missing)) expect([400, 404], id).toContain(answer.status);
+    }
+    const made = (await t.call("GET", "/v1/sessions?limit=500")).json.items as { id: string }[];
+    expect(made.filter(({ id }) => /^kernel$|_bridge|::agent::|[\s\u200b]/.test(id))).toEqual([]);
+  },
+);
+
+verifies(
+  "api.sessions",
+  "another project's ids answer with the same bytes as ids that do not exist",
+  async () => {
+    const there = { "backplane-project": "proj_other", "x-request-id": "same" };
+    const here = { "x-request-id": "same" };
+    const theirs = await t.call("POST", "/v1/runs?wait=true", {
+      body: { session_id: "theirs", input: { text: "/say secret words" } },
+      headers: there,
+    });
+    const { id, chain_id } = theirs.json;
+    const input = { text: "x" };
+    const requests: [string, (id: string) => string, string, unknown?][] = [
+      ["GET", (one) => `/v1/sessions/${one}`, "theirs"],
+      ["PATCH", (one) => `/v1/sessions/${one}`, "theirs", { metadata: {} }],
+      ["POST", (one) => `/v1/sessions/${one}:branch`, "theirs", {}],
+      ["POST", (one) => `/v1/sessions/${one}:interrupt`, "theirs"],
+      ["POST", (one) => `/v1/sessions/${one}:reset`, "theirs"],
+      ["GET", (one) => `/v1/sessions/${one}/entries`, "theirs"],
+      ["GET", (one) => `/v1/sessions/${one}/events`, "theirs"],
+      ["GET", (one) => `/v1/chains?session_id=${one}`, "theirs"],
+      ["GET", (one) => `/v1/compactions?session_id=${one}`, "theirs"],
+      ["GET", (one) => `/v1/chains/${one}`, chain_id],
+      ["POST", (one) => `/v1/chains/${one}:fork`, chain_id, {}],
+      ["GET", (one) => `/v1/chains/${one}/blocks`, chain_id],
+      ["POST", (one) => `/v1/chains/${one}/blocks`, chain_id, { blocks: [{ kind: "input" }] }],
+      ["GET", (one) => `/v1/chains/${one}/runs`, chain_id],
+      ["GET", (one) => `/v1/chains/${one}:verify`, chain_id],
+      ["POST", (one) => `/v1/compactions/${one}:undo`, chain_id],
+      ["GET", (one) => `/v1/runs/${one}`, id],
+      ["GET", (one) => `/v1/runs/${one}/events`, id],
+      ["POST", (one) => `/v1/runs/${one}:cancel`, id],
+    ];
+    for (const [method, path, one, body] of requests) {
+      const asked = await t.call(method, path(one), { body, headers: here });
+      const nowhere = await t.call(method, path(one.replace(/.{6}$/, "zzzzzz")), { body, headers: here });
+      expect([asked.status, asked.text], `${method} ${path("ID")}`).toEqual([404, nowhere.text]);
+    }
+    for (const key of ["chain_id", "from_chain_id"]) {
+      const by = (one: string) =>
+        key === "chain_id"
+          ? t.call("POST", "/v1/runs", { body: { chain_id: one, input }, headers: here })
+          : t.call("POST", "/v1/chains", {
+              body: { session_id: "ids-1", from_chain_id: one },
+              headers: here,
+            });
+      expect((await by(chain_id)).text).toBe((await by(chain_id.replace(/.{6}$/, "zzzzzz"))).text);
+    }
+    for (const list of ["sessions", "chains?session_id=ids-1"])
+      expect((await t.call("GET", `/v1/${list}`)).text).not.toMatch(/theirs|secret words/);
+    // The same name here is another session.
+    expect((await t.call("POST", "/v1/sessions", { body: { session_id: "theirs" } })).status).toBe(201);
+    expect((await t.call("GET", `/v1/runs/${id}`, { headers: there })).json.status).toBe("completed");
+  },
+);
+
+test("keys need their scope, and a guest only looks", async () => {
+  const keyWith = async (role: string, ...scopes: string[]) =>
+    (await t.call("POST", "/v1/keys", { body: { name: "k", role, scopes } })).json.token as string;
+  const reader = await keyWith("user", "sessions:read");
+  const guest = await keyWith("guest", "sessions:read", "sessions:write");
+  const stranger = await keyWith("user", "audit:read");
+  const body = { session_id: "scopes", input: { text: "/say x" } };
+  for (const token of [reader, guest, stranger])
+    expect((await t.call("POST", "/v1/runs", { body, token })).status).toBe(403);
+  for (const path of ["sessions", "chains?session_id=ids-1", "compactions?session_id=ids-1"]) {
+    expect((await t.call("GET", `/v1/${path}`, { token: reader })).status, path).toBe(200);
+    expect(shown(await t.call("GET", `/v1/${path}`, { token: stranger }))).toEqual([403, "auth.scope"]);
+  }
+});
+
+test("a delegated token opens what its scopes say and no more, one scope for each noun", async () => {
+  const delegated = async (version: string, ...scopes: string[]) => {
+    const folder = writeSamplePackage(t.home, version, "", scopes);
+    await t.call("POST", "/v1/plugin-packages", { body: { source: { folder } } });
+    const bound = await t.call("POST", "/v1/plugin-bindings", {
+      body: { package_id: PACKAGE_ID, package_version: version, export_id: "echo" },
+    });
+    const before = t.runner.orders.length;
+    const { binding_id } = bound.json;
+    await t.call("POST", "/v1/invocations", { body: { binding_id, input: { do: "wait" } } });
+    await t.runner.started(before + 1);
+    return { binding_id, token: t.runner.orders[before]!.context.gateway!.delegation_token };
+  };
+  const { json: session } = await t.call("GET", "/v1/sessions/ids-1");
+  const chain = session.head_chain_id as string;
+  const input = { text: "/say delegated" };
+  const routes: [scope: string, method: string, path: string, body?: unknown][] = [
+    ["sessions:read", "GET", "/v1/sessions/ids-1"],
+    ["sessions:read", "GET", "/v1/sessions/ids-1/entries"],
+    ["sessions:write", "PATCH", "/v1/sessions/ids-1", { metadata: { a: 1 } }],
+    ["sessions:write", "POST", "/v1/sessions/ids-1:branch", {}],
+    ["chains:read", "GET", `/v1/chains/${chain}/blocks`],
+    ["chains:write", "POST", `/v1/chains/${chain}:fork`, {}],
+    ["runs:read", "GET", `/v1/chains/${chain}/runs`],
+    ["runs:write", "POST", "/v1/runs?wait=true", { session_id: "by-plugin", input }],
+    ["compactions:read", "GET", "/v1/compactions?session_id=ids-1"],
+  ];
+  const scopes = [...new Set(routes.map(([scope]) => scope))];
+  for (const [n, scope] of scopes.entries()) {
+    const { binding_id, token } = await delegated(`1.0.${n}`, scope);
+    for (const [needs, method, path, body] of routes) {
+      const { status } = await t.call(method, path, { body, token });
+      if (needs === scope) expect(status, `${scope}: ${method} ${path}`).toBeLessThan(300);
+      else expect(status, `${scope}: ${method} ${path}`).toBe(403);
+    }
+    // Otherwise the next version moves this binding, and is granted no scope that this one does not ask for.
+    expect((await t.call("DELETE", `/v1/plugin-bindings/${binding_id}`)).status).toBe(204);
+  }
+});

@@ -1,0 +1,311 @@
+import type { KernelPlugin } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { ADMIN } from "../support/callers.ts";
+import { readStream } from "../support/read-stream.ts";
+import { ADMIN_TOKEN, startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+
+const shop: KernelPlugin = {
+  name: "shop",
+  version: "1.0.0",
+  category: "tool",
+  subscriptions: () => [],
+  onLoad: (ctx) =>
+    ctx.registerTool({
+      name: "buy",
+      description: "Spends money.",
+      parameters: { type: "object" },
+      requires_approval: true,
+      run: () => ({ ok: true, brief: "bought", display: { kind: "text", text: "bread" } }),
+    }),
+};
+
+let t: TestApi;
+let url: string;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("strategy-react", "llm-echo", shop) });
+  url = await t.api.listen({ host: "127.0.0.1", port: 0 });
+});
+afterAll(() => t.close());
+
+const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const run = (session_id: string, text: string, query = "?wait=true") =>
+  t.call("POST", `/v1/runs${query}`, { body: { session_id, input: { text } } });
+/** Enough to be worth a summary, in a window that is small enough to ask for one. */
+const talkLong = async (session_id: string) => {
+  await t.kernel.config.set(ADMIN, { "providers.llm-echo.context_window": 10_000 });
+  for (const n of [1, 2, 3]) await run(session_id, `${"many words ".repeat(400)}${n}`);
+};
+const stream = (path: string, init: RequestInit = {}) =>
+  readStream(url + path, {
+    ...init,
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...(init.headers as Record<string, string>) },
+  });
+
+test("a session's life: made, spoken to, read, changed, branched, reset", async () => {
+  const made = await t.call("POST", "/v1/sessions", {
+    body: { session_id: "support-42", metadata: { topic: "billing" } },
+  });
+  expect([made.status, made.json.id, made.json.workspace]).toEqual([201, "support-42", "default"]);
+  expect(shown(await t.call("POST", "/v1/sessions", { body: { session_id: "support-42" } }))).toEqual([
+    409,
+    "session.conflict",
+  ]);
+  const named = await t.call("POST", "/v1/sessions?workspace=west", { body: {} });
+  expect([named.status, named.json.workspace]).toEqual([201, "west"]);
+
+  const said = await t.call("POST", "/v1/sessions/support-42/messages", { body: { text: "hello" } });
+  expect([said.status, Object.keys(said.json)]).toEqual([202, ["entry_id", "event_id", "run_id"]]);
+  expect((await stream(`/v1/runs/${said.json.run_id}/events`)).at(-1)?.event).toBe("run");
+  const page = await t.call("GET", "/v1/sessions/support-42/entries?limit=2");
+  expect(page.json.items.map(({ id }: { id: number }) => id)).toEqual([1, 2]);
+  const rest = await t.call("GET", `/v1/sessions/support-42/entries?after=${page.json.next}&limit=1000`);
+  expect([rest.json.items[0].id, rest.json.next]).toEqual([3, null]);
+  const kinds = [...page.json.items, ...rest.json.items].filter(({ kind }) => kind === "message");
+  expect(kinds.map(({ payload }) => payload.role)).toEqual(["user", "assistant"]);
+
+  const patched = await t.call("PATCH", "/v1/sessions/support-42", {
+    body: { metadata: { topic: null, mood: "good" } },
+  });
+  expect(patched.json.metadata).toEqual({ mood: "good" });
+  const listed = await t.call("GET", "/v1/sessions?workspace=west");
+  expect(listed.json.items).toEqual([named.json]);
+  expect((await t.call("GET", "/v1/sessions?limit=1")).json.next).not.toBeNull();
+
+  const child = await t.call("POST", "/v1/sessions/support-42:branch", {
+    body: { child_id: "support-43", at: said.json.entry_id },
+  });
+  expect([child.status, child.json.parent_session_id]).toEqual([201, "support-42"]);
+  const inherited = await t.call("GET", "/v1/sessions/support-43/entries");
+  expect(inherited.json.items.map(({ id }: { id: number }) => id)).toEqual([1, said.json.entry_id]);
+  expect((await t.call("POST", "/v1/sessions/support-42:branch")).status).toBe(201);
+
+  const reset = await t.call("POST", "/v1/sessions/support-42:reset");
+  expect(reset.json.head_chain_id).not.toBe(patched.json.head_chain_id);
+  const idle = await t.call("POST", "/v1/sessions/support-42:interrupt");
+  expect(idle.json).toEqual({ interrupted: false });
+});
+
+test("ids with colons, slashes and umlauts are ids like others", async () => {
+  for (const id of ["a:b", "team/7", "grün", "x::y", "q?z%41"]) {
+    const made = await t.call("POST", "/v1/sessions", { body: { session_id: id } });
+    expect([made.status, made.json.id]).toEqual([201, id]);
+    const part = encodeURIComponent(id);
+    expect((await t.call("GET", `/v1/sessions/${part}`)).json.id).toBe(id);
+    const child = await t.call("POST", `/v1/sessions/${part}:branch`);
+    expect([child.status, child.json.parent_session_id]).toEqual([201, id]);
+  }
+});
+
+test("chains: forked, extended by blocks of all six kinds, verified, listed with their runs", async () => {
+  const { json: done } = await run("chains-1", "one");
+  expect(done.status).toBe("completed");
+  const { json: session } = await t.call("GET", "/v1/sessions/chains-1");
+  const { json: head } = await t.call("GET", `/v1/chains/${session.head_chain_id}`);
+  expect([head.session_id, head.origin]).toEqual(["chains-1", "start"]);
+  expect((await t.call("GET", `/v1/chains/${head.id}/runs`)).json.items).toEqual([done]);
+
+  const second = await t.call("POST", "/v1/chains", { body: { session_id: "chains-1" } });
+  expect([second.status, second.json.parent_chain_id]).toEqual([201, head.id]);
+  const fork = await t.call("POST", `/v1/chains/${head.id}:fork`, { body: { child_id: "chains-2", at: 2 } });
+  expect([fork.status, fork.json.session_id, fork.json.fork_entry_id]).toEqual([201, "chains-2", 2]);
+  const listed = await t.call("GET", "/v1/chains?session_id=chains-1");
+  expect(listed.json.items.map(({ id }: { id: string }) => id)).toEqual([second.json.id, head.id]);
+  expect(shown(await t.call("GET", "/v1/chains"))).toEqual([400, "request.invalid"]);
+  expect(shown(await t.call("GET", "/v1/chains?session_id=nobody"))).toEqual([404, "session.not_found"]);
+
+  const text = (words: string) => [{ type: "text", text: words }];
+  const blocks = [
+    { kind: "system", content: text("be kind") },
+    { kind: "input", content: text("what now?") },
+    { kind: "thinking", content: text("hm") },
+    { kind: "tool_call", tool_call_id: "c1", name: "look", input: { at: 1 } },
+    { kind: "tool_result", tool_call_id: "c1", structured_output: { found: true } },
+    { kind: "response", content: text("this") },
+  ];
+  const path = `/v1/chains/${fork.json.id}/blocks`;
+  const added = await t.call("POST", path, { body: { blocks } });
+  expect([added.status, added.json.items.length]).toEqual([201, 6]);
+  const all = await t.call("GET", path);
+  expect(all.json.items.map(({ kind }: { kind: string }) => kind)).toEqual([
+    "input",
+    ...blocks.map(({ kind }) => kind),
+  ]);
+  expect(all.json.next).toBeNull();
+  const paged: unknown[] = [];
+  for (let after: string | null = "0"; after !== null; ) {
+    const page: TestAnswer = await t.call("GET", `${path}?limit=2&after=${after}`);
+    paged.push(...page.json.items);
+    after = page.json.next;
+  }
+  expect(paged).toEqual(all.json.items);
+  expect(shown(await t.call("POST", path, { body: { blocks: [{ kind: "memo" }] } }))).toEqual([
+    400,
+    "request.invalid",
+  ]);
+  const verified = await t.call("GET", `/v1/chains/${fork.json.id}:verify`);
+  expect(verified.json).toEqual({ valid: true, broken: null });
+});
+
+test("runs: waited for, streamed, followed later, resumed, cancelled", async () => {
+  const waited = await run("runs-1", "/say hi there");
+  expect([waited.status, waited.json.status, waited.json.output.content]).toEqual([
+    200,
+    "completed",
+    "hi there",
+  ]);
+  expect((await t.call("GET", `/v1/runs/${waited.json.id}`)).json).toEqual(waited.json);
+  const on_head = await t.call("POST", "/v1/runs?wait=20", {
+    body: { chain_id: waited.json.chain_id, input: { text: "/say two" } },
+  });
+  expect(on_head.json.output.content).toBe("two");
+
+  const body = JSON.stringify({ session_id: "runs-1", input: { text: "/say one two three" } });
+  const headers = { "content-type": "application/json", accept: "text/event-stream" };
+  const items = await stream("/v1/runs", { method: "POST", body, headers });
+  expect(items[0]?.event).toBe("run.started");
+  expect(items[1]?.event).toBe("user.message.received");
+  const last = items.at(-1)!;
+  const ended = JSON.parse(last.data);
+  expect([last.event, ended.status, ended.output.content]).toEqual(["run", "completed", "one two three"]);
+  const deltas = items.filter(({ event }) => event === "assistant.message.delta");
+  const texts = deltas.map(({ data }) => JSON.parse(data).event.payload);
+  const whole = texts.reduce((sum, { catch_up, content }) => (catch_up ? content : sum + content), "");
+  expect(whole).toBe("one two three");
+  expect(items.at(-2)).toMatchObject({ event: "assistant.message.done", id: String(ended.output.entry_id) });
+
+  // The same from the tape: what has an id, with the same ids, and nothing of the runs before.
+  const told = items.filter(({ id }) => id !== null).map(({ id, event }) => [id, event]);
+  const later = await stream(`/v1/runs/${ended.id}/events`);
+  expect(later.filter(({ id }) => id !== null).map(({ id, event }) => [id, event])).toEqual(told);
+  const resumed = await stream(`/v1/runs/${ended.id}/events`, { headers: { "last-event-id": told[0]![0]! } });
+  expect(resumed.map(({ id, event }) => [id, event])).toEqual([...told.slice(1), [null, "run"]]);
+  const { json: first } = await t.call("GET", `/v1/runs/${waited.json.id}`);
+  const early = await stream(`/v1/runs/${first.id}/events`);
+  expect(JSON.parse(early.at(-1)!.data)).toEqual(first);
+  expect(JSON.parse(early[1]!.data).event.payload.text).toBe("/say hi there");
+  expect(early.filter(({ event }) => event === "user.message.received")).toHaveLength(1);
+
+  const slow = await run("runs-2", "/slow 20000\n/say one two", "");
+  expect([slow.status, slow.json.status]).toEqual([202, "running"]);
+  const followed = stream(`/v1/runs/${slow.json.id}/events`);
+  const cancelled = await t.call("POST", `/v1/runs/${slow.json.id}:cancel`);
+  expect([cancelled.status, cancelled.json.status]).toEqual([200, "cancelled"]);
+  expect(JSON.parse((await followed).at(-1)!.data)).toEqual(cancelled.json);
+  expect(shown(await t.call("POST", `/v1/runs/${slow.json.id}:cancel`))).toEqual([409, "run.ended"]);
+  for (const wrong of [{ input: { text: "x" } }, { session_id: "a", chain_id: "b", input: { text: "x" } }])
+    expect(shown(await t.call("POST", "/v1/runs", { body: wrong }))).toEqual([400, "request.invalid"]);
+});
+
+test("a question that was asked before the reader came is put to it, once", async () => {
+  const { json: asking } = await run("asks-1", "/tool buy\n/then\n/say bought", "");
+  await expect
+    .poll(async () => (await t.call("GET", "/v1/approvals?status=pending")).json.items.length)
+    .toBe(1);
+  const asked: string[] = [];
+  const items = await readStream(`${url}/v1/runs/${asking.id}/events`, {
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    each({ event, data }) {
+      if (event !== "approval.request") return;
+      const { payload } = JSON.parse(data).event;
+      expect(payload).toMatchObject({ tool_name: "buy", target_session_id: "asks-1" });
+      asked.push(payload.id);
+      void t.call("POST", `/v1/approvals/${payload.id}:answer`, { body: { response: "approve" } });
+    },
+  });
+  expect(asked).toHaveLength(1);
+  expect(JSON.parse(items.at(-1)!.data)).toMatchObject({
+    status: "completed",
+    output: { content: "bought" },
+  });
+});
+
+test("a session is followed by all its events; looking makes none", async () => {
+  await run("watch-1", "/say before");
+  const stop = new AbortController();
+  const seen: string[] = [];
+  const watching = readStream(`${url}/v1/sessions/watch-1/events?since_entry=0`, {
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}` },
+    signal: stop.signal,
+    each({ event }) {
+      seen.push(event);
+      if (event === "session.replay.done") void run("watch-1", "/say after");
+      if (seen.includes("session.replay.done") && event === "assistant.message.done") stop.abort();
+    },
+  });
+  const items = await watching;
+  const ids = items.filter(({ id }) => id !== null).map(({ id }) => Number(id));
+  expect(ids).toEqual(ids.map((_, n) => n + 1));
+  expect(seen.filter((kind) => kind === "session.replay.done")).toHaveLength(1);
+  expect(seen).toContain("assistant.message.delta");
+  await expect.poll(() => t.kernel.fanout.stats().connections).toBe(0);
+  expect(shown(await t.call("GET", "/v1/sessions/nobody/events"))).toEqual([404, "session.not_found"]);
+  expect(shown(await t.call("GET", "/v1/sessions/nobody"))).toEqual([404, "session.not_found"]);
+});
+
+test("a compaction is a chain with its lineage, and can be undone once", async () => {
+  await talkLong("compact-1");
+  const { json: before } = await t.call("GET", "/v1/sessions/compact-1");
+  const made = await t.call("POST", "/v1/compactions", { body: { session_id: "compact-1" } });
+  expect(made.status, made.text).toBe(201);
+  expect(made.json.chain).toMatchObject({ origin: "compaction", parent_chain_id: before.head_chain_id });
+  expect(made.json.source.chain_id).toBe(before.head_chain_id);
+  expect(made.json.tokens_after).toBeLessThan(made.json.tokens_before);
+  const listed = await t.call("GET", "/v1/compactions?session_id=compact-1");
+  expect(listed.json.items).toEqual([made.json]);
+  const undone = await t.call("POST", `/v1/compactions/${made.json.chain.id}:undo`);
+  expect([undone.status, undone.json.id]).toEqual([200, before.head_chain_id]);
+  expect(shown(await t.call("POST", `/v1/compactions/${made.json.chain.id}:undo`))).toEqual([
+    409,
+    "chain.changed",
+  ]);
+  expect(shown(await t.call("POST", `/v1/compactions/${before.head_chain_id}:undo`))).toEqual([
+    400,
+    "request.invalid",
+  ]);
+});
+
+verifies("api.sessions", "every create takes an Idempotency-Key: a repeat is the first answer", async () => {
+  await talkLong("once-1");
+  const { json: session } = await t.call("GET", "/v1/sessions/once-1");
+  const chain = session.head_chain_id as string;
+  const creates: [string, unknown, unknown][] = [
+    ["/v1/sessions", { metadata: { a: 1 } }, { metadata: { a: 2 } }],
+    ["/v1/sessions/once-1:branch", {}, { at: 1 }],
+    ["/v1/sessions/once-1/messages", { text: "/say x" }, { text: "/say y" }],
+    ["/v1/chains", { session_id: "once-1" }, { session_id: "once-1", at: 1 }],
+    [`/v1/chains/${chain}:fork`, {}, { at: 1 }],
+    [
+      `/v1/chains/${chain}/blocks`,
+      { blocks: [{ kind: "system", content: [] }] },
+      { blocks: [{ kind: "input", content: [] }] },
+    ],
+    [
+      "/v1/runs?wait=true",
+      { session_id: "once-2", input: { text: "/say z" } },
+      { session_id: "once-2", input: { text: "/say w" } },
+    ],
+    ["/v1/compactions", { session_id: "once-1" }, { session_id: "once-2" }],
+  ];
+  for (const [n, [path, body, other]] of creates.entries()) {
+    const headers = { "idempotency-key": `key-${n}` };
+    const first = await t.call("POST", path, { body, headers });
+    expect(first.status, `${path} ${first.text}`).toBeLessThan(300);
+    const again = await t.call("POST", path, { body, headers });
+    expect([again.status, again.json, again.headers["idempotency-replayed"]], path).toEqual([
+      first.status,
+      first.json,
+      "true",
+    ]);
+    expect(shown(await t.call("POST", path, { body: other, headers })), path).toEqual([
+      409,
+      "idempotency.conflict",
+    ]);
+    // Let a message's turn end, so that the next create meets no running one.
+    if (first.json.run_id !== undefined) await stream(`/v1/runs/${first.json.run_id}/events`);
+  }
+  const { json: runs } = await t.call("GET", `/v1/chains/${chain}/runs`);
+  const asked = runs.items.map((one: { input: { text: string } }) => one.input.text);
+  expect(asked.filter((text: string) => text === "/say x")).toHaveLength(1);
+});

@@ -1,0 +1,60 @@
+/** The routes of a sign-in: who may use them, and what a browser that comes back with nothing good is shown. */
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi();
+});
+afterAll(() => t.close());
+
+test("a browser that comes back with an unknown state sees a page that holds nothing of what it brought", async () => {
+  const evil = encodeURIComponent("<script>alert(1)</script>");
+  const answer = await t.call("GET", `/oauth/callback?state=nobody&code=c0de-c0de&error=${evil}`, {
+    token: null,
+  });
+  expect(answer.status).toBe(400);
+  expect(answer.headers["content-type"]).toContain("text/html");
+  expect(answer.headers).toMatchObject({
+    "cache-control": "no-store",
+    "referrer-policy": "no-referrer",
+    "content-security-policy": expect.stringContaining("default-src 'none'"),
+  });
+  expect(answer.text).toContain("Not signed in");
+  expect(answer.text).not.toContain("c0de-c0de");
+  expect(answer.text).not.toContain("<script>");
+});
+
+test("a browser with an unknown ticket is sent nowhere and gets no cookie", async () => {
+  for (const path of ["/oauth/start?ticket=t1cket-t1cket", "/oauth/start"]) {
+    const answer = await t.call("GET", path, { token: null });
+    expect(answer.status).toBe(400);
+    expect(answer.headers).toMatchObject({ "cache-control": "no-store", "referrer-policy": "no-referrer" });
+    expect(answer.headers.location).toBeUndefined();
+    expect(answer.headers["set-cookie"]).toBeUndefined();
+    expect(answer.text).toContain("Begin again with");
+    expect(answer.text).not.toContain("t1cket");
+  }
+});
+
+test("there is a description of the client only where there is a public address", async () => {
+  const answer = await t.call("GET", "/client-metadata.json", { token: null });
+  expect([answer.status, answer.json.error.code]).toEqual([404, "route.not_found"]);
+});
+
+test("a sign-in is an admin's; a body with anything else in it is refused", async () => {
+  const made = await t.call("POST", "/v1/keys", { body: { name: "k", scopes: ["bindings:write"] } });
+  const token = (made.json as unknown as { token: string }).token;
+  for (const path of [
+    "/v1/plugin-bindings/bind_x:login",
+    "/v1/plugin-bindings/bind_x:logout",
+    "/v1/sign-ins:complete",
+  ]) {
+    const answer = await t.call("POST", path, { token, body: {} });
+    expect([answer.status, answer.json.error.code], path).toEqual([403, "auth.scope"]);
+  }
+  const odd = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: { password: "x" } });
+  expect(odd.json.error.code).toBe("request.invalid");
+  const none = await t.call("POST", "/v1/plugin-bindings/bind_x:login", { body: {} });
+  expect(none.json.error.code).toBe("binding.not_found");
+});

@@ -1,0 +1,65 @@
+import type { Kernel } from "@backplane/kernel";
+import { afterEach, expect, test } from "vitest";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+afterEach(() => t.close());
+
+test("ready is not alive: a store that is away and a gateway that stops are 503 on readyz alone", async () => {
+  let health: Partial<Awaited<ReturnType<Kernel["health"]>>> = {};
+  t = await startApi({
+    wrap: (kernel) => ({ ...kernel, health: async () => ({ ...(await kernel.health()), ...health }) }),
+  });
+  const ready = async () => {
+    const answer = await t.call("GET", "/readyz", { token: null });
+    return [answer.status, answer.json.error?.code];
+  };
+  expect(await ready()).toEqual([200, undefined]);
+  health = { store: { ok: false, error: "disk on fire at /srv" } };
+  expect(await ready()).toEqual([503, "store.unavailable"]);
+  expect((await t.call("GET", "/v1/status")).text).not.toContain("/srv");
+  health = { stopping: true };
+  expect(await ready()).toEqual([503, "gateway_stopping"]);
+  expect((await t.call("GET", "/healthz", { token: null })).json).toEqual({ status: "ok" });
+});
+
+test("status says what runs, where the caller acts, and whether there is a sandbox", async () => {
+  t = await startApi();
+  const { json } = await t.call("GET", "/v1/status");
+  expect(json).toMatchObject({
+    version: "0.0.0-test",
+    ready: true,
+    caller: { actor: "admin", org_id: "org_local", project_id: "proj_default", admin: true },
+    invocations: { running: 0, waiting_approval: 0, queued: 0 },
+    sandbox: { available: true },
+  });
+});
+
+test("metrics count requests by route and status, and calls by how they ended", async () => {
+  t = await startApi();
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
+  await t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
+  });
+  for (const what of ["echo", "fail", "fail"])
+    await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: { do: what } } });
+  await t.call("GET", "/v1/secrets", { token: null });
+  await t.call("GET", "/nowhere");
+  const { text, headers } = await t.call("GET", "/metrics");
+  expect(headers["content-type"]).toMatch(/^text\/plain; version=0\.0\.4/);
+  const lines = text.split("\n");
+  expect(lines).toContain('backplane_http_requests_total{route="invoke",status="200"} 3');
+  expect(lines).toContain('backplane_http_requests_total{route="listSecrets",status="401"} 1');
+  expect(lines).toContain('backplane_http_requests_total{route="unknown",status="404"} 1');
+  expect(lines).toContain('backplane_http_request_duration_seconds_count{route="invoke"} 3');
+  expect(lines).toContain('backplane_http_request_duration_seconds_bucket{route="invoke",le="+Inf"} 3');
+  expect(lines).toContain('backplane_invocations_total{status="succeeded"} 1');
+  expect(lines).toContain('backplane_invocations_total{status="failed"} 2');
+  expect(lines).toContain("backplane_invocations_running 0");
+  for (const name of ["backplane_event_loop_lag_seconds", "process_resident_memory_bytes"])
+    expect(text).toMatch(new RegExp(`^${name} [0-9.e-]+$`, "m"));
+  expect(lines.filter((line) => line !== "" && !/^(# |[a-z_]+(\{[^}]*\})? [0-9.e+-]+$)/.test(line))).toEqual(
+    [],
+  );
+});

@@ -1,0 +1,137 @@
+import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bundled } from "../support/bundled.ts";
+import { ADMIN } from "../support/callers.ts";
+import { startApi, type TestAnswer, type TestApi } from "../support/start-api.ts";
+
+const seen: AdapterRequest[] = [];
+const weather: KernelPlugin = {
+  name: "weather",
+  version: "1.0.0",
+  category: "adapter",
+  adapterId: "weather",
+  routes: [
+    {
+      method: "POST",
+      path: "/cities/{city}",
+      summary: "Ask",
+      scope: "sessions:write",
+      body: { type: "object", properties: { days: { type: "integer" } }, required: ["days"] },
+      responses: { 201: "A forecast." },
+    },
+    { method: "GET", path: "/page", summary: "A page", scope: "sessions:read", responses: { 200: "It." } },
+    { method: "GET", path: "/break", summary: "Fails", scope: "sessions:read" },
+    {
+      method: "DELETE",
+      path: "/all",
+      summary: "Nothing",
+      scope: "sessions:write",
+      responses: { 204: "Gone." },
+    },
+  ],
+  subscriptions: () => [],
+  async onRequest(request: AdapterRequest, ctx: PluginContext): Promise<AdapterAnswer> {
+    seen.push(request);
+    if (request.route === "GET /break") throw new Error("the author's own words, with a token sk-123");
+    if (request.route === "DELETE /all")
+      return { status: 204, headers: { "X-Content-Type-Options": "none" } };
+    if (request.route === "GET /page")
+      return { status: 200, body: "<script>alert(1)</script>", headers: { "Content-Type": "text/html" } };
+    await ctx.service("config.list", {}, request.as).catch(() => undefined);
+    return { status: 201, body: { city: request.params.city! }, headers: { "x-weather": "sun" } };
+  },
+};
+
+let t: TestApi;
+beforeAll(async () => {
+  t = await startApi({ plugins: await bundled("web", weather) });
+});
+afterAll(() => t.close());
+
+const shown = ({ status, json }: TestAnswer) => [status, json?.error?.code];
+const keyWith = async (...scopes: string[]) =>
+  (await t.call("POST", "/v1/keys", { body: { name: "k", role: "user", scopes } })).json.token as string;
+
+test("a third party's routes lie under /x/NAME: values in, values out, always JSON", async () => {
+  const asked = await t.call("POST", "/x/weather/cities/S%C3%A3o%20Paulo?unit=c&unit=f", {
+    body: { days: 3 },
+  });
+  expect([asked.status, asked.json, asked.headers["x-weather"]]).toEqual([201, { city: "São Paulo" }, "sun"]);
+  expect(seen.at(-1)).toMatchObject({
+    route: "POST /cities/{city}",
+    params: { city: "São Paulo" },
+    query: { unit: "f" },
+    body: { days: 3 },
+  });
+  const page = await t.call("GET", "/x/weather/page");
+  expect([page.headers["content-type"], page.json]).toEqual([
+    "application/json; charset=utf-8",
+    "<script>alert(1)</script>",
+  ]);
+  expect(page.headers["x-content-type-options"]).toBe("nosniff");
+  const gone = await t.call("DELETE", "/x/weather/all");
+  expect([gone.status, gone.text]).toEqual([204, ""]);
+  expect(gone.headers["x-content-type-options"]).toBe("nosniff");
+});
+
+test("the gates are those of every route, and come before the plugin", async () => {
+  const before = seen.length;
+  const reader = await keyWith("sessions:read");
+  const url = "/x/weather/cities/Oslo";
+  const body = { days: 1 };
+  const text = { "content-type": "text/plain" };
+  const cases: [Promise<TestAnswer>, number, string][] = [
+    [t.call("POST", url, { body, token: null }), 401, "auth.missing"],
+    [t.call("POST", url, { body, token: "wrong" }), 401, "auth.invalid"],
+    [t.call("POST", url, { body, token: reader }), 403, "auth.scope"],
+    [t.call("POST", url, { body, headers: { host: "evil.example" } }), 403, "auth.host"],
+    [t.call("POST", url, { body, headers: { origin: "https://evil.example" } }), 403, "auth.origin"],
+    [t.call("POST", url, { body: "days=1", headers: text }), 415, "request.not_json"],
+    [t.call("POST", url, { body: {} }), 400, "request.invalid"],
+    [t.call("POST", url, { body: { days: "many" } }), 400, "request.invalid"],
+    [t.call("POST", url), 400, "request.invalid"],
+    [t.call("GET", "/x/weather"), 404, "route.not_found"],
+    [t.call("GET", "/x/weather/cities/Oslo/more"), 404, "route.not_found"],
+    [t.call("GET", "/x/nobody/page"), 404, "route.not_found"],
+  ];
+  for (const [asked, status, code] of cases) expect(shown(await asked)).toEqual([status, code]);
+  const other = await t.call("PUT", url, { body });
+  expect([...shown(other), other.headers.allow]).toEqual([404, "route.not_found", "POST"]);
+  expect(other.json.error.details.allow).toEqual(["POST"]);
+  expect(seen.length).toBe(before);
+});
+
+test("a plugin that fails is named, and what it said stays in the log", async () => {
+  const broken = await t.call("GET", "/x/weather/break");
+  expect(broken.json.error.code).toBe("crashed");
+  expect(broken.text).toContain("weather");
+  expect(broken.text).not.toMatch(/sk-123|author/);
+});
+
+verifies(
+  "plug.web-adapter",
+  "the web surface is a plugin's: without it /api is gone from the routes and the document, and /v1 stays",
+  async () => {
+    const paths = async () => (await t.call("GET", "/openapi.json")).json.paths as Record<string, object>;
+    const all = await paths();
+    expect(all["/api/config/{key}"]).toHaveProperty("patch.x-backplane-plugin", "web");
+    expect(all["/x/weather/cities/{city}"]).toHaveProperty("post.x-backplane-scope", "sessions:write");
+    const metrics = await t.call("GET", "/metrics");
+    expect(metrics.text).toContain('route="weather_post_x_weather_cities_by_city",status="201"} 1');
+
+    await t.kernel.plugins.setEnabled(ADMIN, "web", false);
+    expect(shown(await t.call("GET", "/api/config"))).toEqual([404, "route.not_found"]);
+    expect(shown(await t.call("PATCH", "/api/plugins/web", { body: { enabled: true } }))).toEqual([
+      404,
+      "route.not_found",
+    ]);
+    expect(Object.keys(await paths()).filter((path) => path.startsWith("/api"))).toEqual([]);
+    expect((await t.call("GET", "/v1/sessions")).status).toBe(200);
+    expect((await t.call("GET", "/x/weather/page")).status).toBe(200);
+
+    await t.kernel.plugins.setEnabled(ADMIN, "web", true);
+    expect((await t.call("GET", "/api/config")).status).toBe(200);
+    expect(Object.keys(await paths())).toEqual(Object.keys(all));
+  },
+);

@@ -1,0 +1,202 @@
+import { once } from "node:events";
+import { connect } from "node:net";
+import type { Kernel } from "@backplane/kernel";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../support/start-api.ts";
+
+let t: TestApi;
+let base: string;
+let watchers = 0;
+beforeEach(async () => {
+  t = await startApi({ wrap: counting, api: { limits: { event_streams: 12 } } });
+  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  await t.call("POST", "/v1/plugin-packages", { body: { source: { folder: writeSamplePackage(t.home) } } });
+  await t.call("POST", "/v1/plugin-bindings", {
+    body: { package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" },
+  });
+});
+afterEach(() => t.close());
+
+/** The kernel, with its open watchers counted. */
+function counting(kernel: Kernel): Kernel {
+  return {
+    ...kernel,
+    invocations: {
+      ...kernel.invocations,
+      async *watch(...args) {
+        watchers++;
+        try {
+          yield* kernel.invocations.watch(...args);
+        } finally {
+          watchers--;
+        }
+      },
+    },
+  };
+}
+
+const open = (path: string, headers: Record<string, string> = {}, signal?: AbortSignal) =>
+  fetch(base + path, {
+    headers: { authorization: `Bearer ${ADMIN_TOKEN}`, ...headers },
+    ...(signal && { signal }),
+  });
+
+async function running(): Promise<string> {
+  const before = t.runner.orders.length;
+  const started = await t.call("POST", "/v1/invocations", {
+    body: { export_id: "echo", input: { do: "wait" } },
+  });
+  await t.runner.started(before + 1);
+  return started.json.id;
+}
+
+/** Reads until the text so far satisfies `enough`. */
+async function readUntil(response: Response, enough: (text: string) => boolean): Promise<string> {
+  const reader = response.body!.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  while (!enough(text)) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    text += decoder.decode(value, { stream: true });
+  }
+  reader.releaseLock();
+  return text;
+}
+
+const toEnd = (response: Response) => readUntil(response, () => false);
+
+verifies(
+  "api.invocations",
+  "a reader that lost its line comes back with Last-Event-ID and misses and repeats nothing",
+  async () => {
+    const id = await running();
+    const gone = new AbortController();
+    const first = await open(`/v1/invocations/${id}/events`, {}, gone.signal);
+    for (const message of ["one", "two"]) t.runner.say(id, { type: "progress", message });
+    const seen = await readUntil(first, (text) => text.includes('"two"'));
+    expect(seen).toMatch(/id: 1\ndata: .*"one".*\n\nid: 2\ndata: .*"two"/);
+    gone.abort();
+    t.runner.say(id, { type: "progress", message: "three" });
+    const second = await open(`/v1/invocations/${id}/events`, { "last-event-id": "2" });
+    t.runner.say(id, { type: "progress", message: "four" });
+    t.runner.release(id);
+    const rest = await second.text();
+    expect([...rest.matchAll(/^id: (\d+)$/gm)].map((match) => match[1])).toEqual(["3", "4"]);
+    expect(rest).toMatch(/event: settled\ndata: \{"id":"inv_.*"status":"succeeded"/);
+  },
+);
+
+test("a client that goes away leaves no watcher behind", async () => {
+  const id = await running();
+  const gone = new AbortController();
+  const streams = await Promise.all(
+    Array.from({ length: 10 }, () => open(`/v1/invocations/${id}/events`, {}, gone.signal)),
+  );
+  await Promise.all(streams.map((stream) => readUntil(stream, (text) => text.includes("connected"))));
+  await vi.waitFor(() => expect(watchers).toBe(10), 5_000);
+  gone.abort();
+  await vi.waitFor(() => expect(watchers).toBe(0), 5_000);
+  expect((await t.call("GET", "/metrics")).text).toMatch(/backplane_event_streams 0/);
+});
+
+test("closing the server ends its streams", async () => {
+  const id = await running();
+  const one = await open(`/v1/invocations/${id}/events`);
+  const all = await open("/v1/events");
+  await readUntil(one, (text) => text.includes("connected"));
+  const closed = t.api.close();
+  await Promise.all([toEnd(one), toEnd(all), closed]);
+  expect(watchers).toBe(0);
+});
+
+test("a quiet stream says that it is alive", async () => {
+  const id = await running();
+  const stream = await open(`/v1/invocations/${id}/events`);
+  await readUntil(stream, (text) => text.includes("connected"));
+  t.clock.advance(15_000);
+  expect(await readUntil(stream, (text) => text.includes("alive"))).toContain(": alive\n\n");
+  t.runner.release(id);
+  await toEnd(stream);
+});
+
+test("semantic events come with their type and cursor, and resume after it", async () => {
+  const done = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const text = await readUntil(await open("/v1/events"), (so_far) => so_far.includes(done.json.id));
+  expect(text).toMatch(/id: \d+\nevent: binding.changed\ndata: \{/);
+  expect(text).toMatch(/event: invocation.settled/);
+  const ids = [...text.matchAll(/^id: (\d+)$/gm)].map((match) => Number(match[1]));
+  expect(ids).toEqual(ids.toSorted((a, b) => a - b));
+  const second = await t.call("POST", "/v1/invocations?wait", { body: { export_id: "echo", input: {} } });
+  const rest = await readUntil(await open("/v1/events", { "last-event-id": String(ids.at(-1)) }), (so_far) =>
+    so_far.includes(second.json.id),
+  );
+  expect(rest).not.toContain(done.json.id);
+});
+
+test("an upload over the limit gets its 413 over a real line, though more is on its way", async () => {
+  await t.close();
+  t = await startApi({ api: { limits: { upload_bytes: 100_000 } } });
+  base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const { port } = t.api.server.address() as { port: number };
+  const socket = connect(port, "127.0.0.1");
+  socket.write(
+    `POST /v1/plugin-packages HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
+      "Content-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n",
+  );
+  // A plain tar: one file of 300 kB, of which the end never comes.
+  const header = tarHeader("noise.bin", 300_000);
+  for (const part of [header, ...Array<Buffer>(3).fill(Buffer.alloc(50_000, 7))])
+    socket.write(Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]));
+  const [answer] = (await once(socket, "data")) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1\.1 413 .*request\.too_large/s);
+  socket.destroy();
+});
+
+function tarHeader(name: string, size: number): Buffer {
+  const block = Buffer.alloc(512);
+  block.write(name, 0);
+  block.write("0000644\0" + "0000000\0" + "0000000\0", 100);
+  block.write(`${size.toString(8).padStart(11, "0")}\0`, 124);
+  block.write("00000000000\0" + "        " + "0", 136);
+  block.write("ustar\x0000", 257);
+  const sum = block.reduce((total, byte) => total + byte, 0);
+  block.write(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
+  return block;
+}
+
+test("an upload is read as it comes: the refusal arrives before the rest is sent", async () => {
+  const { port } = t.api.server.address() as { port: number };
+  const socket = connect(port, "127.0.0.1");
+  socket.write(
+    `POST /v1/plugin-packages HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer ${ADMIN_TOKEN}\r\n` +
+      "Content-Type: application/octet-stream\r\nContent-Length: 100000000\r\n\r\n",
+  );
+  socket.write(Buffer.alloc(64 * 1024, 1));
+  const [answer] = (await once(socket, "data")) as [Buffer];
+  expect(answer.toString()).toMatch(/^HTTP\/1\.1 422 /);
+  socket.destroy();
+});
+
+test("more streams than there may be are refused with 429, and a closed one makes room", async () => {
+  const stops = Array.from({ length: 12 }).map(() => new AbortController());
+  // Kept, because a response that nobody holds is closed by the garbage collector.
+  const held: Response[] = [];
+  for (const stop of stops) held.push(await open("/v1/events", {}, stop.signal));
+  expect(held.map((response) => response.status)).toEqual(stops.map(() => 200));
+  const more = await open("/v1/events");
+  expect([more.status, more.headers.get("retry-after")]).toEqual([429, "5"]);
+  expect(await more.json()).toMatchObject({ error: { code: "request.overloaded", retryable: true } });
+  // Everything else is served as ever.
+  expect((await t.call("GET", "/v1/status")).status).toBe(200);
+  stops[0]!.abort();
+  await vi.waitFor(async () => {
+    const stop = new AbortController();
+    stops.push(stop);
+    held.push(await open("/v1/events", {}, stop.signal));
+    expect(held.at(-1)!.status).toBe(200);
+  });
+  for (const stop of stops) stop.abort();
+});

@@ -1,0 +1,138 @@
+/** A hand-written MCP client: what it sends and gets is on the page, with no library to forgive either side. */
+import type { Json, JsonObject } from "@backplane/contract";
+import { ADMIN_TOKEN } from "./start-api.ts";
+
+export const META = {
+  version: "io.modelcontextprotocol/protocolVersion",
+  capabilities: "io.modelcontextprotocol/clientCapabilities",
+  level: "io.modelcontextprotocol/logLevel",
+};
+
+export interface McpAnswer {
+  status: number;
+  headers: Headers;
+  /** `json`, `sse` or `none`. */
+  form: string;
+  /** Every message that came, the answer last. */
+  // biome-ignore lint/suspicious/noExplicitAny: messages are looked at field by field in tests
+  messages: any[];
+  // biome-ignore lint/suspicious/noExplicitAny: the same
+  last: any;
+}
+
+export interface Sending {
+  token?: string;
+  headers?: Record<string, string>;
+  signal?: AbortSignal;
+  /** Called with each message as it comes. */
+  each?: (message: JsonObject) => void;
+}
+
+export async function send(base: string, body: unknown, sending: Sending = {}): Promise<McpAnswer> {
+  const response = await fetch(`${base}/mcp`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${sending.token ?? ADMIN_TOKEN}`,
+      "content-type": "application/json",
+      accept: "application/json, text/event-stream",
+      ...sending.headers,
+    },
+    body: typeof body === "string" ? body : JSON.stringify(body),
+    ...(sending.signal === undefined ? {} : { signal: sending.signal }),
+  });
+  return await read(response, sending.each);
+}
+
+export async function read(response: Response, each?: (message: JsonObject) => void): Promise<McpAnswer> {
+  const { status, headers } = response;
+  const type = headers.get("content-type") ?? "";
+  const messages: Json[] = [];
+  if (!type.startsWith("text/event-stream")) {
+    const text = await response.text();
+    if (text !== "") messages.push(JSON.parse(text));
+    return { status, headers, form: text === "" ? "none" : "json", messages, last: messages.at(-1) };
+  }
+  let text = "";
+  for await (const chunk of response.body!.pipeThrough(new TextDecoderStream())) {
+    text += chunk;
+    for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
+      const data = /^data: (.*)$/m.exec(text.slice(0, end))?.[1];
+      text = text.slice(end + 2);
+      if (data === undefined) continue;
+      const message = JSON.parse(data) as JsonObject;
+      messages.push(message);
+      each?.(message);
+    }
+  }
+  return { status, headers, form: "sse", messages, last: messages.at(-1) };
+}
+
+let next = 0;
+export const request = (method: string, params?: JsonObject, id: string | number = ++next): JsonObject => ({
+  jsonrpc: "2.0",
+  id,
+  method,
+  ...(params === undefined ? {} : { params }),
+});
+
+/** One client, whatever the revision: how a request is dressed is the only difference. */
+export interface McpClient {
+  revision: string;
+  ask(method: string, params?: JsonObject, sending?: Sending & { id?: string | number }): Promise<McpAnswer>;
+  /** Headers for what is sent by hand. */
+  headers: Record<string, string>;
+}
+
+export async function connect(base: string, revision: string, token = ADMIN_TOKEN): Promise<McpClient> {
+  if (revision === "2026-07-28") return stateless(base, token);
+  const hello = { protocolVersion: revision, capabilities: {}, clientInfo: { name: "test", version: "1" } };
+  const opened = await send(base, request("initialize", hello), { token });
+  const version = opened.last.result.protocolVersion as string;
+  const headers = {
+    "mcp-session-id": opened.headers.get("mcp-session-id")!,
+    "mcp-protocol-version": version,
+  };
+  await send(base, { jsonrpc: "2.0", method: "notifications/initialized" }, { token, headers });
+  return {
+    revision: version,
+    headers,
+    ask: (method, params, sending = {}) =>
+      send(base, request(method, params, sending.id), {
+        token,
+        ...sending,
+        headers: { ...headers, ...sending.headers },
+      }),
+  };
+}
+
+function stateless(base: string, token: string): McpClient {
+  const headers = { "mcp-protocol-version": "2026-07-28" };
+  return {
+    revision: "2026-07-28",
+    headers,
+    ask(method, params = {}, sending = {}) {
+      const _meta = {
+        [META.version]: "2026-07-28",
+        [META.capabilities]: {},
+        ...(params._meta as JsonObject),
+      };
+      const named = params.name ?? params.uri;
+      return send(base, request(method, { ...params, _meta }, sending.id), {
+        token,
+        ...sending,
+        headers: {
+          ...headers,
+          "mcp-method": method,
+          ...(typeof named === "string" ? { "mcp-name": named } : {}),
+          ...sending.headers,
+        },
+      });
+    },
+  };
+}
+
+export const call = (name: string, input: JsonObject = {}, progressToken?: string | number): JsonObject => ({
+  name,
+  arguments: input,
+  ...(progressToken === undefined ? {} : { _meta: { progressToken } }),
+});

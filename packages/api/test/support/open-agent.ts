@@ -1,0 +1,227 @@
+/**
+ * The agent's side of `/ws` without a loop: real bus, real store, real tape, real fan-out. A message is on disk before
+ * it is acknowledged; an interrupt is noted.
+ */
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type BusPayload, createIdSource, type WsServerOp } from "@backplane/contract";
+import { WsServerOpSchema } from "@backplane/contract/schema";
+import {
+  type Bus,
+  createBus,
+  createFanout,
+  createPersister,
+  createSessions,
+  entryFor,
+  type FanoutDeps,
+  type FanoutService,
+  type Kernel,
+  type SessionKey,
+  type SessionRef,
+} from "@backplane/kernel";
+import { openSqliteStore } from "@backplane/store";
+import { WebSocket } from "ws";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
+
+const scope = { org_id: "org_local", project_id: "proj_default" };
+
+interface Agent {
+  /** What stands in the kernel's place. */
+  parts: { fanout: FanoutService; sessions: Pick<Kernel["sessions"], "message" | "interrupt"> };
+  fanout: FanoutService;
+  bus: Bus;
+  interrupts: SessionRef[];
+  /** What the next message fails with. */
+  broken: Error | null;
+  write<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<number>;
+  publish<K extends string>(kind: K, payload: BusPayload<K>, session_id: string): Promise<unknown>;
+  /** Lets time pass for the fan-out alone. */
+  advance(ms: number): void;
+  close(): Promise<void>;
+}
+
+async function openAgent(limits: FanoutDeps["limits"] = {}): Promise<Agent> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-agent-"));
+  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const clock = handClock();
+  const ids = createIdSource(
+    () => clock.now(),
+    (bytes) => void randomFillSync(bytes),
+  );
+  const log = logTo();
+  const bus = createBus({ clock, ids, log, pause: (run) => void setImmediate(run) });
+  const sessions = createSessions({ store, clock, ids });
+  const persister = createPersister({ store, clock, log, lost: () => {}, takenOver: () => {} });
+  const fanout = createFanout({ store, sessions, bus, feed: persister, clock, ids, log, limits });
+  const port = bus.kernel("loop");
+  const interrupts: SessionRef[] = [];
+
+  const record = async <K extends string>(kind: K, payload: BusPayload<K>, key: SessionKey) => {
+    const told = port.prepare(kind, payload, { session_id: key.session_id, scope: key.scope });
+    const { entry } = entryFor(told.event)!;
+    const { last_id } = await persister.append(key, [{ entry, event: told.event }]);
+    told.publish();
+    return { entry_id: last_id, event_id: told.event.id };
+  };
+  const agent: Agent = {
+    parts: {
+      fanout,
+      sessions: {
+        async message(caller, { session_id, workspace = "default" }, message) {
+          if (agent.broken !== null) throw agent.broken;
+          const key = { scope: caller.scope, workspace, session_id };
+          await sessions.open(key);
+          return { ...(await record("user.message.received", { ...message }, key)), run_id: ids.next("run") };
+        },
+        async interrupt(_caller, ref) {
+          interrupts.push(ref);
+          return interrupts.length === 1;
+        },
+      },
+    },
+    fanout,
+    bus,
+    interrupts,
+    broken: null,
+    async write(kind, payload, session_id) {
+      const key = { scope, workspace: "default", session_id };
+      await sessions.open(key);
+      return (await record(kind, payload, key)).entry_id;
+    },
+    publish: (kind, payload, session_id) => port.publish(kind, payload, { session_id, scope }),
+    advance: (ms) => clock.advance(ms),
+    async close() {
+      fanout.close();
+      bus.close();
+      await store.close();
+      rmSync(folder, { recursive: true, force: true });
+    },
+  };
+  return agent;
+}
+
+function handClock() {
+  let ahead = 0;
+  const timers = new Set<{ at: number; run: () => void }>();
+  const monotonic = () => performance.now() + ahead;
+  return {
+    now: () => Date.now() + ahead,
+    monotonic,
+    after(ms: number, run: () => void) {
+      const timer = { at: monotonic() + ms, run };
+      timers.add(timer);
+      return { stop: () => void timers.delete(timer) };
+    },
+    advance(ms: number) {
+      ahead += ms;
+      for (const timer of Array.from(timers))
+        if (timer.at <= monotonic() && timers.delete(timer)) timer.run();
+    },
+  };
+}
+
+export interface WsHouse extends TestApi {
+  agent: Agent;
+  url: string;
+  connect(options?: ConnectOptions): Promise<Remote>;
+}
+
+interface ConnectOptions {
+  token?: string | null;
+  protocols?: string[];
+  headers?: Record<string, string>;
+  path?: string;
+}
+
+export async function startWs(
+  options: Parameters<typeof startApi>[0] & { fanout?: FanoutDeps["limits"] } = {},
+): Promise<WsHouse> {
+  const agent = await openAgent(options.fanout);
+  const wrap = (kernel: Kernel): Kernel => {
+    const { fanout, sessions } = agent.parts;
+    const whole = { ...kernel, fanout, sessions: { ...kernel.sessions, ...sessions } };
+    return options.wrap?.(whole) ?? whole;
+  };
+  const t = await startApi({ ...options, wrap });
+  const base = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  const url = base.replace("http:", "ws:");
+  return {
+    ...t,
+    agent,
+    url,
+    connect: (given) => connect(url, given),
+    async close() {
+      await t.close();
+      await agent.close();
+    },
+  };
+}
+
+type Op<K extends WsServerOp["op"]> = Extract<WsServerOp, { op: K }>;
+
+/** A client that checks every frame against the schema and waits for what it names. */
+interface Remote {
+  ws: WebSocket;
+  ops: WsServerOp[];
+  send(op: unknown): void;
+  /** The next op of this kind that nobody has taken yet. */
+  next<K extends WsServerOp["op"]>(kind: K, where?: (op: Op<K>) => boolean): Promise<Op<K>>;
+  event(kind: string): Promise<Op<"event">>;
+  closed: Promise<{ code: number; reason: string }>;
+}
+
+function connect(url: string, options: ConnectOptions = {}): Promise<Remote> {
+  const { token = ADMIN_TOKEN, protocols = [], path = "/ws" } = options;
+  const headers = {
+    ...(token === null ? {} : { authorization: `Bearer ${token}` }),
+    ...options.headers,
+  };
+  const ws = new WebSocket(url + path, protocols, { headers, perMessageDeflate: false });
+  const ops: WsServerOp[] = [];
+  const taken = new Set<WsServerOp>();
+  const waiting = new Set<() => void>();
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => {
+    ws.on("close", (code, reason) => resolve({ code, reason: reason.toString() }));
+  });
+  ws.on("message", (data: Buffer) => {
+    ops.push(WsServerOpSchema.parse(JSON.parse(data.toString())));
+    for (const look of waiting) look();
+  });
+  const next: Remote["next"] = (kind, where = () => true) =>
+    new Promise((resolve) => {
+      const look = () => {
+        const found = ops.find((op) => op.op === kind && !taken.has(op) && where(op as never));
+        if (found === undefined) return;
+        taken.add(found);
+        waiting.delete(look);
+        resolve(found as never);
+      };
+      waiting.add(look);
+      look();
+    });
+  const remote: Remote = {
+    ws,
+    ops,
+    send: (op) => ws.send(typeof op === "string" || Buffer.isBuffer(op) ? op : JSON.stringify(op)),
+    next,
+    event: (kind) => next("event", ({ event }) => event.kind === kind),
+    closed,
+  };
+  return new Promise((resolve, reject) => {
+    ws.on("open", () => resolve(remote));
+    ws.on("error", reject);
+    ws.on("unexpected-response", (_request, response) => {
+      let body = "";
+      response.on("data", (chunk) => (body += chunk));
+      response.on("end", () => {
+        const { error } = JSON.parse(body) as { error: { code: string } };
+        reject(
+          Object.assign(new Error(error.code), { status: response.statusCode, headers: response.headers }),
+        );
+      });
+    });
+  });
+}

@@ -1,0 +1,269 @@
+/**
+ * A whole gateway but for the plugin processes: real kernel, real SQLite, real importer, and a runner that plays
+ * scripts. What a call does is said by its input: {do: "echo" | "fail" | "wait" | "talk"}.
+ */
+import { hash, randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
+import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
+import {
+  type Clock,
+  createKernel,
+  hostPolicy,
+  type Kernel,
+  type PluginLoader,
+  type RunListener,
+  type Runner,
+  type RunOrder,
+  type RunOutcome,
+} from "@backplane/kernel";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { type Api, type ApiOptions, createApi } from "../../src/index.ts";
+
+export const ADMIN_TOKEN = "admin-token-of-the-test";
+
+export interface TestApi {
+  api: Api;
+  kernel: Kernel;
+  runner: ScriptedRunner;
+  clock: TestClock;
+  home: string;
+  logged: { message: string; fields: object }[];
+  call(method: string, url: string, options?: CallOptions): Promise<TestAnswer>;
+  close(): Promise<void>;
+}
+
+interface CallOptions {
+  body?: unknown;
+  headers?: Record<string, string>;
+  /** null sends no credential. */
+  token?: string | null;
+}
+
+export interface TestAnswer {
+  status: number;
+  headers: Record<string, string | string[] | number | undefined>;
+  text: string;
+  // biome-ignore lint/suspicious/noExplicitAny: answers are looked at field by field in tests
+  json: any;
+}
+
+export async function startApi(
+  options: {
+    wrap?: (kernel: Kernel) => Kernel;
+    api?: Partial<ApiOptions>;
+    offset_ms?: number;
+    plugins?: PluginLoader;
+  } = {},
+): Promise<TestApi> {
+  const home = mkdtempSync(join(tmpdir(), "backplane-api-"));
+  const clock = createTestClock();
+  const random = (bytes: Uint8Array) => void randomFillSync(bytes);
+  const ids = createIdSource(() => clock.now(), random);
+  const store = await openSqliteStore({ file: join(home, "store.db") });
+  const schemas = createSchemas();
+  const runner = createScriptedRunner();
+  const files = openContentStore(join(home, "blobs"));
+  const kernel = createKernel({
+    store,
+    runner,
+    importer: createPackageImporter({ store: files, schemas, host: { os: "linux", arch: "amd64" } }),
+    schemas,
+    vault: createSecretVault([{ id: "k1", key: Buffer.alloc(32, 7) }]),
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy(),
+    gateway: { base_url: () => "http://127.0.0.1:7420" },
+    log: logTo(),
+    pause: setImmediate,
+    ...(options.plugins === undefined ? {} : { plugins: options.plugins }),
+  });
+  await kernel.start();
+  const logged: TestApi["logged"] = [];
+  const api = await createApi({
+    kernel: options.wrap?.(kernel) ?? kernel,
+    auth: { admin_token_sha256: hash("sha256", ADMIN_TOKEN) },
+    listen: { hosts: ["gateway.example"] },
+    version: "0.0.0-test",
+    clock,
+    ids,
+    log: logTo((_, message, fields) => logged.push({ message, fields })),
+    ...options.api,
+  });
+  return {
+    api,
+    kernel,
+    runner,
+    clock,
+    home,
+    logged,
+    call: (method, url, call) => inject(api, kernel, method, url, call),
+    async close() {
+      await api.close();
+      await kernel.stop(0);
+      await schemas.close();
+      await store.close();
+      rmSync(home, { recursive: true, force: true });
+    },
+  };
+}
+
+async function inject(
+  api: Api,
+  kernel: Kernel,
+  method: string,
+  url: string,
+  call: CallOptions = {},
+): Promise<TestAnswer> {
+  const headers: Record<string, string> = { host: "127.0.0.1:7420", ...call.headers };
+  if (call.token !== null) headers.authorization ??= `Bearer ${call.token ?? ADMIN_TOKEN}`;
+  const raw = typeof call.body === "string" || Buffer.isBuffer(call.body);
+  if (call.body !== undefined && !raw) headers["content-type"] ??= "application/json";
+  const answer = await api.inject({
+    method: method as "GET",
+    url,
+    headers,
+    ...(call.body === undefined ? {} : { payload: raw ? (call.body as string) : JSON.stringify(call.body) }),
+  });
+  const isJson = String(answer.headers["content-type"] ?? "").startsWith("application/json");
+  const json = isJson && answer.body !== "" ? JSON.parse(answer.body) : undefined;
+  assertDescribed(api, kernel, method, url, answer.statusCode, json);
+  return { status: answer.statusCode, headers: answer.headers, text: answer.body, json };
+}
+
+/** Every answer that any test sees has a status and a shape that the route's description names. */
+function assertDescribed(
+  api: Api,
+  kernel: Kernel,
+  method: string,
+  url: string,
+  status: number,
+  json: unknown,
+): void {
+  const path = url.split("?", 1)[0]!;
+  // Past the gates /mcp speaks JSON-RPC, errors included.
+  if (/^\/mcp(\/|$)/.test(path) && (json as { jsonrpc?: string } | undefined)?.jsonrpc === "2.0") return;
+  const shown = routeOf(api, method, path)?.responses[status];
+  // A person's browser is shown a page, also of what went wrong.
+  if (status >= 400 && shown?.type === "text/html") return;
+  if (status >= 400) return void ErrorEnvelopeSchema.parse(json);
+  if (kernel.adapters.find(method, path)?.mount.responses?.[status] !== undefined) return;
+  if (shown === undefined)
+    throw new Error(`${method} ${path} answered ${status}, which it does not describe`);
+  shown.schema?.parse(json);
+}
+
+function routeOf(api: Api, method: string, path: string): Api["routeTable"][number] | undefined {
+  // The longer path is the one with a verb.
+  const routes = api.routeTable.toSorted((a, b) => b.path.length - a.path.length);
+  return routes.find(
+    (candidate) =>
+      candidate.method === method &&
+      new RegExp(`^${candidate.path.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+?")}$`).test(path),
+  );
+}
+
+interface TestClock extends Clock {
+  /** Moves both clocks on without waiting; timers that fall due run. */
+  advance(ms: number): void;
+}
+
+function createTestClock(): TestClock {
+  let ahead = 0;
+  const waiting = new Set<{ due: number; run: () => void; timer: NodeJS.Timeout }>();
+  const monotonic = () => performance.now() + ahead;
+  return {
+    now: () => Date.now() + ahead,
+    monotonic,
+    after(ms, run) {
+      const entry = { due: monotonic() + ms, run: () => fire(), timer: setTimeout(() => fire(), ms) };
+      const fire = () => {
+        clearTimeout(entry.timer);
+        if (waiting.delete(entry)) run();
+      };
+      waiting.add(entry);
+      return {
+        stop() {
+          clearTimeout(entry.timer);
+          waiting.delete(entry);
+        },
+      };
+    },
+    advance(ms) {
+      ahead += ms;
+      for (const entry of Array.from(waiting)) if (entry.due <= monotonic()) entry.run();
+    },
+  };
+}
+
+interface ScriptedRunner extends Runner {
+  orders: RunOrder[];
+  /** Ends a call that waits. */
+  release(invocation_id: string): void;
+  /** Makes a call that waits say something. */
+  say(invocation_id: string, event: JsonObject & { type: string }): void;
+  /** Resolves when this many calls have been started in all. */
+  started(count: number): Promise<void>;
+}
+
+function createScriptedRunner(): ScriptedRunner {
+  const orders: RunOrder[] = [];
+  const open = new Map<string, { end(outcome: RunOutcome): void; listener: RunListener }>();
+  const watchers: { count: number; resolve: () => void }[] = [];
+  return {
+    orders,
+    async run(order, listener) {
+      orders.push(order);
+      for (const watcher of watchers) if (orders.length >= watcher.count) watcher.resolve();
+      const input = (order.body.input ?? {}) as { do?: string; text?: string };
+      if (input.do === "wait")
+        return new Promise((end) => {
+          open.set(order.invocation_id, { end, listener });
+        });
+      if (input.do === "talk")
+        for (const message of ["one", "two", "three"]) listener.event({ type: "progress", message });
+      if (input.do === "fail")
+        return outcome("failed", null, { code: "plugin_failed", message: "it would not" });
+      return outcome("succeeded", {
+        content: [{ type: "text", text: input.text ?? "done" }],
+        is_error: false,
+      });
+    },
+    release(id) {
+      open.get(id)?.end(outcome("succeeded", { content: [{ type: "text", text: "released" }] }));
+      open.delete(id);
+    },
+    say: (id, event) => open.get(id)?.listener.event(event),
+    started: (count) =>
+      orders.length >= count
+        ? Promise.resolve()
+        : new Promise((resolve) => void watchers.push({ count, resolve })),
+    cancel(id, reason) {
+      const call = open.get(id);
+      call?.end(outcome("cancelled", null, { code: "cancelled", message: `cancelled: ${reason}` }));
+      return open.delete(id);
+    },
+    retire() {},
+    health: () => ({
+      processes: 0,
+      prewarmed: 0,
+      running: open.size,
+      held_back: [],
+      sandbox: { enabled: true, available: true, reason: "" },
+    }),
+    async close() {
+      for (const call of open.values())
+        call.end(outcome("cancelled", null, { code: "cancelled", message: "closed" }));
+    },
+  };
+}
+
+function outcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"] = null): RunOutcome {
+  return { status, result, error, violations: 0, stderr_tail: null, egress: null, dispatched: true };
+}

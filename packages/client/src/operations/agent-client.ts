@@ -1,0 +1,194 @@
+/** Operations on sessions, chains, runs and compactions, and those that the web adapter serves. */
+import type {
+  Block,
+  Chain,
+  Entry,
+  JsonObject,
+  PluginEntry,
+  PluginHealth,
+  PluginRow,
+  ProviderRow,
+  ProviderTested,
+  Run,
+  Session,
+} from "@backplane/contract";
+import { type FollowOptions, follow } from "../transport/follow.ts";
+import type { Http, HttpRequest } from "../transport/http.ts";
+import { type CallOptions, idempotencyHeader, pathSegment } from "../transport/requests.ts";
+import type { SseMessage } from "../transport/sse.ts";
+import type {
+  Accepted,
+  Compaction,
+  InvokeOptions,
+  ListOf,
+  MessageBody,
+  PageOptions,
+  PluginInstalled,
+  PluginSwitched,
+  RunBody,
+  RunUpdate,
+  SessionUpdate,
+  SessionWhere,
+  WatchOptions,
+} from "./types.ts";
+
+type Query = HttpRequest["query"];
+type Entries = { after?: number; limit?: number };
+
+export function createAgentClient(http: Http) {
+  const get = <T>(path: string, query: Query = {}) => http.json<T>({ method: "GET", path, query });
+  const send = <T>(
+    method: "POST" | "PATCH" | "DELETE",
+    path: string,
+    json?: unknown,
+    query: Query = {},
+    call: CallOptions = {},
+  ) =>
+    http.json<T>({
+      method,
+      path,
+      json,
+      query,
+      headers: idempotencyHeader(call),
+      signal: call.signal,
+    });
+  const session = (id: string) => `/v1/sessions/${pathSegment(id)}`;
+  const chain = (id: string) => `/v1/chains/${pathSegment(id)}`;
+
+  async function* watchRun(id: string, options: FollowOptions = {}): AsyncGenerator<RunUpdate> {
+    const path = `/v1/runs/${pathSegment(id)}/events`;
+    for await (const message of follow(http, path, options, ({ event }) => event === "run")) {
+      if (message.event === "run") yield { ended: JSON.parse(message.data) as Run };
+      else if (message.event === "run.started") yield { started: JSON.parse(message.data) as Run };
+      else yield updateOf(message);
+    }
+  }
+
+  return {
+    sessions: {
+      create: (
+        body: { session_id?: string; workspace?: string; metadata?: JsonObject; strategy?: string } = {},
+        call?: CallOptions,
+      ) => send<Session>("POST", "/v1/sessions", body, {}, call),
+      get: (id: string, where: SessionWhere = {}) => get<Session>(session(id), { ...where }),
+      list: (query: PageOptions & SessionWhere = {}) => get<ListOf<Session>>("/v1/sessions", { ...query }),
+      /** Keys are merged; null removes one. */
+      patch: (id: string, metadata: JsonObject, where: SessionWhere = {}) =>
+        send<Session>("PATCH", session(id), { metadata }, { ...where }),
+      branch: (
+        id: string,
+        body: { child_id?: string; at?: number } = {},
+        where: SessionWhere = {},
+        call?: CallOptions,
+      ) => send<Session>("POST", `${session(id)}:branch`, body, { ...where }, call),
+      /** The message is on disk when this resolves. A missing session is created. */
+      message: (id: string, body: MessageBody, where: SessionWhere = {}, call?: CallOptions) =>
+        send<Accepted>("POST", `${session(id)}/messages`, body, { ...where }, call),
+      interrupt: async (id: string, where: SessionWhere = {}) =>
+        (await send<{ interrupted: boolean }>("POST", `${session(id)}:interrupt`, undefined, { ...where }))
+          .interrupted,
+      reset: (id: string, where: SessionWhere = {}) =>
+        send<Session>("POST", `${session(id)}:reset`, undefined, { ...where }),
+      entries: (id: string, query: Entries & SessionWhere = {}) =>
+        get<ListOf<Entry>>(`${session(id)}/entries`, { ...query }),
+    },
+    chains: {
+      create: (
+        body: { session_id: string; workspace?: string; from_chain_id?: string; at?: number },
+        call?: CallOptions,
+      ) => send<Chain>("POST", "/v1/chains", body, {}, call),
+      get: (id: string) => get<Chain>(chain(id)),
+      list: (query: { session_id: string } & SessionWhere & PageOptions) =>
+        get<ListOf<Chain>>("/v1/chains", { ...query }),
+      fork: (id: string, body: { at?: number; child_id?: string } = {}, call?: CallOptions) =>
+        send<Chain>("POST", `${chain(id)}:fork`, body, {}, call),
+      blocks: (id: string, query: Entries = {}) => get<ListOf<Block>>(`${chain(id)}/blocks`, { ...query }),
+      addBlocks: async (id: string, blocks: Block[], call?: CallOptions) =>
+        (await send<{ items: Block[] }>("POST", `${chain(id)}/blocks`, { blocks }, {}, call)).items,
+      runs: (id: string, page: PageOptions = {}) => get<ListOf<Run>>(`${chain(id)}/runs`, { ...page }),
+      verify: (id: string) =>
+        get<{ valid: boolean; broken: { chain_id: string; entry_id: number } | null }>(`${chain(id)}:verify`),
+    },
+    runs: {
+      /** Resolves with the run, which has ended if `wait` was long enough. */
+      start: (body: RunBody, call: InvokeOptions = {}) =>
+        send<Run>("POST", "/v1/runs", body, { wait: call.wait }, call),
+      /** Resolves when the run has ended. */
+      async wait(id: string, options: FollowOptions = {}): Promise<Run> {
+        for await (const update of watchRun(id, options)) if ("ended" in update) return update.ended;
+        return await get<Run>(`/v1/runs/${pathSegment(id)}`);
+      },
+      /** Starts a run and yields its events; reconnects after a lost connection. */
+      async *stream(
+        body: RunBody,
+        options: Omit<FollowOptions, "after"> & CallOptions = {},
+      ): AsyncGenerator<RunUpdate> {
+        const { id } = await send<Run>("POST", "/v1/runs", body, {}, options);
+        yield* watchRun(id, options);
+      },
+      watch: watchRun,
+      list: (query: { session_id?: string } & SessionWhere & PageOptions = {}) =>
+        get<ListOf<Run>>("/v1/runs", { ...query }),
+      get: (id: string) => get<Run>(`/v1/runs/${pathSegment(id)}`),
+      /** Resolves with the ended run. */
+      cancel: (id: string) => send<Run>("POST", `/v1/runs/${pathSegment(id)}:cancel`),
+    },
+    compactions: {
+      create: (body: { session_id: string } & SessionWhere, call?: CallOptions) =>
+        send<Compaction>("POST", "/v1/compactions", body, {}, call),
+      list: (query: { session_id: string } & SessionWhere & PageOptions) =>
+        get<ListOf<Compaction>>("/v1/compactions", { ...query }),
+      undo: (chain_id: string) => send<Chain>("POST", `/v1/compactions/${pathSegment(chain_id)}:undo`),
+    },
+    plugins: {
+      // Listing and enabling do not use the web adapter, because the web adapter may be the one that is disabled.
+      list: async () => (await get<{ items: PluginRow[] }>("/v1/plugins")).items,
+      /** Lists the plugins that an installation would add, without installing or running them. */
+      inspect: async (source: string) =>
+        (await send<{ plugins: PluginEntry[] }>("POST", "/api/plugins/inspect", { source })).plugins,
+      /** Takes effect immediately. */
+      setEnabled: (name: string, enabled: boolean) =>
+        send<PluginSwitched>("PATCH", `/v1/plugins/${pathSegment(name)}`, { enabled }),
+      setTrusted: (name: string, trusted: boolean) =>
+        send<PluginSwitched>("PATCH", `/api/plugins/${pathSegment(name)}`, { trusted }),
+      install: (source: string, options: { editable?: boolean } = {}) =>
+        send<PluginInstalled>("POST", "/api/plugins/install", { source, ...options }),
+      remove: (name: string) =>
+        send<{ name: string; removed: true }>("DELETE", `/api/plugins/${pathSegment(name)}`),
+      reload: (name: string) => send<PluginRow>("POST", `/api/plugins/${pathSegment(name)}/reload`),
+      health: async (options: { timeout_ms?: number } = {}) =>
+        (await get<{ plugins: PluginHealth[] }>("/api/plugins/health", { ...options })).plugins,
+    },
+    providers: {
+      /** `show` includes secrets: only for admins, and recorded in the audit log. */
+      list: (options: { show?: boolean } = {}) =>
+        get<ProviderRow[]>("/api/llm-providers", options.show === true ? { show: 1 } : {}),
+      create: (body: { id?: string; plugin: string; label?: string; config?: JsonObject }) =>
+        send<ProviderRow>("POST", "/api/llm-providers", body),
+      patch: (id: string, body: { label?: string; config?: JsonObject }) =>
+        send<ProviderRow>("PATCH", `/api/llm-providers/${pathSegment(id)}`, body),
+      remove: (id: string) => http.empty({ method: "DELETE", path: `/api/llm-providers/${pathSegment(id)}` }),
+      setActive: (id: string) =>
+        send<{ active: string; ok: true }>("PATCH", "/api/llm-providers/active", { name: id }),
+      test: (id: string) => send<ProviderTested>("POST", `/api/llm-providers/${pathSegment(id)}/test`),
+    },
+    /** The events of a session, each entry once and in order, across reconnects. */
+    async *watchSession(
+      ref: { session_id: string } & SessionWhere,
+      { since_entry, ...options }: WatchOptions = {},
+    ): AsyncGenerator<SessionUpdate> {
+      const where: Record<string, string> = ref.workspace === undefined ? {} : { workspace: ref.workspace };
+      // Starts from a known cursor, so that a connection lost before the first entry misses nothing either.
+      const since = since_entry ?? (await get<Session>(session(ref.session_id), { ...where })).last_entry_id;
+      const query = new URLSearchParams({ ...where, since_entry: String(since) });
+      const path = `${session(ref.session_id)}/events?${query.toString()}`;
+      for await (const message of follow(http, path, { ...options, after: since }, () => false))
+        yield updateOf(message);
+    },
+  };
+}
+
+function updateOf({ data }: SseMessage): SessionUpdate {
+  const { event, entry_id } = JSON.parse(data) as { event: SessionUpdate["event"]; entry_id?: number };
+  return { event, entry_id: entry_id ?? null };
+}

@@ -1,0 +1,192 @@
+/** The typed HTTP client: one method per operation, grouped by noun. */
+import type {
+  ApiKey,
+  Approval,
+  ApprovalAnswer,
+  ApprovalGrant,
+  ApprovalStatus,
+  AuditEntry,
+  AuditReport,
+  CallContext,
+  CatalogEntry,
+  ConfigEntry,
+  ConfigMap,
+  ConfigRemoved,
+  ConfigWritten,
+  Invocation,
+  InvocationEvent,
+  InvocationStatus,
+  Json,
+  KeyScope,
+  Policy,
+  PolicyAnswer,
+  PolicyExplanation,
+  PolicyLevel,
+  PolicyPatch,
+  Role,
+  Secret,
+  SecretKeyRotation,
+  SemanticEvent,
+} from "@backplane/contract";
+import { type FollowOptions, follow } from "../transport/follow.ts";
+import { createHttp, type HttpOptions } from "../transport/http.ts";
+import { type CallOptions, createRequests, ifMatch, pathSegment } from "../transport/requests.ts";
+import { createAgentClient } from "./agent-client.ts";
+import { createPluginClient } from "./plugin-client.ts";
+import type {
+  CreatedKey,
+  GatewayStatus,
+  InvocationUpdate,
+  InvokeOptions,
+  InvokeRequest,
+  ListOf,
+  PageOptions,
+} from "./types.ts";
+
+export type ClientOptions = HttpOptions;
+export type Client = ReturnType<typeof createClient>;
+
+export interface NewKey {
+  name: string;
+  scopes: KeyScope[];
+  role?: Role;
+  org_id?: string;
+  project_id?: string | null;
+  expires_at?: string;
+}
+
+export interface PolicyWrite {
+  level?: PolicyLevel;
+  generation?: number;
+}
+
+export function createClient(options: ClientOptions) {
+  const http = createHttp(options);
+  const { get, post, remove } = createRequests(http);
+
+  const writePolicy = (method: "PUT" | "PATCH", json: PolicyPatch, { level, generation }: PolicyWrite) =>
+    http.json<PolicyAnswer>({
+      method,
+      path: "/v1/policy",
+      json,
+      query: { level },
+      headers: ifMatch(generation),
+    });
+
+  return {
+    ...createAgentClient(http),
+    ...createPluginClient(http),
+    invocations: {
+      /** Resolves with the record: ended when `wait` was long enough, else running or waiting for approval. */
+      invoke: (body: InvokeRequest, call: InvokeOptions = {}) =>
+        post<Invocation>("/v1/invocations", body, call, { wait: call.wait }),
+      get: (id: string) => get<Invocation>(`/v1/invocations/${pathSegment(id)}`),
+      list: (
+        query: PageOptions & {
+          status?: InvocationStatus;
+          export_id?: string;
+          session_id?: string;
+          binding_id?: string;
+        } = {},
+      ) => get<ListOf<Invocation>>("/v1/invocations", { ...query }),
+      /** The open response; its body is the file that the result refers to by this hash. */
+      artifact: (id: string, sha256: string, call: CallOptions = {}) =>
+        http.open({
+          method: "GET",
+          path: `/v1/invocations/${pathSegment(id)}/artifacts/${pathSegment(sha256)}`,
+          headers: { accept: "application/octet-stream" },
+          signal: call.signal,
+        }),
+      cancel: (id: string) => post<Invocation>(`/v1/invocations/${pathSegment(id)}:cancel`, undefined),
+      /** Events so far and to come, then `{settled}`. */
+      async *watch(id: string, how: FollowOptions = {}): AsyncGenerator<InvocationUpdate> {
+        const path = `/v1/invocations/${pathSegment(id)}/events`;
+        for await (const message of follow(http, path, how, ({ event }) => event === "settled"))
+          yield message.event === "settled"
+            ? { settled: JSON.parse(message.data) as Invocation }
+            : (JSON.parse(message.data) as InvocationEvent);
+      },
+    },
+    catalog: {
+      /** `all` also lists what is not offered, and why. */
+      list: async (how: { all?: boolean } = {}) =>
+        (await get<ListOf<CatalogEntry>>("/v1/catalog", how.all === true ? { all: 1 } : undefined)).items,
+      /** All that goes by this name, the one that has it first. */
+      get: async (name: string) =>
+        (await get<ListOf<CatalogEntry>>(`/v1/catalog/${pathSegment(name)}`)).items,
+    },
+    policy: {
+      get: (level: PolicyLevel = "org") => get<PolicyAnswer>("/v1/policy", { level }),
+      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      put: (policy: Policy, how: PolicyWrite = {}) => writePolicy("PUT", policy, how),
+      /** null takes a field back to its default. */
+      patch: (patch: PolicyPatch, how: PolicyWrite = {}) => writePolicy("PATCH", patch, how),
+      explain: (tool: string, about: { context?: CallContext; role?: Role; input?: Json } = {}) =>
+        get<PolicyExplanation>("/v1/policy:explain", {
+          tool,
+          context: about.context,
+          role: about.role,
+          input: about.input === undefined ? undefined : JSON.stringify(about.input),
+        }),
+    },
+    approvals: {
+      get: (id: string) => get<Approval>(`/v1/approvals/${pathSegment(id)}`),
+      list: (query: PageOptions & { status?: ApprovalStatus } = {}) =>
+        get<ListOf<Approval>>("/v1/approvals", { ...query }),
+      answer: (id: string, answer: ApprovalAnswer, call?: CallOptions) =>
+        post<Approval>(`/v1/approvals/${pathSegment(id)}:answer`, answer, call),
+      grants: async () => (await get<ListOf<ApprovalGrant>>("/v1/approval-grants")).items,
+      revokeGrant: (id: string) => remove(`/v1/approval-grants/${pathSegment(id)}`),
+    },
+    secrets: {
+      put: (name: string, value: string) =>
+        http.json<Secret>({ method: "PUT", path: `/v1/secrets/${pathSegment(name)}`, json: { value } }),
+      get: (name: string) => get<Secret>(`/v1/secrets/${pathSegment(name)}`),
+      list: (page: PageOptions = {}) => get<ListOf<Secret>>("/v1/secrets", { ...page }),
+      remove: (name: string) => remove(`/v1/secrets/${pathSegment(name)}`),
+      /** Everything that is sealed, with a new master key or with the newest there is. */
+      rotateKey: (options: { new_key?: boolean } = {}) =>
+        http.json<SecretKeyRotation>({ method: "POST", path: "/v1/secret-keys", json: options }),
+    },
+    keys: {
+      create: (body: NewKey, call?: CallOptions) => post<CreatedKey>("/v1/keys", body, call),
+      /** `project`: another one in reach, or `*` for all of them. */
+      list: (page: PageOptions & { project?: string } = {}) => get<ListOf<ApiKey>>("/v1/keys", { ...page }),
+      revoke: (id: string, { project }: { project?: string } = {}) =>
+        remove(
+          `/v1/keys/${pathSegment(id)}${project === undefined ? "" : `?project=${pathSegment(project)}`}`,
+        ),
+    },
+    config: {
+      /** Every key with its value or mask. */
+      list: () => get<ConfigMap>("/api/config"),
+      /** `show` answers the value itself: admin only, and recorded. */
+      get: (key: string, how: { show?: boolean } = {}) =>
+        get<ConfigEntry>(`/api/config/${pathSegment(key)}`, how.show === true ? { show: 1 } : undefined),
+      set: (key: string, value: Json) =>
+        http.json<ConfigWritten>({
+          method: "PATCH",
+          path: `/api/config/${pathSegment(key)}`,
+          json: { value },
+        }),
+      /** One key, or `a.b.*`. */
+      unset: (key: string) =>
+        http.json<ConfigRemoved>({ method: "DELETE", path: `/api/config/${pathSegment(key)}` }),
+    },
+    audit: {
+      list: (query: PageOptions & { action?: string } = {}) =>
+        get<ListOf<AuditEntry>>("/v1/audit", { ...query }),
+      verify: () => get<AuditReport>("/v1/audit/verify"),
+    },
+    events: {
+      /** Every fact of the scope after `after`, then live, until the signal says stop. */
+      async *watch(how: FollowOptions = {}): AsyncGenerator<SemanticEvent> {
+        for await (const message of follow(http, "/v1/events", how, () => false))
+          yield JSON.parse(message.data) as SemanticEvent;
+      },
+    },
+    /** A one-time link that signs a browser in; admin token only. */
+    loginLink: () => post<{ path: string; expires_at: string }>("/v1/login-links", undefined),
+    status: (call?: CallOptions) => get<GatewayStatus>("/v1/status", undefined, call),
+  };
+}

@@ -1,0 +1,152 @@
+/** The plugins' half of the client: packages, what binds them, and where they come from. */
+import type {
+  AgentPluginInstalled,
+  Binding,
+  BindingCreate,
+  BindingPatch,
+  BindingUpgrade,
+  Definitions,
+  DiscoveredExport,
+  ExportKind,
+  InstrumentHealthReport,
+  Package,
+  SignIn,
+  SignInBegin,
+  SignInStarted,
+  ValidationReport,
+  WorkspaceFolder,
+  WorkspaceReview,
+  WorkspaceTrust,
+} from "@backplane/contract";
+import type { Http } from "../transport/http.ts";
+import {
+  type CallOptions,
+  createRequests,
+  idempotencyHeader,
+  ifMatch,
+  pathSegment,
+} from "../transport/requests.ts";
+import type { ListOf, PageOptions } from "./types.ts";
+
+const LISTS: Record<ExportKind, string> = {
+  tool: "/v1/plugin-tools",
+  hook: "/v1/plugin-hooks",
+  compactor: "/v1/plugin-compactors",
+  harness: "/v1/plugin-harnesses",
+};
+
+export function createPluginClient(http: Http) {
+  const { get, post, remove } = createRequests(http);
+
+  return {
+    packages: {
+      installArchive: (
+        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        call: CallOptions = {},
+        /** Of the folder that was packed: its name and when it was made, which an archive cannot tell. */
+        from: { name?: string; born_at?: string } = {},
+      ) =>
+        http.json<Package>({
+          method: "POST",
+          path: "/v1/plugin-packages",
+          query: from,
+          upload: bytes,
+          headers: idempotencyHeader(call),
+          signal: call.signal,
+        }),
+      /** A folder of the gateway's host; admin credential only. */
+      installFolder: (folder: string, call?: CallOptions) =>
+        post<Package>("/v1/plugin-packages", { source: { folder } }, call),
+      /** An Agent Plugins folder, packed: several packages, each with the body that binds it. */
+      installAgentPlugin: (
+        bytes: Uint8Array<ArrayBuffer> | ReadableStream | AsyncIterable<Uint8Array>,
+        { strict }: { strict: boolean },
+        call: CallOptions = {},
+      ) =>
+        http.json<AgentPluginInstalled>({
+          method: "POST",
+          path: "/v1/agent-plugins",
+          query: { strict: strict ? 1 : 0 },
+          upload: bytes,
+          headers: idempotencyHeader(call),
+          signal: call.signal,
+        }),
+      /** An MCP server of the npm registry, with its whole dependency tree. */
+      installNpm: (npm: string, secret_slots: readonly string[] = [], call?: CallOptions) =>
+        post<Package>("/v1/plugin-packages", { source: { npm, secret_slots } }, call),
+      list: (page: PageOptions = {}) => get<ListOf<Package>>("/v1/plugin-packages", { ...page }),
+      get: (id: string) => get<Package>(`/v1/plugin-packages/${pathSegment(id)}`),
+      remove: (id: string) => remove(`/v1/plugin-packages/${pathSegment(id)}`),
+    },
+    bindings: {
+      create: (body: BindingCreate, call?: CallOptions) => post<Binding>("/v1/plugin-bindings", body, call),
+      list: (query: PageOptions & { kind?: ExportKind; package_id?: string } = {}) =>
+        get<ListOf<Binding>>("/v1/plugin-bindings", { ...query }),
+      get: (id: string) => get<Binding>(`/v1/plugin-bindings/${pathSegment(id)}`),
+      /** With `generation` the change is refused (request.precondition) when someone else was first. */
+      patch: (id: string, body: BindingPatch, when: { generation?: number } = {}) =>
+        http.json<Binding>({
+          method: "PATCH",
+          path: `/v1/plugin-bindings/${pathSegment(id)}`,
+          json: body,
+          headers: ifMatch(when.generation),
+        }),
+      /** All bindings of a package in one scope, or none. */
+      upgrade: async (body: BindingUpgrade) =>
+        (await post<{ items: Binding[] }>("/v1/plugin-bindings:upgrade", body)).items,
+      /** Back to the version before the last move. */
+      rollback: (id: string, when: { generation?: number } = {}) =>
+        http.json<Binding>({
+          method: "POST",
+          path: `/v1/plugin-bindings/${pathSegment(id)}:rollback`,
+          headers: ifMatch(when.generation),
+        }),
+      validate: (id: string) =>
+        post<ValidationReport>(`/v1/plugin-bindings/${pathSegment(id)}:validate`, undefined),
+      remove: (id: string) => remove(`/v1/plugin-bindings/${pathSegment(id)}`),
+      /** What its tools are, as it described them. */
+      definitions: (id: string) => get<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}/definitions`),
+      /** Asks it again. */
+      describe: (id: string) =>
+        post<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:describe`, undefined),
+      /** Whether the gateway is signed in to its server. */
+      signIn: (id: string) => get<SignIn>(`/v1/plugin-bindings/${pathSegment(id)}/sign-in`),
+      /** Begins a sign-in; admin credential only, as the two below. */
+      login: (id: string, given: SignInBegin = {}) =>
+        post<SignInStarted>(`/v1/plugin-bindings/${pathSegment(id)}:login`, given),
+      /** The address that the browser was sent to. */
+      completeLogin: (redirect: string) => post<SignIn>("/v1/sign-ins:complete", { redirect }),
+      logout: (id: string) =>
+        http.empty({ method: "POST", path: `/v1/plugin-bindings/${pathSegment(id)}:logout` }),
+      /** Offers tools whose definition changed: one, or all of them. `revision`: the definitions that were looked at. */
+      accept: (id: string, export_id = "*", revision?: number) =>
+        post<Definitions>(`/v1/plugin-bindings/${pathSegment(id)}:accept`, {
+          export_id,
+          ...(revision === undefined ? {} : { revision }),
+        }),
+    },
+    /** Instrument plugins; admin credential only. */
+    instruments: {
+      /** `probe` starts those that do not run, to ask them too. */
+      health: async (timeout_ms: number, { probe }: { probe: boolean }) =>
+        (
+          await get<ListOf<InstrumentHealthReport>>("/v1/instrument-plugins/health", {
+            timeout_ms,
+            probe: probe ? 1 : 0,
+          })
+        ).items,
+    },
+    /** Folders of the gateway's machine; admin token only. */
+    workspaces: {
+      list: async () => (await get<{ items: WorkspaceFolder[] }>("/v1/workspaces")).items,
+      review: (path: string, kind: WorkspaceFolder["kind"] = "workspace") =>
+        post<WorkspaceReview>("/v1/workspaces:review", { path, kind }),
+      trust: (wanted: Partial<WorkspaceTrust> & { path: string }) =>
+        post<WorkspaceFolder>("/v1/workspaces", wanted),
+      untrust: (id: string) => remove(`/v1/workspaces/${pathSegment(id)}`),
+    },
+    exports: {
+      list: async (kind: ExportKind) => (await get<ListOf<DiscoveredExport>>(LISTS[kind])).items,
+    },
+  };
+}

@@ -1,0 +1,126 @@
+/** Bodies, options and results of operations that are not rows of the contract. */
+import type {
+  ApiKey,
+  Chain,
+  Invocation,
+  InvocationEvent,
+  InvokeBody,
+  JsonObject,
+  PluginRow,
+  PluginStatus,
+  RiskContext,
+  Run,
+  WsServerOp,
+} from "@backplane/contract";
+import type { FollowOptions } from "../transport/follow.ts";
+import type { CallOptions } from "../transport/requests.ts";
+
+export interface ListOf<T> {
+  items: T[];
+  /** Pass it as `after` for the next page; null on the last. */
+  next: string | null;
+}
+
+export interface PageOptions {
+  limit?: number;
+  after?: string;
+}
+
+export interface CreatedKey {
+  key: ApiKey;
+  /** Null in a repeat with the same idempotency key: a token is returned once. */
+  token: string | null;
+}
+
+export interface InvokeOptions extends CallOptions {
+  /** Seconds to wait for the end, up to 60; true means 30. */
+  wait?: number | true;
+}
+
+export type InvokeRequest = InvokeBody;
+
+export type InvocationUpdate = InvocationEvent | { settled: Invocation };
+
+export interface GatewayStatus {
+  version: string;
+  ready: boolean;
+  uptime_s: number;
+  caller: { actor: string; org_id: string; project_id: string | null; role: string; admin: boolean };
+  store: { ok: boolean };
+  invocations: { running: number; waiting_approval: number; queued: number };
+  runner: {
+    processes: number;
+    /** Processes that wait for their single call. */
+    prewarmed: number;
+    running: number;
+    held_back: {
+      binding_id: string;
+      package_id: string;
+      failures: number;
+      retry_at: number;
+      last_error: string;
+    }[];
+  };
+  sandbox: { enabled: boolean; available: boolean; reason: string };
+}
+
+export interface SessionWhere {
+  /** Default `default`. */
+  workspace?: string;
+}
+
+export interface MessageBody {
+  text: string;
+  attachments?: JsonObject[];
+}
+
+export type RunBody = ({ session_id: string; workspace?: string } | { chain_id: string }) & {
+  input: MessageBody;
+  strategy?: string;
+  /** Which risk tolerance applies; default background. In headless no approval is requested. */
+  context?: RiskContext;
+};
+
+/** The message and its run are on disk. */
+export interface Accepted {
+  entry_id: number;
+  event_id: string;
+  run_id: string;
+}
+
+export interface Compaction {
+  chain: Chain;
+  summary: string;
+  source: { chain_id: string; last_entry_id: number };
+  tokens_before: number | null;
+  tokens_after: number | null;
+}
+
+export type ClientEvent = Extract<WsServerOp, { op: "event" }>["event"];
+
+export interface SessionUpdate {
+  event: ClientEvent;
+  /** Null for events that are not on the tape, such as deltas. */
+  entry_id: number | null;
+}
+
+/** `started` comes first, `ended` last. */
+export type RunUpdate = { started: Run } | SessionUpdate | { ended: Run };
+
+export interface WatchOptions extends Omit<FollowOptions, "after"> {
+  /** Replays all entries after this one; by default only new events are sent. */
+  since_entry?: number;
+}
+
+export interface PluginSwitched {
+  name: string;
+  enabled: boolean;
+  trusted: boolean;
+  status: PluginStatus;
+}
+
+export interface PluginInstalled {
+  source: string;
+  ok: true;
+  plugins: PluginRow[];
+}

@@ -1,0 +1,40 @@
+/** Requests in the forms that most operations use. */
+import type { Http, HttpRequest } from "./http.ts";
+
+type Query = HttpRequest["query"];
+
+export interface CallOptions {
+  signal?: AbortSignal;
+  /** Makes a create safe to retry for 24 hours. */
+  idempotency_key?: string;
+}
+
+export function createRequests(http: Http) {
+  return {
+    get: <T>(path: string, query?: Query, call: CallOptions = {}) =>
+      http.json<T>({ method: "GET", path, ...(query && { query }), signal: call.signal }),
+    post: <T>(path: string, json: unknown, call: CallOptions = {}, query?: Query) =>
+      http.json<T>({
+        method: "POST",
+        path,
+        json,
+        headers: idempotencyHeader(call),
+        signal: call.signal,
+        ...(query && { query }),
+      }),
+    remove: (path: string) => http.empty({ method: "DELETE", path }),
+  };
+}
+
+export function idempotencyHeader(call: CallOptions): HttpRequest["headers"] {
+  return { "idempotency-key": call.idempotency_key };
+}
+
+/** Undefined: the write is unconditional. */
+export function ifMatch(generation: number | undefined): HttpRequest["headers"] {
+  return { "if-match": generation === undefined ? undefined : `"${generation}"` };
+}
+
+export function pathSegment(id: string): string {
+  return encodeURIComponent(id);
+}

@@ -1,0 +1,176 @@
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
+import { codeOf } from "@backplane/contract";
+import { packFolder } from "@backplane/supply";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { PACKAGE_ID, writeSamplePackage } from "../../../api/test/support/sample-package.ts";
+import { ADMIN_TOKEN, startApi, type TestApi } from "../../../api/test/support/start-api.ts";
+import { type Client, createClient, type InvocationUpdate } from "../../src/index.ts";
+
+let t: TestApi;
+let client: Client;
+let url: string;
+beforeAll(async () => {
+  t = await startApi();
+  url = await t.api.listen({ host: "127.0.0.1", port: 0 });
+  client = createClient({ url: `${url}/`, token: ADMIN_TOKEN });
+});
+afterAll(() => t.close());
+
+const failure = async (work: Promise<unknown>) => {
+  try {
+    await work;
+  } catch (error) {
+    return error as { code: string; message: string; fix: string; details: Record<string, unknown> };
+  }
+  throw new Error("nothing was thrown");
+};
+
+test("a plugin's whole life, by noun", async () => {
+  const installed = await client.packages.installFolder(writeSamplePackage(t.home));
+  const stream = new PassThrough();
+  const packing = packFolder(writeSamplePackage(t.home, "2.0.0"), stream);
+  const uploaded = await client.packages.installArchive(stream);
+  await packing;
+  expect([installed.version, uploaded.version]).toEqual(["1.0.0", "2.0.0"]);
+  expect((await client.packages.list({ limit: 1 })).items).toHaveLength(1);
+  expect(await client.packages.get(uploaded.id)).toEqual(uploaded);
+  await client.packages.remove(uploaded.id);
+
+  const secret = await client.secrets.put("jira_token", "sk-long-enough-1234");
+  expect((await client.secrets.get("jira_token")).last4).toBe("1234");
+  const binding = await client.bindings.create({
+    package_id: PACKAGE_ID,
+    package_version: "1.0.0",
+    export_id: "search",
+    secrets: { jira_token: secret.ref },
+  });
+  expect((await client.bindings.validate(binding.binding_id)).valid).toBe(true);
+  expect((await client.bindings.list({ kind: "tool" })).items).toEqual([binding]);
+  const changed = await client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 });
+  expect(changed.generation).toBe(2);
+  const late = await failure(
+    client.bindings.patch(binding.binding_id, { status: "active" }, { generation: 1 }),
+  );
+  expect(late.code).toBe("request.precondition");
+  expect((await client.exports.list("tool")).map((tool) => tool.export_id)).toEqual(["search"]);
+
+  const done = await client.invocations.invoke(
+    { export_id: "search", input: { text: "hi" } },
+    { wait: true },
+  );
+  expect(done.status).toBe("succeeded");
+  expect(await client.invocations.get(done.id)).toEqual(done);
+  expect((await client.invocations.list({ status: "succeeded" })).items).toHaveLength(1);
+  expect((await client.audit.list({ limit: 5 })).items).not.toEqual([]);
+  expect((await client.status()).version).toBe("0.0.0-test");
+
+  await client.bindings.remove(binding.binding_id);
+  await client.secrets.remove("jira_token");
+  expect((await client.secrets.list()).items).toEqual([]);
+});
+
+test("approvals and keys", async () => {
+  const { binding_id } = await client.bindings.create({
+    package_id: PACKAGE_ID,
+    package_version: "1.0.0",
+    export_id: "ask",
+  });
+  const asked = await client.invocations.invoke({ binding_id, input: {}, session_id: "s" });
+  const [pending] = (await client.approvals.list({ status: "pending" })).items;
+  expect(pending?.invocation_id).toBe(asked.id);
+  await client.approvals.answer(pending!.id, { response: "approve_for_session" });
+  const [grant] = await client.approvals.grants();
+  await client.approvals.revokeGrant(grant!.id);
+  expect(await client.approvals.grants()).toEqual([]);
+  expect((await client.approvals.get(pending!.id)).status).toBe("approved");
+
+  const made = await client.keys.create({ name: "k", scopes: ["secrets:read"] }, { idempotency_key: "one" });
+  const repeat = await client.keys.create(
+    { name: "k", scopes: ["secrets:read"] },
+    { idempotency_key: "one" },
+  );
+  expect([repeat.key.id, repeat.token]).toEqual([made.key.id, null]);
+  const weak = createClient({ url, token: made.token! });
+  expect((await failure(weak.keys.list())).code).toBe("auth.scope");
+  await client.keys.revoke(made.key.id);
+  expect((await failure(weak.secrets.list())).code).toBe("auth.invalid");
+  expect((await client.loginLink()).path).toMatch(/^\/login\?code=/);
+});
+
+test("a refusal is the gateway's own error, with code, fix, details and request id", async () => {
+  const error = await failure(client.invocations.invoke({ export_id: "nothing" }));
+  expect(error.code).toBe("export.not_found");
+  expect(error.fix).toBeTruthy();
+  expect(error.details.request_id).toMatch(/^req_/);
+  expect(error.details.fix).toBeUndefined();
+});
+
+test("a refusal in the middle of an upload arrives as that refusal", async () => {
+  async function* noise(): AsyncGenerator<Uint8Array> {
+    for (let i = 0; i < 80; i++) yield new Uint8Array(64 * 1024).fill(1);
+  }
+  for (const bytes of [new Uint8Array(5_000_000).fill(1), noise()])
+    expect((await failure(client.packages.installArchive(bytes))).code).toMatch(/^package\./);
+});
+
+test("a line that breaks in the middle is taken up again; nothing is missed or repeated", async () => {
+  await client.bindings.create({ package_id: PACKAGE_ID, package_version: "1.0.0", export_id: "echo" });
+  const before = t.runner.orders.length;
+  const started = await client.invocations.invoke({ export_id: "echo", input: { do: "wait" } });
+  await t.runner.started(before + 1);
+  // Every first stream is cut after its first event.
+  let cuts = 0;
+  const cutting: typeof fetch = async (input, init) => {
+    const response = await fetch(input, init);
+    if (!(input as string).endsWith("/events") || cuts++ > 0) return response;
+    const reader = response.body!.getReader();
+    const body = new ReadableStream({
+      async pull(controller) {
+        const { value } = await reader.read();
+        controller.enqueue(value);
+        if (new TextDecoder().decode(value).includes("id: 1")) {
+          await reader.cancel();
+          controller.error(new Error("the line broke"));
+        }
+      },
+    });
+    return new Response(body, response);
+  };
+  const shaky = createClient({ url, token: ADMIN_TOKEN, fetch: cutting });
+  t.runner.say(started.id, { type: "progress", message: "one" });
+  const seen: InvocationUpdate[] = [];
+  for await (const update of shaky.invocations.watch(started.id, { retry_ms: 1 })) {
+    seen.push(update);
+    if (seen.length === 1) t.runner.say(started.id, { type: "progress", message: "two" });
+    if (seen.length === 2) t.runner.release(started.id);
+  }
+  expect(seen.map((update) => ("seq" in update ? update.seq : update.settled.status))).toEqual([
+    1,
+    2,
+    "succeeded",
+  ]);
+  expect(cuts).toBe(2);
+});
+
+test("nobody there, or somebody else there, is daemon.unreachable", async () => {
+  const stranger = createServer((_request, response) =>
+    response.writeHead(502).end("<html>bad gateway</html>"),
+  );
+  stranger.listen(0, "127.0.0.1");
+  await once(stranger, "listening");
+  const { port } = stranger.address() as AddressInfo;
+  const elsewhere = createClient({ url: `http://127.0.0.1:${port}`, token: "t" });
+  expect(await failure(elsewhere.status())).toMatchObject({
+    code: "daemon.unreachable",
+    details: { status: 502 },
+  });
+  stranger.close();
+  await once(stranger, "close");
+  const error = await failure(elsewhere.status());
+  expect(codeOf(error)).toBe("daemon.unreachable");
+  const watching = elsewhere.invocations.watch("inv_1", { attempts: 2, retry_ms: 1 });
+  expect((await failure(watching.next())).code).toBe("daemon.unreachable");
+});

@@ -1,0 +1,257 @@
+/**
+ * Configuration: defaults, then $BACKPLANE_HOME/backplane.toml, then BACKPLANE_* variables, then flags. Read and
+ * checked once at start; a bad value names its key, where it came from and what to write.
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { homedir } from "node:os";
+import { join, resolve } from "node:path";
+import {
+  ARTIFACT_LIMITS,
+  BackplaneError,
+  INVOCATION_LIMITS,
+  LAUNCH_TIMEOUTS,
+  SIDE_TIMEOUTS,
+  VAI_TIMEOUTS,
+  WIRE_LIMITS,
+} from "@backplane/contract";
+import { DomainSchema } from "@backplane/contract/schema";
+import { parse } from "smol-toml";
+import { z } from "zod";
+import { EgressSchema } from "./egress.ts";
+import { OrgLevelsSchema, ProjectLevelsSchema } from "./grant-levels.ts";
+import { SandboxSchema } from "./sandbox.ts";
+
+const millis = (fallback: number) => z.int().min(1).max(86_400_000).default(fallback);
+
+const days = (fallback: number) => z.number().min(0).max(36_500).default(fallback);
+
+const PublicUrlSchema = z.string().refine((text) => {
+  const url = URL.canParse(text) ? new URL(text) : null;
+  return url !== null && /^https?:$/.test(url.protocol) && text === url.origin;
+}, "write a scheme and a host without a path, such as https://gateway.example.com");
+
+const ConfigSchema = z.strictObject({
+  listen: z
+    .strictObject({
+      host: z.string().min(1).default("127.0.0.1"),
+      port: z.int().min(0).max(65_535).default(7420),
+      /** Further names under which clients may reach the gateway. */
+      hosts: z.array(z.string().min(1)).default([]),
+      /** Where browsers and authorization servers find it, such as https://gateway.example.com. */
+      public_url: PublicUrlSchema.optional(),
+      tls_cert: z.string().optional(),
+      tls_key: z.string().optional(),
+      /** Listen beyond this machine without TLS, behind a proxy that does it. */
+      insecure: z.boolean().default(false),
+    })
+    .prefault({}),
+  store: z.strictObject({ url: z.string().optional() }).prefault({}),
+  /** A file that gets every entry of the audit log, one JSON document a line; relative to the home. */
+  audit: z.strictObject({ export: z.string().min(1).optional() }).prefault({}),
+  limits: z
+    .strictObject({
+      body_bytes: z
+        .int()
+        .min(1024)
+        .max(64 << 20)
+        .default(1 << 20),
+      upload_bytes: z
+        .int()
+        .min(1024)
+        .max(1 << 30)
+        .default(128 << 20),
+      frame_bytes: z
+        .int()
+        .min(1024)
+        .max(64 << 20)
+        .default(WIRE_LIMITS.frame_bytes),
+      /** The largest file that an answer may refer to, and the largest input of a call with scratch. */
+      artifact_bytes: z
+        .int()
+        .min(1024)
+        .max(256 << 20)
+        .default(ARTIFACT_LIMITS.artifact_bytes),
+      /** Input above this goes as a file where the call has scratch. */
+      inline_bytes: z
+        .int()
+        .min(1024)
+        .max(32 << 20)
+        .default(ARTIFACT_LIMITS.inline_bytes),
+      max_running: z.int().min(1).max(100_000).default(1_000),
+      queue_per_binding: z.int().min(1).max(100_000).default(INVOCATION_LIMITS.queue_per_binding),
+      max_timeout_ms: millis(INVOCATION_LIMITS.host_max_timeout_ms),
+      processes: z.int().min(1).max(10_000).default(64),
+    })
+    .prefault({}),
+  policy: z
+    .strictObject({
+      network: z.enum(["none", "egress"]).default("egress"),
+      allowed_domains: z.array(DomainSchema).optional(),
+      /** false: nothing of this machine is mounted for a plugin, whatever a binding says. */
+      mounts: z.boolean().optional(),
+    })
+    .prefault({}),
+  orgs: OrgLevelsSchema,
+  projects: ProjectLevelsSchema,
+  sandbox: SandboxSchema,
+  egress: EgressSchema,
+  timeouts: z
+    .strictObject({
+      start_ms: millis(LAUNCH_TIMEOUTS.start_ms),
+      hello_ms: millis(VAI_TIMEOUTS.hello_ms),
+      cancel_grace_ms: millis(VAI_TIMEOUTS.cancel_grace_ms),
+      shutdown_grace_ms: millis(VAI_TIMEOUTS.shutdown_grace_ms),
+      side_launch_ms: millis(SIDE_TIMEOUTS.launch_ms),
+      side_handshake_ms: millis(SIDE_TIMEOUTS.handshake_ms),
+      side_teardown_ms: millis(SIDE_TIMEOUTS.teardown_ms),
+      /** How long calls may take to end when the gateway stops; then they are recorded as ended. */
+      stop_grace_ms: millis(1_500),
+    })
+    .prefault({}),
+  /** Days that what is over is kept; 0 keeps it for ever. */
+  retention: z
+    .strictObject({
+      jobs_days: days(7),
+      dead_jobs_days: days(30),
+      events_days: days(7),
+      progress_days: days(30),
+      unused_package_days: days(1),
+      artifacts_days: days(30),
+    })
+    .prefault({}),
+  /** Among gateways that share a database. */
+  node: z
+    .strictObject({
+      /** How long a gateway that is not heard of keeps its work. */
+      lease_ms: z.int().min(1_000).max(600_000).default(30_000),
+      /** How long work that has begun waits for a database that is away. */
+      store_wait_ms: millis(600_000),
+    })
+    .prefault({}),
+  agent: z
+    .strictObject({
+      /** The strategy of sessions that choose none; default react. */
+      strategy: z.string().min(1).max(64).optional(),
+      /** false: a turn that a crash cut off ends as failed instead of going on at the next start. */
+      resume_turns: z.boolean().default(true),
+    })
+    .prefault({}),
+  log: z
+    .strictObject({ level: z.enum(["debug", "info", "warn", "error", "silent"]).default("info") })
+    .prefault({}),
+});
+
+export interface GatewayConfig extends z.infer<typeof ConfigSchema> {
+  home: string;
+  secret_key_file: string;
+  /** Other bundled plugins than the gateway's own, for hosts that embed it. */
+  plugins?: { bundled_roots?: readonly string[] };
+}
+
+export interface ConfigFlags {
+  host?: string;
+  port?: number;
+  insecure_listen?: boolean;
+  log_level?: string;
+  strategy?: string;
+}
+
+export interface ConfigSources {
+  home?: string;
+  env: Record<string, string | undefined>;
+  flags?: ConfigFlags;
+}
+
+export function loadConfig({ home, env, flags = {} }: ConfigSources): GatewayConfig {
+  const folder = homeFolder(home, env);
+  const file = join(folder, "backplane.toml");
+  const raw = existsSync(file) ? readToml(file) : {};
+  const merged = layer(layer(raw, fromEnvironment(env)), fromFlags(flags));
+  const parsed = ConfigSchema.safeParse(merged);
+  if (!parsed.success) {
+    const issue = parsed.error.issues[0]!;
+    const key = issue.path.join(".") || "(top level)";
+    throw new BackplaneError("config.invalid", `${key}: ${issue.message}`, {
+      fix: `correct ${key} in ${file}, or the BACKPLANE_* variable or flag that sets it`,
+    });
+  }
+  return {
+    ...parsed.data,
+    home: folder,
+    secret_key_file: env.BACKPLANE_SECRET_KEY_FILE || join(folder, "secret.key"),
+  };
+}
+
+export function homeFolder(home: string | undefined, env: Record<string, string | undefined>): string {
+  if (home !== undefined) return resolve(home);
+  if (env.BACKPLANE_HOME) return resolve(env.BACKPLANE_HOME);
+  return join(env.XDG_DATA_HOME || join(env.HOME || homedir(), ".local", "share"), "backplane");
+}
+
+type Tree = { [key: string]: unknown };
+
+function readToml(file: string): Tree {
+  try {
+    return parse(readFileSync(file, "utf8")) as Tree;
+  } catch (error) {
+    const why = error instanceof Error ? error.message.split("\n")[0] : String(error);
+    throw new BackplaneError("config.invalid", `${file} is not valid TOML: ${why}`, { cause: error });
+  }
+}
+
+const ENVIRONMENT: Record<
+  string,
+  readonly [section: string, key: string, kind: "text" | "number" | "flag" | "list"]
+> = {
+  BACKPLANE_HOST: ["listen", "host", "text"],
+  BACKPLANE_PORT: ["listen", "port", "number"],
+  BACKPLANE_HOSTS: ["listen", "hosts", "list"],
+  BACKPLANE_INSECURE_LISTEN: ["listen", "insecure", "flag"],
+  BACKPLANE_STORE_URL: ["store", "url", "text"],
+  BACKPLANE_SANDBOX: ["sandbox", "enabled", "flag"],
+  BACKPLANE_NODE_LEASE_MS: ["node", "lease_ms", "number"],
+  BACKPLANE_LOG_LEVEL: ["log", "level", "text"],
+};
+
+/** Any other word is refused: a slip must not switch off what protects, nor open what is closed. */
+const FLAGS = new Map([
+  ["1", true],
+  ["true", true],
+  ["0", false],
+  ["false", false],
+]);
+
+function fromEnvironment(env: Record<string, string | undefined>): Tree {
+  const tree: { [section: string]: Tree } = {};
+  for (const [name, [section, key, kind]] of Object.entries(ENVIRONMENT)) {
+    const value = env[name];
+    if (value === undefined || value === "") continue;
+    tree[section] ??= {};
+    if (kind === "number") tree[section][key] = /^\d+$/.test(value) ? Number(value) : value;
+    else if (kind === "flag") tree[section][key] = FLAGS.get(value) ?? value;
+    else if (kind === "list") tree[section][key] = value.split(",").map((part) => part.trim());
+    else tree[section][key] = value;
+  }
+  return tree;
+}
+
+function fromFlags(flags: ConfigFlags): Tree {
+  const listen: Tree = {};
+  if (flags.host !== undefined) listen.host = flags.host;
+  if (flags.port !== undefined) listen.port = flags.port;
+  if (flags.insecure_listen) listen.insecure = true;
+  const tree: Tree = { listen };
+  if (flags.log_level !== undefined) tree.log = { level: flags.log_level };
+  if (flags.strategy !== undefined) tree.agent = { strategy: flags.strategy };
+  return tree;
+}
+
+function layer(below: Tree, above: Tree): Tree {
+  const merged: Tree = { ...below };
+  for (const [section, values] of Object.entries(above)) {
+    const present = merged[section];
+    merged[section] =
+      typeof present === "object" && present !== null ? { ...present, ...(values as Tree) } : values;
+  }
+  return merged;
+}

@@ -1,0 +1,31 @@
+import { isIP } from "node:net";
+import { BackplaneError } from "@backplane/contract";
+import type { GatewayConfig } from "./config.ts";
+
+type Listen = GatewayConfig["listen"];
+
+/** A credential sent in clear over a network is a credential given away: refuse unless told otherwise. */
+export function assertSafeListen(listen: Listen): void {
+  const tls = listen.tls_cert !== undefined && listen.tls_key !== undefined;
+  if ((listen.tls_cert === undefined) !== (listen.tls_key === undefined)) {
+    throw new BackplaneError("config.invalid", "listen.tls_cert and listen.tls_key go together", {
+      fix: "set both, or neither",
+    });
+  }
+  if (isLoopback(listen.host) || tls || listen.insecure) return;
+  throw new BackplaneError(
+    "listen.unsafe",
+    `listening on ${listen.host} without TLS would expose the credentials`,
+  );
+}
+
+function isLoopback(host: string): boolean {
+  if (host === "localhost" || host === "::1") return true;
+  return isIP(host) === 4 && host.startsWith("127.");
+}
+
+/** The host part of the printed URL: a wildcard address is no address to open. */
+export function browserHost(host: string): string {
+  if (host === "0.0.0.0" || host === "::") return "localhost";
+  return isIP(host) === 6 ? `[${host}]` : host;
+}

@@ -1,0 +1,218 @@
+/** `backplane doctor`: what this machine gives the gateway, and the command that mends what is missing. */
+import { constants, accessSync, existsSync, statfsSync, statSync } from "node:fs";
+import { createConnection } from "node:net";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { hasPageChecksums, storeBytes } from "@backplane/store";
+import type { GatewayConfig } from "../config/config.ts";
+import { readDaemon } from "../home/home.ts";
+import { findHomeProblems, type HomeProblem } from "../home/home-access.ts";
+import { assertSafeListen } from "../config/listen.ts";
+import type { Check } from "./check.ts";
+import { checkSandbox } from "./check-sandbox.ts";
+import { storeFiles } from "../store/store-files.ts";
+import { VERSION } from "../host/version.ts";
+
+const MOST_SHOWN = 5;
+const LOW_DISK_BYTES = 256 * 1024 * 1024;
+
+export async function checkSystem(config: GatewayConfig): Promise<Check[]> {
+  return [
+    checkNode(),
+    checkShell(),
+    checkHome(config),
+    checkDisk(config),
+    await checkStore(config),
+    checkListen(config),
+    await checkSandbox(config),
+    await checkGateway(config),
+  ];
+}
+
+function checkNode(): Check {
+  const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
+  const enough = major > 24 || (major === 24 && minor >= 15);
+  if (enough) return { name: "node", status: "ok", message: `Node ${process.versions.node}` };
+  return {
+    name: "node",
+    status: "failed",
+    message: `Node ${process.versions.node} is older than 24.15`,
+    fix: "npm ci",
+  };
+}
+
+function checkShell(): Check {
+  if (existsSync("/bin/sh"))
+    return { name: "watchdog", status: "ok", message: "plugins die with the gateway" };
+  return {
+    name: "watchdog",
+    status: "degraded",
+    message: "there is no /bin/sh: plugins that ignore the end of their input outlive a killed gateway",
+    fix: "install a POSIX shell at /bin/sh",
+  };
+}
+
+function checkHome(config: GatewayConfig): Check {
+  try {
+    if (!existsSync(config.home))
+      return { name: "home", status: "ok", message: `${config.home} is made at the first start` };
+    accessSync(config.home, constants.R_OK | constants.W_OK | constants.X_OK);
+    const problems = [...findHomeProblems(config.home), ...openCredentials(config)];
+    if (problems.length === 0) return { name: "home", status: "ok", message: config.home };
+    const shown = problems.slice(0, MOST_SHOWN);
+    const more = problems.length - shown.length;
+    return {
+      name: "home",
+      status: problems.some(({ action }) => action !== "warn") ? "failed" : "degraded",
+      message: shown.map(({ message }) => message).join("; ") + (more === 0 ? "" : `; and ${more} more`),
+      fix: shown.map(({ fix }) => fix).join(" && "),
+    };
+  } catch {
+    return {
+      name: "home",
+      status: "failed",
+      message: `${config.home} cannot be written`,
+      fix: `chown -R "$USER" ${config.home}`,
+    };
+  }
+}
+
+/** The gateway refuses to start with one: whoever could read it may have it. */
+function openCredentials(config: GatewayConfig): Pick<HomeProblem, "message" | "fix" | "action">[] {
+  return [join(config.home, "admin.token"), config.secret_key_file]
+    .filter((file) => existsSync(file) && (statSync(file).mode & 0o077) !== 0)
+    .map((file) => ({
+      message: `${file} can be read by others`,
+      fix: `chmod 600 ${file}`,
+      action: "refuse",
+    }));
+}
+
+function checkDisk(config: GatewayConfig): Check {
+  try {
+    const stats = statfsSync(existsSync(config.home) ? config.home : "/");
+    const free = stats.bavail * stats.bsize;
+    const message = `${Math.round(free / 1024 / 1024)} MiB free`;
+    if (free > LOW_DISK_BYTES) return { name: "disk", status: "ok", message };
+    return {
+      name: "disk",
+      status: "degraded",
+      message,
+      fix: `free some space on the disk of ${config.home}`,
+    };
+  } catch {
+    return { name: "disk", status: "degraded", message: "free space cannot be read" };
+  }
+}
+
+/** Larger ones take longer than a check may. */
+const CHECKED_BYTES = 256 * 1024 * 1024;
+
+async function checkDatabase(url: string): Promise<Check> {
+  try {
+    if (await hasPageChecksums(url))
+      return {
+        name: "store",
+        status: "ok",
+        message: "PostgreSQL, which checks its pages (data_checksums on)",
+      };
+    return {
+      name: "store",
+      status: "degraded",
+      message: "PostgreSQL does not check its pages (data_checksums off): damage on its disk goes unnoticed",
+      fix: "stop PostgreSQL, then: pg_checksums --enable -D DATA_FOLDER",
+    };
+  } catch (error) {
+    const { cause } = error as Error;
+    return {
+      name: "store",
+      status: "failed",
+      message: `PostgreSQL does not answer: ${cause instanceof Error ? cause.message : (error as Error).message}`,
+      fix: "start the database, or correct store.url in backplane.toml",
+    };
+  }
+}
+
+async function checkStore(config: GatewayConfig): Promise<Check> {
+  if (config.store.url !== undefined) return await checkDatabase(config.store.url);
+  const file = `${config.home}/store.db`;
+  const bytes = existsSync(file) ? storeBytes(file) : undefined;
+  if ((bytes ?? 0) > CHECKED_BYTES) {
+    const message = `not read, it has ${Math.round(bytes! / 1024 / 1024)} MiB`;
+    return { name: "store", status: "degraded", message, fix: "backplane store check" };
+  }
+  const report = existsSync(config.home) ? storeFiles(config).check() : null;
+  if (report === null || (bytes === undefined && report.structure.length === 0))
+    return { name: "store", status: "ok", message: "made at the first start" };
+  const { structure, rows, lost_commits } = report;
+  if (structure.length + rows.length + lost_commits === 0)
+    return {
+      name: "store",
+      status: "ok",
+      message: `whole, every row's checksum matches (${report.bytes} bytes)`,
+    };
+  const parts = [
+    ...(lost_commits === 0 ? [] : [`${lost_commits} acknowledged commits are missing`]),
+    ...structure,
+    ...rows.map(({ table, id }) => `the row ${id} of the table ${table} is damaged`),
+  ];
+  const more = parts.length > 3 ? `; and ${parts.length - 3} more` : "";
+  return {
+    name: "store",
+    status: "failed",
+    message: `${parts.slice(0, 3).join("; ")}${more}`,
+    fix: report.fix,
+  };
+}
+
+function checkListen(config: GatewayConfig): Check {
+  try {
+    assertSafeListen(config.listen);
+    return { name: "listen", status: "ok", message: `${config.listen.host}:${config.listen.port}` };
+  } catch (error) {
+    const fix = (error as { fix?: string }).fix;
+    return {
+      name: "listen",
+      status: "failed",
+      message: `${(error as Error).message} (${codeOf(error)})`,
+      ...(fix === undefined ? {} : { fix }),
+    };
+  }
+}
+
+async function checkGateway(config: GatewayConfig): Promise<Check> {
+  const daemon = readDaemon(config.home);
+  if (daemon === null)
+    return { name: "gateway", status: "degraded", message: "not running", fix: "backplane up" };
+  const answers = await reaches(new URL(daemon.url));
+  if (!answers) {
+    return {
+      name: "gateway",
+      status: "failed",
+      message: `process ${daemon.pid} does not answer at ${daemon.url}`,
+      fix: "backplane down && backplane up",
+    };
+  }
+  if (daemon.version !== VERSION) {
+    return {
+      name: "gateway",
+      status: "degraded",
+      message: `runs ${daemon.version}, this is ${VERSION}`,
+      fix: "backplane down && backplane up",
+    };
+  }
+  return { name: "gateway", status: "ok", message: `${daemon.url} (pid ${daemon.pid})` };
+}
+
+function reaches(url: URL): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = createConnection({ host: url.hostname.replace(/^\[|\]$/g, ""), port: Number(url.port) });
+  const done = (answer: boolean) => {
+    socket.destroy();
+    resolve(answer);
+  };
+  socket.setTimeout(2_000, () => done(false));
+  socket.once("connect", () => done(true));
+  socket.once("error", () => done(false));
+  return promise;
+}

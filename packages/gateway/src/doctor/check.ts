@@ -1,0 +1,7 @@
+/** One row of the report of `backplane doctor`. */
+export interface Check {
+  name: string;
+  status: "ok" | "degraded" | "failed";
+  message: string;
+  fix?: string;
+}

@@ -1,0 +1,198 @@
+/**
+ * Keeps reviewed code that runs inline honest about the network (sandbox.class): a connection that its own code, or a
+ * dependency of it, opens is refused unless the operator named the host, and goes only to addresses that were checked
+ * (sec.provider-egress). It is a guard against accidents and configured addresses, not a boundary: code in this process
+ * that means to can get around it, which is why inline takes the operator's trust.
+ *
+ * Who runs is told by the async context. Requests are looked at too, because pools hand out connections that another
+ * plugin, or another org, has opened.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import dgram from "node:dgram";
+import { type AgentOptions, Agent as HttpAgent } from "node:http";
+import { Agent as HttpsAgent } from "node:https";
+import net, { isIP, type LookupFunction } from "node:net";
+import { BackplaneError } from "@backplane/contract";
+
+export interface GuardedPlugin {
+  name: string;
+  /** Whether the host was named for it; its addresses are another question. */
+  allows(host: string, port: number): boolean;
+  /** The addresses of the host that were checked; rejects where it may not be connected to. */
+  addresses(host: string, port: number): Promise<readonly string[]>;
+  /** For a literal address. Null: it may be connected to. */
+  refuseLiteral(host: string, port: number): BackplaneError | null;
+  /** Told of each refusal. */
+  refused(place: string): void;
+}
+
+export interface NetworkGuard {
+  /** The plugin's code and all that it sets off. */
+  enter: <T>(plugin: GuardedPlugin, work: () => T) => T;
+  /** Back in the gateway's own code, which a plugin called. */
+  leave: <T>(work: () => T) => T;
+}
+
+type Guarded = ((...args: unknown[]) => unknown) & { [INSTALLED]?: NetworkGuard };
+type Running = AsyncLocalStorage<GuardedPlugin | undefined>;
+
+/** On the function itself: however often this module is loaded, the process has one guard. */
+const INSTALLED: unique symbol = Symbol.for("backplane.network-guard");
+
+/** Once for the whole process; further calls answer the same guard. */
+export function installNetworkGuard(): NetworkGuard {
+  const sockets = net.Socket.prototype as unknown as { connect: Guarded };
+  const present = sockets.connect[INSTALLED];
+  if (present !== undefined) return present;
+  const running: Running = new AsyncLocalStorage();
+  const guard: NetworkGuard = {
+    enter: (plugin, work) => running.run(plugin, work),
+    leave: (work) => running.run(undefined, work),
+  };
+  const { connect } = sockets;
+  const guarded: Guarded = function (this: net.Socket, ...args: unknown[]) {
+    const plugin = running.getStore();
+    if (plugin === undefined) return connect.apply(this, args);
+    const target = targetOf(args);
+    const refusal = refusalOf(plugin, target);
+    if (refusal === null) return connect.apply(this, pinned(args, plugin, target!));
+    // As a connection that fails does: later, and by its event.
+    process.nextTick(() => this.destroy(refusal));
+    return this;
+  };
+  guarded[INSTALLED] = guard;
+  sockets.connect = guarded;
+  guardDatagrams(running);
+  guardFetch(running);
+  guardAgents(running);
+  return guard;
+}
+
+/** No name is looked at here: nothing that a plugin is allowed goes by UDP. */
+function guardDatagrams(running: Running): void {
+  const sockets = dgram.Socket.prototype as unknown as Record<"connect" | "send", Guarded>;
+  for (const method of ["connect", "send"] as const) {
+    const original = sockets[method];
+    sockets[method] = function (this: dgram.Socket, ...args: unknown[]) {
+      const plugin = running.getStore();
+      if (plugin === undefined) return original.apply(this, args);
+      throw refusal(plugin, "UDP");
+    };
+  }
+}
+
+/** A redirect would be a request to an address that nobody configured, with headers that were meant for this one. */
+function guardFetch(running: Running): void {
+  const original = globalThis.fetch;
+  globalThis.fetch = async function fetch(input, init) {
+    const plugin = running.getStore();
+    if (plugin === undefined) return await original(input, init);
+    const asked = input instanceof Request ? input : new Request(input, init);
+    await checkUrl(plugin, new URL(asked.url));
+    const { redirect } = asked;
+    const answer = await original(input, { ...init, redirect: redirect === "follow" ? "manual" : redirect });
+    if (redirect !== "follow" || answer.status < 300 || answer.status > 399 || answer.status === 304)
+      return answer;
+    await answer.body?.cancel();
+    throw failedFetch(
+      new BackplaneError(
+        "policy.denied",
+        `${new URL(asked.url).host} answered with a redirect (HTTP ${answer.status}), which is not followed`,
+      ),
+    );
+  };
+}
+
+type AddRequest = (this: HttpAgent, request: unknown, options: unknown, ...more: unknown[]) => void;
+
+/** The agents of Node's own keep connections for whoever asks next; a plugin gets one that was opened for its request. */
+function guardAgents(running: Running): void {
+  const agents = HttpAgent.prototype as unknown as { addRequest: AddRequest };
+  const { addRequest } = agents;
+  agents.addRequest = function (this: HttpAgent, ...args) {
+    const shared = this.constructor === HttpAgent || this.constructor === HttpsAgent;
+    if (running.getStore() === undefined || !shared) return addRequest.apply(this, args);
+    const Agent = this.constructor as typeof HttpAgent;
+    const { options } = this as unknown as { options: AgentOptions };
+    return addRequest.apply(new Agent({ ...options, keepAlive: false }), args);
+  };
+}
+
+async function checkUrl(plugin: GuardedPlugin, { hostname, port, protocol }: URL): Promise<void> {
+  // `data:` and `blob:` connect to nothing.
+  if (protocol !== "http:" && protocol !== "https:") return;
+  const host = plainHost(hostname);
+  const target = { host, port: Number(port) || (protocol === "http:" ? 80 : 443) };
+  const refusal = refusalOf(plugin, target);
+  if (refusal !== null) throw failedFetch(refusal);
+  if (isIP(host) !== 0) return;
+  await plugin.addresses(host, target.port).catch((error: unknown) => {
+    noteRefusal(plugin, target, error);
+    throw failedFetch(error);
+  });
+}
+
+/** As the platform says that a request came to nothing. */
+function failedFetch(cause: unknown): TypeError {
+  return new TypeError("fetch failed", { cause });
+}
+
+type Target = { host: string; port: number };
+
+/** The forms that `connect` takes: options, a port and a host, a path, or what `net.connect` has made of them. Null: a unix socket. */
+function targetOf(args: readonly unknown[]): Target | null {
+  const [first, second] = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
+  if (typeof first === "object" && first !== null) {
+    const { host = "localhost", path, port } = first as { host?: string; port?: number; path?: string };
+    return typeof path === "string" ? null : { host: plainHost(String(host)), port: Number(port) };
+  }
+  const port = Number(first);
+  if (typeof first === "string" && !(port >= 0)) return null;
+  return { host: typeof second === "string" ? plainHost(second) : "localhost", port };
+}
+
+function plainHost(host: string): string {
+  return host.toLowerCase().replace(/\.$/, "").replaceAll(/[[\]]/g, "");
+}
+
+/** The same call with a look-up of ours, so that the socket goes to an address that was checked and to no other. */
+function pinned(args: readonly unknown[], plugin: GuardedPlugin, target: Target): unknown[] {
+  const given = Array.isArray(args[0]) ? (args[0] as unknown[]) : args;
+  const [first] = given;
+  const options = typeof first === "object" && first !== null ? first : target;
+  const done = given.findLast((one) => typeof one === "function");
+  const lookup: LookupFunction = (_name, { all }, found) => {
+    plugin.addresses(target.host, target.port).then(
+      (addresses) => {
+        const list = addresses.map((address) => ({ address, family: isIP(address) }));
+        if (all === true) found(null, list);
+        else found(null, list[0]!.address, list[0]!.family);
+      },
+      (error: NodeJS.ErrnoException) => {
+        noteRefusal(plugin, target, error);
+        found(error, "", 0);
+      },
+    );
+  };
+  return [{ ...options, lookup }, ...(done === undefined ? [] : [done])];
+}
+
+function refusalOf(plugin: GuardedPlugin, target: Target | null): BackplaneError | null {
+  if (target === null) return refusal(plugin, "a unix socket");
+  const { host, port } = target;
+  if (!plugin.allows(host, port)) return refusal(plugin, `${host}:${port}`);
+  const literal = isIP(host) === 0 ? null : plugin.refuseLiteral(host, port);
+  if (literal !== null) plugin.refused(`${host}:${port}`);
+  return literal;
+}
+
+function noteRefusal(plugin: GuardedPlugin, { host, port }: Target, error: unknown): void {
+  if ((error as { code?: unknown }).code === "policy.denied") plugin.refused(`${host}:${port}`);
+}
+
+function refusal(plugin: GuardedPlugin, place: string): BackplaneError {
+  plugin.refused(place);
+  return new BackplaneError("policy.denied", `${plugin.name} may not connect to ${place}`, {
+    fix: "Name the host in plugin.<its name with _>.allowed_domains, and use net.fetch.",
+  });
+}

@@ -1,0 +1,90 @@
+/** Opens the door to the outside: the API on its socket. */
+import { createHash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { createApi } from "@backplane/api";
+import { BackplaneError, type IdSource } from "@backplane/contract";
+import type { Clock, Kernel, Logger } from "@backplane/kernel";
+import type { GatewayConfig } from "../config/config.ts";
+import { browserHost } from "../config/listen.ts";
+import { VERSION } from "../host/version.ts";
+
+export interface Served {
+  url: string;
+  loginUrl(): string;
+  /** From here on requests are taken; before, they are answered 503. */
+  open(): void;
+  close(): Promise<void>;
+}
+
+export async function serve(
+  config: GatewayConfig,
+  admin_token: string,
+  kernel: Kernel,
+  tools: { clock: Clock; ids: IdSource; log: Logger },
+): Promise<Served> {
+  const { listen, limits } = config;
+  const tls = readTls(listen);
+  let started = false;
+  const api = await createApi({
+    kernel,
+    started: () => started,
+    auth: { admin_token_sha256: createHash("sha256").update(admin_token).digest("hex") },
+    listen: { hosts: [listen.host, ...listen.hosts, ...publicHost(listen)], secure: tls !== undefined, tls },
+    limits: { body_bytes: limits.body_bytes, upload_bytes: limits.upload_bytes },
+    version: VERSION,
+    clock: tools.clock,
+    ids: tools.ids,
+    log: tools.log,
+  });
+  try {
+    await api.listen({ host: listen.host, port: listen.port });
+  } catch (error) {
+    await api.close();
+    throw listenFailed(error, listen);
+  }
+  const { port } = api.server.address() as AddressInfo;
+  const url = `${tls === undefined ? "http" : "https"}://${browserHost(listen.host)}:${port}`;
+  return {
+    url,
+    loginUrl: () => `${url}/login?code=${api.mintLoginCode()}`,
+    open() {
+      started = true;
+    },
+    close: () => api.close(),
+  };
+}
+
+function publicHost({ public_url }: GatewayConfig["listen"]): string[] {
+  return public_url === undefined ? [] : [new URL(public_url).host];
+}
+
+export function readTls(listen: GatewayConfig["listen"]): { cert: string; key: string } | undefined {
+  if (listen.tls_cert === undefined || listen.tls_key === undefined) return undefined;
+  const read = (name: string, file: string) => {
+    try {
+      return readFileSync(file, "utf8");
+    } catch (error) {
+      throw new BackplaneError("config.invalid", `${name}: ${file} cannot be read`, { cause: error });
+    }
+  };
+  return { cert: read("listen.tls_cert", listen.tls_cert), key: read("listen.tls_key", listen.tls_key) };
+}
+
+function listenFailed(error: unknown, listen: GatewayConfig["listen"]): unknown {
+  const code = (error as { code?: string }).code;
+  const where = `${listen.host}:${listen.port}`;
+  if (code === "EADDRINUSE") {
+    return new BackplaneError("config.invalid", `another program listens on ${where}`, {
+      fix: "stop it, or start with --port 0 for any free port",
+      cause: error,
+    });
+  }
+  if (code === "EACCES" || code === "EADDRNOTAVAIL") {
+    return new BackplaneError("config.invalid", `this machine does not let us listen on ${where} (${code})`, {
+      fix: "choose another address with --host and --port",
+      cause: error,
+    });
+  }
+  return error;
+}

@@ -1,0 +1,256 @@
+/**
+ * The composition root: configuration in, running system out. It is the only place that knows every room. Start
+ * order is the order of trust: home and lock, store, importer, runner, kernel (recovery), then the door to the
+ * outside; stop goes the other way, and every part is closed even when one fails.
+ */
+import { randomFillSync } from "node:crypto";
+import { join } from "node:path";
+import { createIdSource } from "@backplane/contract";
+import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
+import { createRunner } from "@backplane/runner";
+import { createSecretVault, lockHome } from "@backplane/store";
+import {
+  createPackageImporter,
+  createSchemas,
+  createWorkspaceFolders,
+  openContentStore,
+  openPackageImages,
+} from "@backplane/supply";
+import type { GatewayConfig } from "../config/config.ts";
+import { egressOf } from "../config/egress.ts";
+import { assertSafeListen } from "../config/listen.ts";
+import { sandboxOf } from "../config/sandbox.ts";
+import { openAuditAnchor, openAuditExport } from "../home/audit-files.ts";
+import {
+  appendSecretKey,
+  clearDaemon,
+  type Home,
+  openHome,
+  readSecretKeys,
+  writeDaemon,
+} from "../home/home.ts";
+import { systemClock } from "../host/clock.ts";
+import { createLogger } from "../host/log.ts";
+import { hostArch, hostOs } from "../host/platform.ts";
+import { setPrivateUmask } from "../host/private-umask.ts";
+import { VERSION } from "../host/version.ts";
+import { discoverInstruments } from "../plugins/discover-instruments.ts";
+import { hostPrograms } from "../plugins/host-programs.ts";
+import { inlineGuard } from "../plugins/inline-plugin.ts";
+import { createPluginLoader } from "../plugins/plugin-loader.ts";
+import { openStore } from "../store/open-store.ts";
+import { readTls, serve } from "./serve.ts";
+
+export interface Gateway {
+  url: string;
+  home: string;
+  admin_token_file: string;
+  /** A fault of the gateway itself: told on the bus, before the process ends because of it (plug.kernel-error). */
+  fault(source: string, error: unknown): void;
+  /** A new one-time sign-in link. */
+  loginUrl(): string;
+  stop(reason?: string): Promise<void>;
+  /** Resolves when the gateway has stopped, whoever stopped it. */
+  closed: Promise<void>;
+}
+
+export async function startGateway(config: GatewayConfig): Promise<Gateway> {
+  assertSafeListen(config.listen);
+  const log = createLogger(config.log.level);
+  setPrivateUmask();
+  const home = openHome(config.home);
+  for (const { action, message, fix } of home.problems) {
+    if (action === "repair") log.warn({ fixed_by: fix }, `${message}: closed to other users`);
+    else log.warn({ fix }, message);
+  }
+  const closers: (() => Promise<void> | void)[] = [];
+  const closeAll = async () => {
+    for (const close of closers.splice(0).reverse()) {
+      try {
+        await close();
+      } catch (error) {
+        log.error({ err: error }, "a part did not close cleanly");
+      }
+    }
+  };
+  try {
+    const lock = lockHome(home.dir);
+    closers.push(() => lock.release());
+    return await compose(config, home, log, closers, closeAll);
+  } catch (error) {
+    await closeAll();
+    throw error;
+  }
+}
+
+async function compose(
+  config: GatewayConfig,
+  home: Home,
+  log: Logger,
+  closers: (() => Promise<void> | void)[],
+  closeAll: () => Promise<void>,
+): Promise<Gateway> {
+  const clock = systemClock();
+  const random = (bytes: Uint8Array) => void randomFillSync(bytes);
+  const ids = createIdSource(() => clock.now(), random);
+  const address = { url: "" };
+  const certificate = readTls(config.listen)?.cert ?? null;
+
+  const { store, artifacts } = await openStore(config, home, log);
+  closers.push(() => store.close());
+  // The vault seals with its first key; the newest line of the file is the last.
+  const key_file = config.secret_key_file;
+  const readKeys = () => readSecretKeys(key_file).toReversed();
+  const vault = createSecretVault(readKeys(), {
+    read: readKeys,
+    append: (key) => appendSecretKey(key_file, key),
+  });
+  const schemas = createSchemas();
+  closers.push(() => schemas.close());
+  const content = openContentStore(home.blobs);
+  const importer = createPackageImporter({
+    store: content,
+    schemas,
+    host: { os: hostOs(), arch: hostArch() },
+  });
+  const files = openPackageImages({ store: content, dir: join(home.dir, "images"), log });
+  closers.push(() => files.close());
+  const runner = createRunner({
+    files,
+    artifacts,
+    clock,
+    scratch_root: home.scratch,
+    host: { name: "backplane", version: VERSION },
+    timeouts: runnerTimeouts(config),
+    limits: runnerLimits(config),
+    ...sandboxOf(config.sandbox, home.dir),
+    ...egressOf(config.egress, () => (address.url === "" ? null : { base_url: address.url, certificate })),
+    programs: hostPrograms(join(home.dir, "programs")),
+    guard: inlineGuard({ operator_allows: config.egress.allow_private }, log),
+    data_root: home.data,
+    services: {
+      cognition: (who, prompt, max_tokens) => kernel.cognition.think(who, prompt, max_tokens),
+      embedding: (who, text) => kernel.cognition.embed(who, text),
+    },
+    log,
+  });
+  closers.push(() => runner.close(config.timeouts.shutdown_grace_ms));
+  const plugins = createPluginLoader({
+    home: home.dir,
+    clock,
+    log,
+    egress: { operator_allows: config.egress.allow_private },
+    moduleHost: (options) => runner.moduleHost(options),
+    ...config.plugins,
+  });
+  closers.push(() => plugins.close());
+  const kernel = createKernel({
+    store,
+    runner,
+    importer,
+    artifacts,
+    audit: {
+      anchor: openAuditAnchor(home.dir),
+      ...(config.audit.export === undefined
+        ? {}
+        : { export: openAuditExport(home.dir, config.audit.export) }),
+    },
+    folders: createWorkspaceFolders(join(home.dir, "workspaces.json")),
+    schemas,
+    vault,
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({
+      max_timeout_ms: config.limits.max_timeout_ms,
+      network: config.policy.network,
+      default_domains: config.policy.allowed_domains,
+      mounts: config.policy.mounts,
+      orgs: new Map(Object.entries(config.orgs)),
+      projects: new Map(Object.entries(config.projects)),
+      queue_per_binding: config.limits.queue_per_binding,
+      max_running: config.limits.max_running,
+      input_bytes: config.limits.frame_bytes,
+      artifact_bytes: config.limits.artifact_bytes,
+      retention: retentionOf(config),
+      recovery: { interval_ms: config.node.lease_ms / 2, node_ttl_ms: config.node.lease_ms },
+      store_wait_ms: config.node.store_wait_ms,
+      resume_turns: config.agent.resume_turns,
+    }),
+    gateway: {
+      base_url: () => address.url,
+      ...(config.listen.public_url === undefined ? {} : { public_url: config.listen.public_url }),
+    },
+    log,
+    plugins,
+    version: VERSION,
+    pause: setImmediate,
+    ...(config.agent.strategy === undefined ? {} : { strategy: config.agent.strategy }),
+  });
+  const api = await serve(config, home.admin_token, kernel, { clock, ids, log });
+  closers.push(() => api.close());
+  address.url = api.url;
+  closers.push(() => kernel.stop(config.timeouts.stop_grace_ms));
+  await kernel.start();
+  const stopped = new AbortController();
+  closers.push(() => stopped.abort());
+  // Beside the rest: a plugin that is slow to start does not keep the gateway from being ready.
+  void discoverInstruments(kernel.instruments, join(home.dir, "plugins"), log, stopped.signal);
+  api.open();
+  writeDaemon(home.dir, { url: api.url, pid: process.pid, version: VERSION });
+  closers.push(() => clearDaemon(home.dir));
+  log.info({ url: api.url, home: home.dir }, "ready");
+
+  const { promise: closed, resolve: markClosed } = Promise.withResolvers<void>();
+  let stopping: Promise<void> | undefined;
+  return {
+    url: api.url,
+    home: home.dir,
+    admin_token_file: home.admin_token_file,
+    fault: (source, error) => kernel.fault(source, error),
+    loginUrl: () => api.loginUrl(),
+    closed,
+    stop(reason = "requested") {
+      stopping ??= (async () => {
+        log.info({ reason }, "stopping");
+        await closeAll();
+        markClosed();
+      })();
+      return stopping;
+    },
+  };
+}
+
+const DAY_MS = 86_400_000;
+
+function retentionOf({ retention }: GatewayConfig) {
+  return {
+    done_jobs_ms: retention.jobs_days * DAY_MS,
+    dead_jobs_ms: retention.dead_jobs_days * DAY_MS,
+    outbox_ms: retention.events_days * DAY_MS,
+    progress_ms: retention.progress_days * DAY_MS,
+    blobs_ms: retention.unused_package_days * DAY_MS,
+    artifacts_ms: retention.artifacts_days * DAY_MS,
+  };
+}
+
+function runnerLimits({ limits, sandbox }: GatewayConfig) {
+  const { frame_bytes, processes, artifact_bytes } = limits;
+  const { prewarmed, prewarmed_bytes } = sandbox;
+  // What is larger than a frame could not go inline anyway; the context needs some of it too.
+  const inline_bytes = Math.min(limits.inline_bytes, Math.floor(frame_bytes / 2));
+  return { frame_bytes, processes, artifact_bytes, inline_bytes, prewarmed, prewarmed_bytes };
+}
+
+function runnerTimeouts({ timeouts }: GatewayConfig) {
+  return {
+    start_ms: timeouts.start_ms,
+    hello_ms: timeouts.hello_ms,
+    cancel_grace_ms: timeouts.cancel_grace_ms,
+    shutdown_grace_ms: timeouts.shutdown_grace_ms,
+    launch_ms: timeouts.side_launch_ms,
+    handshake_ms: timeouts.side_handshake_ms,
+    teardown_ms: timeouts.side_teardown_ms,
+  };
+}

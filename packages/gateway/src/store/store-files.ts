@@ -1,0 +1,128 @@
+/** `backplane store`: what an operator does with the files of the store in the home. */
+import { randomFillSync } from "node:crypto";
+import { existsSync, renameSync } from "node:fs";
+import { join } from "node:path";
+import { BackplaneError, createIdSource, type JsonObject } from "@backplane/contract";
+import {
+  backUpStoreFile,
+  checkStoreFile,
+  lockHome,
+  openSqliteStore,
+  type Repaired,
+  repairStoreFile,
+  restoreStoreFile,
+  type StoreReport,
+} from "@backplane/store";
+import type { GatewayConfig } from "../config/config.ts";
+import { ANCHOR_FILE } from "../home/audit-files.ts";
+import { setPrivateUmask } from "../host/private-umask.ts";
+
+export interface StoreFiles {
+  check(): StoreReport;
+  /** Answers where it is. */
+  backUp(to?: string): string;
+  /** The gateway must not run. Answers where the files are that were there. */
+  restore(backup: string): Promise<string>;
+  /** The gateway must not run. */
+  repair(accept_loss: boolean): Promise<Repaired>;
+}
+
+export function storeFiles(config: GatewayConfig): StoreFiles {
+  if (config.store.url !== undefined) {
+    throw new BackplaneError(
+      "request.invalid",
+      "This home uses PostgreSQL, which is checked, backed up and restored with its own tools.",
+      {
+        fix: "Use pg_amcheck, pg_dump and pg_restore.",
+      },
+    );
+  }
+  const file = join(config.home, "store.db");
+  return {
+    check: () => {
+      const lock = tryLock(config.home);
+      try {
+        return checkStoreFile(file, lock === null);
+      } finally {
+        lock?.release();
+      }
+    },
+    backUp(to = `${file}.${new Date().toISOString().replaceAll(/[:.]/g, "-")}.backup`) {
+      const lock = tryLock(config.home);
+      try {
+        backUpStoreFile(file, to, lock === null);
+        return to;
+      } finally {
+        lock?.release();
+      }
+    },
+    restore: (backup) =>
+      locked(config.home, async () => {
+        const kept = restoreStoreFile(file, backup);
+        setAnchorAside(config.home, kept);
+        await record(file, "store.restore", { backup, kept });
+        return kept;
+      }),
+    repair: (accept_loss) =>
+      locked(config.home, async () => {
+        const done = repairStoreFile(file, accept_loss);
+        if (done.lost_commits > 0) setAnchorAside(config.home, done.kept);
+        await record(file, "store.repair", {
+          kept: done.kept,
+          lost_commits: done.lost_commits,
+          rows: done.rows.slice(0, 100).map(({ table, id }) => `${table} ${id}`),
+          indexes: done.indexes,
+        });
+        return done;
+      }),
+  };
+}
+
+/** It names an entry that the store no longer has; the next start makes a new one and says so. */
+function setAnchorAside(home: string, kept: string): void {
+  const anchor = join(home, ANCHOR_FILE);
+  if (existsSync(anchor)) renameSync(anchor, join(kept, ANCHOR_FILE));
+}
+
+/** Null: a gateway runs on this home. */
+function tryLock(home: string): { release(): void } | null {
+  setPrivateUmask();
+  try {
+    return lockHome(home);
+  } catch (error) {
+    if ((error as { code?: string }).code === "home.locked") return null;
+    throw error;
+  }
+}
+
+async function locked<T>(home: string, work: () => Promise<T>): Promise<T> {
+  setPrivateUmask();
+  const lock = lockHome(home);
+  try {
+    return await work();
+  } finally {
+    lock.release();
+  }
+}
+
+/** A store that was changed by hand says so, in the log that records every change. */
+async function record(file: string, action: string, details: JsonObject): Promise<void> {
+  const store = await openSqliteStore({ file, threaded: false });
+  const ids = createIdSource(
+    () => Date.now(),
+    (bytes) => void randomFillSync(bytes),
+  );
+  try {
+    await store.audit.append({
+      id: ids.next("audit"),
+      at: Date.now(),
+      scope: { org_id: "org_local", project_id: "proj_default" },
+      actor: "admin",
+      action,
+      subject: "store",
+      details,
+    });
+  } finally {
+    await store.close();
+  }
+}

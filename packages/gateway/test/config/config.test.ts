@@ -1,0 +1,124 @@
+import { mkdtempSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { codeOf } from "@backplane/contract";
+import { loadConfig } from "@backplane/gateway";
+import { expect, test } from "vitest";
+import { egressOf } from "../../src/config/egress.ts";
+
+const homeWith = (toml?: string) => {
+  const home = mkdtempSync(join(tmpdir(), "backplane-config-"));
+  if (toml !== undefined) writeFileSync(join(home, "backplane.toml"), toml);
+  return home;
+};
+
+test("defaults, then the file, then the environment, then flags", () => {
+  expect(loadConfig({ home: homeWith(), env: {} }).listen).toMatchObject({
+    host: "127.0.0.1",
+    port: 7420,
+    insecure: false,
+  });
+  const home = homeWith('[listen]\nport = 1\nhosts = ["a.example"]\n');
+  expect(loadConfig({ home, env: {} }).listen.port).toBe(1);
+  expect(loadConfig({ home, env: { BACKPLANE_PORT: "2" } }).listen.port).toBe(2);
+  const config = loadConfig({ home, env: { BACKPLANE_PORT: "2" }, flags: { port: 3 } });
+  expect(config.listen).toMatchObject({ port: 3, hosts: ["a.example"] });
+});
+
+test("the home is the flag's, the variable's, or the data folder's", () => {
+  expect(loadConfig({ env: { BACKPLANE_HOME: "/tmp/backplane-none" } }).home).toBe("/tmp/backplane-none");
+  expect(loadConfig({ env: { XDG_DATA_HOME: "/tmp/data" } }).home).toBe("/tmp/data/backplane");
+  expect(loadConfig({ env: { HOME: "/tmp/me" } }).home).toBe("/tmp/me/.local/share/backplane");
+});
+
+test.each([
+  ["[listen]\nprot = 1\n", "prot"],
+  ['[listen]\nport = "x"\n', "listen.port"],
+  ["[limits]\nmax_running = 0\n", "limits.max_running"],
+  ["[retention]\njobs_days = -1\n", "retention.jobs_days"],
+  ['[sandbox]\nenabled = "no"\n', "sandbox.enabled"],
+  ["[sandbox.limits]\nmemory_bytes = 1\n", "sandbox.limits.memory_bytes"],
+  ["[sandbox.limits]\nmemory = 1\n", "memory"],
+  ['[egress]\nallow_private = ["ollama.lan"]\n', "egress.allow_private.0"],
+  ['[egress]\nallow_private = ["*.lan:80"]\n', "egress.allow_private.0"],
+  ['[egress]\nallow_private = ["ollama.lan:70000"]\n', "egress.allow_private.0"],
+  ["[egress.limits]\nconnections = 0\n", "egress.limits.connections"],
+  ["[egress.limits]\nbytes = 1\n", "bytes"],
+  ['[policy]\nallowed_domains = ["https://a.example/"]\n', "policy.allowed_domains"],
+  ['[orgs.acme]\nnetwork = "none"\n', "orgs.acme"],
+  ['[orgs.org_acme]\nnetwork = "all"\n', "orgs.org_acme.network"],
+  ['[projects.proj_x]\nnetwork = "none"\n', "projects.proj_x"],
+  ['[projects."org_acme/proj_x"]\ngateway_api_scopes = ["everything"]\n', "gateway_api_scopes"],
+  ["[listen\n", "backplane.toml"],
+])("%j is refused and the key named", (toml, named) => {
+  let thrown: unknown;
+  try {
+    loadConfig({ home: homeWith(toml), env: {} });
+  } catch (error) {
+    thrown = error;
+  }
+  expect(codeOf(thrown)).toBe("config.invalid");
+  expect((thrown as Error).message).toContain(named);
+});
+
+test("a variable with a bad value names its key", () => {
+  expect(() => loadConfig({ home: homeWith(), env: { BACKPLANE_PORT: "80a" } })).toThrow(/listen\.port/);
+});
+
+test("places of the operator's own, and caps, reach the runner as they are written", () => {
+  const toml =
+    '[egress]\nallow_private = ["ollama.lan:11434", "[fd00::1]:80"]\n[egress.limits]\nbytes_out = 10\n';
+  const told = (toml?: string) =>
+    egressOf(loadConfig({ home: homeWith(toml), env: {} }).egress, () => null).egress;
+  const operator_allows = ["ollama.lan:11434", "[fd00::1]:80"];
+  expect(told(toml)).toMatchObject({ operator_allows, limits: { bytes_out: 10 } });
+  expect(told()).toMatchObject({ operator_allows: [], limits: {} });
+});
+
+test("the sandbox is on unless it is switched off in so many words", () => {
+  const sandbox = (toml?: string, value?: string) =>
+    loadConfig({ home: homeWith(toml), env: { BACKPLANE_SANDBOX: value } }).sandbox;
+  expect(sandbox()).toEqual({ enabled: true, limits: {}, prewarmed: 16, prewarmed_bytes: 536_870_912 });
+  expect(sandbox("[sandbox]\nenabled = false\n").enabled).toBe(false);
+  expect(sandbox("[sandbox]\nenabled = false\n", "1").enabled).toBe(true);
+  expect(sandbox("[sandbox.limits]\nprocesses = 32\n", "0")).toMatchObject({
+    enabled: false,
+    limits: { processes: 32 },
+  });
+  expect(() => sandbox(undefined, "off")).toThrow(/sandbox\.enabled/);
+});
+
+test("what is kept for how long is told in days", () => {
+  const kept = (toml?: string) => loadConfig({ home: homeWith(toml), env: {} }).retention;
+  expect(kept()).toEqual({
+    jobs_days: 7,
+    dead_jobs_days: 30,
+    events_days: 7,
+    progress_days: 30,
+    unused_package_days: 1,
+    artifacts_days: 30,
+  });
+  expect(kept("[retention]\nevents_days = 0\nprogress_days = 0.5\n")).toMatchObject({
+    events_days: 0,
+    progress_days: 0.5,
+  });
+});
+
+test("what an org and a project may do at most stands in the file", () => {
+  const { orgs, projects, policy } = loadConfig({
+    home: homeWith(`[policy]
+mounts = false
+[orgs.org_acme]
+allowed_domains = ["*.acme.example"]
+[projects."org_acme/proj_web"]
+filesystem = "none"
+gateway_api_scopes = ["runs:read"]
+`),
+    env: {},
+  });
+  expect(policy.mounts).toBe(false);
+  expect(orgs).toEqual({ org_acme: { allowed_domains: ["*.acme.example"] } });
+  expect(projects).toEqual({
+    "org_acme/proj_web": { filesystem: "none", gateway_api_scopes: ["runs:read"] },
+  });
+});

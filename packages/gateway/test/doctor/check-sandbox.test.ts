@@ -1,0 +1,31 @@
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, test } from "vitest";
+import { loadConfig } from "../../src/config/config.ts";
+import { checkSandbox, describe as describeStatus } from "../../src/doctor/check-sandbox.ts";
+
+test("looking does not make a home", async () => {
+  const parent = mkdtempSync(join(tmpdir(), "backplane-doctor-"));
+  const home = join(parent, "home");
+  try {
+    const check = await checkSandbox(loadConfig({ home, env: {} }));
+    expect(check.message).toContain("isolated and worker exports run confined: bubblewrap");
+    expect(existsSync(home)).toBe(false);
+  } finally {
+    rmSync(parent, { recursive: true, force: true });
+  }
+});
+
+test("what is missing is named with its fix, and a weaker boundary is not called whole", () => {
+  const missing = { available: false, reason: "bubblewrap is not installed", fix: "apt-get …", checks: [] };
+  expect(describeStatus(missing)).toEqual({
+    name: "sandbox",
+    status: "degraded",
+    message: "isolated and worker exports are refused: bubblewrap is not installed",
+    fix: "apt-get …",
+  });
+  const weak = { available: true, reason: "no cgroups", fix: "Run the gateway as root.", checks: [] };
+  expect(describeStatus(weak)).toMatchObject({ status: "degraded", fix: "Run the gateway as root." });
+  expect(describeStatus({ ...weak, fix: null })).toMatchObject({ status: "ok" });
+});

@@ -1,0 +1,57 @@
+import { chmodSync, mkdtempSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readDaemon } from "@backplane/gateway";
+import { expect, test } from "vitest";
+import { clearDaemon, makeFolders, openHome, readSecretKeys, writeDaemon } from "../../src/home/home.ts";
+
+const folder = () => join(mkdtempSync(join(tmpdir(), "backplane-home-")), "home");
+
+test("a new home is private and its token is made once", () => {
+  const dir = folder();
+  const first = openHome(dir);
+  expect(statSync(dir).mode & 0o777).toBe(0o700);
+  expect(statSync(first.admin_token_file).mode & 0o777).toBe(0o600);
+  expect(first.admin_token).toMatch(/^bpa_[\w-]{43}$/);
+  expect(openHome(dir).admin_token).toBe(first.admin_token);
+});
+
+test("a token that others can read is refused with the command that mends it", () => {
+  const dir = folder();
+  const { admin_token_file } = openHome(dir);
+  chmodSync(admin_token_file, 0o644);
+  expect(() => openHome(dir)).toThrow(/can be read by others/);
+});
+
+test("secret keys: made once, several lines, a broken line is refused", () => {
+  const file = join(folder(), "secret.key");
+  const [only] = readSecretKeys(file);
+  expect(only!.key).toHaveLength(32);
+  writeFileSync(file, `${readFileSync(file, "utf8")}k2:${"ab".repeat(32)}\n`);
+  expect(readSecretKeys(file).map((key) => key.id)).toEqual(["k1", "k2"]);
+  writeFileSync(file, "k1:short\n");
+  expect(() => readSecretKeys(file)).toThrow(/no key/);
+});
+
+test("a state file of a process that is gone is not believed", () => {
+  const dir = folder();
+  openHome(dir);
+  expect(readDaemon(dir)).toBeNull();
+  writeDaemon(dir, { url: "http://127.0.0.1:1", pid: process.pid, version: "0" });
+  expect(readDaemon(dir)?.pid).toBe(process.pid);
+  writeDaemon(dir, { url: "http://127.0.0.1:1", pid: 2 ** 22 + 1, version: "0" });
+  expect(readDaemon(dir)).toBeNull();
+  clearDaemon(dir);
+  expect(readDaemon(dir)).toBeNull();
+});
+
+test("folders are made as deep as needed, private, and a place where none can be made ends with its error", () => {
+  const deep = join(folder(), "a", "b");
+  makeFolders(deep);
+  makeFolders(deep);
+  expect(statSync(join(deep, "..")).mode & 0o777).toBe(0o700);
+  writeFileSync(join(deep, "file"), "");
+  expect(() => makeFolders(join(deep, "file"))).toThrow(/EEXIST/);
+  expect(() => makeFolders(join(deep, "file", "x"))).toThrow(/ENOTDIR/);
+  if (process.platform === "linux") expect(() => makeFolders("/proc/backplane/home")).toThrow(/ENOENT/);
+});

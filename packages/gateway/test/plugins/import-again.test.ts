@@ -1,0 +1,50 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { PluginEntry } from "@backplane/contract";
+import { afterEach, expect, test } from "vitest";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { writeIn, writeManyFiles } from "../../../../test/support/many-files-plugin.ts";
+import { systemClock } from "../../src/host/clock.ts";
+import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
+
+const folders: string[] = [];
+afterEach(() => {
+  for (const folder of folders.splice(0)) rmSync(folder, { recursive: true, force: true });
+});
+
+function entryOf(dir: string): PluginEntry {
+  const module = join(dir, "index.js");
+  return { name: "again", version: "1.0.0", category: "skill", origin: "local", source: dir, dir, module };
+}
+
+test("a reload reads every file of the plugin anew, each once, and what it depends on not at all", async () => {
+  const folder = writeManyFiles("first");
+  folders.push(folder);
+  const home = mkdtempSync(join(tmpdir(), "backplane-again-home-"));
+  folders.push(home);
+  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), bundled_roots: [] });
+  const load = async () => {
+    const { plugin } = await loader.load(entryOf(folder), "inline", { allowed_domains: [] });
+    return { says: async () => (await plugin.healthCheck!({} as never)).summary };
+  };
+  const first = await load();
+  // Both files that count have the same counter.
+  expect(await first.says()).toBe("first 2 1");
+  writeIn(folder, "src/word.js", `export const word = "second";`);
+  const second = await load();
+  expect(await second.says()).toBe("second 2 1");
+  expect(await first.says()).toBe("first 4 1");
+  writeIn(folder, "src/word.js", `export const word = ;`);
+  await expect(load()).rejects.toMatchObject({ code: "plugin.invalid" });
+  expect(await second.says()).toBe("second 4 1");
+  writeIn(folder, "src/word.js", `export const word = "third";`);
+  writeIn(
+    folder,
+    "src/words.ts",
+    `import { word } from "../word.js"; export const words = () => word + "!";`,
+  );
+  const third = await load();
+  expect(await third.says()).toBe("third! 1 1");
+  await loader.close();
+});

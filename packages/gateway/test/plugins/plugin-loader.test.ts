@@ -1,0 +1,277 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract";
+import { testKernelPlugin } from "@backplane/sdk/testing";
+import { afterEach, expect, test } from "vitest";
+import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { eventually, isAlive } from "../../../../test/support/processes.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { systemClock } from "../../src/host/clock.ts";
+import { createPluginLoader, type PluginLoaderOptions } from "../../src/plugins/plugin-loader.ts";
+
+const NO_REACH = { allowed_domains: [] };
+const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
+const afters: (() => Promise<void> | void)[] = [];
+
+afterEach(async () => {
+  for (const after of afters.splice(0).reverse()) await after();
+});
+
+function makeHome(): string {
+  const home = mkdtempSync(join(tmpdir(), "backplane-loader-"));
+  afters.push(() => rmSync(home, { recursive: true, force: true }));
+  return home;
+}
+
+function open(home: string, options: Partial<PluginLoaderOptions> = {}) {
+  const loader = createPluginLoader({ home, clock: systemClock(), log: logTo(), ...options });
+  afters.push(() => loader.close());
+  return loader;
+}
+
+const valuesOf = (plugin: KernelPlugin) =>
+  Object.fromEntries(Object.entries(plugin).filter(([, value]) => typeof value !== "function"));
+const names = (entries: readonly PluginEntry[]) =>
+  entries.map(({ name, origin }) => `${origin} ${name}`).sort();
+
+test("the bundled plugins are those of this package's own dependencies that are on disk", async () => {
+  const { dependencies } = JSON.parse(readFileSync("packages/gateway/package.json", "utf8")) as {
+    dependencies: Record<string, string>;
+  };
+  const { entries, problems } = await open(makeHome()).discover();
+  const expected = Object.keys(dependencies).filter((name) => name.startsWith("@backplane/plugin-"));
+  const found = new Set([...entries.map(({ source }) => source), ...problems.map(({ source }) => source)]);
+  expect([...found].sort()).toEqual(expected.sort());
+  expect(entries.every(({ origin }) => origin === "bundled")).toBe(true);
+});
+
+verifies(
+  "plug.discovery",
+  "bundled, then installed packages with the entry group, then local overrides; one path for all of them",
+  async () => {
+    const home = makeHome();
+    const plugins = join(home, "plugins");
+    const missing = join(home, "not-there");
+    const copy = (name: string, to: string, category?: string) => {
+      cpSync(join(FIXTURES, name), to, { recursive: true });
+      const file = join(to, "package.json");
+      const manifest = JSON.parse(readFileSync(file, "utf8")) as { name: string; [key: string]: unknown };
+      manifest.version = "2.0.0";
+      if (category !== undefined) manifest["yaya.plugins.v1"] = { [name]: { category } };
+      writeFileSync(file, JSON.stringify(manifest));
+    };
+    const loader = open(home, { bundled_roots: [join(FIXTURES, "shop"), join(FIXTURES, "door"), missing] });
+    expect(names((await loader.discover()).entries)).toEqual(["bundled door", "bundled shop"]);
+
+    mkdirSync(plugins, { recursive: true });
+    copy("door", join(plugins, "node_modules/fixture-door"));
+    copy("teller", join(plugins, "node_modules/@acme/teller"));
+    copy("grump", join(plugins, "node_modules/fixture-grump"), "gadget");
+    mkdirSync(join(plugins, "node_modules/left-alone"), { recursive: true });
+    writeFileSync(join(plugins, "node_modules/left-alone/package.json"), '{"name": "left-alone"}');
+    const installed = await loader.discover();
+    expect(names(installed.entries)).toEqual(["bundled shop", "installed door", "installed teller"]);
+    expect(installed.problems).toEqual([
+      { source: "fixture-grump", error: expect.stringContaining("the category of grump is none of") },
+    ]);
+
+    copy("shop", join(home, "my-shop"));
+    await loader.install(join(home, "my-shop"), { editable: true });
+    const { entries } = await loader.discover();
+    expect(entries.map(({ name, origin, version }) => `${origin} ${name} ${version}`)).toEqual([
+      "installed teller 2.0.0",
+      "installed door 2.0.0",
+      "local shop 2.0.0",
+    ]);
+    // The same path for all: each loads, in either mode, from its entry alone.
+    for (const entry of entries) {
+      for (const mode of ["inline", "hosted"] as const) {
+        const loaded = await loader.load(entry, mode, NO_REACH);
+        expect(loaded.plugin.name).toBe(entry.name);
+        await loaded.close();
+      }
+    }
+  },
+);
+
+test("every bundled plugin loads inline and hosted, and says the same of itself", async () => {
+  const loader = open(makeHome());
+  const { entries, problems } = await loader.discover();
+  expect(problems).toEqual([]);
+  for (const entry of entries) {
+    const said = [];
+    for (const mode of ["inline", "hosted"] as const) {
+      const loaded = await loader.load(entry, mode, NO_REACH);
+      const { plugin } = loaded;
+      said.push(JSON.stringify({ ...valuesOf(plugin), subscriptions: plugin.subscriptions() }));
+      await loaded.close();
+    }
+    expect(JSON.parse(said[1]!)).toEqual(JSON.parse(said[0]!));
+  }
+});
+
+test("a state folder is the plugin's own and nobody else's", () => {
+  const home = makeHome();
+  const dir = open(home).stateDir("shop");
+  expect(dir).toBe(join(home, "plugins/state/shop"));
+  expect(statSync(dir).mode & 0o777).toBe(0o700);
+  expect(open(home).stateDir("shop")).toBe(dir);
+});
+
+test("discovery and a look at a source execute nothing", async () => {
+  const home = makeHome();
+  const trap = join(home, "trap");
+  const mark = join(home, "executed");
+  mkdirSync(trap);
+  writeFileSync(join(trap, "index.js"), `require("node:fs").writeFileSync(${JSON.stringify(mark)}, "");`);
+  writeFileSync(
+    join(trap, "package.json"),
+    JSON.stringify({ name: "trap", version: "1.0.0", "yaya.plugins.v1": { trap: { category: "skill" } } }),
+  );
+  const loader = open(home, { bundled_roots: [trap] });
+  expect((await loader.discover()).entries).toMatchObject([{ name: "trap", category: "skill" }]);
+  expect(await loader.inspect(trap)).toMatchObject([{ name: "trap", category: "skill", version: "1.0.0" }]);
+  expect(existsSync(mark)).toBe(false);
+  // The trap works: loading it is what executes it.
+  expect(
+    codeOf(
+      await loader.load((await loader.discover()).entries[0]!, "hosted", NO_REACH).catch((e: unknown) => e),
+    ),
+  ).toBe("plugin.invalid");
+  expect(existsSync(mark)).toBe(true);
+});
+
+test("a hosted plugin sees a clean environment and its own home, and ends with the loader", async () => {
+  const home = makeHome();
+  const dir = join(home, "mirror");
+  mkdirSync(dir);
+  writeFileSync(
+    join(dir, "plugin.mjs"),
+    `export const plugin = { name: "mirror", version: "1.0.0", category: "skill", subscriptions: () => [],
+      onEvent: (event, ctx) => ctx.emit("x.mirror.seen", { env: process.env, pid: process.pid, cwd: process.cwd() }, event) };`,
+  );
+  writeFileSync(
+    join(dir, "package.json"),
+    JSON.stringify({
+      name: "mirror",
+      version: "1.0.0",
+      "yaya.plugins.v1": { mirror: { category: "skill", module: "./plugin.mjs" } },
+    }),
+  );
+  process.env.BACKPLANE_TEST_SECRET = "hidden";
+  afters.push(() => {
+    delete process.env.BACKPLANE_TEST_SECRET;
+  });
+  const loader = open(home, { bundled_roots: [dir], env: { HTTPS_PROXY: "http://proxy.acme" } });
+  const [entry] = (await loader.discover()).entries;
+  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  await run.event("x.mirror.look", {});
+  const { cwd, env, pid } = run.emitted[0]!.payload as { env: object; pid: number; cwd: string };
+  expect(env).toEqual({
+    // The mark by which the descendants of a plain process are found when it ends.
+    BACKPLANE_PROCESS_ID: expect.stringMatching(/^[0-9a-f]{32}$/),
+    PATH: "/usr/local/bin:/usr/bin:/bin",
+    HOME: loader.stateDir("mirror"),
+    TMPDIR: loader.stateDir("mirror"),
+    LANG: "C.UTF-8",
+    HTTPS_PROXY: "http://proxy.acme",
+  });
+  expect(cwd).toBe(dir);
+  expect(isAlive(pid)).toBe(true);
+  await loader.close();
+  await eventually(() => !isAlive(pid), 5_000, "the hosted plugin ends");
+});
+
+test("in the sandbox a plugin of the npm tree finds what is installed beside it, its state, and no more", async () => {
+  const home = makeHome();
+  const modules = join(home, "plugins/node_modules");
+  for (const name of ["mirror", "beside"]) mkdirSync(join(modules, name), { recursive: true });
+  writeFileSync(join(modules, "beside/package.json"), '{"name":"beside","type":"module","exports":"./i.js"}');
+  writeFileSync(join(modules, "beside/i.js"), 'export const beside = "found";');
+  writeFileSync(
+    join(modules, "mirror/plugin.mjs"),
+    `import { existsSync, readdirSync, writeFileSync } from "node:fs";
+    import net from "node:net";
+    import { beside } from "beside";
+    const dial = (port, host) => new Promise((done) => net.connect(port, host).once("error", (error) => done(error.code)).once("connect", () => done("connected")));
+    const web = (url) => fetch(url).then((answer) => answer.status, (error) => error.cause?.code);
+    export const plugin = { name: "mirror", version: "1.0.0", category: "skill", subscriptions: () => [],
+      async onEvent(event, ctx) {
+        writeFileSync(ctx.stateDir + "/note", "kept");
+        const { home, port } = event.payload;
+        const seen = { beside, env: process.env, cwd: process.cwd(), tree: readdirSync("/plugin"), home: existsSync(home) };
+        await ctx.emit("x.mirror.seen", { ...seen, dialled: [await dial(port, "127.0.0.1"), await web("http://localhost:" + port)] }, event);
+      } };`,
+  );
+  const about = { name: "mirror", version: "1.0.0", type: "module" };
+  const plugins = { "yaya.plugins.v1": { mirror: { category: "skill", module: "./plugin.mjs" } } };
+  writeFileSync(join(modules, "mirror/package.json"), JSON.stringify({ ...about, ...plugins }));
+  const server = createServer((_request, response) => response.end());
+  await new Promise<void>((done) => server.listen(0, "127.0.0.1", done));
+  afters.push(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const loader = confinedLoader(
+    { home, bundled_roots: [] },
+    { egress: { operator_allows: [`localhost:${port}`] } },
+  );
+  afters.push(() => loader.close());
+  const [entry] = (await loader.discover()).entries;
+  const { plugin } = await loader.load(entry!, "hosted", NO_REACH);
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  await run.event("x.mirror.look", { home, port });
+  expect(run.emitted[0]!.payload).toEqual({
+    beside: "found",
+    env: {
+      PATH: "/usr/local/bin:/usr/bin:/bin",
+      HOME: "/sandbox/state",
+      TMPDIR: "/sandbox/scratch",
+      LANG: "C.UTF-8",
+    },
+    cwd: "/plugin/node_modules/mirror",
+    tree: ["node_modules"],
+    home: false,
+    dialled: ["ECONNREFUSED", "ECONNREFUSED"],
+  });
+  expect(readFileSync(join(loader.stateDir("mirror"), "note"), "utf8")).toBe("kept");
+});
+
+test("in the sandbox a plugin that takes too much memory is ended, and told why", async () => {
+  const home = makeHome();
+  const dir = join(home, "glutton");
+  mkdirSync(dir);
+  writeFileSync(
+    join(dir, "plugin.mjs"),
+    `const kept = [];
+    export const plugin = { name: "glutton", version: "1.0.0", category: "skill", subscriptions: () => [],
+      async onEvent() { for (;;) { kept.push(Buffer.alloc(16 * 1024 * 1024, 1)); await new Promise(setImmediate); } } };`,
+  );
+  const entry = { name: "glutton", version: "1.0.0", category: "skill", origin: "local" } as const;
+  const limits = { memory_bytes: 192 * 1024 * 1024 };
+  const loader = confinedLoader({ home, bundled_roots: [] }, { sandbox: { limits } });
+  afters.push(() => loader.close());
+  const { plugin } = await loader.load(
+    { ...entry, source: dir, dir, module: join(dir, "plugin.mjs") },
+    "hosted",
+    NO_REACH,
+  );
+  const run = await testKernelPlugin(plugin, { state_dir: home });
+  const error = await run.event("x.glutton.eat", {}).then(
+    () => expect.unreachable("it should have been ended"),
+    (thrown: unknown) => thrown as Error,
+  );
+  expect([codeOf(error), error.message]).toEqual(["crashed", expect.stringMatching(/memory|heap/i)]);
+});

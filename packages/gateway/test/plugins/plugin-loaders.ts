@@ -1,0 +1,62 @@
+/** The loaders of the plugin suites: plain, and with the sandbox; each suite file has a home of its own. */
+import { chmodSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { KernelPlugin } from "@backplane/contract";
+import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
+import { afterAll, expect } from "vitest";
+import { confinedLoader } from "../../../../test/support/confined-loader.ts";
+import { logTo } from "../../../../test/support/log-to.ts";
+import { systemClock } from "../../src/host/clock.ts";
+import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
+
+/** Where the plugins of these suites lie. */
+export const FIXTURES = join(import.meta.dirname, "../fixtures/plugins");
+const home = mkdtempSync(join(tmpdir(), "backplane-contract-"));
+const names = ["shop", "door", "teller", "grump", "sleeper"];
+const options = {
+  home,
+  clock: systemClock(),
+  log: logTo(),
+  bundled_roots: names.map((name) => join(FIXTURES, name)),
+  timeouts: { on_load_ms: 1_500, stop_ms: 500 },
+};
+export const plain = createPluginLoader(options);
+export const confined = confinedLoader(options);
+const { entries } = await plain.discover();
+export const NO_REACH = { allowed_domains: [] };
+
+afterAll(async () => {
+  await plain.close();
+  await confined.close();
+  rmSync(home, { recursive: true });
+});
+
+export const entryOf = (name: string) => entries.find((entry) => entry.name === name)!;
+export const loadInto = (plugin: KernelPlugin, options: KernelTestOptions = {}) =>
+  testKernelPlugin(plugin, { state_dir: home, ...options });
+export const rejection = async (work: Promise<unknown>): Promise<Error & { code?: string }> =>
+  await work.then(
+    () => expect.unreachable("it should have thrown"),
+    (error) => error as Error,
+  );
+
+/** Whoever holds a loaded plugin cannot tell which of these it is. */
+export const WAYS = [
+  ["inline", "inline", plain],
+  ["hosted", "hosted", confined],
+  ["hosted, the sandbox switched off", "hosted", plain],
+] as const;
+
+/** In a sandbox the plugin is another user, so its folder must be open to others. */
+export function openFolder(): string {
+  const dir = mkdtempSync(join(home, "odd-"));
+  chmodSync(dir, 0o755);
+  return dir;
+}
+
+export function pluginText(fields: Record<string, unknown>): string {
+  const values = { name: "odd", version: "1.0.0", category: "tool", ...fields };
+  const subscriptions = "subscriptions" in fields ? "" : "subscriptions: () => [],";
+  return `export const plugin = { ...${JSON.stringify(values)}, ${subscriptions} };`;
+}
