@@ -41,23 +41,27 @@ verifies(
   },
 );
 
-verifies("api.invocations", "with wait, responds when the invocation has ended, also when it failed", async () => {
-  for (const query of ["?wait", "?wait=true", "?wait=5"]) {
-    const done = await invoke(query, { export_id: "echo", input: { text: "hi" } });
-    expect([done.status, done.json.status]).toEqual([200, "succeeded"]);
-    expect(done.json.result.content[0].text).toBe("hi");
-  }
-  const failed = await invoke("?wait=5", { export_id: "echo", input: { do: "fail" } });
-  expect([failed.status, failed.json.status, failed.json.error.code]).toEqual([
-    200,
-    "failed",
-    "plugin_failed",
-  ]);
-  for (const query of ["?wait=61", "?wait=-1", "?wait=soon", "?wiat=1"])
-    expect((await invoke(query, { export_id: "echo" })).status, query).toBe(400);
-  const soon = await invoke("?wait=soon", { export_id: "echo" });
-  expect(soon.json.error.message).toBe("query.wait: must be true, or a number of seconds from 0 to 60");
-});
+verifies(
+  "api.invocations",
+  "with wait, responds when the invocation has ended, also when it failed",
+  async () => {
+    for (const query of ["?wait", "?wait=true", "?wait=5"]) {
+      const done = await invoke(query, { export_id: "echo", input: { text: "hi" } });
+      expect([done.status, done.json.status]).toEqual([200, "succeeded"]);
+      expect(done.json.result.content[0].text).toBe("hi");
+    }
+    const failed = await invoke("?wait=5", { export_id: "echo", input: { do: "fail" } });
+    expect([failed.status, failed.json.status, failed.json.error.code]).toEqual([
+      200,
+      "failed",
+      "plugin_failed",
+    ]);
+    for (const query of ["?wait=61", "?wait=-1", "?wait=soon", "?wiat=1"])
+      expect((await invoke(query, { export_id: "echo" })).status, query).toBe(400);
+    const soon = await invoke("?wait=soon", { export_id: "echo" });
+    expect(soon.json.error.message).toBe("query.wait: must be true, or a number of seconds from 0 to 60");
+  },
+);
 
 test("wait that is over first answers 202 with the record as it is", async () => {
   const held = invoke("?wait=20", { export_id: "echo", input: { do: "wait" } });
