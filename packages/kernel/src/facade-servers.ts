@@ -1,6 +1,6 @@
 /** What the edges may ask of the MCP servers behind bindings, beyond their tools: resources, prompts, completion. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { Ask } from "./invoke/answer-ask.ts";
+import type { Ask } from "./ports/ask.ts";
 import type { Caller } from "./ports/index.ts";
 
 export interface ServerInfo {

@@ -51,12 +51,12 @@ import type {
   Catalog,
   Fanout,
 } from "./facade-agent.ts";
-import type { Cognition } from "./cognition/cognition.ts";
-import type { DefinitionsFacade } from "./definitions/definitions.ts";
-import type { WorkspacesFacade } from "./workspaces/workspaces.ts";
+import type { Cognition } from "./ports/cognition.ts";
+import type { DefinitionsFacade } from "./ports/definitions.ts";
+import type { WorkspacesFacade } from "./ports/workspaces.ts";
 import type { Servers } from "./facade-servers.ts";
-import type { Ask } from "./invoke/answer-ask.ts";
-import type { InstrumentsFacade } from "./instruments/instruments.ts";
+import type { Ask } from "./ports/ask.ts";
+import type { InstrumentsFacade } from "./ports/instruments.ts";
 import type {
   AgentPluginSource,
   Caller,
@@ -66,7 +66,7 @@ import type {
   PageOf,
   RunnerHealth,
 } from "./ports/index.ts";
-import type { SignIns } from "./sign-ins/sign-ins.ts";
+import type { SignIns } from "./ports/sign-ins.ts";
 
 /** A started call. `settled` resolves with the terminal record, whoever ends it; it never rejects. */
 export interface Ticket {

@@ -13,7 +13,8 @@ import { reopen } from "../invoke/open.ts";
 import { approvalRequested, type Recorded } from "../invoke/record.ts";
 import { type Admitted, admit } from "../policy/admit.ts";
 import type { InvocationRow } from "../ports/index.ts";
-import { changedParts, type Coverage, readCoverage } from "./coverage.ts";
+import { changedParts, readCoverage } from "./coverage.ts";
+import type { Coverage } from "../invoke/coverage.ts";
 import { followUpApproval } from "./new-approval.ts";
 import { type Answer, answerOf } from "./pending.ts";
 

@@ -3,6 +3,7 @@
  * digest of its own, so that a later question can name the parts that changed; no part holds a value. The digest of
  * all of them is what a person says yes to.
  */
+import type { Coverage, CoveredParts } from "../invoke/coverage.ts";
 import { hash } from "node:crypto";
 import {
   canonicalJson,
@@ -14,22 +15,14 @@ import {
 } from "@backplane/contract";
 import { toolDigest } from "../definitions/compare.ts";
 import type { KernelDeps } from "../deps.ts";
-import { secretName } from "../invoke/context.ts";
+import { secretName } from "../secrets/binding-secrets.ts";
 import { isOwnField, SETTINGS_SCOPE } from "../plugins/settings.ts";
 import type { Admitted } from "../policy/admit.ts";
 import type { BoundPackage } from "../ports/index.ts";
 import { readSignIn } from "../sign-ins/sign-in-record.ts";
-import { hasOwnCredential, isRemote } from "../sign-ins/tokens.ts";
+import { hasOwnCredential, isRemote } from "../bindings/remote-server.ts";
 
 type CoverageDeps = Pick<KernelDeps, "store" | "vault">;
-
-/** Digests by the name of the part, as an approver is told it: `config.region`, `secret.token`. */
-export type CoveredParts = Readonly<Record<string, string>>;
-
-export interface Coverage {
-  digest: string;
-  parts: CoveredParts;
-}
 
 export interface CoveredFacts {
   tool: string;

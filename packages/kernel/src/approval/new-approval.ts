@@ -3,7 +3,7 @@ import { APPROVAL_TIMEOUT_MS, type Approval, canonicalJson, type Invocation } fr
 import type { KernelDeps } from "../deps.ts";
 import type { Admitted } from "../policy/admit.ts";
 import type { AskedApproval } from "../ports/index.ts";
-import type { Coverage } from "./coverage.ts";
+import type { Coverage } from "../invoke/coverage.ts";
 
 const BRIEF = 80;
 

@@ -4,7 +4,6 @@
  * Many calls have one key, so each is asked about once per look, however many they are.
  */
 import type { LiveCall } from "../invoke/live.ts";
-import type { Turn } from "../loop/turn.ts";
 import type { Clock, Logger, Timer } from "../ports/index.ts";
 import type { Asker, Authority } from "./authority.ts";
 import type { Revocation } from "./revocation.ts";
@@ -12,12 +11,19 @@ import type { Revocation } from "./revocation.ts";
 /** A revocation counts within a second: a look, what it reads and what it stops have to fit. */
 const LOOK_MS = 250;
 
+/** A running turn of an agent, as far as a revocation concerns it. */
+interface RevocableTurn {
+  caller: Omit<Asker, "scope">;
+  key: { scope: Asker["scope"] };
+  revoke(why: Revocation): void;
+}
+
 export interface RevocationWatchDeps {
   authority: Authority;
   clock: Clock;
   log: Logger;
   calls: () => readonly LiveCall[];
-  turns: () => readonly Turn[];
+  turns: () => readonly RevocableTurn[];
   stopCall: (call: LiveCall, why: Revocation) => void;
 }
 

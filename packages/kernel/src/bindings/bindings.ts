@@ -18,7 +18,7 @@ import type { Kernel } from "../facade.ts";
 import { standingLevel, toGrant } from "../grant/effective.ts";
 import { effectiveClass, lowers } from "../policy/class.ts";
 import type { BoundPackage, Caller, Facts } from "../ports/index.ts";
-import type { GiveBack } from "../sign-ins/give-back.ts";
+import type { GiveBack } from "../secrets/sign-in-tokens.ts";
 import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
 import { holdPermissions, moveSettings } from "./move-binding.ts";
 import { createServerMoves } from "./moved-server.ts";

@@ -14,7 +14,7 @@ import {
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
-import { secretName } from "../invoke/context.ts";
+import { secretName } from "../secrets/binding-secrets.ts";
 import type { SchemaIssue } from "../ports/index.ts";
 import { serves } from "../secrets/secrets.ts";
 import { toolsOf, wholeExport } from "./whole-package.ts";

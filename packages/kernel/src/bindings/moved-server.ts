@@ -6,7 +6,7 @@ import type { Binding, JsonObject, Package } from "@backplane/contract";
 import { auditOf } from "../caller.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { Caller } from "../ports/index.ts";
-import type { GiveBack } from "../sign-ins/give-back.ts";
+import type { GiveBack } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport } from "./check-binding.ts";
 
 export interface ServerMoves {

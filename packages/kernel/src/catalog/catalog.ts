@@ -5,13 +5,13 @@
  */
 import type { CatalogEntry, Soon } from "@backplane/contract";
 import { inOrder } from "../bindings/rollout.ts";
-import { ADMIN_TOOLS } from "../instruments/admin-tools.ts";
+import { ADMIN_TOOLS } from "../tools/core-tool.ts";
 import type { ExportPlan, ExportPlans } from "../invoke/export-plan.ts";
 import { forbidden } from "../policy/forbidden.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "../ports/index.ts";
-import { SAMPLING_TOOL } from "../sampling/sampling-tool.ts";
-import { REQUEST_TOOL } from "../servers/request-tool.ts";
+import { SAMPLING_TOOL } from "../tools/core-tool.ts";
+import { REQUEST_TOOL } from "../tools/core-tool.ts";
 import { byName, entryOf, type Source, wayAround } from "./catalog-entry.ts";
 import { factsOf, offer, type OfferedTool, type ToolFacts } from "./offered-tool.ts";
 import { candidateOf, grouped, rank } from "./precedence.ts";

@@ -5,7 +5,7 @@
 import { BackplaneError, type CatalogEntry, type Soon, whenThere } from "@backplane/contract";
 import type { Kernel } from "../facade.ts";
 import type { Catalog, CatalogTool } from "../facade-agent.ts";
-import type { ToolTable } from "../plugins/plugins-port.ts";
+import type { ToolTable } from "../ports/registered-tool.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Caller } from "../ports/index.ts";
 import type { CatalogSnapshot, ToolCatalog } from "./catalog.ts";

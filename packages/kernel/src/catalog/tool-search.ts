@@ -4,7 +4,7 @@
  */
 import type { Json, JsonObject, ToolReturn } from "@backplane/contract";
 import type { Turn } from "../loop/turn.ts";
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 import { coreTool, noBrief } from "../tools/core-tool.ts";
 import { SEARCH_TOOL } from "./catalog.ts";
 import type { OfferedTool } from "./offered-tool.ts";

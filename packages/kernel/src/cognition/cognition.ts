@@ -2,26 +2,13 @@
  * The host's models for trusted instrument plugins: one prompt to the org's active provider, one embedding. Each plugin
  * of a binding has its own quota, and every request is in the audit log with what it cost; its words are not.
  */
+import type { Cognition, CognitionUser } from "../ports/cognition.ts";
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
 import type { ActiveModels } from "../agent/models.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { ModelCalls } from "../loop/call-model.ts";
 import { embedText } from "./embed-text.ts";
 import { Quota } from "./quota.ts";
-
-/** On whose behalf a plugin asks. */
-interface CognitionUser {
-  org_id: string;
-  project_id: string | null;
-  binding_id: string;
-  plugin_id: string;
-}
-
-export interface Cognition {
-  /** Throws llm.failed, request.invalid, or request.overloaded over the quota. */
-  think(who: CognitionUser, prompt: string, max_tokens: number): Promise<string>;
-  embed(who: CognitionUser, text: string): Promise<readonly number[]>;
-}
 
 interface CognitionParts {
   deps: Pick<KernelDeps, "store" | "clock" | "ids">;

@@ -3,6 +3,7 @@
  * after a restart, and a changed definition is noticed. A question that fails leaves what was known, with the error
  * beside it.
  */
+import type { DefinitionsFacade } from "../ports/definitions.ts";
 import {
   BackplaneError,
   type Binding,
@@ -20,17 +21,8 @@ import type { KernelDeps } from "../deps.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Description, Facts } from "../ports/index.ts";
 import { accepted, compare } from "./compare.ts";
-import type { SignInTokens } from "../sign-ins/tokens.ts";
+import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 import { askWithSecrets, processOrder } from "./process-order.ts";
-
-export interface DefinitionsFacade {
-  /** Null: it was never asked. Throws binding.not_found. */
-  get(caller: Caller, binding_id: string): Promise<Definitions | null>;
-  /** Asks again now. */
-  refresh(caller: Caller, binding_id: string): Promise<Definitions>;
-  /** Offers what was kept back: one tool, or `*` for all of them. `revision`: the one that was looked at. */
-  accept(caller: Caller, binding_id: string, export_id: string, revision?: number): Promise<Definitions>;
-}
 
 export interface DefinitionsRoom {
   facade: DefinitionsFacade;

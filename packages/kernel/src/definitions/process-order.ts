@@ -7,7 +7,7 @@ import { poolKey } from "../invoke/export-plan.ts";
 import { effectiveClass } from "../policy/class.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, DescribeOrder, Scope } from "../ports/index.ts";
-import type { SignInTokens } from "../sign-ins/tokens.ts";
+import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 

@@ -12,13 +12,10 @@ import {
   toBackplaneError,
   type ToolReturn,
 } from "@backplane/contract";
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 import type { Caller } from "../ports/index.ts";
 import { coreTool } from "../tools/core-tool.ts";
-import type { InstrumentsFacade } from "./instruments.ts";
-
-/** Offered to admins alone. */
-export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];
+import type { InstrumentsFacade } from "../ports/instruments.ts";
 
 interface AdminTool {
   spec: KernelToolSpec;

@@ -3,6 +3,7 @@
  * plugin that is not there answers with the reason, once for the whole of it. Looking starts nothing: without `probe`
  * only plugins that run are asked, and of the others is said when they were last seen.
  */
+import type { HealthQuestion } from "../ports/instruments.ts";
 import {
   type Definitions,
   INSTRUMENT_HEALTHS,
@@ -11,7 +12,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import { processOrder } from "../definitions/process-order.ts";
-import { secretsOf } from "../invoke/context.ts";
+import { secretsOf } from "../secrets/binding-secrets.ts";
 import type { KernelDeps } from "../deps.ts";
 import { createRedactor } from "../invoke/redact.ts";
 import type { Policies } from "../policy/policies.ts";
@@ -20,13 +21,6 @@ import { instrumentOf } from "./instrument-plugins.ts";
 
 const WORDS = 200;
 const ASLEEP = "its plugin does not run now and was not started to be asked";
-
-export interface HealthQuestion {
-  /** For each healthCheck. */
-  timeout_ms: number;
-  /** Start what does not run. */
-  probe: boolean;
-}
 
 export interface HealthDeps {
   deps: KernelDeps;

@@ -3,14 +3,13 @@
  * starts, looked at again when one that they depend on changes, and listed, installed and unloaded at run time by the
  * admin (instr.lifecycle, instr.admin). Every step is in the log; what came of it is in the binding's definitions.
  */
+import type { InstrumentsFacade } from "../ports/instruments.ts";
 import {
   BackplaneError,
   type Binding,
   type BindingPolicy,
   type CatalogEntry,
   type Definitions,
-  type ExecutionClass,
-  type InstrumentHealthReport,
   type InstrumentPluginView,
   type JsonObject,
   WHOLE_PACKAGE,
@@ -22,23 +21,8 @@ import type { Kernel } from "../facade.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { BoundPackage, Caller, Scope } from "../ports/index.ts";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
-import { checkInstruments, type HealthQuestion } from "./instrument-health.ts";
+import { checkInstruments } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
-
-export interface InstrumentsFacade {
-  /** Every bound instrument plugin of the caller's scope, loaded or not. The admin only. */
-  list(caller: Caller): Promise<InstrumentPluginView[]>;
-  /** The healthCheck of every instrument whose plugin runs, or with `probe` of all. The admin only. */
-  health(caller: Caller, question: HealthQuestion): Promise<InstrumentHealthReport[]>;
-  /** From a folder, zip or jar of the host: installed, bound as a whole, loaded. The admin only. */
-  install(
-    caller: Caller,
-    path: string,
-    options?: { config?: JsonObject; class?: ExecutionClass },
-  ): Promise<InstrumentPluginView>;
-  /** Takes its binding away; the package and the plugin's data stay. The admin only. */
-  unload(caller: Caller, plugin_id: string): Promise<void>;
-}
 
 export interface InstrumentsRoom {
   facade: InstrumentsFacade;

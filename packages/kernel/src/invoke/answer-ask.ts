@@ -3,12 +3,10 @@
  * can; otherwise the gateway does, and never in a person's name: what nobody was asked is declined, and a model is lent
  * only where the binding says so. Roots that no client has are the runner's to tell. That it asked is an event of the call.
  */
-import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import { unheard } from "../ports/ask.ts";
+import { type Json, type JsonObject } from "@backplane/contract";
 import type { LiveCall } from "./live.ts";
 import type { PluginEvent, Redactor } from "./redact.ts";
-
-/** Null: this client takes no such question. The key is the plugin's own name of it. */
-export type Ask = (method: string, params: JsonObject, key?: string) => Promise<Json> | null;
 
 const SAMPLING = "sampling/createMessage";
 
@@ -29,18 +27,4 @@ export function answerAsk(
     answered_by: answer !== null ? "client" : lent !== null ? "model" : "gateway",
   });
   return answer ?? lent?.(shown) ?? unheard(method);
-}
-
-/** The gateway's own answer, where no client takes the question. */
-export async function unheard(method: string): Promise<Json> {
-  switch (method) {
-    case "elicitation/create":
-      return { action: "decline" };
-    case SAMPLING:
-      throw new BackplaneError("policy.denied", "the client that called offers no model to plugins", {
-        fix: "To let a server have the gateway's own: backplane binding set BINDING --sampling 1000",
-      });
-    default:
-      throw new BackplaneError("request.invalid", `nobody here answers ${method}`);
-  }
 }

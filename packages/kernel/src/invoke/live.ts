@@ -3,11 +3,11 @@
  * while it waits here and not in the runner.
  */
 import { type EgressRecord, IdTable, type Invocation, type Json, type JsonObject } from "@backplane/contract";
-import type { Coverage } from "../approval/coverage.ts";
+import type { Coverage } from "./coverage.ts";
 import type { Revocation } from "../authority/revocation.ts";
 import type { NodeLease } from "../node-lease.ts";
 import type { InvocationRow, Scope } from "../ports/index.ts";
-import type { Ask } from "./answer-ask.ts";
+import type { Ask } from "../ports/ask.ts";
 import type { EventTape } from "./event-tape.ts";
 
 export type Stage = "opening" | "approval" | "queued" | "running" | "settling";

@@ -24,7 +24,7 @@ import type { Caller, InvocationRow, OnceKey, SchemaIssue, Scope } from "../port
 import { timeoutFor } from "./deadline.ts";
 import type { ExportPlan, ExportPlans } from "./export-plan.ts";
 import type { TurnCall } from "../tools/turn-tape.ts";
-import type { Ask } from "./answer-ask.ts";
+import type { Ask } from "../ports/ask.ts";
 import { inputIssues } from "./input-issues.ts";
 import { type ResolveDeps, resolveFor } from "./resolve.ts";
 

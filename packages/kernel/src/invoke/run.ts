@@ -27,7 +27,8 @@ import { changedParts, readCoverage } from "../approval/coverage.ts";
 import { admit, refusedSince } from "../policy/admit.ts";
 import { createRedactor, type PluginEvent, type Redactor, redactEvents } from "./redact.ts";
 import { backoff, mayRetry } from "./retry.ts";
-import { isRemote, MAX_RENEWALS } from "../sign-ins/tokens.ts";
+import { MAX_RENEWALS } from "../secrets/sign-in-tokens.ts";
+import { isRemote } from "../bindings/remote-server.ts";
 
 /** null: another node holds the row now and will end it. */
 export function run(door: Door, call: Approved): Promise<Ending | null> {

@@ -7,7 +7,7 @@ import { codeOf } from "@backplane/contract";
 import type { BusPort } from "../bus/bus-port.ts";
 import type { LoadedPlugin, Scope } from "../ports/index.ts";
 import { LegacyCalls } from "./legacy-calls.ts";
-import type { RegisteredTool } from "./plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 
 const CONTEXTS_KEPT = 1_024;
 

@@ -1,14 +1,12 @@
 /** The plugin system as the rest of the kernel knows it: what it is given and what it offers. */
+import type { ToolTable } from "../ports/registered-tool.ts";
 import type {
   IdSource,
   Json,
   JsonObject,
-  KernelToolCall,
-  KernelToolSpec,
   PluginCategory,
   PluginOrigin,
   PluginStatus,
-  ToolReturn,
 } from "@backplane/contract";
 import type { Bus } from "../bus/bus-port.ts";
 import type { LiveConfig } from "../config/live-config.ts";
@@ -75,32 +73,6 @@ export interface Callers {
   mint(who: ServiceWho): { as: string; end(): void };
   /** Throws auth.invalid when `as` is not of a call of this plugin that still runs. */
   resolve(plugin: string, as: string | undefined): ServiceWho;
-}
-
-export interface RegisteredTool {
-  spec: KernelToolSpec;
-  plugin: string;
-  version: string;
-  mode: "inline" | "hosted";
-  /** Its tools rank as those of bundled or of installed plugins; `core` are the gateway's own. */
-  origin: "core" | "bundled" | "plugin";
-  /** Empty: not known. */
-  installed_at: string;
-  /** Answers tool.call.request in onEvent; everything else about it is the same. */
-  legacy: boolean;
-  /** Another number is another life of the plugin. */
-  generation: number;
-  /** A call goes on in the instance that it began in, also over a reload. What the plugin throws is thrown. */
-  run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
-  /** The headline for the approval prompt; null when the tool has none to give. */
-  brief(args: JsonObject): Promise<string | null>;
-}
-
-export interface ToolTable {
-  get(name: string): RegisteredTool | null;
-  /** By name. */
-  list(): readonly RegisteredTool[];
-  onChanged(listener: () => void): () => void;
 }
 
 export interface PluginState {

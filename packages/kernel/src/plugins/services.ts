@@ -2,7 +2,6 @@
 import { BackplaneError, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
 import type { MintedCallers } from "./callers.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
-import { NET_FETCH } from "../services/net-fetch.ts";
 import { readSettings, settingKey } from "./settings.ts";
 
 /** What bundled plugins hold without an operator's word; "" is everything. */
@@ -50,3 +49,5 @@ export function createServiceDoor(
     return await service(args, callers.resolve(entry.name, as));
   };
 }
+
+export const NET_FETCH = "net.fetch";

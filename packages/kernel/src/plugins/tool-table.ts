@@ -4,7 +4,7 @@
  */
 import { BackplaneError } from "@backplane/contract";
 import type { Logger } from "../ports/index.ts";
-import type { RegisteredTool, ToolTable } from "./plugins-port.ts";
+import type { RegisteredTool, ToolTable } from "../ports/registered-tool.ts";
 
 interface Place {
   typed: RegisteredTool | null;

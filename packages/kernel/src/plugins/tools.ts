@@ -17,7 +17,7 @@ import { snapshot } from "../bus/snapshot.ts";
 import type { Clock, Scope } from "../ports/index.ts";
 import type { Instance } from "./instance.ts";
 import type { LegacyResult } from "./legacy-calls.ts";
-import type { RegisteredTool } from "./plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 import { within } from "./within.ts";
 
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;

@@ -4,29 +4,18 @@
  * core tool `model_sampling` in the caller's name and context, so that policy, approval and record are those of any call;
  * tokens for one request and requests within an hour are bounded by the binding, counted in the store for all nodes.
  */
-import { BackplaneError, type CallContext, type Json, type JsonObject } from "@backplane/contract";
+import type { Borrower, LendModel } from "../invoke/sampling-access.ts";
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
 import { stopCall } from "../invoke/cancel.ts";
 import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
 import type { LiveCall } from "../invoke/live.ts";
 import { coreBindingId } from "../tools/bound-tools.ts";
-import type { BoundPackage, Caller } from "../ports/index.ts";
 import { readSampling, type SamplingRequest } from "./sampling-request.ts";
-import { SAMPLING_TOOL, samplingAnswer } from "./sampling-tool.ts";
+import { samplingAnswer } from "./sampling-tool.ts";
+import { SAMPLING_TOOL } from "../tools/core-tool.ts";
 
 const HOUR_MS = 3_600_000;
-
-/** Who called the tool during which the server asks. */
-interface Borrower {
-  caller: Caller;
-  context: CallContext;
-  bound: BoundPackage;
-}
-
-export type LendModel = (
-  live: LiveCall,
-  borrower: Borrower,
-) => ((params: JsonObject) => Promise<Json>) | null;
 
 /** `open`: what the tool answers; each request is in it while it is under way. */
 export function createLendModel(door: Door, open: Map<string, SamplingRequest>): LendModel {

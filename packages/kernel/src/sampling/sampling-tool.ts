@@ -3,15 +3,14 @@
  * it, weighs it and asks a person where the tolerance says so; models are not offered it, and it answers nothing but
  * requests that the gateway itself has taken from a server.
  */
+import { SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
 import type { ActiveModels } from "../agent/models.ts";
 import type { ModelCalls } from "../loop/call-model.ts";
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 import type { KernelDeps } from "../deps.ts";
 import { coreTool, noBrief } from "../tools/core-tool.ts";
 import type { SamplingRequest } from "./sampling-request.ts";
-
-export const SAMPLING_TOOL = "model_sampling";
 
 export interface SamplingToolParts {
   deps: Pick<KernelDeps, "ids" | "version">;

@@ -9,7 +9,7 @@ import type { Door } from "../invoke/door.ts";
 import { invoke } from "../invoke/invoke.ts";
 import type { Caller } from "../ports/index.ts";
 import { coreBindingId } from "../tools/bound-tools.ts";
-import { REQUEST_TOOL } from "./request-tool.ts";
+import { REQUEST_TOOL } from "../tools/core-tool.ts";
 
 interface ServerQuestion {
   binding_id: string;

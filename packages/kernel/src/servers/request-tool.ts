@@ -3,12 +3,12 @@
  * core tool so that the one door records it, asks and waits; models are not offered it, and it does nothing but what the
  * gateway itself has taken from a client that still waits. What was read is not on its record, as for any resource.
  */
+import { REQUEST_TOOL } from "../tools/core-tool.ts";
 import { type ToolReturn, toBackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 import { coreTool, noBrief } from "../tools/core-tool.ts";
 
-export const REQUEST_TOOL = "server_request";
 /** How long a server has for one request. */
 export const REQUEST_MS = 120_000;
 

@@ -11,20 +11,21 @@ import {
   serverName,
   toBackplaneError,
 } from "@backplane/contract";
-import { type Coverage, changedParts, coverUse } from "../approval/coverage.ts";
+import { changedParts, coverUse } from "../approval/coverage.ts";
+import type { Coverage } from "../invoke/coverage.ts";
 import { takesTraffic } from "../bindings/rollout.ts";
 import { isWhole } from "../bindings/whole-package.ts";
 import { auditOf } from "../caller.ts";
 import { askWithSecrets, processOrder } from "../definitions/process-order.ts";
 import type { KernelDeps } from "../deps.ts";
 import type { ServerInfo, ServerLine, Servers } from "../facade-servers.ts";
-import { unheard } from "../invoke/answer-ask.ts";
+import { unheard } from "../ports/ask.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { Surroundings } from "../policy/rule.ts";
 import { partOf, partPlan, requirePart, type ServerPart, visibleParts } from "../policy/server-access.ts";
 import type { StandingPolicy } from "../policy/standing-policy.ts";
 import type { BoundPackage, Caller } from "../ports/index.ts";
-import type { SignInTokens } from "../sign-ins/tokens.ts";
+import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 import type { AskFirst } from "./ask-first.ts";
 import { REQUEST_MS } from "./request-tool.ts";
 

@@ -16,8 +16,6 @@ import { readSettings, SETTINGS_SCOPE } from "../plugins/settings.ts";
 import type { Runner } from "../ports/index.ts";
 import { number, object, optional, text } from "./arguments.ts";
 
-export const NET_FETCH = "net.fetch";
-
 const TIMEOUT_MS = 30_000;
 const LONGEST_MS = 600_000;
 

@@ -3,22 +3,12 @@
  * are forgotten here, so a server that is away holds up no removal; what could not be revoked is in the log, and ends by
  * itself when the server says so.
  */
+import type { GiveBack, GivenTokens } from "../secrets/sign-in-tokens.ts";
 import type { Binding } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
 import { oauthFetch } from "./oauth-fetch.ts";
-import { readSignIn, type TokenSource, type Tokens } from "./sign-in-record.ts";
+import { readSignIn, type TokenSource } from "./sign-in-record.ts";
 import { revoke } from "./token-request.ts";
-
-type GivenTokens = TokenSource & Tokens;
-
-export interface GiveBack {
-  /** What the binding's sign-in holds, for `tell` once that is gone. Null: nothing, or nothing that can be read. */
-  holds(binding: Binding): Promise<GivenTokens | null>;
-  /** Never rejects; nobody has to wait for it. */
-  tell(binding: Binding, tokens: GivenTokens | null): Promise<void>;
-  /** When nothing is under way any more: a gateway that stops waits for that. */
-  idle(): Promise<void>;
-}
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 

@@ -5,7 +5,7 @@
  */
 import type { KernelDeps } from "../deps.ts";
 import type { BoundPackage } from "../ports/index.ts";
-import type { GiveBack } from "./give-back.ts";
+import type { GiveBack } from "../secrets/sign-in-tokens.ts";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
 import { isFinal, requestTokens } from "./token-request.ts";

@@ -2,6 +2,7 @@
  * The gateway's sign-ins at servers of bindings, for admins: begin, answer, look, end. A sign-in holds for everybody who may
  * use the binding; nobody is ever shown a token.
  */
+import type { SignInBrowser, OpenedSignIn, SignIns } from "../ports/sign-ins.ts";
 import {
   BackplaneError,
   type JsonObject,
@@ -14,7 +15,7 @@ import type { DefinitionsRoom } from "../definitions/definitions.ts";
 import type { KernelDeps } from "../deps.ts";
 import { randomToken, tokenHash } from "../invoke/delegation.ts";
 import type { BoundPackage, Caller, Login, NewAudit } from "../ports/index.ts";
-import type { GiveBack } from "./give-back.ts";
+import type { GiveBack } from "../secrets/sign-in-tokens.ts";
 import { type Begun, beginLogin, isOpenedBy, openWaiting, prepare, redeem } from "./login.ts";
 import { clientMetadata, type OurPlace } from "./oauth-client.ts";
 import { oauthFetch, short } from "./oauth-fetch.ts";
@@ -28,34 +29,7 @@ import {
   writeSignIn,
 } from "./sign-in-record.ts";
 import { requestTokens } from "./token-request.ts";
-import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "./tokens.ts";
-
-/** What a browser shows of itself: the secrets that it got here before. */
-interface Browser {
-  browser: readonly string[];
-}
-
-interface Opened {
-  authorization_url: string;
-  /** What the browser has to show when it comes back; null: it has it already. */
-  secret: string | null;
-  /** Only over TLS. */
-  secure: boolean;
-  lasts_ms: number;
-}
-
-export interface SignIns {
-  get(caller: Caller, binding_id: string): Promise<SignIn>;
-  begin(caller: Caller, binding_id: string, given: SignInBegin): Promise<SignInStarted>;
-  /** A browser comes to the address that the person was given; it is sent on if it is the first, or the first again. */
-  open(ticket: string, browser: Browser): Promise<Opened>;
-  /** The address that the browser was sent to, from who began or from the browser itself. */
-  complete(by: Caller | Browser, redirect: string): Promise<SignIn>;
-  /** Forgets tokens and client, and tells the authorization server afterwards. */
-  end(caller: Caller, binding_id: string): Promise<void>;
-  /** What the gateway says of itself as a client; null: it has no public address. */
-  clientDocument(): JsonObject | null;
-}
+import { hasOwnCredential, isRemote, loginCommand, serverUrl } from "../bindings/remote-server.ts";
 
 const START_PATH = "/oauth/start";
 const CALLBACK_PATH = "/oauth/callback";
@@ -127,7 +101,7 @@ export function createSignIns(
     return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
   }
 
-  async function open(ticket: string, { browser }: Browser): Promise<Opened> {
+  async function open(ticket: string, { browser }: SignInBrowser): Promise<OpenedSignIn> {
     const secret = randomToken(deps);
     const now = clock.now();
     const login = await store.sign_ins.open(tokenHash(ticket), tokenHash(secret), now);
@@ -143,7 +117,7 @@ export function createSignIns(
     };
   }
 
-  async function complete(by: Caller | Browser, redirect: string): Promise<SignIn> {
+  async function complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn> {
     const answer = URL.canParse(redirect) ? new URL(redirect) : null;
     if (answer === null) throw new BackplaneError("request.invalid", "redirect must be a whole address");
     const state_hash = tokenHash(answer.searchParams.get("state") ?? "");

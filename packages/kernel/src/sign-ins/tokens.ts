@@ -3,38 +3,29 @@
  * its end it is renewed behind the calls. They wait for a renewal only when it is over or the server refuses it. Where it
  * cannot be renewed, a person has to sign in.
  */
+import { MAX_RENEWALS, type SignInTokens } from "../secrets/sign-in-tokens.ts";
+import {
+  AUTHORIZATION_SLOT,
+  hasOwnCredential,
+  isRemote,
+  loginCommand,
+  serverUrl,
+} from "../bindings/remote-server.ts";
 import { hash } from "node:crypto";
-import { BackplaneError, type Grant } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
 import type { KernelDeps } from "../deps.ts";
-import { secretsOf } from "../invoke/context.ts";
+import { secretsOf } from "../secrets/binding-secrets.ts";
 import type { BoundPackage, ServerChallenge } from "../ports/index.ts";
 import { isFor } from "./discover.ts";
-import type { GiveBack } from "./give-back.ts";
+import type { GiveBack } from "../secrets/sign-in-tokens.ts";
 import { short } from "./oauth-fetch.ts";
 import { createRenewal, isRenewable, placeOf } from "./renewal.ts";
 import { covers, isStepUp, union } from "./scope.ts";
 import { NOTHING, readSignIn, type SignInSession, type StoredSignIn, writeSignIn } from "./sign-in-record.ts";
 
-export interface SignInTokens {
-  /** What the binding's slots hold, and the token of its sign-in where it has one. */
-  secretsOf(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
-  /** After `sign_in.needed`: null, there is another token and it is worth trying again; else what to tell. */
-  challenged(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
-  /** The same for a whole question, with new secrets where there are some. */
-  authorized<T>(
-    bound: BoundPackage,
-    grant: Pick<Grant, "secret_slots">,
-    ask: (secrets: Record<string, string>) => Promise<T>,
-  ): Promise<T>;
-}
-
-/** The slot that is the `Authorization` header of a server at an address. */
-const SLOT = "authorization";
 /** A token that ends within this is renewed behind the calls that still use it. */
 const AHEAD_MS = 30_000;
 const RACES = 5;
-/** For a conversation with an older token, after a new one, and after one with more scope. */
-export const MAX_RENEWALS = 3;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
@@ -123,7 +114,7 @@ export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): Sig
       const secrets = grant.secret_slots.length === 0 ? {} : await secretsOf(deps, bound.binding, grant);
       if (!isRemote(bound) || hasOwnCredential(bound)) return secrets;
       const found = await token(bound);
-      return found === undefined ? secrets : { ...secrets, [SLOT]: found };
+      return found === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: found };
     },
     challenged,
     async authorized(bound, grant, ask) {
@@ -143,32 +134,10 @@ export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): Sig
   return tokens;
 }
 
-export function isRemote({ package: { manifest } }: BoundPackage): boolean {
-  return manifest.runtime.protocol === "mcp.http";
-}
-
-/** The operator's own secret or header; then there is no sign-in beside it. */
-export function hasOwnCredential({ binding: { secrets, config } }: BoundPackage): boolean {
-  if (secrets[SLOT] !== undefined) return true;
-  const { headers } = config;
-  const names = typeof headers === "object" && headers !== null ? Object.keys(headers) : [];
-  return names.some((name) => name.toLowerCase() === SLOT);
-}
-
-export function serverUrl({ package: { package_id, manifest } }: BoundPackage): URL {
-  const text = manifest.runtime.entrypoint[0] ?? "";
-  if (!URL.canParse(text)) throw new BackplaneError("package.invalid", `${package_id} names no address`);
-  return new URL(text);
-}
-
 /** A binding that moved to a package with another address takes no token along. */
 function sessionFor(bound: BoundPackage, found: StoredSignIn | null): SignInSession | null {
   const session = found?.record.session ?? null;
   return session !== null && isFor(session.resource, serverUrl(bound)) ? session : null;
-}
-
-export function loginCommand({ binding }: BoundPackage): string {
-  return `backplane binding login ${binding.binding_id}`;
 }
 
 /** As a runner tells which credential it showed. */

@@ -13,7 +13,7 @@ import {
 } from "@backplane/contract";
 import type { BindingSource } from "../definitions/with-definitions.ts";
 import type { BoundPackage, Scope } from "../ports/index.ts";
-import type { RegisteredTool, ToolTable } from "../plugins/plugins-port.ts";
+import type { RegisteredTool, ToolTable } from "../ports/registered-tool.ts";
 
 const PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
 const PUBLISHER = "kernel";

@@ -1,5 +1,5 @@
 /** A tool of the gateway itself: it belongs to no plugin, runs in the gateway, and lives as long as that. */
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 
 /** Who a core tool belongs to, where tools name their plugin. */
 export const CORE = "backplane";
@@ -24,3 +24,10 @@ export function coreTool(
 export function noBrief(): Promise<null> {
   return Promise.resolve(null);
 }
+
+export const SAMPLING_TOOL = "model_sampling";
+
+export const REQUEST_TOOL = "server_request";
+
+/** Offered to admins alone. */
+export const ADMIN_TOOLS: readonly string[] = ["plugins_list", "plugin_install", "plugin_unload"];

@@ -12,7 +12,7 @@ import {
 } from "@backplane/contract";
 import type { Clock, RunListener, Runner, RunOrder, RunOutcome, Scope } from "../ports/index.ts";
 import { displayText } from "./outcome.ts";
-import type { RegisteredTool } from "../plugins/plugins-port.ts";
+import type { RegisteredTool } from "../ports/registered-tool.ts";
 
 export interface ModuleRunnerDeps {
   runner: Runner;

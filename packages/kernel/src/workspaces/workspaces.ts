@@ -4,30 +4,19 @@
  * save is loaded at once. What is in use is always a package of its own, so an edit that nobody trusts changes nothing.
  * One thing at a time happens to a folder.
  */
+import type { WorkspacesFacade } from "../ports/workspaces.ts";
 import { hash } from "node:crypto";
 import {
   BackplaneError,
   toBackplaneError,
   type TrustedFolder,
   type WorkspaceFolder,
-  type WorkspaceReview,
-  type WorkspaceTrust,
 } from "@backplane/contract";
 import { HOST_ADMIN } from "../caller.ts";
 import type { Kernel } from "../facade.ts";
 import type { Caller, WorkspaceFolders, WorkspaceSource } from "../ports/index.ts";
 import { fileChanges } from "./file-changes.ts";
 import { type InUse, type LoadParts, loadFolder } from "./load-folder.ts";
-
-export interface WorkspacesFacade {
-  /** What would be trusted, and what of it is new. */
-  review(caller: Caller, path: string, kind: WorkspaceFolder["kind"]): Promise<WorkspaceReview>;
-  /** Loads the folder's tools; again: what changed since. */
-  trust(caller: Caller, wanted: WorkspaceTrust): Promise<WorkspaceFolder>;
-  list(caller: Caller): Promise<WorkspaceFolder[]>;
-  /** Its tools are gone at once; its files stay where they are. */
-  untrust(caller: Caller, id: string): Promise<void>;
-}
 
 export interface WorkspacesRoom {
   facade: WorkspacesFacade;
