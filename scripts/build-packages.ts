@@ -10,7 +10,23 @@ import { build, type Plugin } from "esbuild";
 import { replaceFile } from "./replace-file.ts";
 
 const PACKAGES = fileURLToPath(new URL("../packages", import.meta.url));
-const NAMES = ["contract", "wire", "kernel", "runner", "store", "supply", "api", "gateway", "cli"];
+const NAMES = [
+  "contract",
+  "wire",
+  "ports",
+  "registry",
+  "session",
+  "door",
+  "servers",
+  "agent",
+  "kernel",
+  "runner",
+  "store",
+  "supply",
+  "api",
+  "gateway",
+  "cli",
+];
 /** Below `dist`, as package.json names it. */
 const LIB = "lib";
 

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Json } from "@backplane/contract";
-import type { Clock, DescribeOrder } from "@backplane/kernel/ports";
+import type { Clock, DescribeOrder } from "@backplane/ports";
 import { createRunner } from "@backplane/runner";
 import { noGrant } from "../test/support/no-grant.ts";
 

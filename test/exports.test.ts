@@ -1,5 +1,5 @@
 /**
- * What each room offers to the others, as a list under version control: a new export is a decision that shows in
+ * What each module offers to the others, as a list under version control: a new export is a decision that shows in
  * the diff. To take one, run this file with `-u`.
  */
 import { globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -14,7 +14,9 @@ interface Manifest {
   exports: Record<string, { "backplane-source": string } | string>;
 }
 
+/** The test kit is imported file by file, and by tests alone. */
 const entries = globSync("packages/*/package.json")
+  .filter((file) => file !== "packages/test-kit/package.json")
   .sort()
   .flatMap((file) => {
     const { name, exports } = JSON.parse(readFileSync(file, "utf8")) as Manifest;

@@ -5,8 +5,8 @@
 import { randomFillSync } from "node:crypto";
 import { EventEmitter } from "node:events";
 import { createIdSource } from "@backplane/contract";
-import { createBus } from "@backplane/kernel";
-import { logTo } from "../../test/support/log-to.ts";
+import { createBus } from "@backplane/session";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";

@@ -3,21 +3,18 @@
  * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
  * ranked, standing rules and risk of each tool; what was compiled for a binding stays.
  */
+import { type Asked, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
+import { ExportPlans, Policies } from "@backplane/registry";
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createIdSource, type Policy } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
-import { hostPolicy } from "@backplane/kernel";
-import type { BoundPackage } from "@backplane/kernel/ports";
+import { hostPolicy } from "@backplane/ports";
+import type { BoundPackage } from "@backplane/ports";
 import { openSqliteStore } from "@backplane/store";
 import { createSchemas } from "@backplane/supply";
-import { createToolCatalog } from "../../packages/kernel/src/catalog/catalog.ts";
-import { ExportPlans } from "../../packages/kernel/src/invoke/export-plan.ts";
-import { Policies } from "../../packages/kernel/src/policy/policies.ts";
-import type { Asked, Surroundings } from "../../packages/kernel/src/policy/rule.ts";
-import { RULES } from "../../packages/kernel/src/policy/rules.ts";
 import { median } from "./measure.ts";
 import { type Row, row } from "./row.ts";
 

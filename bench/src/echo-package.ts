@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createPackageImporter, createSchemas, openContentStore, openPackageImages } from "@backplane/supply";
 import { build } from "esbuild";
-import { logTo } from "../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 
 export async function buildEchoPackage(): Promise<{ folder: string; remove(): void }> {
   const source = fileURLToPath(new URL("../plugins/echo", import.meta.url));

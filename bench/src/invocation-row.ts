@@ -1,4 +1,4 @@
-import type { InvocationRow } from "@backplane/kernel/ports";
+import type { InvocationRow } from "@backplane/ports";
 import { noGrant } from "../../test/support/no-grant.ts";
 
 /** A row as the door writes it, with 1 kB of input. */

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
-import { logTo } from "../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext, type EchoPeer, rawVai } from "./echo-peer.ts";

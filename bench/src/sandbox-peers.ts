@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SandboxManager } from "@anthropic-ai/sandbox-runtime";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
-import { logTo } from "../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { benchContext } from "./echo-peer.ts";
 import { percentile } from "./measure.ts";
 import { type Row, row } from "./row.ts";

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createRunner } from "@backplane/runner";
 import { openSandbox } from "../../packages/runner/src/sandbox/open-sandbox.ts";
-import { logTo } from "../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 import { importEchoPackage } from "./echo-package.ts";
 import { benchContext } from "./echo-peer.ts";

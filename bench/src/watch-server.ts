@@ -3,6 +3,9 @@
  * (`node src/watch-server.ts ours|bare`) it prints its address and answers `{"heap", "rss"}` to each line on stdin;
  * `bare` is a `ws` server that accepts and does nothing.
  */
+import { createFanout } from "@backplane/agent";
+import type { Kernel } from "@backplane/ports";
+import { createBus, createSessions, type TapeFeed } from "@backplane/session";
 import { hash, randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
@@ -12,10 +15,9 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { createApi } from "@backplane/api";
 import { createIdSource, type Entry } from "@backplane/contract";
-import { createBus, createFanout, createSessions, type Kernel, type TapeFeed } from "@backplane/kernel";
 import { openSqliteStore } from "@backplane/store";
 import { WebSocketServer } from "ws";
-import { logTo } from "../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock as clock } from "../../test/support/system-clock.ts";
 
 export const TOKEN = "the-token-of-the-bench";

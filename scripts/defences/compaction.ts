@@ -1,13 +1,13 @@
 /** A compaction replaces what a conversation knows: nothing malformed may do that. */
 import type { Mutant } from "./mutant.ts";
 
-const ANSWERS = ["packages/kernel/test/loop/compactor-answers.test.ts"];
-const SHAPE = "packages/kernel/src/invoke/answer-shape.ts";
+const ANSWERS = ["packages/agent/test/loop/compactor-answers.test.ts"];
+const SHAPE = "packages/door/src/invoke/answer-shape.ts";
 
 export const COMPACTION_DEFENCES: Mutant[] = [
   {
     defence: "compaction: a compactor's answer is checked",
-    file: "packages/kernel/src/invoke/accept.ts",
+    file: "packages/door/src/invoke/accept.ts",
     from: "acceptObject(ending, compactorIssue)",
     to: "acceptObject(ending, () => null)",
     tests: ANSWERS,
@@ -28,7 +28,7 @@ export const COMPACTION_DEFENCES: Mutant[] = [
   },
   {
     defence: "compaction: repeats after an undo",
-    file: "packages/kernel/src/loop/compaction.ts",
+    file: "packages/agent/src/loop/compaction.ts",
     from: "source.entries.at(-1)?.id ?? 0",
     to: "source.session.last_entry_id",
     tests: ANSWERS,

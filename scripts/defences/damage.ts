@@ -106,7 +106,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "the audit log is compared with its anchor and its export",
-    file: "packages/kernel/src/audit/watch-audit.ts",
+    file: "packages/door/src/audit/watch-audit.ts",
     from: "if (hash === mark.hash) return null;",
     to: "if (hash !== mark.seq.toString()) return null;",
     tests: TAMPERING,

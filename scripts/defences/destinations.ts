@@ -1,12 +1,12 @@
 /** What serves an org is the org's to change, a credential stays with its destination, and model calls stay outside. */
 import type { Mutant } from "./mutant.ts";
 
-const SCOPE = ["packages/kernel/test/config/scope-of-change.test.ts"];
-const DESTINATION = ["packages/kernel/test/config/destination.test.ts"];
+const SCOPE = ["packages/registry/test/config/scope-of-change.test.ts"];
+const DESTINATION = ["packages/registry/test/config/destination.test.ts"];
 const GUARD = ["packages/gateway/test/plugins/network-guard.test.ts"];
 const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
-const OWNERS = ["packages/kernel/test/secrets/owners.test.ts"];
-const RULES = "packages/kernel/src/config/write-rules.ts";
+const OWNERS = ["packages/registry/test/secrets/owners.test.ts"];
+const RULES = "packages/registry/src/config/write-rules.ts";
 const CONFIG_OP = "packages/store/src/ops/config.ts";
 const ACCESS_OP = "packages/store/src/ops/access.ts";
 const NETWORK = "packages/gateway/src/plugins/network-guard.ts";
@@ -16,7 +16,7 @@ const VENDOR = "packages/sdk/src/kernel/vendor-fetch.ts";
 export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "org: changed by a credential of the whole org",
-    file: "packages/kernel/src/caller.ts",
+    file: "packages/ports/src/caller/caller.ts",
     from: "  if (isWholeOrg(caller)) return;\n",
     to: "  if (isWholeOrg(caller) || !isWholeOrg(caller)) return;\n",
     tests: SCOPE,
@@ -37,17 +37,17 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "org: tools of an org's binding",
-    file: "packages/kernel/src/definitions/definitions.ts",
+    file: "packages/registry/src/definitions/definitions.ts",
     from: "if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);",
     to: "",
-    tests: ["packages/kernel/test/definitions/definitions.test.ts"],
+    tests: ["packages/registry/test/definitions/definitions.test.ts"],
   },
   {
     defence: "org: packages that somebody else installed",
-    file: "packages/kernel/src/packages/packages.ts",
+    file: "packages/registry/src/packages/packages.ts",
     from: "if (row.installed_by !== caller.actor)",
     to: "if (row.installed_by === caller.actor)",
-    tests: ["packages/kernel/test/packages/packages.test.ts"],
+    tests: ["packages/registry/test/packages/packages.test.ts"],
   },
   {
     defence: "secret: replaced by its owner",
@@ -65,10 +65,10 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "secret: bound where it belongs",
-    file: "packages/kernel/src/bindings/check-binding.ts",
+    file: "packages/registry/src/bindings/check-binding.ts",
     from: "secret === null || !serves(secret, project_id)",
     to: "secret === null",
-    tests: ["packages/kernel/test/bindings/bound-secrets.test.ts"],
+    tests: ["packages/registry/test/bindings/bound-secrets.test.ts"],
   },
   {
     defence: "credential: dropped when its destination changes",
@@ -86,10 +86,10 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "credential: not taken along to another server",
-    file: "packages/kernel/src/bindings/moved-server.ts",
+    file: "packages/registry/src/bindings/moved-server.ts",
     from: "return old.url !== next.url;",
     to: "return false;",
-    tests: ["packages/kernel/test/bindings/moved-server.test.ts"],
+    tests: ["packages/registry/test/bindings/moved-server.test.ts"],
   },
   {
     defence: "provider: a private place is the host admin's to open",
@@ -100,7 +100,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "provider: a private place is opened for one address",
-    file: "packages/kernel/src/providers/place.ts",
+    file: "packages/agent/src/providers/place.ts",
     from: "return kept === undefined || kept === place ? fields",
     to: "return kept === undefined || kept !== null ? fields",
     tests: DESTINATION,
@@ -184,9 +184,9 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "credential: not copied into an instance that is elsewhere",
-    file: "packages/kernel/src/providers/bootstrap.ts",
+    file: "packages/agent/src/providers/bootstrap.ts",
     from: "!(elsewhere && isSecretConfigKey(key))",
     to: 'key !== ""',
-    tests: ["packages/kernel/test/providers/bootstrap.test.ts"],
+    tests: ["packages/agent/test/providers/bootstrap.test.ts"],
   },
 ];

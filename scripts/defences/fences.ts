@@ -2,10 +2,9 @@
 import type { Mutant } from "./mutant.ts";
 
 const STORE = "packages/store/src";
-const KERNEL = "packages/kernel/src";
 const CONTRACT = ["packages/store/test/contract-sqlite.test.ts"];
-const FENCED = ["packages/kernel/test/loop/fenced.test.ts"];
-const LEASE = ["packages/kernel/test/node-lease.test.ts"];
+const FENCED = ["packages/agent/test/loop/fenced.test.ts"];
+const LEASE = ["packages/door/test/node/node-lease.test.ts"];
 
 export const FENCE_DEFENCES: Mutant[] = [
   {
@@ -94,73 +93,73 @@ export const FENCE_DEFENCES: Mutant[] = [
   },
   {
     defence: "turn-once: only who began a turn joins it from elsewhere",
-    file: `${KERNEL}/loop/loop.ts`,
+    file: "packages/agent/src/loop/loop.ts",
     from: "run.requested_by !== caller.actor",
     to: "run.requested_by === ''",
     tests: FENCED,
   },
   {
     defence: "lease: the local clock ends it first",
-    file: `${KERNEL}/node-lease.ts`,
+    file: "packages/door/src/node/node-lease.ts",
     from: "asked + this.#ttl * (1 - MARGIN)",
     to: "this.#now() + this.#ttl * (1 - MARGIN)",
     tests: LEASE,
   },
   {
     defence: "lease: nothing is dispatched without it",
-    file: `${KERNEL}/invoke/run.ts`,
+    file: "packages/door/src/invoke/run.ts",
     from: "!door.lease.held() || live.lapses",
     to: "live.lapses",
     tests: FENCED,
   },
   {
     defence: "lease: a call that was taken over is not dispatched",
-    file: `${KERNEL}/invoke/run.ts`,
+    file: "packages/door/src/invoke/run.ts",
     from: "live.lapses !== door.lease.lapses",
     to: "live.lapses < 0",
     tests: FENCED,
   },
   {
     defence: "outage: a lease passes before others' work is taken",
-    file: `${KERNEL}/node-lease.ts`,
+    file: "packages/door/src/node/node-lease.ts",
     from: "this.#now() - this.#contact >= this.#ttl",
     to: "this.#now() - this.#contact >= 0",
     tests: LEASE,
   },
   {
     defence: "outage: calls of the living are left alone",
-    file: `${KERNEL}/lifecycle.ts`,
+    file: "packages/kernel/src/lifecycle.ts",
     from: "!taken_up || !lease.mayTakeOver()",
     to: "!taken_up",
     tests: FENCED,
   },
   {
     defence: "outage: deliveries of the living are left alone",
-    file: `${KERNEL}/hooks/deliver.ts`,
+    file: "packages/door/src/outbox/deliver.ts",
     from: "const ready_only = !this.#lease.mayTakeOver();",
     to: "const ready_only = false;",
     tests: FENCED,
   },
   {
     defence: "outage: entries are kept",
-    file: `${KERNEL}/sessions/persister.ts`,
+    file: "packages/session/src/sessions/persister.ts",
     from: "if (now - lane.away.since < KEEP_MS) putBack",
     to: "if (now < 0) putBack",
-    tests: ["packages/kernel/test/sessions/persister.test.ts"],
+    tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {
     defence: "outage: what a lost turn still says is dropped",
-    file: `${KERNEL}/sessions/persister.ts`,
+    file: "packages/session/src/sessions/persister.ts",
     from: "held?.lost === true ? taken.filter",
     to: "held === null ? taken.filter",
-    tests: ["packages/kernel/test/sessions/persister.test.ts"],
+    tests: ["packages/session/test/sessions/persister.test.ts"],
   },
   {
     defence: "outage: a call of a turn waits for the store",
-    file: `${KERNEL}/store-wait.ts`,
+    file: "packages/door/src/node/store-wait.ts",
     from: 'if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;',
     to: "if (codeOf(error) !== undefined || signal.aborted) throw error;",
-    tests: ["packages/kernel/test/loop/store-away.test.ts"],
+    tests: ["packages/agent/test/loop/store-away.test.ts"],
   },
   {
     defence: "outage: a lost answer to a commit is asked for",

@@ -32,7 +32,7 @@ export const PACKAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "packages: an ended install releases its bytes",
-    file: "packages/kernel/src/packages/package-rows.ts",
+    file: "packages/registry/src/packages/package-rows.ts",
     from: "    deps.importer.release(digest);\n",
     to: "",
     tests: RACES,

@@ -1,9 +1,9 @@
 /** A binding that moves to another version keeps its rules and loses trust in other bytes. */
 import type { Mutant } from "./mutant.ts";
 
-const BINDINGS = "packages/kernel/src/bindings/bindings.ts";
-const MOVE = "packages/kernel/src/bindings/move-binding.ts";
-const UPGRADE = ["packages/kernel/test/bindings/upgrade.test.ts"];
+const BINDINGS = "packages/registry/src/bindings/bindings.ts";
+const MOVE = "packages/registry/src/bindings/move-binding.ts";
+const UPGRADE = ["packages/registry/test/bindings/upgrade.test.ts"];
 
 export const UPGRADE_DEFENCES: Mutant[] = [
   {
@@ -78,9 +78,9 @@ export const UPGRADE_DEFENCES: Mutant[] = [
   },
   {
     defence: "upgrade: an instrument in another class keeps its rules",
-    file: "packages/kernel/src/instruments/instruments.ts",
+    file: "packages/servers/src/instruments/instruments.ts",
     from: "const rules = { ...moved.policy, ...policy };",
     to: "const rules = policy;",
-    tests: ["packages/kernel/test/instruments/instruments.test.ts"],
+    tests: ["packages/servers/test/instruments/instruments.test.ts"],
   },
 ];

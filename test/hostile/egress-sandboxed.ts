@@ -7,7 +7,7 @@ import { connect, type Socket } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { EgressRecord } from "@backplane/contract";
-import type { RunOutcome } from "@backplane/kernel/ports";
+import type { RunOutcome } from "@backplane/ports";
 import { publicOnly } from "../../packages/runner/src/egress/destinations/address.ts";
 import { confinedRig } from "../../packages/runner/test/support/confined-runner.ts";
 import { PUBLIC, type RigOptions, Talk } from "../../packages/runner/test/support/egress.ts";

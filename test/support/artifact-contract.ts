@@ -1,6 +1,6 @@
 /** One table of cases for every place that keeps the files of calls. */
 import { hash } from "node:crypto";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 
 export interface ArtifactSubject {

@@ -10,7 +10,7 @@ import {
   type PluginLoaderOptions,
 } from "../../packages/gateway/src/plugins/plugin-loader.ts";
 import { filesAt } from "../../packages/runner/test/support/files-at.ts";
-import { logTo } from "./log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 
 /** sandbox-init is compiled once, into the room's dist. */
 const CACHE = resolve("packages/runner/dist/sandbox-init");

@@ -3,48 +3,50 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { builtinModules } from "node:module";
 import { dirname, join, relative, resolve, sep } from "node:path";
 
-export interface RoomRule {
-  room: string;
-  /** `kernel` or `kernel/ports`: the latter allows only that entry. */
-  rooms: string[];
+export interface ModuleRule {
+  module: string;
+  /** `sdk` or `sdk/kernel`: the latter allows only that entry. */
+  modules: string[];
   /** null: any builtin of Node. */
   builtins: string[] | null;
 }
 
-export function readImportTable(markdown: string): RoomRule[] {
-  const rules: RoomRule[] = [];
+export function readImportTable(markdown: string): ModuleRule[] {
+  const rules: ModuleRule[] = [];
   let inside = false;
   for (const line of markdown.split("\n")) {
-    if (line.startsWith("| room |")) inside = true;
+    if (line.startsWith("| module |")) inside = true;
     else if (inside && !line.startsWith("|")) break;
     else if (inside && !line.startsWith("|-")) {
-      const [room, rooms, builtins] = line
+      const [module, modules, builtins] = line
         .split("|")
         .slice(1, 4)
         .map((cell) => cell.trim().replaceAll("`", ""));
       const list = (cell: string) => (cell === "nothing" ? [] : cell.split(",").map((part) => part.trim()));
-      rules.push({ room: room!, rooms: list(rooms!), builtins: builtins === "any" ? null : list(builtins!) });
+      rules.push({
+        module: module!,
+        modules: list(modules!),
+        builtins: builtins === "any" ? null : list(builtins!),
+      });
     }
   }
   return rules;
 }
 
-/** Every import under packages/ROOM/src and plugins/NAME/src that the table does not allow, as `file: reason`. */
-export function forbiddenImports(root: string, rules: RoomRule[]): string[] {
+/** Every import under packages/MODULE/src and plugins/NAME/src that the table does not allow, as `file: reason`. */
+export function forbiddenImports(root: string, rules: ModuleRule[]): string[] {
   const found: string[] = [];
-  for (const { folder, room } of roomsOf(root)) {
-    const source = resolve(root, folder, "src");
-    if (!existsSync(source)) continue;
-    const rule = rules.find((candidate) => candidate.room === room);
+  for (const { folder, module } of modulesUnder(root)) {
+    const rule = rules.find((candidate) => candidate.module === module);
     if (rule === undefined) {
       found.push(`${folder}: not in the import table`);
       continue;
     }
     const manifest = JSON.parse(readFileSync(join(root, folder, "package.json"), "utf8"));
     const declared = Object.keys(manifest.dependencies ?? {});
-    for (const file of sourcesUnder(source)) {
-      for (const specifier of importsOf(readFileSync(file, "utf8"))) {
-        const reason = forbidden(specifier, file, source, rule, declared);
+    for (const { file, text } of sourcesOf(root, folder)) {
+      for (const specifier of importsOf(text)) {
+        const reason = forbidden(specifier, file, resolve(root, folder, "src"), rule, declared);
         if (reason !== null) found.push(`${relative(resolve(root), file).replaceAll(sep, "/")}: ${reason}`);
       }
     }
@@ -52,30 +54,37 @@ export function forbiddenImports(root: string, rules: RoomRule[]): string[] {
   return found.sort();
 }
 
-/** Each package is a room of its own; the bundled plugins are one. */
-function roomsOf(root: string): { folder: string; room: string }[] {
+/** Each package is a module of its own; the bundled plugins are one. */
+export function modulesUnder(root: string): { folder: string; module: string }[] {
   const under = (folder: string) => (existsSync(join(root, folder)) ? readdirSync(join(root, folder)) : []);
   return [
-    ...under("packages").map((room) => ({ folder: `packages/${room}`, room })),
-    ...under("plugins").map((name) => ({ folder: `plugins/${name}`, room: "plugins" })),
-  ];
+    ...under("packages").map((module) => ({ folder: `packages/${module}`, module })),
+    ...under("plugins").map((name) => ({ folder: `plugins/${name}`, module: "plugins" })),
+  ].filter(({ folder }) => existsSync(join(root, folder, "src")));
+}
+
+export function sourcesOf(root: string, folder: string): { file: string; text: string }[] {
+  return readdirSync(resolve(root, folder, "src"), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && /\.(ts|tsx|mts|cts)$/.test(entry.name))
+    .map((entry) => join(entry.parentPath, entry.name))
+    .map((file) => ({ file, text: readFileSync(file, "utf8") }));
 }
 
 function forbidden(
   specifier: string,
   file: string,
   source: string,
-  rule: RoomRule,
+  rule: ModuleRule,
   declared: string[],
 ): string | null {
   if (specifier.startsWith(".")) {
     const inside = resolve(dirname(file), specifier).startsWith(source + sep);
-    return inside ? null : `${specifier} leaves the room`;
+    return inside ? null : `${specifier} is outside of its module`;
   }
   const builtin = specifier.replace(/^node:/, "");
   if (specifier.startsWith("node:") || builtinModules.includes(builtin)) {
     const allowed = rule.builtins === null || rule.builtins.includes(`node:${builtin}`);
-    return allowed ? null : `${rule.room} may not use ${specifier}`;
+    return allowed ? null : `${rule.module} may not use ${specifier}`;
   }
   const name = specifier
     .split("/")
@@ -84,22 +93,16 @@ function forbidden(
   if (name.startsWith("@backplane/")) {
     const entry = specifier.slice("@backplane/".length);
     const other = name.slice("@backplane/".length);
-    // A room may be named from inside as others name it.
-    if (other === rule.room) return null;
-    // `kernel` allows every entry of the room, `kernel/ports` that one alone.
-    const allowed = rule.rooms.some((room) => (room.includes("/") ? room === entry : room === other));
-    if (!allowed) return `${rule.room} may not import ${specifier}`;
+    // A module may be named from inside as others name it.
+    if (other === rule.module) return null;
+    // `sdk` allows every entry of the module, `sdk/kernel` that one alone.
+    const allowed = rule.modules.some((name) => (name.includes("/") ? name === entry : name === other));
+    if (!allowed) return `${rule.module} may not import ${specifier}`;
   }
-  return declared.includes(name) ? null : `${name} is no dependency of ${rule.room}`;
+  return declared.includes(name) ? null : `${name} is not a dependency of ${rule.module}`;
 }
 
-function sourcesUnder(folder: string): string[] {
-  return readdirSync(folder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile() && /\.(ts|tsx|mts|cts)$/.test(entry.name))
-    .map((entry) => join(entry.parentPath, entry.name));
-}
-
-function importsOf(text: string): string[] {
+export function importsOf(text: string): string[] {
   const pattern =
     /(?:^|\n)\s*(?:import|export)\b[^;"'`]*?from\s*["']([^"']+)["']|(?:^|\n)\s*import\s*["']([^"']+)["']|\bimport\(\s*["']([^"']+)["']|\brequire\(\s*["']([^"']+)["']/g;
   return [...text.matchAll(pattern)].map((match) => (match[1] ?? match[2] ?? match[3] ?? match[4])!);

@@ -1,5 +1,5 @@
 /** Real time, as short waits need it; the gateway's own also walks the long ones. */
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 
 export const systemClock: Clock = {
   now: () => Date.now(),

@@ -1,18 +1,21 @@
 /** Start: take the node's lease, recover, re-arm, begin to work. Stop: take nothing new,
  * tell what runs to end, and after a short grace record it as ended whether it did or not. */
-import type { KernelDeps } from "./deps.ts";
-import type { Kernel } from "./facade.ts";
-import { Heartbeat } from "./heartbeat.ts";
-import { Deliverer } from "./hooks/deliver.ts";
-import { readCancels, stopCall } from "./invoke/cancel.ts";
-import { SLOT_TTL_MS } from "./invoke/concurrency.ts";
-import type { Door } from "./invoke/door.ts";
-import { cancelledBy } from "./invoke/ending.ts";
-import { invoke } from "./invoke/invoke.ts";
-import { rearmApprovals, recoverOrphans } from "./invoke/recover.ts";
-import { settle } from "./invoke/settle.ts";
-import { Dispatcher } from "./outbox/dispatcher.ts";
-import { Retention } from "./retention/retention.ts";
+import {
+  cancelledBy,
+  Deliverer,
+  Dispatcher,
+  type Door,
+  Heartbeat,
+  invoke,
+  Retention,
+  readCancels,
+  rearmApprovals,
+  recoverOrphans,
+  SLOT_TTL_MS,
+  settle,
+  stopCall,
+} from "@backplane/door";
+import type { Kernel, KernelDeps } from "@backplane/ports";
 
 /** How long the store may take to record what is left. */
 const LAST_CALL_MS = 10_000;

@@ -1,8 +1,8 @@
 import { isTerminal } from "@backplane/contract";
+import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { expect, test } from "vitest";
-import { openHouse, until, user } from "./support/house.ts";
-import { manifest, tool } from "./support/manifests.ts";
-import { ended, ok } from "./support/scripted-runner.ts";
 
 test("stop tells calls to end at once, waits for the grace, and every one has a terminal record", async () => {
   const house = await openHouse();

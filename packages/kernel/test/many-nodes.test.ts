@@ -1,13 +1,13 @@
+import type { HostPolicy } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
+import { admin, furnish, type House, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
-import type { HostPolicy } from "../src/index.ts";
-import { admin, furnish, type House, until, user } from "./support/house.ts";
-import { createRevocableKey } from "./authority/revocable-key.ts";
-import { talkIn } from "./loop/talk.ts";
-import { manifest, tool } from "./support/manifests.ts";
-import { ended, ok } from "./support/scripted-runner.ts";
+import { talkIn } from "../../agent/test/loop/talk.ts";
+import { createRevocableKey } from "../../door/test/authority/revocable-key.ts";
 
 let server: TestPostgres;
 let homes = 0;

@@ -1,4 +1,4 @@
-import type { Page, PageOf } from "@backplane/kernel/ports";
+import type { Page, PageOf } from "@backplane/ports";
 
 /** Everything that a list gives, two at a time. */
 export async function allPages<T>(list: (page: Page) => Promise<PageOf<T>>): Promise<T[]> {

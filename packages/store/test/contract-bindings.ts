@@ -1,4 +1,4 @@
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { ids, sampleAudit, sampleBinding, sampleEvent, samplePackage } from "./samples.ts";

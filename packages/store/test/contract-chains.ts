@@ -1,4 +1,4 @@
-import type { Scope } from "@backplane/kernel/ports";
+import type { Scope } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";

@@ -1,5 +1,5 @@
 import { CONFIG_LIMITS } from "@backplane/contract";
-import type { ConfigRow, Store } from "@backplane/kernel/ports";
+import type { ConfigRow, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { NOW, sampleAudit, sampleEvent } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

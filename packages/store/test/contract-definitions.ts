@@ -1,5 +1,5 @@
 import type { Definitions } from "@backplane/contract";
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

@@ -1,5 +1,5 @@
 /** A turn belongs to one gateway at a time, and a session has one turn: the store refuses what breaks either. */
-import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
+import type { RunRow, SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";

@@ -1,4 +1,4 @@
-import type { InvocationRow, NewDelegation, Settlement, Store } from "@backplane/kernel/ports";
+import type { InvocationRow, NewDelegation, Settlement, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import { allPages } from "./all-pages.ts";

@@ -1,5 +1,5 @@
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
-import type { SessionKey, Store } from "@backplane/kernel/ports";
+import type { SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { freshKey, message, newChain, newSession, start } from "./sample-sessions.ts";
 import { ids, sampleInvocation } from "./samples.ts";

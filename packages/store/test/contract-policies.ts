@@ -1,4 +1,4 @@
-import type { PolicyRow, Store } from "@backplane/kernel/ports";
+import type { PolicyRow, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { NOW, sampleAudit } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

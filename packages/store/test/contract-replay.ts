@@ -1,5 +1,5 @@
 /** A session read as one stream of ids, whatever chains its entries are on; and its metadata. */
-import type { SessionKey } from "@backplane/kernel/ports";
+import type { SessionKey } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { brief, freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";
 import type { Subject } from "./subject.ts";

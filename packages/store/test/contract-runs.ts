@@ -1,5 +1,5 @@
 /** Runs, and invocations that write to the tape: row, entries and events in one transaction or not at all. */
-import type { RunRow, SessionKey, Store } from "@backplane/kernel/ports";
+import type { RunRow, SessionKey, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { allPages } from "./all-pages.ts";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";

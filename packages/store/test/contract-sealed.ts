@@ -1,4 +1,4 @@
-import type { SealedRow, Store } from "@backplane/kernel/ports";
+import type { SealedRow, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { NOW } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

@@ -1,4 +1,4 @@
-import type { Login, Store } from "@backplane/kernel/ports";
+import type { Login, Store } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
 import { freshOrg } from "./subject.ts";

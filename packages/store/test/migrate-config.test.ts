@@ -1,5 +1,5 @@
 /** Databases of the schema before the live configuration, with data in them, are brought up to it. */
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { LOCAL, NOW, sampleAudit, sampleBinding, samplePackage } from "./samples.ts";
 import { type Statement, upgradeCases } from "./upgrade-cases.ts";

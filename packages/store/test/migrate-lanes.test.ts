@@ -1,5 +1,5 @@
 /** Deliveries from before there were lanes get theirs, and those that are over an age. */
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type Statement, upgradeCases } from "./upgrade-cases.ts";
 

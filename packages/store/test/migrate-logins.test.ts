@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import pg from "pg";
 import { expect, test } from "vitest";

@@ -1,5 +1,5 @@
 /** Two gateways of an earlier version could leave two running turns of one session; the newest of them stays. */
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { holdOf, sampleEnd, sampleRun, tape } from "./sample-runs.ts";
 import { newChain, newSession, start } from "./sample-sessions.ts";

@@ -1,5 +1,5 @@
 /** Databases of the schema before runs and spans, with tapes and calls in them, are brought up to today's. */
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { expect } from "vitest";
 import { type EntryRow, entryHash, originHash } from "../src/ops/entry-hash.ts";
 import { encodeEntry } from "../src/stores/session-row.ts";

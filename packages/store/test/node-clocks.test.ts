@@ -1,6 +1,6 @@
 /** Nodes that share a PostgreSQL go by its clock: theirs may be an hour apart (leases, jobs, orphans, keys). */
 
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";

@@ -1,4 +1,4 @@
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";

@@ -1,5 +1,5 @@
 /** Realistic runs and entries, without vitest: programs of the fault tests load this. */
-import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@backplane/kernel/ports";
+import type { NewEntry, RunEnd, RunHold, RunRow, SessionKey, TapeWrite } from "@backplane/ports";
 import { ids, NOW } from "./samples.ts";
 
 export function tape(key: SessionKey, ...contents: string[]): TapeWrite {

@@ -1,6 +1,6 @@
 /** Sessions, chains and entries as the kernel would write them. */
 import type { Entry } from "@backplane/contract";
-import type { NewChain, NewEntry, NewSession, SessionKey } from "@backplane/kernel/ports";
+import type { NewChain, NewEntry, NewSession, SessionKey } from "@backplane/ports";
 import { ids, NOW } from "./samples.ts";
 import { freshOrg } from "./subject.ts";
 

@@ -16,7 +16,7 @@ import type {
   NewJob,
   Scope,
   Settlement,
-} from "@backplane/kernel/ports";
+} from "@backplane/ports";
 import { noGrant } from "../../../test/support/no-grant.ts";
 
 export const ids = createIdSource(

@@ -1,4 +1,4 @@
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 
 /** What a contract case works on. */
 export interface Subject {

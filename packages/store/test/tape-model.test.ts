@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Entry } from "@backplane/contract";
-import type { NewEntry, SessionKey, Store } from "@backplane/kernel/ports";
+import type { NewEntry, SessionKey, Store } from "@backplane/ports";
 import { openSqliteStore } from "@backplane/store";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { freshKey, message, newChain, newSession, start, summary } from "./sample-sessions.ts";

@@ -22,7 +22,7 @@ import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, onTestFinished, test } from "vitest";
-import { logTo } from "../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { verifies } from "../../../test/support/verifies.ts";
 import {
   type ContentStore,

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { PackageSource } from "@backplane/kernel/ports";
+import type { PackageSource } from "@backplane/ports";
 import { afterAll, beforeEach, expect, test } from "vitest";
 import { packageId } from "../src/import/formats/tool-files.ts";
 import { type ContentStore, createPackageImporter, createSchemas, openContentStore } from "../src/index.ts";

@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import { openTalk } from "../../../packages/kernel/test/loop/talk.ts";
-import { admin, until } from "../../../packages/kernel/test/support/house.ts";
+import { openTalk } from "../../../packages/agent/test/loop/talk.ts";
+import { admin, until } from "@backplane/test-kit/kernel/house";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createMemoryPlugin } from "../src/plugin.ts";
 

@@ -7,7 +7,7 @@ import { hash, timingSafeEqual } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { BackplaneError } from "@backplane/contract";
 import { OrgIdSchema, ProjectIdSchema } from "@backplane/contract/schema";
-import type { Caller, Kernel } from "@backplane/kernel";
+import type { Caller, Kernel } from "@backplane/ports";
 import { checkRequest } from "../requests/check-request.ts";
 import { type ConsoleLogin, readSessionCookie } from "./console-login.ts";
 import type { HostCheck } from "./hosts.ts";

@@ -1,5 +1,5 @@
 import { BackplaneError } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import type { RouteAuth } from "../http/route.ts";
 
 /** Throws auth.scope when the caller may not use a route at all. Which rows it may see is decided by the kernel. */

@@ -3,7 +3,7 @@
  * once. Sessions expire after 12 hours and are kept in memory, so a restart logs everyone out. Only hashes are stored.
  */
 import { hash, randomBytes } from "node:crypto";
-import type { Clock } from "@backplane/kernel";
+import type { Clock } from "@backplane/ports";
 
 export const CODE_TTL_MS = 5 * 60_000;
 export const SESSION_TTL_MS = 12 * 3_600_000;

@@ -5,7 +5,7 @@
 
 import type { IncomingMessage } from "node:http";
 import { BackplaneError } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { RouteAuth } from "../http/route.ts";
 import type { Authenticator } from "./authenticate.ts";

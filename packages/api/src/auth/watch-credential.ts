@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@backplane/kernel";
+import type { Clock, Timer } from "@backplane/ports";
 
 /** A delegated token ends with its call, and connections opened with it must end within a second. */
 const INTERVAL_MS = 400;

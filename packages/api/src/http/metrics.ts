@@ -3,7 +3,7 @@
  * looks up nor allocates (bench row http.invoke.cpu).
  */
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import type { KernelHealth } from "@backplane/kernel";
+import type { KernelHealth } from "@backplane/ports";
 
 const BUCKETS_S = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60];
 

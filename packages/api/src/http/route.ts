@@ -3,7 +3,7 @@
  * always match what is served.
  */
 import type { DelegationScope, KeyScope } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { z } from "zod";
 

@@ -3,7 +3,7 @@
  * server under its own names.
  */
 import type { IncomingHttpHeaders } from "node:http";
-import type { Caller, Clock, Kernel, Logger } from "@backplane/kernel";
+import type { Caller, Clock, Kernel, Logger } from "@backplane/ports";
 import { z } from "zod";
 import type { Metrics } from "../http/metrics.ts";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";

@@ -4,7 +4,7 @@
  */
 import type { IncomingHttpHeaders } from "node:http";
 import { isObject, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { Caller, Clock, Logger } from "@backplane/kernel";
+import type { Caller, Clock, Logger } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { Answer } from "../http/route.ts";
 import { type CallServerDeps, callServer, SERVER_METHODS, toRpcError } from "./calls/call-server.ts";

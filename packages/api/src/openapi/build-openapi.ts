@@ -2,7 +2,7 @@
 
 import { KEY_SCOPES } from "@backplane/contract";
 import * as contract from "@backplane/contract/schema";
-import type { AdapterMount } from "@backplane/kernel";
+import type { AdapterMount } from "@backplane/ports";
 import { z } from "zod";
 import { type Route, TAGS } from "../http/route.ts";
 

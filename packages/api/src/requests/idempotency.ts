@@ -5,7 +5,7 @@
  */
 import { hash } from "node:crypto";
 import { BackplaneError, canonicalJson } from "@backplane/contract";
-import type { Caller, Kernel, OnceKey } from "@backplane/kernel";
+import type { Caller, Kernel, OnceKey } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import type { Answer } from "../http/route.ts";
 

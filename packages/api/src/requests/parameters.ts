@@ -1,6 +1,6 @@
 /** Parameters that several routes take. */
 import { JsonObjectSchema } from "@backplane/contract/schema";
-import type { SessionRef } from "@backplane/kernel";
+import type { SessionRef } from "@backplane/ports";
 import { z } from "zod";
 
 /** A name without control characters and lone surrogates: PostgreSQL cannot store NUL. */

@@ -6,7 +6,7 @@
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { BackplaneError } from "@backplane/contract";
-import type { Caller, Kernel } from "@backplane/kernel";
+import type { Caller, Kernel } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import type { Answer } from "../http/route.ts";
 import { REPLAYED_HEADERS, readIdempotencyKey, requestDigest } from "./idempotency.ts";

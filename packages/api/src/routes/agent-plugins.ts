@@ -1,7 +1,7 @@
 /** Agent Plugins folders: several packages at once, from an archive or a folder of the host, with the checks of any. */
 import { BackplaneError } from "@backplane/contract";
 import { AgentPluginInstalledSchema } from "@backplane/contract/schema";
-import type { AgentPluginSource, Caller } from "@backplane/kernel";
+import type { AgentPluginSource, Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";

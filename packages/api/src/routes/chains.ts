@@ -1,7 +1,7 @@
 /** Chains: append-only tapes with their lineage, and their entries as blocks. */
 import type { Block } from "@backplane/contract";
 import { BlockSchema, ChainSchema, RunSchema } from "@backplane/contract/schema";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createInTransaction } from "../requests/idempotency.ts";

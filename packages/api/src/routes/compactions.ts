@@ -1,7 +1,7 @@
 /** Compactions: a session's past as a summary on a new chain, whose parent keeps everything. */
 import { BackplaneError, type Chain, type JsonObject } from "@backplane/contract";
 import { ChainSchema } from "@backplane/contract/schema";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";

@@ -1,5 +1,5 @@
 /** Semantic events: facts of the caller's scope, by cursor. */
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import type { SseItem } from "../sse/event-streams.ts";

@@ -5,7 +5,7 @@
  */
 import { INVOCATION_STATUSES, type Invocation, isTerminal } from "@backplane/contract";
 import { ExportIdSchema, InvocationSchema, InvokeBodySchema } from "@backplane/contract/schema";
-import type { Caller, Ticket } from "@backplane/kernel";
+import type { Caller, Ticket } from "@backplane/ports";
 import type { FastifyRequest } from "fastify";
 import { z } from "zod";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";

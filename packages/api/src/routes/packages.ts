@@ -1,7 +1,7 @@
 /** Packages: an archive streams from the socket into the importer and is never whole in memory. */
 import { BackplaneError } from "@backplane/contract";
 import { PackageSchema, SlotSchema, TimestampSchema } from "@backplane/contract/schema";
-import type { Caller, PackageSource } from "@backplane/kernel";
+import type { Caller, PackageSource } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createOnce } from "../requests/idempotency.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Kernel } from "@backplane/kernel";
+import type { Clock, Kernel } from "@backplane/ports";
 import type { ConsoleLogin } from "../auth/console-login.ts";
 import type { Metrics } from "../http/metrics.ts";
 import type { EventStreams } from "../sse/event-streams.ts";

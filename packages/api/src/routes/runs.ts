@@ -4,7 +4,7 @@
  */
 import { RISK_CONTEXTS, type Run } from "@backplane/contract";
 import { RunSchema } from "@backplane/contract/schema";
-import type { Caller, RunTicket } from "@backplane/kernel";
+import type { Caller, RunTicket } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { z } from "zod";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";

@@ -1,6 +1,6 @@
 /** Conversations. Which ids a client may use, and what it may see, is the kernel's to say (bus.session-ids). */
 import { EntrySchema, JsonObjectSchema, SessionSchema } from "@backplane/contract/schema";
-import type { Caller, SessionRef } from "@backplane/kernel";
+import type { Caller, SessionRef } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { createInTransaction } from "../requests/idempotency.ts";

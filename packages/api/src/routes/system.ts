@@ -1,6 +1,6 @@
 /** How the gateway itself is doing, and the description of its API. */
 import { BackplaneError } from "@backplane/contract";
-import type { AdapterMount, RunnerHealth } from "@backplane/kernel";
+import type { AdapterMount, RunnerHealth } from "@backplane/ports";
 import { z } from "zod";
 import { defineRoute, type Route } from "../http/route.ts";
 import { buildOpenApi } from "../openapi/build-openapi.ts";

@@ -3,7 +3,7 @@
  * gate is the same as for every other route and comes before the body is read. Plugins receive and return plain values.
  */
 import { BackplaneError, type Json } from "@backplane/contract";
-import type { AdapterMount, Adapters } from "@backplane/kernel";
+import type { AdapterMount, Adapters } from "@backplane/ports";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { authenticateRequest, checkRequestGate, type Gate } from "../auth/gate.ts";
 import type { Metrics, RouteMeter } from "../http/metrics.ts";

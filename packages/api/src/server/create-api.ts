@@ -1,7 +1,7 @@
 /** Composes the API of one kernel: a Fastify instance that is ready to listen. */
 
 import { codeOf, type IdSource } from "@backplane/contract";
-import type { Clock, Kernel, Logger } from "@backplane/kernel";
+import type { Clock, Kernel, Logger } from "@backplane/ports";
 import Fastify, { type FastifyInstance, type FastifyReply } from "fastify";
 import { createAuthenticator } from "../auth/authenticate.ts";
 import { createConsoleLogin } from "../auth/console-login.ts";

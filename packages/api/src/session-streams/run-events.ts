@@ -1,6 +1,6 @@
 /** Which events the stream of a run contains, and how an entry of the tape is turned back into its event. */
 import type { Entry, JsonObject } from "@backplane/contract";
-import type { Watched } from "@backplane/kernel";
+import type { Watched } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 
 /** All other kinds are exchanged between the kernel and its plugins only. */

@@ -3,7 +3,7 @@
  * an item is its entry id, so a client that reconnects with the last one misses and repeats nothing.
  */
 import { type Approval, codeOf, type Entry, type JsonObject, type Run } from "@backplane/contract";
-import type { AgentSessions, Caller, Clock, Kernel, SessionRef } from "@backplane/kernel";
+import type { AgentSessions, Caller, Clock, Kernel, SessionRef } from "@backplane/ports";
 import type { SseItem } from "../sse/event-streams.ts";
 import { itemOfEntry, itemOfEvent, mayEndRun } from "./run-events.ts";
 import { type SessionWatch, watchSession } from "./watch-session.ts";

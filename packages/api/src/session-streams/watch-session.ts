@@ -3,7 +3,7 @@
  * the connection of a reader that is too slow; the client then reconnects with the last id that it has.
  */
 import { FANOUT_LIMITS } from "@backplane/contract";
-import type { Caller, Clock, Fanout, SessionRef, Timer, Watched } from "@backplane/kernel";
+import type { Caller, Clock, Fanout, SessionRef, Timer, Watched } from "@backplane/ports";
 
 export interface SessionWatch {
   /** Ends when the kernel ends the connection or `stop` is aborted. May be iterated once. */

@@ -5,7 +5,7 @@
 import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, Timer } from "@backplane/kernel";
+import type { Clock, Timer } from "@backplane/ports";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { watchCredential } from "../auth/watch-credential.ts";
 import type { Answer } from "../http/route.ts";

@@ -12,7 +12,7 @@ import {
   type WsServerOp,
 } from "@backplane/contract";
 import { WsClientOpSchema } from "@backplane/contract/schema";
-import type { Attachment, Caller, Kernel, SessionRef, Watched } from "@backplane/kernel";
+import type { Attachment, Caller, Kernel, SessionRef, Watched } from "@backplane/ports";
 import type { RawData, WebSocket } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkRequest } from "../requests/check-request.ts";

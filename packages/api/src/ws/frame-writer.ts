@@ -4,7 +4,7 @@
  * interleave. The second frame within one tick corks the socket until the end of the tick, so that a burst is one write.
  */
 import type { Duplex } from "node:stream";
-import type { Watched } from "@backplane/kernel";
+import type { Watched } from "@backplane/ports";
 import type { WebSocket } from "ws";
 import { textFrame } from "./text-frame.ts";
 

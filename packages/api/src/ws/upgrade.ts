@@ -5,7 +5,7 @@
 import type { IncomingHttpHeaders, IncomingMessage, Server } from "node:http";
 import type { Duplex } from "node:stream";
 import { BackplaneError, FANOUT_LIMITS } from "@backplane/contract";
-import type { Caller, Clock, Logger, Timer } from "@backplane/kernel";
+import type { Caller, Clock, Logger, Timer } from "@backplane/ports";
 import { type WebSocket, WebSocketServer } from "ws";
 import { authorize } from "../auth/authorize.ts";
 import { checkGate, type Gate } from "../auth/gate.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { BackplaneError } from "@backplane/contract";
 import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
-import type { Kernel } from "@backplane/kernel";
+import type { Kernel } from "@backplane/ports";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { toErrorResponse } from "../../src/http/error-envelope.ts";

@@ -1,4 +1,4 @@
-import type { Kernel } from "@backplane/kernel";
+import type { Kernel } from "@backplane/ports";
 import { afterEach, expect, test } from "vitest";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";

@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { connect } from "node:net";
-import type { Kernel } from "@backplane/kernel";
+import type { Kernel } from "@backplane/ports";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { PACKAGE_ID, writeSamplePackage } from "../support/sample-package.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import type { KernelPlugin, PluginEntry } from "@backplane/contract";
-import type { PluginLoader } from "@backplane/kernel";
+import type { PluginLoader } from "@backplane/ports";
 
 export async function bundled(...wanted: (string | KernelPlugin)[]): Promise<PluginLoader> {
   const plugins = new Map<string, KernelPlugin>();

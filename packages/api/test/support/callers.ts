@@ -1,5 +1,5 @@
 /** Who asks, as the edge would have made it out. */
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 
 const SCOPE = { org_id: "org_local", project_id: "proj_default" };
 export const ADMIN: Caller = { actor: "admin", scope: SCOPE, role: "owner", scopes: ["admin"], admin: true };

@@ -1,4 +1,4 @@
-import type { CatalogTool } from "@backplane/kernel";
+import type { CatalogTool } from "@backplane/ports";
 
 export const catalogTool = (name: string): CatalogTool => ({
   name,

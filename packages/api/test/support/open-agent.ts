@@ -2,28 +2,18 @@
  * The agent's side of `/ws` without a loop: real bus, real store, real tape, real fan-out. A message is on disk before
  * it is acknowledged; an interrupt is noted.
  */
+import { createFanout, type FanoutDeps, type FanoutService } from "@backplane/agent";
+import type { Kernel, SessionKey, SessionRef } from "@backplane/ports";
+import { type Bus, createBus, createPersister, createSessions, entryFor } from "@backplane/session";
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type BusPayload, createIdSource, type WsServerOp } from "@backplane/contract";
 import { WsServerOpSchema } from "@backplane/contract/schema";
-import {
-  type Bus,
-  createBus,
-  createFanout,
-  createPersister,
-  createSessions,
-  entryFor,
-  type FanoutDeps,
-  type FanoutService,
-  type Kernel,
-  type SessionKey,
-  type SessionRef,
-} from "@backplane/kernel";
 import { openSqliteStore } from "@backplane/store";
 import { WebSocket } from "ws";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { ADMIN_TOKEN, startApi, type TestApi } from "./start-api.ts";
 
 const scope = { org_id: "org_local", project_id: "proj_default" };

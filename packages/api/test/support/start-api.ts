@@ -2,15 +2,9 @@
  * A whole gateway but for the plugin processes: real kernel, real SQLite, real importer, and a runner that plays
  * scripts. What a call does is said by its input: {do: "echo" | "fail" | "wait" | "talk"}.
  */
-import { hash, randomFillSync } from "node:crypto";
-import { mkdtempSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
-import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
+import { createKernel } from "@backplane/kernel";
 import {
   type Clock,
-  createKernel,
   hostPolicy,
   type Kernel,
   type PluginLoader,
@@ -18,10 +12,16 @@ import {
   type Runner,
   type RunOrder,
   type RunOutcome,
-} from "@backplane/kernel";
+} from "@backplane/ports";
+import { hash, randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource, type Json, type JsonObject } from "@backplane/contract";
+import { ErrorEnvelopeSchema } from "@backplane/contract/schema";
 import { createSecretVault, openSqliteStore } from "@backplane/store";
 import { createPackageImporter, createSchemas, openContentStore } from "@backplane/supply";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { type Api, type ApiOptions, createApi } from "../../src/index.ts";
 
 export const ADMIN_TOKEN = "admin-token-of-the-test";

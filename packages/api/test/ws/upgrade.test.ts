@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { connect as dial } from "node:net";
 import { BackplaneError } from "@backplane/contract";
-import type { Kernel } from "@backplane/kernel";
+import type { Kernel } from "@backplane/ports";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { startWs, type WsHouse } from "../support/open-agent.ts";
 import { ADMIN_TOKEN } from "../support/start-api.ts";

@@ -14,7 +14,7 @@ import {
 import { isAbsolute, join } from "node:path";
 import { crc32 } from "node:zlib";
 import { BackplaneError } from "@backplane/contract";
-import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane/kernel/ports";
+import type { AnchorMark, AuditAnchor, AuditExport, AuditMark } from "@backplane/ports";
 
 export const ANCHOR_FILE = "audit.anchor";
 

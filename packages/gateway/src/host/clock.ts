@@ -1,4 +1,4 @@
-import type { Clock } from "@backplane/kernel";
+import type { Clock } from "@backplane/ports";
 
 const LONGEST_TIMEOUT = 2_147_483_647;
 

@@ -1,4 +1,4 @@
-import type { Logger } from "@backplane/kernel";
+import type { Logger } from "@backplane/ports";
 import { pino } from "pino";
 
 /** JSON lines on stderr: stdout belongs to the ready line and to commands' data. */

@@ -6,7 +6,7 @@
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { toBackplaneError } from "@backplane/contract";
-import type { Caller, Kernel, Logger } from "@backplane/kernel";
+import type { Caller, Kernel, Logger } from "@backplane/ports";
 
 const ARCHIVE = /\.(jar|zip)$/;
 

@@ -16,8 +16,8 @@ import {
   type PluginLog,
   type ProviderInstance,
 } from "@backplane/contract";
-import { placeOfUrl } from "@backplane/kernel";
-import type { Logger, PluginReach } from "@backplane/kernel/ports";
+import { placeOfUrl } from "@backplane/agent";
+import type { Logger, PluginReach } from "@backplane/ports";
 import {
   allowList,
   createPlaceCheck,

@@ -14,7 +14,7 @@ import {
   kernelPluginProblem,
   type PluginEntry,
 } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/kernel/ports";
+import type { Clock, LoadedPlugin, Logger, PluginLoader, PluginReach } from "@backplane/ports";
 import {
   createModuleHost,
   createPlaceCheck,

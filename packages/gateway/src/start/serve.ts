@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { createApi } from "@backplane/api";
 import { BackplaneError, type IdSource } from "@backplane/contract";
-import type { Clock, Kernel, Logger } from "@backplane/kernel";
+import type { Clock, Kernel, Logger } from "@backplane/ports";
 import type { GatewayConfig } from "../config/config.ts";
 import { browserHost } from "../config/listen.ts";
 import { VERSION } from "../host/version.ts";

@@ -3,10 +3,11 @@
  * order is the order of trust: home and lock, store, importer, runner, kernel (recovery), then the door to the
  * outside; stop goes the other way, and every part is closed even when one fails.
  */
+import { createKernel } from "@backplane/kernel";
+import { hostPolicy, type Logger } from "@backplane/ports";
 import { randomFillSync } from "node:crypto";
 import { join } from "node:path";
 import { createIdSource } from "@backplane/contract";
-import { createKernel, hostPolicy, type Logger } from "@backplane/kernel";
 import { createRunner } from "@backplane/runner";
 import { createSecretVault, lockHome } from "@backplane/store";
 import {

@@ -1,7 +1,7 @@
 /** What lasts, as the configuration says: a file in the home, or a PostgreSQL that several gateways share. */
 import { BackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel";
-import type { ArtifactFiles, Store } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
+import type { ArtifactFiles, Store } from "@backplane/ports";
 import { openPostgresStore, openSqliteStore } from "@backplane/store";
 import { openArtifactStore } from "@backplane/supply";
 import type { GatewayConfig } from "../config/config.ts";

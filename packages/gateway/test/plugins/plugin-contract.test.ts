@@ -9,7 +9,7 @@ import {
   type PluginContext,
   type ToolReturn,
 } from "@backplane/contract";
-import type { LoadedPlugin } from "@backplane/kernel/ports";
+import type { LoadedPlugin } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { entryOf, FIXTURES, loadInto, NO_REACH, rejection, WAYS } from "./plugin-loaders.ts";
 

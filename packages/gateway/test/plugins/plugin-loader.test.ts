@@ -16,7 +16,7 @@ import { codeOf, type KernelPlugin, type PluginEntry } from "@backplane/contract
 import { testKernelPlugin } from "@backplane/sdk/testing";
 import { afterEach, expect, test } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../src/host/clock.ts";

@@ -6,7 +6,7 @@ import type { KernelPlugin } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { afterAll, expect } from "vitest";
 import { confinedLoader } from "../../../../test/support/confined-loader.ts";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { systemClock } from "../../src/host/clock.ts";
 import { createPluginLoader } from "../../src/plugins/plugin-loader.ts";
 

@@ -13,7 +13,7 @@ import {
   type JsonObject,
   withArtifacts,
 } from "@backplane/contract";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import type { Redactor } from "../secrets/redact.ts";
 
 export type ReadArtifact = (path: string, max_bytes: number) => Promise<Buffer | ArtifactFault>;

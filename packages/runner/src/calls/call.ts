@@ -13,7 +13,7 @@ import {
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/kernel/ports";
+import type { ArtifactFiles, Logger, RunListener, RunOrder, RunOutcome } from "@backplane/ports";
 import { largeInput } from "../artifacts/large-input.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { Scratch } from "../plugin-folders/scratch-folders.ts";

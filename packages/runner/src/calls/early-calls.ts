@@ -3,7 +3,7 @@
  * runs, and they can be cancelled; then they go the usual way.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, RunOrder } from "@backplane/kernel/ports";
+import type { Clock, RunOrder } from "@backplane/ports";
 
 export class EarlyCalls<Outcome> {
   readonly #clock: Clock;

@@ -3,7 +3,7 @@
  * by itself, one that died is asked how, and scratch goes last. What breaks a rule meanwhile is counted.
  */
 import { artifactsIn, toBackplaneError } from "@backplane/contract";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import { collect } from "../artifacts/collect-artifacts.ts";
 import type { Worker } from "../pool/worker.ts";
 import { type Answer, failedAnswer } from "../ports/answer.ts";

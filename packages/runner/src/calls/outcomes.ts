@@ -1,6 +1,6 @@
 /** How a call ends when the plugin did not say so itself, and what its process's end adds to it. */
 import { BackplaneError } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { RunOrder } from "@backplane/ports";
 import type { Worker } from "../pool/worker.ts";
 import { type Answer, failedAnswer } from "../ports/answer.ts";
 import { ended, lastWords } from "../programs/diagnose-launch.ts";

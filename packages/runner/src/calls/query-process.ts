@@ -3,7 +3,7 @@
  * process as a call does, so a resident one is the same that the calls get; one that is used once goes afterwards.
  */
 import { BackplaneError, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { DescribeOrder } from "@backplane/kernel/ports";
+import type { DescribeOrder } from "@backplane/ports";
 import type { Pool } from "../pool/pool.ts";
 import type { Dialect, Session } from "../ports/dialect.ts";
 import { createRedactor, type Redactor } from "../secrets/redact.ts";

@@ -2,7 +2,7 @@
  * Ends calls after the turn in which their answers were read, so that stderr which arrived together with an
  * answer is part of the record. No turn takes long: what does not fit goes into the next.
  */
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 
 const TURN_MS = 8;
 

@@ -3,7 +3,7 @@
  * may do; what it names in its handshake can only be less than the grant, never more.
  */
 import { BackplaneError, type JsonObject, type SideManifest, type SideResponse } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { RunOrder } from "@backplane/ports";
 import { SideHost } from "@backplane/wire";
 import { type Answer, clipMessage } from "../ports/answer.ts";
 import type { Dialect, Exchange, Link, Session } from "../ports/dialect.ts";

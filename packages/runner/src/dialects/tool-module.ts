@@ -16,7 +16,7 @@ import {
   type ToolFilesDescription,
   toolIdOf,
 } from "@backplane/contract";
-import type { Description } from "@backplane/kernel/ports";
+import type { Description } from "@backplane/ports";
 import type { Dialect, Link } from "../ports/dialect.ts";
 import { INSIDE } from "../sandbox/plan.ts";
 import { acceptVai, VaiSession } from "./vai-rpc.ts";

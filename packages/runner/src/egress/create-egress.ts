@@ -5,7 +5,7 @@
  */
 import { randomBytes } from "node:crypto";
 import type { Server, Socket } from "node:net";
-import type { Clock, HostAnswer, HostRequest } from "@backplane/kernel/ports";
+import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
 import { type AddressRule, publicAndForeign } from "./destinations/address.ts";
 import { allowList } from "./destinations/allow-list.ts";
 import type { Policy } from "./destinations/policy.ts";

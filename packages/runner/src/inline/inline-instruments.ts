@@ -12,7 +12,7 @@ import type {
   PackageFiles,
   RunOrder,
   RunOutcome,
-} from "@backplane/kernel/ports";
+} from "@backplane/ports";
 import { describeInstruments } from "../dialects/instruments/describe-instruments.ts";
 import { acceptInstrument, invokeParams } from "../dialects/instruments/instrument-call.ts";
 import { dataKey, makeDataDir } from "../plugin-folders/data-folders.ts";

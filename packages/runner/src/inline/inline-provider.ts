@@ -11,7 +11,7 @@ import {
   instrumentProviderOf,
   type JsonObject,
 } from "@backplane/contract";
-import type { Logger, PackageImage } from "@backplane/kernel/ports";
+import type { Logger, PackageImage } from "@backplane/ports";
 import { InstrumentPlugin } from "@backplane/wire";
 import { pluginIdOf } from "../dialects/instruments/describe-instruments.ts";
 import { initializeParams } from "../dialects/instruments/instrument-call.ts";

@@ -5,7 +5,7 @@
  */
 import { homedir } from "node:os";
 import { BackplaneError, type KernelToolCall, type PluginEntry } from "@backplane/contract";
-import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/kernel/ports";
+import type { Clock, LoadedPlugin, Logger, PluginReach } from "@backplane/ports";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DEFAULT_LIMITS, DEFAULT_TIMEOUTS, PLUGIN_PATH, type RunnerLimits } from "../ports/settings.ts";
 import { PluginProcess, type ProcessDeps } from "../processes/plugin-process.ts";

@@ -6,7 +6,7 @@
 import { randomUUID } from "node:crypto";
 import { join } from "node:path";
 import { BackplaneError, type Grant, type PluginEntry, type Runtime } from "@backplane/contract";
-import type { PluginReach } from "@backplane/kernel/ports";
+import type { PluginReach } from "@backplane/ports";
 import type { Egress } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import type { Scratch } from "../plugin-folders/scratch-folders.ts";

@@ -6,7 +6,7 @@
 import { mkdir, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 
 const OURS = /^(?:inv|proc)_[A-Za-z0-9_-]+$/;
 

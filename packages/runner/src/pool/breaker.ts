@@ -4,7 +4,7 @@
  * key and start fresh, a success forgets the failures. So a fixed plugin comes back without a restart.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, RunnerHealth } from "@backplane/kernel/ports";
+import type { Clock, RunnerHealth } from "@backplane/ports";
 
 const MAX_LAUNCHES = 3;
 const WINDOW_MS = 5 * 60_000;

@@ -3,7 +3,7 @@
  * a slot, verified bytes, a plan. It keeps what it took on the way, and gives it back once, when the process is gone.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { PackageFiles, PackageImage } from "@backplane/kernel/ports";
+import type { PackageFiles, PackageImage } from "@backplane/ports";
 import type { Egress, EgressSession } from "../egress/create-egress.ts";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { makeDataDir } from "../plugin-folders/data-folders.ts";

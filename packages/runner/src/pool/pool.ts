@@ -4,7 +4,7 @@
  * call. Together they never exceed the cap. A process that is stopping is never handed out.
  */
 import type { BackplaneError } from "@backplane/contract";
-import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/kernel/ports";
+import type { Clock, RunnerHealth, RunnerNotice } from "@backplane/ports";
 import { dataKey } from "../plugin-folders/data-folders.ts";
 import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
 import type { Counterpart } from "../processes/plugin-instance.ts";

@@ -4,7 +4,7 @@
  * once nobody called for the idle time. Over all keys their number and their memory are bounded, and a call that needs
  * the room always gets it.
  */
-import type { Clock, Logger } from "@backplane/kernel/ports";
+import type { Clock, Logger } from "@backplane/ports";
 import type { Dialect, ProcessOrder } from "../ports/dialect.ts";
 import type { RunnerLimits } from "../ports/settings.ts";
 import { privateBytes } from "../procfs/private-memory.ts";

@@ -4,7 +4,7 @@
  * one, so that a process that is refused while it starts tells its first call; after that it may as well be a call's
  * before, and is marked too.
  */
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import type { Refusal } from "../egress/destinations/refusals.ts";
 import { DELEGATION_TOKEN, REDACTED, refusalRedactor } from "../secrets/redact.ts";
 import type { LaunchSubject } from "./breaker.ts";

@@ -4,7 +4,7 @@
  * line in the list.
  */
 import type { BackplaneError, InvocationContext, Json, JsonObject, Protocol } from "@backplane/contract";
-import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/kernel/ports";
+import type { DescribeOrder, Description, RequestListener, RunOrder } from "@backplane/ports";
 import type { Transport } from "@backplane/wire";
 import type { Answer } from "./answer.ts";
 import type { RunnerLimits, RunnerTimeouts } from "./settings.ts";

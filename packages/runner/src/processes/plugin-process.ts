@@ -5,7 +5,7 @@
  * closed. Whoever kills it, the reason is kept for the calls that it takes along.
  */
 import { BackplaneError, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { stdioTransport } from "@backplane/wire";
 import type { Dialect, Link, ProcessOrder, Session } from "../ports/dialect.ts";
 import type { RunnerLimits, RunnerTimeouts } from "../ports/settings.ts";

@@ -2,7 +2,7 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { DescribeOrder, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/kernel/ports";
+import type { DescribeOrder, Runner, RunnerHealth, RunnerNotice, RunOutcome } from "@backplane/ports";
 import { Call, type CallDeps } from "../calls/call.ts";
 import { EarlyCalls } from "../calls/early-calls.ts";
 import { askProcess } from "../calls/query-process.ts";

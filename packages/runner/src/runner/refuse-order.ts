@@ -1,6 +1,6 @@
 /** Why an order does not run at all, asked before a process is thought of. Never another class instead: a refusal. */
 import { BackplaneError } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { RunOrder } from "@backplane/ports";
 import type { Dialect } from "../ports/dialect.ts";
 import type { Confinement } from "../sandbox/confinement.ts";
 

@@ -1,5 +1,5 @@
 /** What the room is given from outside. */
-import type { ArtifactFiles, Clock, Logger, PackageFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles, Clock, Logger, PackageFiles } from "@backplane/ports";
 import type { EgressOptions } from "../egress/create-egress.ts";
 import type { InlineGuard, InstrumentServices } from "../inline/inline-provider.ts";
 import type { HostPrograms } from "../ports/dialect.ts";

@@ -3,7 +3,7 @@
  * the sandbox off is a worker a plain process, and isolated is refused there all the same.
  */
 import { BackplaneError } from "@backplane/contract";
-import type { RunnerHealth, RunOrder } from "@backplane/kernel/ports";
+import type { RunnerHealth, RunOrder } from "@backplane/ports";
 import type { SandboxOptions } from "./make-sandbox.ts";
 import { openSandbox, type Sandbox, unavailable } from "./open-sandbox.ts";
 

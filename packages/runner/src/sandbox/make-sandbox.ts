@@ -4,7 +4,7 @@ import { randomUUID } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdir, realpath } from "node:fs/promises";
 import { BackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { startJanitor } from "../cgroup/janitor.ts";
 import { openCgroups } from "../cgroup/open-cgroups.ts";
 import { OwnFiles } from "../programs/private-copies.ts";

@@ -1,6 +1,6 @@
 /** The trial at start: what the sandbox claims is what the kernel says of a process in it. */
 import type { Grant } from "@backplane/contract";
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 import { createEgress } from "../egress/create-egress.ts";
 import { type Confined, launchConfined } from "./launch-confined.ts";
 import { missing, type SandboxParts } from "./make-sandbox.ts";

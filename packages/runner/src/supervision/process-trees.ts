@@ -5,7 +5,7 @@
  */
 import { randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { findByEnvironment, readProcess, readProcesses, withDescendants } from "../procfs/process-table.ts";
 import { openTrackingCgroups, type TrackingCgroups } from "./tracking-cgroup.ts";
 

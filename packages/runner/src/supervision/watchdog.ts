@@ -5,7 +5,7 @@
  * does. It exits with the runner otherwise. If it dies, another takes over with the same list.
  */
 import { type ChildProcess, spawn } from "node:child_process";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { MARK_VARIABLE } from "./process-trees.ts";
 
 const SHELL = "/bin/sh";

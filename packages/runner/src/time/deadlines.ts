@@ -3,7 +3,7 @@
  * and clearing cost O(log n) and a warm call makes no timer of its own. Invariant: the timer is armed for no
  * later than the first entry, and not at all when there is none.
  */
-import type { Clock, Timer } from "@backplane/kernel/ports";
+import type { Clock, Timer } from "@backplane/ports";
 
 /** Beyond this a platform timer fires at once; waking up early costs nothing. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;

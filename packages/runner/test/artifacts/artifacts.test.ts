@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { confinedRig } from "../support/confined-runner.ts";

@@ -7,7 +7,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import type { JsonObject } from "@backplane/contract";
-import type { RunOutcome } from "@backplane/kernel/ports";
+import type { RunOutcome } from "@backplane/ports";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { buildInstrumentHost } from "../../../../scripts/build-instrument-host.ts";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";

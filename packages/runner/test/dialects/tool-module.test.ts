@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import type { DescribeOrder, RunOutcome } from "@backplane/kernel/ports";
+import type { DescribeOrder, RunOutcome } from "@backplane/ports";
 import { beforeAll, expect, onTestFinished, test } from "vitest";
 import { buildToolHost } from "../../../../scripts/build-tool-host.ts";
 import { verifies } from "../../../../test/support/verifies.ts";

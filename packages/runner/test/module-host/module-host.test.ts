@@ -11,7 +11,7 @@ import {
 } from "@backplane/contract";
 import { type KernelTestOptions, testKernelPlugin } from "@backplane/sdk/testing";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { eventually, isAlive } from "../../../../test/support/processes.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { systemClock } from "../../../gateway/src/host/clock.ts";

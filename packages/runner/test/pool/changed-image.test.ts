@@ -1,6 +1,6 @@
 /** Files of an image that change while a process runs from it: the process is ended and is given nothing more. */
 import { BackplaneError } from "@backplane/contract";
-import type { PackageFiles } from "@backplane/kernel/ports";
+import type { PackageFiles } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { FIXTURES, side, vai } from "../support/order.ts";

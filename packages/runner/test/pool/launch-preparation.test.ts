@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import { expect, onTestFinished, test } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { createDialects } from "../../src/dialects/create-dialects.ts";
 import { Scratch } from "../../src/plugin-folders/scratch-folders.ts";
 import { type PlanDeps, Preparation, type PreparationSteps } from "../../src/pool/launch-preparation.ts";

@@ -2,7 +2,7 @@
  * One plugin per misbehaviour: the exact code, exactly one outcome, the event loop free (< 50 ms), memory
  * bounded, and (in the rig) nothing left behind.
  */
-import type { RunOutcome } from "@backplane/kernel/ports";
+import type { RunOutcome } from "@backplane/ports";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { measureLag } from "../support/event-loop-lag.ts";

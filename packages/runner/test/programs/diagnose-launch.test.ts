@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { BackplaneError } from "@backplane/contract";
 import { expect, onTestFinished, test } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { PLUGIN_PATH } from "../../src/ports/settings.ts";
 import { launch } from "../../src/processes/launch.ts";
 import { explainEarlyExit, explainSpawn, lastWords, type Place } from "../../src/programs/diagnose-launch.ts";

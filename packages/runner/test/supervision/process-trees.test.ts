@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, onTestFinished, test } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { type ProcessRow, parseStat, withDescendants } from "../../src/procfs/process-table.ts";
 import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.ts";

@@ -3,7 +3,7 @@
  * it, and every server listens on all addresses, so that whoever reaches one by another address is seen.
  */
 import { connect, type Socket } from "node:net";
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 import { onTestFinished } from "vitest";
 import { systemClock } from "../../../../test/support/system-clock.ts";
 import { createEgress, type EgressSession } from "../../src/egress/create-egress.ts";

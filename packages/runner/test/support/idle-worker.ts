@@ -1,5 +1,5 @@
 /** A worker whose process is only what it says of itself: for what is decided by that alone. */
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { type Tenant, Worker } from "../../src/pool/worker.ts";
 import { WorkerRefusals } from "../../src/pool/worker-refusals.ts";
 import type { Counterpart } from "../../src/processes/plugin-instance.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 
 /** Time that moves only when the test says so. */
 export class ManualClock implements Clock {

@@ -1,7 +1,7 @@
 /** Orders for the fixture programs. Knows nothing of the test runner. */
 import { fileURLToPath } from "node:url";
 import type { Json } from "@backplane/contract";
-import type { RunOrder } from "@backplane/kernel/ports";
+import type { RunOrder } from "@backplane/ports";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 
 export const FIXTURES = fileURLToPath(new URL("../fixtures", import.meta.url));

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { onTestFinished } from "vitest";
-import { logTo } from "../../../../test/support/log-to.ts";
+import { logTo } from "@backplane/test-kit/log-to";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { PLUGIN_PATH } from "../../src/index.ts";
 import type { Death } from "../../src/sandbox/cause-of-death.ts";

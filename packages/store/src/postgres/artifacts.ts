@@ -6,7 +6,7 @@
  */
 import { createHash } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import type pg from "pg";
 import { toPostgresError } from "./errors.ts";
 import { inTransaction } from "./transactions.ts";

@@ -1,4 +1,4 @@
-import type { ArtifactFiles, Logger, Store } from "@backplane/kernel/ports";
+import type { ArtifactFiles, Logger, Store } from "@backplane/ports";
 import type pg from "pg";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";

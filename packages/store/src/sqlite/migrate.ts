@@ -5,7 +5,7 @@
  */
 import { closeSync, existsSync, fsyncSync, openSync, renameSync, rmSync } from "node:fs";
 import { dirname } from "node:path";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { rowSums } from "../migrations/0014-row-sums.ts";
 import { type Migration, statementsOf } from "../migrations/migration.ts";
 import {

@@ -1,5 +1,5 @@
 import type { BackplaneError } from "@backplane/contract";
-import type { Logger, Store } from "@backplane/kernel/ports";
+import type { Logger, Store } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";
 import { MIGRATIONS } from "../migrations/all-migrations.ts";

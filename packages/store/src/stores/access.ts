@@ -5,7 +5,7 @@ import {
   type JsonObject,
   type Secret,
 } from "@backplane/contract";
-import type { AuditStore, IdempotencyStore, KeyStore, Scope, SecretStore } from "@backplane/kernel/ports";
+import type { AuditStore, IdempotencyStore, KeyStore, Scope, SecretStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Listeners } from "../backend/listeners.ts";
 import {

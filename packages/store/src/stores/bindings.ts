@@ -1,5 +1,5 @@
 import type { Binding } from "@backplane/contract";
-import type { BindingStore, BoundPackage, Facts, Scope } from "@backplane/kernel/ports";
+import type { BindingStore, BoundPackage, Facts, Scope } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import {
   activeBindings,

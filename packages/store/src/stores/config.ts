@@ -1,5 +1,5 @@
 import { CONFIG_LIMITS } from "@backplane/contract";
-import type { ConfigRow, ConfigStore } from "@backplane/kernel/ports";
+import type { ConfigRow, ConfigStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { type KeyRange, listConfig, readConfig } from "../ops/config.ts";
 import type { Row } from "../ops/op.ts";

@@ -1,5 +1,5 @@
 /** All ports on one backend: the same code above SQLite and PostgreSQL. */
-import type { Store } from "@backplane/kernel/ports";
+import type { Store } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";
 import type { WriteInput, WriteName } from "../ops/writes.ts";

@@ -1,5 +1,5 @@
 import type { Definitions } from "@backplane/contract";
-import type { DefinitionStore } from "@backplane/kernel/ports";
+import type { DefinitionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readDefinitions } from "../ops/definitions.ts";
 import { encodeFacts } from "./facts.ts";

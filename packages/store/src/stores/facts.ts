@@ -1,5 +1,5 @@
 import { canonicalJson } from "@backplane/contract";
-import type { Facts, NewAudit } from "@backplane/kernel/ports";
+import type { Facts, NewAudit } from "@backplane/ports";
 import type { AuditRow, FactRows } from "../ops/facts.ts";
 import { projectColumn } from "./scope.ts";
 

@@ -1,7 +1,7 @@
 /** An invocation in columns: what is searched or changed on its own, one JSON text fixed at open, one at settle. */
 
 import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
-import type { InvocationRow, NewDelegation, Settlement } from "@backplane/kernel/ports";
+import type { InvocationRow, NewDelegation, Settlement } from "@backplane/ports";
 import type { Row, SqlValue } from "../ops/op.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 

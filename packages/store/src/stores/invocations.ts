@@ -8,7 +8,7 @@ import type {
   InvocationStore,
   NewDelegation,
   Settlement,
-} from "@backplane/kernel/ports";
+} from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listApprovals, readApproval } from "../ops/approvals.ts";
 import { listInvocations, readDelegation, readInvocation, readProgress } from "../ops/invocation-reads.ts";

@@ -1,6 +1,6 @@
 /** An Idempotency-Key whose answer is the ids of what it made, in the transaction that makes it. */
 import { IDEMPOTENCY_TTL_MS } from "@backplane/contract";
-import type { OnceKey } from "@backplane/kernel/ports";
+import type { OnceKey } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { TakeKey } from "../ops/idempotency.ts";
 import { projectColumn } from "./scope.ts";

@@ -1,5 +1,5 @@
 import type { Package } from "@backplane/contract";
-import type { PackageStore } from "@backplane/kernel/ports";
+import type { PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeFacts } from "./facts.ts";

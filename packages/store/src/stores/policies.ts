@@ -1,5 +1,5 @@
 import type { Policy } from "@backplane/contract";
-import type { PolicyRow, PolicyStore } from "@backplane/kernel/ports";
+import type { PolicyRow, PolicyStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readPolicies } from "../ops/policies.ts";

@@ -7,7 +7,7 @@ import type {
   OutboxEvent,
   OutboxStore,
   OutboxSurvey,
-} from "@backplane/kernel/ports";
+} from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { deadJobs, dueLanes, type JobRow, readJob } from "../ops/jobs.ts";
 import type { Row } from "../ops/op.ts";

@@ -1,4 +1,4 @@
-import type { RetentionStore } from "@backplane/kernel/ports";
+import type { RetentionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 
 export function createRetentionStore(backend: Backend): RetentionStore {

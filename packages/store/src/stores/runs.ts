@@ -1,6 +1,6 @@
 /** Runs in columns: what is searched, one JSON text fixed at the start, one at the end. */
 import type { Run } from "@backplane/contract";
-import type { RunEnd, RunRow, RunStore } from "@backplane/kernel/ports";
+import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { readHeld } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";

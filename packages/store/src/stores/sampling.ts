@@ -1,4 +1,4 @@
-import type { SamplingStore } from "@backplane/kernel/ports";
+import type { SamplingStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 
 export function createSamplingStore(backend: Backend): SamplingStore {

@@ -1,5 +1,5 @@
 /** How scopes and pages are spelled in columns and cursors. */
-import type { Page, PageOf } from "@backplane/kernel/ports";
+import type { Page, PageOf } from "@backplane/ports";
 
 /** In columns '' is the whole org: SQL compares it like any other value. */
 export function projectColumn(project_id: string | null): string {

@@ -1,4 +1,4 @@
-import type { SealedStore } from "@backplane/kernel/ports";
+import type { SealedStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { listSealed } from "../ops/sealed.ts";
 

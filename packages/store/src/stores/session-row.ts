@@ -1,14 +1,6 @@
 /** Sessions, chains and entries in columns. */
 import type { Chain, Entry, Json, JsonObject, Session } from "@backplane/contract";
-import type {
-  NewChain,
-  NewEntry,
-  NewSession,
-  RunHold,
-  Scope,
-  SessionKey,
-  TapeWrite,
-} from "@backplane/kernel/ports";
+import type { NewChain, NewEntry, NewSession, RunHold, Scope, SessionKey, TapeWrite } from "@backplane/ports";
 import type { KeyColumns } from "../ops/entries.ts";
 import type { EntryRow } from "../ops/entry-hash.ts";
 import type { HoldColumns } from "../ops/holds.ts";

@@ -1,4 +1,4 @@
-import type { Facts, SessionStore } from "@backplane/kernel/ports";
+import type { Facts, SessionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import {
   listChains,

@@ -1,4 +1,4 @@
-import type { Login, LoginState, SignInStore } from "@backplane/kernel/ports";
+import type { Login, LoginState, SignInStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
 import { readLogin, readSignIn, waitingLogin } from "../ops/sign-ins.ts";

@@ -1,4 +1,4 @@
-import type { Scope } from "@backplane/kernel/ports";
+import type { Scope } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { originHash } from "../ops/entry-hash.ts";
 import { lineOf } from "../ops/session-reads.ts";

@@ -6,7 +6,7 @@
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
-import type { SecretVault } from "@backplane/kernel/ports";
+import type { SecretVault } from "@backplane/ports";
 
 export interface VaultKey {
   id: string;

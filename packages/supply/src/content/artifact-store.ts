@@ -8,7 +8,7 @@ import { mkdirSync } from "node:fs";
 import { type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { ArtifactFiles } from "@backplane/kernel/ports";
+import type { ArtifactFiles } from "@backplane/ports";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 
 /** Hashing is synchronous: a piece must not hold the event loop for long. */

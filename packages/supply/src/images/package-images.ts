@@ -15,7 +15,7 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { Logger, PackageFiles, PackageImage } from "@backplane/kernel/ports";
+import type { Logger, PackageFiles, PackageImage } from "@backplane/ports";
 import { type ContentStore, corrupt } from "../content/content-store.ts";
 import type { TreeFile } from "../tree/tree-listing.ts";
 import { nameDifferenceOf } from "../tree/verify-tree.ts";

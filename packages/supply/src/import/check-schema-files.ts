@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { BackplaneError, codeOf, type Json, type Manifest } from "@backplane/contract";
-import type { Schemas } from "@backplane/kernel/ports";
+import type { Schemas } from "@backplane/ports";
 import type { TreeListing } from "../tree/tree-listing.ts";
 
 /** The schema itself may have a quarter of it (schema-caps.ts); the rest is room for white space. */

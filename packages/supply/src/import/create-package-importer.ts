@@ -4,7 +4,7 @@
  * fails leaves nothing behind.
  */
 import { posix } from "node:path";
-import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/kernel/ports";
+import type { ImportedPackage, PackageImporter, PackageSource, Schemas } from "@backplane/ports";
 import { UNPACK_LIMITS, type UnpackLimits } from "../archive/limits.ts";
 import { unpackArchive } from "../archive/unpack-archive.ts";
 import { type ContentStore, corrupt } from "../content/content-store.ts";

@@ -3,7 +3,7 @@ import { createReadStream } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, isAbsolute } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { PackageSource, WorkspaceSource } from "@backplane/kernel/ports";
+import type { PackageSource, WorkspaceSource } from "@backplane/ports";
 import type { ContentStore } from "../content/content-store.ts";
 import type { Npm } from "../npm/npm-command.ts";
 import { tarOf } from "../pack/pack-folder.ts";

@@ -4,7 +4,7 @@
  */
 import { mkdir } from "node:fs/promises";
 import { BackplaneError, type PluginEntry } from "@backplane/contract";
-import type { DiscoveredPlugins } from "@backplane/kernel/ports";
+import type { DiscoveredPlugins } from "@backplane/ports";
 import { validateInstallSource } from "../npm/install-source.ts";
 import { createNpm, type Npm } from "../npm/npm-command.ts";
 import { discoverPlugins } from "./discover.ts";

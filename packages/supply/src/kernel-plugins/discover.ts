@@ -1,6 +1,6 @@
 /** Bundled, then installed, then local; a later plugin of the same name takes the place of the earlier (plug.discovery). */
 import { PLUGIN_ENTRY_GROUP, type PluginEntry, type PluginOrigin } from "@backplane/contract";
-import type { DiscoveredPlugins } from "@backplane/kernel/ports";
+import type { DiscoveredPlugins } from "@backplane/ports";
 import { folderPath, readLocalList } from "./local-list.ts";
 import type { NpmTree } from "./npm-tree.ts";
 import { type PackageReading, readPackage } from "./read-package.ts";

@@ -2,7 +2,7 @@
  * Plugin-supplied JSON Schemas (pkg.schema-files). A schema is bounded, then compiled and tried in a worker, and only
  * then used. Small inputs of harmless schemas are checked on the spot; everything else in a worker under a time limit.
  */
-import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/kernel/ports";
+import type { SchemaCheck, SchemaIssue, Schemas } from "@backplane/ports";
 import { type Compiler, loadCompiler, type Validator } from "./compile-validator.ts";
 import { measureSize, type ValueSize } from "./measure-size.ts";
 import { refused, withinCaps } from "./schema-caps.ts";

@@ -3,7 +3,7 @@ import { hash } from "node:crypto";
 import { lstat, readFile, realpath, stat } from "node:fs/promises";
 import { isAbsolute, join } from "node:path";
 import { BackplaneError, isToolFile, type WorkspaceFolder } from "@backplane/contract";
-import type { WorkspaceFolders } from "@backplane/kernel/ports";
+import type { WorkspaceFolders } from "@backplane/ports";
 import { WORKSPACE_PART } from "../import/open-source.ts";
 import { surveyFolder } from "../pack/survey-folder.ts";
 import { readFolderList, writeFolderList } from "./folder-list.ts";

@@ -1,6 +1,6 @@
 /** Requests that a bound server answers: `resources/read`, `prompts/get` and `completion/complete`. */
 import { isObject, type Json, type JsonObject, toBackplaneError } from "@backplane/contract";
-import type { Kernel, ServerInfo, ServerLine } from "@backplane/kernel";
+import type { Kernel, ServerInfo, ServerLine } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { Answer } from "../../http/route.ts";
 import type { Prompts } from "../lists/prompts.ts";

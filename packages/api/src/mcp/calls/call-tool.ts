@@ -7,7 +7,7 @@ import {
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/kernel";
+import type { CatalogTool, Clock, Kernel, Ticket, WatchItem } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { Metrics } from "../../http/metrics.ts";
 import type { Answer } from "../../http/route.ts";

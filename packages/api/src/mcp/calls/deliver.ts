@@ -4,7 +4,7 @@
  * stateless revision a question ends the response instead, and the client sends the request again.
  */
 import { codeOf, isObject, type JsonObject } from "@backplane/contract";
-import type { Clock } from "@backplane/kernel";
+import type { Clock } from "@backplane/ports";
 import type { FastifyReply } from "fastify";
 import type { Answer } from "../../http/route.ts";
 import type { EventStreams, SseItem } from "../../sse/event-streams.ts";

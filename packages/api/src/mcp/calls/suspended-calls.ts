@@ -5,7 +5,7 @@
  */
 import { hash, randomBytes } from "node:crypto";
 import { canonicalJson, type JsonObject } from "@backplane/contract";
-import type { Caller, Clock, Timer } from "@backplane/kernel";
+import type { Caller, Clock, Timer } from "@backplane/ports";
 import { RPC, RpcError, type RpcRequest } from "../protocol/json-rpc.ts";
 import type { UpstreamCall } from "./upstream-call.ts";
 

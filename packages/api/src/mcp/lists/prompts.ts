@@ -1,6 +1,6 @@
 /** Prompts of the bound servers. In the whole catalog they are named like tools: `mcp_<server>_<prompt>`. */
 import { isObject, type JsonObject } from "@backplane/contract";
-import type { Caller, ServerInfo } from "@backplane/kernel";
+import type { Caller, ServerInfo } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 import { pageOf } from "../protocol/pagination.ts";
 import { SERVER_META } from "./resources.ts";

@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from "@backplane/contract";
-import type { Caller, Kernel } from "@backplane/kernel";
+import type { Caller, Kernel } from "@backplane/ports";
 
 /** A request of the gateway's own to a bound server: notifications are dropped and questions are not answered. */
 export function requestServer(

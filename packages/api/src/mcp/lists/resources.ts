@@ -4,7 +4,7 @@
  * against the resource templates.
  */
 import { isObject, type JsonObject } from "@backplane/contract";
-import type { Caller, ServerInfo } from "@backplane/kernel";
+import type { Caller, ServerInfo } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 import { pageOf } from "../protocol/pagination.ts";
 import type { Offered, ServerLists } from "./server-lists.ts";

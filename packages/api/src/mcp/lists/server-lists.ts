@@ -4,7 +4,7 @@
  * the whole catalog; the endpoint of one server returns its error.
  */
 import { hiddenIn, isObject, type JsonObject, plainJson, toBackplaneError } from "@backplane/contract";
-import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/kernel";
+import type { Caller, Clock, Kernel, Logger, ServerInfo } from "@backplane/ports";
 import { requestServer } from "./request-server.ts";
 import { serversOf, type View } from "./view.ts";
 

@@ -3,7 +3,7 @@
  * something changes.
  */
 import { hiddenIn, type Soon } from "@backplane/contract";
-import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
+import type { Caller, Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
 import type { View } from "./view.ts";
 
 export interface NamedTool {

@@ -1,6 +1,6 @@
 /** `tools/list`: the tools of a view sorted by name, in pages. A cursor is the last name of the previous page. */
 import type { JsonObject } from "@backplane/contract";
-import type { CatalogTool } from "@backplane/kernel";
+import type { CatalogTool } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 import type { NamedTool } from "./tool-names.ts";
 

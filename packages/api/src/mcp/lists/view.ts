@@ -1,5 +1,5 @@
 /** What an endpoint serves: the whole catalog under the names of the catalog, or one server under its own names. */
-import type { Caller, Kernel, ServerInfo } from "@backplane/kernel";
+import type { Caller, Kernel, ServerInfo } from "@backplane/ports";
 
 export interface View {
   /** Null: the whole catalog. */

@@ -3,7 +3,7 @@
  * level that any client has set; messages are filtered for each client by its own level.
  */
 import { isObject } from "@backplane/contract";
-import type { Kernel } from "@backplane/kernel";
+import type { Kernel } from "@backplane/ports";
 import { requestServer } from "../lists/request-server.ts";
 import { serversOf } from "../lists/view.ts";
 import { isLogged, type LogLevel } from "../protocol/log-levels.ts";

@@ -4,7 +4,7 @@
  * own lists go to the callers that may see the server.
  */
 import { hash } from "node:crypto";
-import type { Caller, CatalogTool, Clock, Kernel, ServerInfo, ServerNotice, Timer } from "@backplane/kernel";
+import type { Caller, CatalogTool, Clock, Kernel, ServerInfo, ServerNotice, Timer } from "@backplane/ports";
 
 /** Other nodes change bindings too and do not notify this one. */
 const POLL_MS = 10_000;

@@ -1,6 +1,6 @@
 /** Streams of notifications outside of any request, over GET or `subscriptions/listen`: changed lists, updated resources, log messages. */
 import { isObject, type JsonObject } from "@backplane/contract";
-import type { ServerNotice } from "@backplane/kernel";
+import type { ServerNotice } from "@backplane/ports";
 import type { SseItem } from "../../sse/event-streams.ts";
 import type { Resources } from "../lists/resources.ts";
 import { notification, RPC, RpcError, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";

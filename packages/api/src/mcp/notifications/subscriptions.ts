@@ -4,7 +4,7 @@
  * clients do not notice.
  */
 import { codeOf } from "@backplane/contract";
-import type { Caller, Clock, Kernel, ServerInfo, Timer } from "@backplane/kernel";
+import type { Caller, Clock, Kernel, ServerInfo, Timer } from "@backplane/ports";
 import { requestServer } from "../lists/request-server.ts";
 
 /** For one session or stream. */

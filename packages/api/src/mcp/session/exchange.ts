@@ -3,7 +3,7 @@
  * negotiated revisions these come from the session, in the stateless one from the request itself.
  */
 import { isObject, type JsonObject } from "@backplane/contract";
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import type { Answer } from "../../http/route.ts";
 import type { View } from "../lists/view.ts";
 import { type RpcId, type RpcRequest, resultMessage } from "../protocol/json-rpc.ts";

@@ -4,7 +4,7 @@
  * the client disconnects get the default answer of the gateway.
  */
 import { isObject, type Json, type JsonObject } from "@backplane/contract";
-import { type Ask, unheard } from "@backplane/kernel";
+import { type Ask, unheard } from "@backplane/ports";
 import { RPC, RpcError } from "../protocol/json-rpc.ts";
 
 export interface Question {

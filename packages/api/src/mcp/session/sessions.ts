@@ -4,7 +4,7 @@
  */
 import { randomBytes } from "node:crypto";
 import { BackplaneError, IdTable, type JsonObject } from "@backplane/contract";
-import type { Caller, Clock } from "@backplane/kernel";
+import type { Caller, Clock } from "@backplane/ports";
 import type { RpcAnswer, RpcId } from "../protocol/json-rpc.ts";
 import type { LogLevel } from "../protocol/log-levels.ts";
 import type { Questions } from "./questions.ts";

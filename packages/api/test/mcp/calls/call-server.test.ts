@@ -1,5 +1,5 @@
 import type { JsonObject } from "@backplane/contract";
-import type { ServerInfo } from "@backplane/kernel";
+import type { ServerInfo } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { callServer } from "../../../src/mcp/calls/call-server.ts";
 

@@ -1,4 +1,4 @@
-import type { ServerInfo } from "@backplane/kernel";
+import type { ServerInfo } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createPrompts } from "../../../src/mcp/lists/prompts.ts";
 import { createResources, matchesTemplate } from "../../../src/mcp/lists/resources.ts";

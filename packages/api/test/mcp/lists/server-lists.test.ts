@@ -1,5 +1,5 @@
 import { type JsonObject, HIDDEN_MARK as X } from "@backplane/contract";
-import type { Kernel, ServerInfo } from "@backplane/kernel";
+import type { Kernel, ServerInfo } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createServerLists } from "../../../src/mcp/lists/server-lists.ts";
 

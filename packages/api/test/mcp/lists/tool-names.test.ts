@@ -1,4 +1,4 @@
-import type { Catalog, CatalogTool, ServerInfo } from "@backplane/kernel";
+import type { Catalog, CatalogTool, ServerInfo } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createToolNames } from "../../../src/mcp/lists/tool-names.ts";
 

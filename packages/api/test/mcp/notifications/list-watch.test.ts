@@ -1,5 +1,5 @@
 import type { JsonObject } from "@backplane/contract";
-import type { Caller, Kernel, ServerNotice } from "@backplane/kernel";
+import type { Caller, Kernel, ServerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createListWatch } from "../../../src/mcp/notifications/list-watch.ts";
 

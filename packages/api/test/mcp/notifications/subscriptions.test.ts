@@ -1,5 +1,5 @@
 import { BackplaneError } from "@backplane/contract";
-import type { Caller, Clock, Kernel, ServerInfo, ServerNotice } from "@backplane/kernel";
+import type { Caller, Clock, Kernel, ServerInfo, ServerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { createSubscriptions } from "../../../src/mcp/notifications/subscriptions.ts";
 

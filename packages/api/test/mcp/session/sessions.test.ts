@@ -1,4 +1,4 @@
-import type { Caller } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
 import { expect, test } from "vitest";
 import type { NamedTool } from "../../../src/mcp/lists/tool-names.ts";
 import { createToolPages } from "../../../src/mcp/lists/tool-pages.ts";

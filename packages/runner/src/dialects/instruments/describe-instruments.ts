@@ -14,7 +14,7 @@ import {
   RISK_OF_INSTRUMENT,
   type ToolExport,
 } from "@backplane/contract";
-import type { Description, RunOrder } from "@backplane/kernel/ports";
+import type { Description, RunOrder } from "@backplane/ports";
 
 type PackageOrder = RunOrder["package"];
 

@@ -4,7 +4,7 @@
  * beside each other.
  */
 import { BackplaneError, JAVA_HOST, type Json, type JsonObject, READY_HOST } from "@backplane/contract";
-import type { Description } from "@backplane/kernel/ports";
+import type { Description } from "@backplane/ports";
 import { InstrumentHost } from "@backplane/wire";
 import type {
   Dialect,

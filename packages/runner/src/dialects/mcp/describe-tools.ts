@@ -12,7 +12,7 @@ import {
   serverName,
   type ToolExport,
 } from "@backplane/contract";
-import type { Description } from "@backplane/kernel/ports";
+import type { Description } from "@backplane/ports";
 import { type ParamHeaders, readParamHeaders } from "./param-headers.ts";
 import type { Agreement } from "./revisions.ts";
 

@@ -1,7 +1,7 @@
 /** What an HTTP status that is no success comes to. */
 import { hash } from "node:crypto";
 import { BackplaneError, isObject, type JsonObject } from "@backplane/contract";
-import type { ServerChallenge } from "@backplane/kernel/ports";
+import type { ServerChallenge } from "@backplane/ports";
 import { RPC } from "./revisions.ts";
 import type { RpcFailure } from "./rpc-channel.ts";
 

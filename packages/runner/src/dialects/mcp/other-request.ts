@@ -1,6 +1,6 @@
 /** One request that is no tool call: resources, prompts, completion, the list of tools. */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import type { RequestListener } from "@backplane/kernel/ports";
+import type { RequestListener } from "@backplane/ports";
 import type { AskCaller, Asker } from "./answer-server-request.ts";
 import type { RpcFailure } from "./rpc-channel.ts";
 import { again, asksFirst, MAX_ROUNDS, tooManyRounds } from "./tool-call.ts";

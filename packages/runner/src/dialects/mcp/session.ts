@@ -12,7 +12,7 @@ import {
   type JsonObject,
   type ToolExport,
 } from "@backplane/contract";
-import type { Description, RequestListener } from "@backplane/kernel/ports";
+import type { Description, RequestListener } from "@backplane/ports";
 import type { Exchange, Link, ProcessOrder, Session } from "../../ports/dialect.ts";
 import {
   type AskCaller,

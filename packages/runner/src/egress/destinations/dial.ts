@@ -1,6 +1,6 @@
 /** Connects to one of the addresses that were checked, in their order, and never to anything else. */
 import { connect, isIP, type Socket } from "node:net";
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 
 export interface DialOptions {
   clock: Clock;

@@ -2,7 +2,7 @@
  * What was asked for and not given. Whoever opened the session is told of each and writes it down: the name may hold
  * a secret of the call, and only the call knows its secrets. Bounded: an attacker writes it.
  */
-import type { Clock } from "@backplane/kernel/ports";
+import type { Clock } from "@backplane/ports";
 
 export const REFUSAL_REASONS = {
   "request.malformed": "The request cannot be read.",

@@ -7,7 +7,7 @@ import { request as ask, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import { BackplaneError } from "@backplane/contract";
-import type { Clock, HostAnswer, HostRequest } from "@backplane/kernel/ports";
+import type { Clock, HostAnswer, HostRequest } from "@backplane/ports";
 import { allowList } from "../destinations/allow-list.ts";
 import { type Asked, spell } from "../destinations/destination.ts";
 import { dial } from "../destinations/dial.ts";

@@ -4,7 +4,7 @@
  * flight, nothing is decided and no byte moves: who comes waits for the next call, and who is there does too.
  */
 import type { Socket } from "node:net";
-import type { Clock, Timer } from "@backplane/kernel/ports";
+import type { Clock, Timer } from "@backplane/ports";
 import { dial } from "../destinations/dial.ts";
 import type { Policy, Target } from "../destinations/policy.ts";
 import type { RefusalRecord } from "../destinations/refusals.ts";

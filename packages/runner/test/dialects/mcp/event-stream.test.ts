@@ -1,6 +1,6 @@
 /** Streams of mcp.http, over real sockets: those that answer a call, and the standing one by which a server speaks up. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { RunnerNotice } from "@backplane/kernel/ports";
+import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { mcp, rigFor, text } from "../../support/http-order.ts";
 import { mcpHttpServer, type Reply, type Seen } from "../../support/mcp-http-server.ts";

@@ -1,6 +1,6 @@
 /** mcp.http through the runner, over real sockets: both revisions, sessions, credentials, and where it may dial. */
 import type { JsonObject } from "@backplane/contract";
-import type { RunnerNotice } from "@backplane/kernel/ports";
+import type { RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { answers, mcp, rigFor, text } from "../../support/http-order.ts";
 import { mcpHttpServer } from "../../support/mcp-http-server.ts";

@@ -1,6 +1,6 @@
 /** mcp.stdio through the runner, with real processes: both revisions, what a call becomes, and servers that misbehave. */
 import type { Json, JsonObject } from "@backplane/contract";
-import type { DescribeOrder, RequestListener, RunnerNotice } from "@backplane/kernel/ports";
+import type { DescribeOrder, RequestListener, RunnerNotice } from "@backplane/ports";
 import { expect, test } from "vitest";
 import { type OrderChange, orderOf } from "../../support/order.ts";
 import { isAlive, makeRig, type Rig, until } from "../../support/runner.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { covers } from "../../../../kernel/src/grant/domains.ts";
+import { covers } from "../../../../registry/src/grant/domains.ts";
 import { allowList } from "../../../src/egress/destinations/allow-list.ts";
 
 const label = fc.constantFrom("a", "b", "acme", "xn--bcher-kva");

@@ -1,6 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { HostRequest } from "@backplane/kernel/ports";
+import type { HostRequest } from "@backplane/ports";
 import { expect, onTestFinished, test } from "vitest";
 import { systemClock } from "../../../../../test/support/system-clock.ts";
 import { createEgress } from "../../../src/egress/create-egress.ts";

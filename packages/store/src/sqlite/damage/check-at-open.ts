@@ -5,7 +5,7 @@
 import { copyFileSync, statSync } from "node:fs";
 import { Worker } from "node:worker_threads";
 import { BackplaneError } from "@backplane/contract";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import { countFile, readCount, readState, resetCount } from "../connection/commit-counter.ts";
 import type { Connection } from "../connection/connection.ts";
 import { CHECK_PARTS, type CheckPart, type FileDamage, findDamage } from "./check-file.ts";

@@ -4,7 +4,7 @@
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
-import type { Logger } from "@backplane/kernel/ports";
+import type { Logger } from "@backplane/ports";
 import type { HookModule } from "../connection/connection.ts";
 import { createPacker } from "./pack-batch.ts";
 import type { BatchResult } from "./run-batch.ts";

@@ -6,7 +6,7 @@
 import { lstat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
-import type { AgentPluginPart, ImportedPackage, OpenedAgentPlugin } from "@backplane/kernel/ports";
+import type { AgentPluginPart, ImportedPackage, OpenedAgentPlugin } from "@backplane/ports";
 import type { UnpackLimits } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
 import type { ContentStore } from "../../content/content-store.ts";

@@ -1,0 +1,77 @@
+/** Chains as the edges see them, with their entries as VAI's blocks. */
+
+import { BackplaneError, type Block, type Chain, codeOf } from "@backplane/contract";
+import type { AgentChains, Caller, Clock, SessionKey, TapeWrite } from "@backplane/ports";
+import {
+  blockOf,
+  checkClientSessionId,
+  entryOfBlock,
+  type Persister,
+  type Sessions,
+} from "@backplane/session";
+import { sessionKey } from "./session-key.ts";
+import { requireTalker } from "./sessions.ts";
+
+export interface AgentChainDeps {
+  clock: Pick<Clock, "now">;
+  persister: Persister;
+  sessions: Sessions;
+}
+
+export function createAgentChains({ clock, persister, sessions }: AgentChainDeps): AgentChains {
+  return {
+    async create(caller, { from_chain_id, at, ...ref }, once) {
+      requireTalker(caller, "make chains");
+      checkClientSessionId(ref.session_id);
+      const key = sessionKey(caller, ref);
+      await persister.drain(key);
+      const session = await sessions.get(key);
+      const from = from_chain_id ?? session.head_chain_id;
+      const source = await sessions.chain(key.scope, from);
+      if (source.session_id !== key.session_id || source.workspace !== key.workspace) {
+        throw new BackplaneError("chain.not_found", `Session ${key.session_id} has no chain ${from}.`);
+      }
+      return await sessions.fork(key.scope, from, at === undefined ? {} : { at }, once);
+    },
+    get: (caller, id) => sessions.chain(caller.scope, id),
+    list: (caller, ref, page) => sessions.chains(sessionKey(caller, ref), page),
+    async fork(caller, id, { at, child_id }, once) {
+      requireTalker(caller, "fork chains");
+      if (child_id !== undefined) checkClientSessionId(child_id);
+      await persister.drain(keyOf(await sessions.chain(caller.scope, id)));
+      const wanted = { ...(at === undefined ? {} : { at }), ...(child_id === undefined ? {} : { child_id }) };
+      return await sessions.fork(caller.scope, id, wanted, once);
+    },
+    async blocks(caller, id, after_id, limit) {
+      const entries = await sessions.entries(caller.scope, id, after_id, limit);
+      return entries.flatMap((entry) => blockOf(entry) ?? []);
+    },
+    async addBlocks(caller, id, blocks, once) {
+      requireTalker(caller, "add blocks");
+      const key = keyOf(await sessions.chain(caller.scope, id));
+      checkClientSessionId(key.session_id);
+      const date = new Date(clock.now()).toISOString();
+      const entries = blocks.map((block) => entryOfBlock(block, date));
+      const { head_chain_id } = await sessions.get(key);
+      const items = entries.map((entry) => ({ entry, event: null }));
+      const onHead = (tape: TapeWrite) => sessions.appendTape(tape, once);
+      const { first_id } =
+        head_chain_id === id
+          ? await persister.ride(key, items, onHead).then(
+              (written) => written!,
+              (error: unknown) => {
+                // Refused together with entries of a turn that another gateway has; these are not of that turn.
+                if (codeOf(error) !== "run.taken_over") throw error;
+                return sessions.append(key, entries, undefined, once);
+              },
+            )
+          : await sessions.append(key, entries, id, once);
+      return blocks.map((block, n): Block => ({ ...block, entry_id: first_id + n }));
+    },
+    verify: (caller: Caller, id) => sessions.verify(caller.scope, id),
+  };
+}
+
+function keyOf({ org_id, project_id, workspace, session_id }: Chain): SessionKey {
+  return { scope: { org_id, project_id }, workspace, session_id };
+}

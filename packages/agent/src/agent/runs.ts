@@ -1,0 +1,84 @@
+/** Runs as the edges see them. A run is a turn: it goes through the loop, whoever asks. */
+
+import { BackplaneError, type Run } from "@backplane/contract";
+import { openOnce } from "@backplane/door";
+import type { AgentRuns, Caller, Clock, OnceKey, RunTicket, SessionKey, Store } from "@backplane/ports";
+import { checkClientSessionId, type KernelPort, type Sessions } from "@backplane/session";
+import type { Loop } from "../loop/loop.ts";
+import { sessionKey } from "./session-key.ts";
+import { requireTalker } from "./sessions.ts";
+
+export interface AgentRunDeps {
+  store: Pick<Store, "runs" | "idempotency">;
+  clock: Clock;
+  port: KernelPort;
+  sessions: Sessions;
+  loop: Loop;
+}
+
+export function createAgentRuns({ store, clock, sessions, loop, port }: AgentRunDeps): AgentRuns {
+  async function get(caller: Caller, id: string): Promise<Run> {
+    const run = await store.runs.get(caller.scope, id);
+    if (run === null) throw new BackplaneError("run.not_found");
+    return run;
+  }
+
+  /** A run goes on from the head; a chain that is not it would leave the session behind. */
+  async function keyOf(caller: Caller, body: Parameters<AgentRuns["start"]>[1]): Promise<SessionKey> {
+    if (!("chain_id" in body)) return sessionKey(caller, body);
+    const { session_id, workspace, org_id, project_id } = await sessions.chain(caller.scope, body.chain_id);
+    const key = { scope: { org_id, project_id }, workspace, session_id };
+    const { head_chain_id } = await sessions.get(key);
+    if (head_chain_id !== body.chain_id) {
+      throw new BackplaneError("chain.changed", `chain ${body.chain_id} is not the head of its session`, {
+        fix: `Run on ${head_chain_id}, or fork the chain into a session of its own.`,
+      });
+    }
+    return key;
+  }
+
+  async function start(
+    caller: Caller,
+    body: Parameters<AgentRuns["start"]>[1],
+    once?: OnceKey,
+  ): Promise<RunTicket> {
+    requireTalker(caller, "start runs");
+    const key = await keyOf(caller, body);
+    checkClientSessionId(key.session_id);
+    const { turn, entry_id } = await loop.accept({
+      key,
+      caller,
+      message: body.input,
+      trigger: "api",
+      ...(body.strategy === undefined ? {} : { strategy: body.strategy }),
+      ...(body.context === undefined ? {} : { context: body.context }),
+      ...(once === undefined ? {} : { once }),
+    });
+    // Only messages join a turn that runs.
+    if (turn === null) throw new BackplaneError("session.busy");
+    const { node_id: _node, fence: _fence, joins: _joins, ...run } = turn.run;
+    return { run, entry_id, settled: turn.settled };
+  }
+
+  return {
+    start: (caller, body) => start(caller, body),
+    async startOnce(caller, body, key, digest) {
+      const { began, before } = await openOnce({ store, clock }, caller, key, digest, (once) =>
+        start(caller, body, once),
+      );
+      if (began !== null) return { id: began.run.id, entry_id: began.entry_id, ticket: began };
+      const { id, entry_id } = JSON.parse(before) as { id: string; entry_id: number };
+      return { id, entry_id, ticket: null };
+    },
+    get,
+    list: (caller, filter, page) => store.runs.list(caller.scope, filter, page),
+    async cancel(caller, id) {
+      requireTalker(caller, "cancel runs");
+      const run = await get(caller, id);
+      const turn = loop.turnOf(id);
+      if (run.status !== "running" || turn === undefined) throw new BackplaneError("run.ended");
+      await port.publish("user.interrupt", {}, turn.to);
+      return await turn.settled;
+    },
+  };
+}

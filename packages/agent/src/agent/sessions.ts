@@ -1,0 +1,139 @@
+/** Sessions as the edges see them: made, spoken to, forked, reset. What is told on the bus was written first. */
+
+import { type JsonObject, KERNEL_SESSION } from "@backplane/contract";
+import {
+  type AgentSessions,
+  type Caller,
+  requireOperator,
+  type SessionKey,
+  type SessionRef,
+  type Store,
+} from "@backplane/ports";
+import { checkClientSessionId, type KernelPort, type Persister, type Sessions } from "@backplane/session";
+import type { Compactions } from "../loop/compaction.ts";
+import type { Histories } from "../loop/history.ts";
+import type { Loop } from "../loop/loop.ts";
+import type { LoopSettings } from "../loop/settings.ts";
+import { sessionKey } from "./session-key.ts";
+
+export interface AgentSessionDeps {
+  store: Pick<Store, "sessions">;
+  ids: { next(noun: "session"): string };
+  port: KernelPort;
+  persister: Persister;
+  sessions: Sessions;
+  histories: Histories;
+  settings: LoopSettings;
+  loop: Loop;
+  compactions: Compactions;
+}
+
+export function createAgentSessions(deps: AgentSessionDeps): AgentSessions {
+  const { port, sessions, histories, settings, loop, persister, store } = deps;
+
+  const tell = (key: SessionKey, kind: string, payload: JsonObject) =>
+    void port.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope: key.scope });
+
+  const writable = (caller: Caller, ref: SessionRef, what: string): SessionKey => {
+    requireTalker(caller, what);
+    checkClientSessionId(ref.session_id);
+    return sessionKey(caller, ref);
+  };
+
+  return {
+    async create(
+      caller,
+      { session_id = deps.ids.next("session"), workspace, metadata = {}, strategy },
+      once,
+    ) {
+      const key = writable(
+        caller,
+        { session_id, ...(workspace === undefined ? {} : { workspace }) },
+        "make sessions",
+      );
+      const session = await sessions.create(
+        key,
+        strategy === undefined ? metadata : { ...metadata, strategy },
+        once,
+      );
+      tell(key, "session.started", { session_id, tape_name: session.name, workspace: key.workspace });
+      return session;
+    },
+    get: (caller, ref) => sessions.get(sessionKey(caller, ref)),
+    list: (caller, filter, page) => sessions.list(caller.scope, filter, page),
+    async patch(caller, ref, metadata) {
+      const key = writable(caller, ref, "change sessions");
+      const session = await store.sessions.patch(key, metadata);
+      settings.forget(key);
+      return session;
+    },
+    async fork(caller, ref, { child_id = deps.ids.next("session"), at }, once) {
+      requireTalker(caller, "fork sessions");
+      checkClientSessionId(child_id);
+      const key = sessionKey(caller, ref);
+      await persister.drain(key);
+      const { head_chain_id } = await sessions.get(key);
+      const child = { child_id, ...(at === undefined ? {} : { at }) };
+      await sessions.fork(key.scope, head_chain_id, child, once);
+      tell(key, "session.forked", { parent_id: key.session_id, child_id });
+      return await sessions.get({ ...key, session_id: child_id });
+    },
+    async reset(caller, ref) {
+      const key = writable(caller, ref, "reset sessions");
+      return await loop.alone(key, async () => {
+        await persister.drain(key);
+        const { head_chain_id, last_entry_id } = await sessions.get(key);
+        const chain = await sessions.reset(key);
+        histories.forget(key);
+        persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, 1));
+        const { session_id } = key;
+        const archive_path = `chain:${head_chain_id}`;
+        tell(key, "session.archived", { session_id, archive_path });
+        tell(key, "session.reset", { session_id, archive_path });
+        return await sessions.get(key);
+      });
+    },
+    async entries(caller, ref, after_id, limit) {
+      return await store.sessions.replay(sessionKey(caller, ref), after_id, limit);
+    },
+    async message(caller, ref, message, once) {
+      const key = writable(caller, ref, "speak in sessions");
+      const { turn: _turn, ...accepted } = await loop.accept({
+        key,
+        caller,
+        message,
+        trigger: "message",
+        ...(once === undefined ? {} : { once }),
+      });
+      return accepted;
+    },
+    async interrupt(caller, ref) {
+      const key = writable(caller, ref, "interrupt sessions");
+      await sessions.get(key);
+      // Straight to the turn: on the bus it would wait for whichever handler holds the session up.
+      if (!loop.interrupt(key, "user")) return false;
+      await port.publish("user.interrupt", {}, { session_id: key.session_id, scope: key.scope });
+      return true;
+    },
+    async compact(caller, ref) {
+      const key = writable(caller, ref, "compact sessions");
+      return await loop.alone(key, async () => {
+        await persister.drain(key);
+        return await deps.compactions.compact(key, caller);
+      });
+    },
+    async undoCompaction(caller, ref) {
+      const key = writable(caller, ref, "undo compactions");
+      return await loop.alone(key, async () => {
+        const chain = await sessions.undo(key, caller.actor);
+        histories.forget(key);
+        return chain;
+      });
+    },
+  };
+}
+
+/** A plugin's token has been held against its scopes at the edge; guests only look. */
+export function requireTalker(caller: Caller, what: string): void {
+  if (caller.delegation === undefined) requireOperator(caller, what);
+}

@@ -1,0 +1,110 @@
+/**
+ * The host's models for trusted instrument plugins: one prompt to the org's active provider, one embedding. Each plugin
+ * of a binding has its own quota, and every request is in the audit log with what it cost; its words are not.
+ */
+
+import { BackplaneError, COGNITION_LIMITS, type JsonObject, toBackplaneError } from "@backplane/contract";
+import type { Cognition, CognitionUser, KernelDeps } from "@backplane/ports";
+import type { ModelCalls } from "../models/call-model.ts";
+import type { ActiveModels } from "../models/models.ts";
+import { embedText } from "./embed-text.ts";
+import { Quota } from "./quota.ts";
+
+interface CognitionParts {
+  deps: Pick<KernelDeps, "store" | "clock" | "ids">;
+  models: ModelCalls;
+  active: ActiveModels;
+}
+
+export function createCognition({ active, deps, models }: CognitionParts): Cognition {
+  const { clock, ids, store } = deps;
+  const quota = new Quota(clock, COGNITION_LIMITS.per_minute, 60_000);
+
+  async function record(who: CognitionUser, action: string, details: JsonObject): Promise<void> {
+    await store.audit.append({
+      id: ids.next("audit"),
+      at: clock.now(),
+      scope: { org_id: who.org_id, project_id: who.project_id },
+      actor: `plugin:${who.plugin_id}`,
+      action,
+      subject: who.binding_id,
+      details,
+    });
+  }
+
+  async function recorded<T>(
+    who: CognitionUser,
+    action: string,
+    work: (details: JsonObject) => Promise<T>,
+  ): Promise<T> {
+    const details: JsonObject = {};
+    let answer: T;
+    try {
+      if (!quota.take(who.binding_id)) {
+        throw new BackplaneError(
+          "request.overloaded",
+          `${who.plugin_id} has asked ${COGNITION_LIMITS.per_minute} times within a minute, which is its quota`,
+        );
+      }
+      answer = await work(details);
+    } catch (error) {
+      const { code } = toBackplaneError(error);
+      await record(who, action, { ...details, error: code });
+      throw error;
+    }
+    await record(who, action, details);
+    return answer;
+  }
+
+  return {
+    think: (who, prompt, max_tokens) =>
+      recorded(who, "cognition.request", async (details) => {
+        checkText("prompt", prompt);
+        if (!Number.isInteger(max_tokens) || max_tokens < 1) {
+          throw new BackplaneError("request.invalid", "maxTokens must be a whole number of at least 1");
+        }
+        const chosen = await active.of(who.org_id);
+        if (chosen === null) {
+          throw new BackplaneError("llm.failed", "no provider instance is active", {
+            fix: "Create and activate one: backplane provider create",
+          });
+        }
+        const { model, provider } = chosen;
+        Object.assign(details, { provider, model });
+        const limit = Math.min(max_tokens, COGNITION_LIMITS.max_tokens);
+        const answer = await models.call(
+          {
+            provider,
+            model,
+            messages: [{ role: "user", content: prompt }],
+            tools: [],
+            params: { max_tokens: limit },
+          },
+          {
+            to: {
+              session_id: ids.next("session"),
+              scope: { org_id: who.org_id, project_id: who.project_id },
+            },
+            signal: new AbortController().signal,
+            timeout_ms: COGNITION_LIMITS.timeout_ms,
+          },
+        );
+        Object.assign(details, { usage: { ...answer.usage } });
+        return answer.text;
+      }),
+
+    embed: (who, text) =>
+      recorded(who, "embedding.request", async (details) => {
+        checkText("text", text);
+        const embedding = embedText(text);
+        Object.assign(details, { model: "backplane-hash", size: embedding.length });
+        return embedding;
+      }),
+  };
+}
+
+function checkText(name: string, value: string): void {
+  const { prompt_chars } = COGNITION_LIMITS;
+  if (typeof value === "string" && value !== "" && value.length <= prompt_chars) return;
+  throw new BackplaneError("request.invalid", `${name} must be a text of 1 to ${prompt_chars} characters`);
+}

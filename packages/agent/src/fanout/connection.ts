@@ -1,0 +1,168 @@
+/**
+ * One client on one session. It reads the tape from its cursor until the tape and what was kept since meet, goes live
+ * in that same step, and from then on takes each entry as it is written:
+ *
+ *   reading → live → gone, and live → reading again when an entry was not told of (fanout.attach).
+ */
+
+import { codeOf, type Entry } from "@backplane/contract";
+import type { Attachment, Fanout, Logger, SessionKey } from "@backplane/ports";
+import type { Hub } from "./hub.ts";
+import type { Envelopes, Shown } from "./shown.ts";
+
+export type AttachOptions = Parameters<Fanout["attach"]>[2];
+export type DetachReason = NonNullable<Parameters<Attachment["detach"]>[0]> | "timeout";
+
+export interface ConnectionDeps {
+  envelopes: Envelopes;
+  replay(key: SessionKey, after_id: number, limit: number): Promise<Entry[]>;
+  log: Pick<Logger, "debug" | "warn">;
+  buffered_bytes: number;
+  /** Told once, when it has left its hub. */
+  left(connection: Connection, reason: DetachReason): void;
+}
+
+const PAGE = 256;
+
+export class Connection {
+  readonly id: string;
+  readonly actor: string;
+  readonly hub: Hub;
+  seen: number;
+  readonly #deps: ConnectionDeps;
+  readonly #options: AttachOptions;
+  #state: "reading" | "live" | "gone" = "reading";
+  #cursor: number;
+  /** Of what is on no tape: all up to here was sent, or came before this reading. */
+  #seq = 0;
+  #waiting = 0;
+
+  constructor(
+    at: { id: string; actor: string; hub: Hub; cursor: number; now: number },
+    options: AttachOptions,
+    deps: ConnectionDeps,
+  ) {
+    this.id = at.id;
+    this.actor = at.actor;
+    this.hub = at.hub;
+    this.seen = at.now;
+    this.#cursor = at.cursor;
+    this.#options = options;
+    this.#deps = deps;
+  }
+
+  entry(id: number, shown: Shown): void {
+    if (this.#state !== "live" || id <= this.#cursor) return;
+    // Ids of a session have no holes, so this one came before another that is on the tape already.
+    if (id !== this.#cursor + 1) void this.read(null);
+    else if (this.#send(shown)) this.#cursor = id;
+  }
+
+  live(shown: Shown): void {
+    if (this.#state === "live") this.#send(shown);
+  }
+
+  refresh(): void {
+    if (this.#state === "live") void this.read(null);
+  }
+
+  /** Never rejects. `first` is the attach itself; null brings a live connection up to date. */
+  async read(first: { replay: boolean } | null): Promise<void> {
+    const { hub } = this;
+    this.#state = "reading";
+    this.#seq = hub.seq;
+    hub.startReading();
+    try {
+      let replayed = first?.replay === false ? 0 : await this.#readTape();
+      if (replayed === null) return;
+      if (first !== null && !this.#send(this.#deps.envelopes.replayDone(hub.key, this.id, replayed))) return;
+      while (replayed !== null && !this.#goLive()) replayed = await this.#readTape();
+    } catch (error) {
+      this.#deps.log.warn(
+        { err: error, code: codeOf(error), connection_id: this.id },
+        "a watcher's replay failed",
+      );
+      this.end("send_failed");
+    } finally {
+      hub.stopReading();
+    }
+  }
+
+  detach(reason: DetachReason): void {
+    if (this.#state === "gone") return;
+    this.#state = "gone";
+    this.hub.connections.delete(this);
+    this.#deps.left(this, reason);
+  }
+
+  end(reason: Exclude<DetachReason, "client_close">): void {
+    if (this.#state === "gone") return;
+    this.detach(reason);
+    try {
+      this.#options.ended(reason);
+    } catch (error) {
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "telling a watcher of its end failed");
+    }
+  }
+
+  /** How many entries were sent; null when the client has gone meanwhile. */
+  async #readTape(): Promise<number | null> {
+    const { hub } = this;
+    const deps = this.#deps;
+    for (let replayed = 0; ; ) {
+      const page = await deps.replay(hub.key, this.#cursor, PAGE);
+      for (const entry of page) {
+        if (this.#state === "gone") return null;
+        hub.saw(entry);
+        if (!this.#send(deps.envelopes.replayed(hub.key, entry))) return null;
+        this.#cursor = entry.id;
+        replayed++;
+        // The tape is faster than any client; what one cannot take yet stays on the tape.
+        if (this.#waiting > deps.buffered_bytes / 4) await this.#options.drained?.();
+      }
+      if (this.#isGone()) return null;
+      if (page.length < PAGE && hub.reaches(this.#cursor)) return replayed;
+    }
+  }
+
+  /**
+   * In one step, so that nothing can come between what was kept and what comes next. False: something that was told
+   * of is not there, so the tape has to be asked.
+   */
+  #goLive(): boolean {
+    const { hub } = this;
+    const missed = hub.since(this.#cursor, this.#seq);
+    if (missed === null) {
+      this.end("send_failed");
+      return true;
+    }
+    for (const { shown, seq } of missed) {
+      const { entry_id } = shown;
+      if (entry_id !== null && entry_id > this.#cursor + 1) return false;
+      if (entry_id !== null && entry_id <= this.#cursor) continue;
+      if (!this.#send(shown)) return true;
+      if (entry_id !== null) this.#cursor = entry_id;
+      this.#seq = seq;
+    }
+    const { partial } = hub;
+    if (partial !== undefined && !this.#send(this.#deps.envelopes.caughtUp(hub.key, partial))) return true;
+    this.#state = "live";
+    return true;
+  }
+
+  #isGone(): boolean {
+    return this.#state === "gone";
+  }
+
+  #send(shown: Shown): boolean {
+    if (this.#state === "gone") return false;
+    try {
+      this.#waiting = this.#options.send(shown);
+      if (this.#waiting <= this.#deps.buffered_bytes) return !this.#isGone();
+    } catch (error) {
+      this.#deps.log.debug({ err: error, connection_id: this.id }, "sending to a watcher failed");
+    }
+    this.end("send_failed");
+    return false;
+  }
+}

@@ -1,0 +1,252 @@
+/**
+ * Several clients on one session (fanout.attach, fanout.heartbeat). Persisted events come from the tape's feed, all
+ * others from the bus; each is spelled once for all connections of its session. A session costs something here only
+ * while somebody watches it or an answer is under way.
+ */
+
+import {
+  AGENT_SEPARATOR,
+  BackplaneError,
+  type BusEvent,
+  FANOUT_LIMITS,
+  type IdSource,
+  KERNEL_SESSION,
+  LOOP_LIMITS,
+} from "@backplane/contract";
+import type {
+  Attachment,
+  Caller,
+  Clock,
+  Fanout,
+  Logger,
+  SessionKey,
+  SessionRef,
+  SessionStore,
+  Timer,
+} from "@backplane/ports";
+import {
+  type Bus,
+  type BusPort,
+  checkClientSessionId,
+  DEFAULT_WORKSPACE,
+  type KernelPublishOptions,
+  type LiveSessions,
+  type Sessions,
+  type TapeFeed,
+} from "@backplane/session";
+import { ANSWER_ENDS, hears, isAnnounced, isTaped, subjectOf, TAPE_MOVES } from "./client-events.ts";
+import { type AttachOptions, Connection, type ConnectionDeps, type DetachReason } from "./connection.ts";
+import type { Hub } from "./hub.ts";
+import { Hubs } from "./hubs.ts";
+import { Partials } from "./partials.ts";
+import { Envelopes, rowAt } from "./shown.ts";
+
+type FanoutLimits = Record<keyof typeof FANOUT_LIMITS, number>;
+
+export interface FanoutDeps {
+  store: { sessions: Pick<SessionStore, "replay"> };
+  sessions: Pick<Sessions, "open" | "get">;
+  bus: Pick<Bus, "kernel">;
+  feed: TapeFeed;
+  /** Which workspace a session id means on the bus; without it, any that is watched. */
+  live?: Pick<LiveSessions, "keyOf">;
+  clock: Clock;
+  ids: IdSource;
+  log: Logger;
+  limits?: Partial<FanoutLimits>;
+}
+
+export interface FanoutService extends Fanout {
+  /** Ends every connection with reason `shutdown`. */
+  close(): void;
+}
+
+export function createFanout(deps: FanoutDeps): FanoutService {
+  return new SessionFanout(deps);
+}
+
+class SessionFanout implements FanoutService {
+  readonly #deps: FanoutDeps;
+  readonly #limits: FanoutLimits;
+  readonly #port: BusPort<KernelPublishOptions>;
+  readonly #partials: Partials;
+  readonly #hubs: Hubs;
+  readonly #connection: ConnectionDeps;
+  readonly #unfeed: () => void;
+  #timer: Timer | null = null;
+  #closed = false;
+
+  constructor(deps: FanoutDeps) {
+    this.#deps = deps;
+    this.#limits = { ...FANOUT_LIMITS, ...deps.limits };
+    const { buffered_bytes, partial_bytes } = this.#limits;
+    const envelopes = new Envelopes(deps);
+    this.#partials = new Partials(partial_bytes);
+    this.#hubs = new Hubs({ envelopes, partials: this.#partials, recent_bytes: buffered_bytes / 8 });
+    this.#connection = {
+      envelopes,
+      replay: (key, after_id, limit) => deps.store.sessions.replay(key, after_id, limit),
+      log: deps.log,
+      buffered_bytes,
+      left: (connection, reason) => this.#left(connection, reason),
+    };
+    this.#port = deps.bus.kernel("session-context");
+    this.#port.subscribe("*", (event) => this.#heard(event));
+    this.#unfeed = deps.feed.onWritten((key, items) => {
+      try {
+        this.#hubs.at(key)?.written(items);
+      } catch (error) {
+        // The entries are on disk; whoever wrote them must not be told otherwise.
+        deps.log.error({ err: error, session_id: key.session_id }, "telling watchers of entries failed");
+      }
+    });
+  }
+
+  async attach(caller: Caller, ref: SessionRef, options: AttachOptions): Promise<Attachment> {
+    const { clock, ids, sessions } = this.#deps;
+    const session_id = checkClientSessionId(ref.session_id);
+    const key = { scope: caller.scope, workspace: ref.workspace ?? DEFAULT_WORKSPACE, session_id };
+    // Before the row is read: what is written from here on is told to the hub.
+    const hub = this.#hubs.pin(key);
+    try {
+      const row = await (mayWrite(caller) ? sessions.open(key) : sessions.get(key));
+      if (this.#closed) throw new BackplaneError("gateway_stopping");
+      const last = Math.max(row.last_entry_id, hub.last);
+      const { since_entry, adapter_id, replaces } = options;
+      for (const old of hub.connections) {
+        if (old.id === replaces && old.actor === caller.actor) old.end("timeout");
+      }
+      const cursor = Math.min(since_entry ?? last, last);
+      const at = { id: ids.next("connection"), actor: caller.actor, hub, cursor, now: clock.monotonic() };
+      const connection = new Connection(at, options, this.#connection);
+      hub.connections.add(connection);
+      this.#publish(key, "session.context.attached", { session_id, connection_id: at.id, adapter_id });
+      this.#arm();
+      void connection.read({ replay: since_entry !== null });
+      return {
+        connection_id: connection.id,
+        session: rowAt(row, last),
+        heartbeat() {
+          connection.seen = clock.monotonic();
+        },
+        detach: (reason = "client_close") => connection.detach(reason),
+      };
+    } finally {
+      this.#hubs.unpin(hub);
+    }
+  }
+
+  watches(key: SessionKey): boolean {
+    return (this.#hubs.at(key)?.connections.size ?? 0) > 0;
+  }
+
+  stats(): { sessions: number; connections: number } {
+    return this.#hubs.stats();
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#unfeed();
+    this.#timer?.stop();
+    for (const connection of this.#hubs.connections()) connection.end("shutdown");
+    this.#partials.sweep(Number.POSITIVE_INFINITY);
+    // The last of what was published is heard by others before the port is gone.
+    this.#port.detach();
+  }
+
+  #heard(event: BusEvent): void {
+    const { kind } = event;
+    if (kind === "assistant.message.delta") {
+      this.#delta(event as BusEvent<typeof kind>);
+      return;
+    }
+    if (ANSWER_ENDS.has(kind)) this.#partials.drop(event, event.session_id);
+    if (this.#hubs.size === 0 || kind === "llm.call.delta") return;
+    if (event.session_id !== KERNEL_SESSION) {
+      if (!isTaped(event)) for (const hub of this.#own(event, this.#workspaceOf(event))) hub.tell(event);
+      return;
+    }
+    const subject = subjectOf(event);
+    if (subject !== null) {
+      for (const hub of this.#hubs.about(event, subject)) {
+        hub.tell(event);
+        if (TAPE_MOVES.has(kind)) hub.refresh();
+      }
+      if (kind.startsWith("approval.")) this.#tellAncestors(event, subject);
+    } else if (isAnnounced(kind)) {
+      for (const hub of this.#hubs.all()) if (hears(hub.key.scope, event)) hub.tell(event);
+    }
+  }
+
+  /** Nobody can attach to a sub-agent: who watches the session that spawned it is asked instead. */
+  #tellAncestors(event: BusEvent, subject: string): void {
+    for (let id = subject; id.includes(AGENT_SEPARATOR); ) {
+      id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR));
+      for (const hub of this.#hubs.about(event, id)) hub.tell(event);
+    }
+  }
+
+  #delta(event: BusEvent<"assistant.message.delta">): void {
+    const workspace = this.#workspaceOf(event);
+    const hubs = this.#own(event, workspace);
+    if (hubs.some((hub) => hub.isLate(event))) return;
+    this.#partials.add(event, workspace, this.#deps.clock.monotonic());
+    if (this.#timer === null) this.#arm();
+    for (const hub of hubs) hub.delta(event);
+  }
+
+  #workspaceOf(event: BusEvent): string | null {
+    return this.#deps.live?.keyOf(event, event.session_id).workspace ?? null;
+  }
+
+  #own(event: BusEvent, workspace: string | null): readonly Hub[] {
+    const hubs = this.#hubs.about(event, event.session_id);
+    return workspace === null ? hubs : hubs.filter(({ key }) => key.workspace === workspace);
+  }
+
+  #left(connection: Connection, reason: DetachReason): void {
+    const { hub, id } = connection;
+    const { session_id } = hub.key;
+    this.#publish(hub.key, "session.context.detached", { session_id, connection_id: id, reason });
+    this.#hubs.release(hub);
+  }
+
+  #publish(
+    { scope }: SessionKey,
+    kind: "session.context.attached" | "session.context.detached",
+    payload: Record<string, string>,
+  ): void {
+    try {
+      const told = this.#port.tryPublish<string>(kind, payload, { session_id: KERNEL_SESSION, scope });
+      if (told === null) this.#deps.log.warn({ kind, ...payload }, "the kernel's session is full");
+    } catch (error) {
+      this.#deps.log.warn({ err: error, kind, ...payload }, "a watcher's coming or going was not told");
+    }
+  }
+
+  /** One timer for all connections and answers; none while there are none. */
+  #arm(): void {
+    if (this.#timer !== null || this.#closed) return;
+    if (this.#hubs.size === 0 && this.#partials.size === 0) return;
+    this.#timer = this.#deps.clock.after(this.#limits.reap_ms, () => {
+      this.#timer = null;
+      this.#reap(this.#deps.clock.monotonic());
+      this.#arm();
+    });
+  }
+
+  #reap(now: number): void {
+    this.#partials.sweep(now - LOOP_LIMITS.model_ms);
+    const oldest = now - this.#limits.heartbeat_ms;
+    for (const connection of this.#hubs.connections()) {
+      if (connection.seen < oldest) connection.end("timeout");
+    }
+  }
+}
+
+/** A watcher that may write opens the session that it names; others see only what is there. */
+function mayWrite({ admin, delegation, role, scopes }: Caller): boolean {
+  if (delegation !== undefined) return delegation.scopes.includes("sessions:write");
+  return admin || (role !== "guest" && (scopes.includes("sessions:write") || scopes.includes("admin")));
+}

@@ -1,0 +1,78 @@
+/** The watched sessions. Found by session id first, so that an event of an unwatched one costs a single look-up. */
+import type { Scope, SessionKey } from "@backplane/ports";
+import type { Connection } from "./connection.ts";
+import { Hub, type HubDeps } from "./hub.ts";
+
+const NONE: readonly Hub[] = [];
+
+export class Hubs {
+  readonly #deps: HubDeps;
+  readonly #byId = new Map<string, readonly Hub[]>();
+
+  constructor(deps: HubDeps) {
+    this.#deps = deps;
+  }
+
+  get size(): number {
+    return this.#byId.size;
+  }
+
+  at(key: SessionKey): Hub | undefined {
+    const hubs = this.#byId.get(key.session_id);
+    return hubs?.find(({ key: own }) => own.workspace === key.workspace && isSame(own.scope, key.scope));
+  }
+
+  /** Events name no workspace: those of every workspace that has a session of this id. */
+  about(scope: Scope, session_id: string): readonly Hub[] {
+    const hubs = this.#byId.get(session_id);
+    if (hubs === undefined) return NONE;
+    return hubs.every(({ key }) => isSame(key.scope, scope))
+      ? hubs
+      : hubs.filter(({ key }) => isSame(key.scope, scope));
+  }
+
+  *all(): Iterable<Hub> {
+    for (const hubs of this.#byId.values()) yield* hubs;
+  }
+
+  *connections(): Iterable<Connection> {
+    for (const hub of this.all()) yield* hub.connections;
+  }
+
+  /** The hub of the session, made if need be; it stays at least until `unpin`. */
+  pin(key: SessionKey): Hub {
+    let hub = this.at(key);
+    if (hub === undefined) {
+      hub = new Hub(key, this.#deps);
+      this.#byId.set(key.session_id, [...(this.#byId.get(key.session_id) ?? NONE), hub]);
+    }
+    hub.pins++;
+    return hub;
+  }
+
+  unpin(hub: Hub): void {
+    hub.pins--;
+    this.release(hub);
+  }
+
+  release(hub: Hub): void {
+    if (!hub.idle) return;
+    const { session_id } = hub.key;
+    const left = (this.#byId.get(session_id) ?? NONE).filter((other) => other !== hub);
+    if (left.length === 0) this.#byId.delete(session_id);
+    else this.#byId.set(session_id, left);
+  }
+
+  stats(): { sessions: number; connections: number } {
+    const stats = { sessions: 0, connections: 0 };
+    for (const { connections } of this.all()) {
+      if (connections.size > 0) stats.sessions++;
+      stats.connections += connections.size;
+    }
+    return stats;
+  }
+}
+
+function isSame(one: Scope, other: Scope): boolean {
+  return one.org_id === other.org_id && one.project_id === other.project_id;
+}

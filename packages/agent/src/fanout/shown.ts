@@ -1,0 +1,105 @@
+/** What watchers are sent: the envelope that a client reads, spelled once however many connections get it. */
+
+import { type BusEvent, type Entry, type IdSource, KERNEL_SESSION, type Session } from "@backplane/contract";
+import type { Clock, SessionKey, Watched } from "@backplane/ports";
+import type { WrittenItem } from "@backplane/session";
+import type { UnfinishedAnswer } from "./partials.ts";
+
+const SOURCE = "kernel-session-context";
+
+export class Shown implements Watched {
+  readonly event: BusEvent;
+  readonly entry_id: number | null;
+  readonly #session_id: string;
+  #frame: string | null = null;
+
+  constructor(session_id: string, event: BusEvent, entry_id: number | null) {
+    this.event = event;
+    this.entry_id = entry_id;
+    this.#session_id = session_id;
+  }
+
+  get frame(): string {
+    this.#frame ??= this.#spell();
+    return this.#frame;
+  }
+
+  #spell(): string {
+    const { id, kind, session_id, ts, source, payload } = this.event;
+    const event = { id, kind, session_id, ts, source, payload };
+    const op = { op: "event", session_id: this.#session_id, event };
+    return JSON.stringify(this.entry_id === null ? op : { ...op, entry_id: this.entry_id });
+  }
+}
+
+export interface EnvelopeDeps {
+  clock: Pick<Clock, "now">;
+  ids: IdSource;
+}
+
+/** Makes the envelopes that are for one session's watchers and never ride the bus. */
+export class Envelopes {
+  readonly #deps: EnvelopeDeps;
+
+  constructor(deps: EnvelopeDeps) {
+    this.#deps = deps;
+  }
+
+  /** An entry without an event, as an anchor or an added block is, looks as it does in a replay. */
+  written(key: SessionKey, { entry, event }: WrittenItem): Shown {
+    if (event === null) return this.replayed(key, entry);
+    return new Shown(key.session_id, asTaped(event, entry), entry.id);
+  }
+
+  replayed(key: SessionKey, { id, kind, payload, date }: Entry): Shown {
+    const told = { session_id: key.session_id, entry_id: id, kind, payload };
+    const event = this.#event(key, "session.replay.entry", told, SOURCE, KERNEL_SESSION);
+    return new Shown(key.session_id, { ...event, ts: Date.parse(date) / 1000 }, id);
+  }
+
+  replayDone(key: SessionKey, connection_id: string, replayed: number): Shown {
+    const told = { session_id: key.session_id, connection_id, replayed };
+    const event = this.#event(key, "session.replay.done", told, SOURCE, KERNEL_SESSION);
+    return new Shown(key.session_id, event, null);
+  }
+
+  /** All text of the unfinished answer: it takes the place of what the client has of it. */
+  caughtUp(key: SessionKey, { text, iteration, truncated }: UnfinishedAnswer): Shown {
+    const told = {
+      content: text,
+      catch_up: true,
+      ...(iteration === undefined ? {} : { iteration }),
+      ...(truncated ? { truncated } : {}),
+    };
+    const event = this.#event(key, "assistant.message.delta", told, "kernel", key.session_id);
+    return new Shown(key.session_id, event, null);
+  }
+
+  #event(
+    { scope }: SessionKey,
+    kind: string,
+    payload: Record<string, unknown>,
+    source: string,
+    session_id: string,
+  ): BusEvent {
+    const { ids, clock } = this.#deps;
+    return { id: ids.next("event"), kind, session_id, ts: clock.now() / 1000, source, ...scope, payload };
+  }
+}
+
+/** The whole context of a model call would be sent again with each call; the tape's own form names it instead. */
+function asTaped(event: BusEvent, { payload }: Entry): BusEvent {
+  const { data } = payload;
+  if (event.kind !== "llm.call.request" || typeof data !== "object" || data === null) return event;
+  return { ...event, payload: data as Record<string, unknown> };
+}
+
+/** The id of the event that finished an answer, when this entry is one. */
+export function finishedBy({ kind, payload, meta }: Entry): string | null {
+  if (kind !== "message" || payload.role !== "assistant") return null;
+  return typeof meta.event_id === "string" ? meta.event_id : null;
+}
+
+export function rowAt(row: Session, last_entry_id: number): Session {
+  return row.last_entry_id === last_entry_id ? row : { ...row, last_entry_id };
+}

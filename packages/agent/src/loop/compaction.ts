@@ -1,0 +1,228 @@
+/**
+ * Makes room in a full context (compact.auto): older entries become a summary, recent ones stay, on a new chain
+ * whose parent keeps everything. The bound compactor does it where there is one, else the model that is being asked.
+ * A compaction that fails costs nothing but the room.
+ */
+
+import {
+  BackplaneError,
+  type BusPayload,
+  type Chain,
+  COMPACTION_LIMITS,
+  codeOf,
+  type Entry,
+  type JsonObject,
+  KERNEL_SESSION,
+  LOOP_LIMITS,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { Caller, Logger, NewEntry, RunHold, SessionKey } from "@backplane/ports";
+import {
+  type Compaction,
+  ContextBuilder,
+  contextOf,
+  type Hydrated,
+  type KernelPort,
+  type Persister,
+  type Sessions,
+} from "@backplane/session";
+import type { ModelCalls } from "../models/call-model.ts";
+import type { Histories } from "./history.ts";
+import type { Turn } from "./turn.ts";
+
+export interface Compacted {
+  summary: string;
+  seed: readonly NewEntry[];
+}
+
+export interface CompactionDeps {
+  port: KernelPort;
+  models: ModelCalls;
+  sessions: Sessions;
+  persister: Persister;
+  histories: Histories;
+  ids: { next(noun: "session"): string };
+  log: Logger;
+  /** How many tokens the instance's model takes, and which model it is. */
+  windowOf(
+    org_id: string,
+    provider: string | null,
+  ): Promise<{ provider: string; model: string; window: number } | null>;
+  /** The scope's bound compactor; null when there is none. */
+  bound(caller: Caller, source: Hydrated, target_tokens: number): Promise<Compacted | null>;
+}
+
+const PROMPT =
+  "Summarise the conversation so far for your own later use. Keep names, numbers, decisions, open questions, " +
+  "file paths and everything that was promised. Leave out small talk. Answer with the summary alone.";
+
+export class Compactions {
+  readonly #deps: CompactionDeps;
+  readonly #gaveUp = new WeakSet<Turn>();
+
+  constructor(deps: CompactionDeps) {
+    this.#deps = deps;
+  }
+
+  /** Before a model call of the turn. */
+  async makeRoom(turn: Turn, provider: string): Promise<void> {
+    const { tokens } = turn.history;
+    // Most contexts are far from any window; asking costs a look into the configuration.
+    if (tokens < SMALLEST_WINDOW * COMPACTION_LIMITS.threshold || this.#gaveUp.has(turn)) return;
+    const about = await this.#deps.windowOf(turn.key.scope.org_id, provider);
+    if (about === null || tokens < about.window * COMPACTION_LIMITS.threshold) return;
+    try {
+      const chain = await this.#run(turn.key, turn.caller, about, turn.signal, turn.hold);
+      turn.run.chain_id = chain.id;
+      turn.history = await this.#deps.histories.open(turn.key);
+    } catch (error) {
+      if (turn.signal.aborted || codeOf(error) === "run.taken_over") throw error;
+      this.#gaveUp.add(turn);
+    }
+  }
+
+  /** Because somebody asks for it. */
+  async compact(key: SessionKey, caller: Caller): Promise<Chain> {
+    const about = await this.#deps.windowOf(key.scope.org_id, null);
+    if (about === null) throw new BackplaneError("llm.failed", "no provider instance is active");
+    const { tokens } = await this.#deps.histories.open(key);
+    // Asked for by a person it is about this conversation, however little of the window it fills.
+    const window = Math.min(about.window, Math.max(tokens, 1));
+    return await this.#run(key, caller, { ...about, window }, new AbortController().signal, undefined);
+  }
+
+  async #run(
+    key: SessionKey,
+    caller: Caller,
+    about: { provider: string; model: string; window: number },
+    signal: AbortSignal,
+    hold: RunHold | undefined,
+  ): Promise<Chain> {
+    const { log } = this.#deps;
+    const target_session_id = key.session_id;
+    let tokens_before = 0;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await this.#deps.persister.drain(key);
+        const source = await this.#deps.sessions.hydrate(key);
+        tokens_before = tokensOf(source.entries);
+        if (attempt === 1)
+          this.#tell(key, "session.compaction.started", { target_session_id, tokens_before });
+        const made = await this.#make(caller, source, about, signal);
+        const chain = await this.#write(key, source, made, tokens_before, hold);
+        const tokens_after = (await this.#deps.histories.open(key)).tokens;
+        this.#tell(key, "session.compaction.completed", { target_session_id, tokens_before, tokens_after });
+        return chain;
+      } catch (error) {
+        const useless = NOT_AGAIN.has(codeOf(error));
+        const last = useless || attempt >= COMPACTION_LIMITS.tries || signal.aborted;
+        log.warn({ err: error, session_id: key.session_id, attempt }, "a compaction failed");
+        if (!last) continue;
+        this.#tell(key, "session.compaction.failed", {
+          target_session_id,
+          error: toBackplaneError(error).message,
+        });
+        throw error;
+      }
+    }
+  }
+
+  async #make(
+    caller: Caller,
+    source: Hydrated,
+    { provider, model, window }: { provider: string; model: string; window: number },
+    signal: AbortSignal,
+  ): Promise<Compacted> {
+    const target = Math.floor(window * COMPACTION_LIMITS.target);
+    const bound = await this.#deps.bound(caller, source, target);
+    if (bound !== null) return bound;
+    const { older, recent } = split(source.entries, target);
+    const messages = [...contextOf(older), { role: "user", content: PROMPT }];
+    const answer = await this.#deps.models.call(
+      { provider, model, messages, tools: [], params: {} },
+      {
+        // A session of its own: the conversation's watchers and tape are not to see it.
+        to: { session_id: this.#deps.ids.next("session"), scope: caller.scope },
+        signal,
+        timeout_ms: LOOP_LIMITS.model_ms,
+      },
+    );
+    const room = Math.max(MIN_SUMMARY_CHARS, (target - tokensOf(recent)) * 4);
+    return { summary: answer.text.slice(0, room), seed: recent.map(withoutId) };
+  }
+
+  async #write(
+    key: SessionKey,
+    source: Hydrated,
+    { summary, seed }: Compacted,
+    tokens_before: number,
+    hold: RunHold | undefined,
+  ): Promise<Chain> {
+    const { sessions, histories, persister } = this.#deps;
+    // The chain's own last entry: after an undo the session has later ones, on the chain that was left.
+    const last_entry_id = source.entries.at(-1)?.id ?? 0;
+    const at = { chain_id: source.session.head_chain_id, last_entry_id };
+    const tokens_after = Math.ceil(summary.length / 4) + tokensOf(seed.map((entry) => ({ id: 0, ...entry })));
+    if (tokens_after >= tokens_before) {
+      throw new BackplaneError(
+        "request.invalid",
+        "the conversation is too short for a compaction to save anything",
+      );
+    }
+    const compaction: Compaction = { summary, source: at, tokens_before, tokens_after, seed };
+    const chain = await sessions.compact(key, compaction, hold);
+    histories.forget(key);
+    persister.announce(key, await sessions.entries(key.scope, chain.id, last_entry_id, seed.length + 1));
+    return chain;
+  }
+
+  #tell<K extends "started" | "completed" | "failed">(
+    key: SessionKey,
+    kind: `session.compaction.${K}`,
+    payload: BusPayload<`session.compaction.${K}`>,
+  ): void {
+    this.#deps.port.tryPublish(kind as string, payload as JsonObject, {
+      session_id: KERNEL_SESSION,
+      scope: key.scope,
+    });
+  }
+}
+
+/** Another try would end in the same way. */
+const NOT_AGAIN: ReadonlySet<string | undefined> = new Set([
+  "request.invalid",
+  "run.taken_over",
+  "session.busy",
+]);
+
+/** No model that one would configure takes less. */
+const SMALLEST_WINDOW = 1_000;
+const MIN_SUMMARY_CHARS = 2_000;
+
+/**
+ * Where the past is cut: before a user's message, so that no call is torn from its result, and as early as half of
+ * the target allows. The last message stays, whatever its size.
+ */
+export function split(entries: readonly Entry[], target: number): { older: Entry[]; recent: Entry[] } {
+  let cut = entries.length;
+  let tokens = 0;
+  for (let n = entries.length - 1; n > 0; n--) {
+    const entry = entries[n]!;
+    if (entry.kind !== "event") tokens += Math.ceil(JSON.stringify(entry.payload).length / 4);
+    if (entry.kind !== "message" || entry.payload.role !== "user") continue;
+    if (tokens > target / 2 && cut < entries.length) break;
+    cut = n;
+    if (tokens > target / 2) break;
+  }
+  return { older: entries.slice(0, cut), recent: entries.slice(cut) };
+}
+
+function tokensOf(entries: readonly Entry[]): number {
+  const builder = new ContextBuilder();
+  for (const entry of entries) builder.add(entry);
+  return builder.tokens;
+}
+
+function withoutId({ kind, payload, meta, date }: Entry): NewEntry {
+  return { kind, payload, meta, date };
+}

@@ -1,0 +1,387 @@
+/**
+ * The agent loop. A session has one turn at a time; a message that comes meanwhile is on the tape at once and joins
+ * at the next step. A turn begins with its row and the user's message in one transaction and ends with its row and
+ * the answer in another, so that what was acknowledged is there after any crash.
+ */
+
+import {
+  AGENT_SEPARATOR,
+  BackplaneError,
+  type BusEvent,
+  codeOf,
+  IdTable,
+  isId,
+  type Run,
+  toBackplaneError,
+} from "@backplane/contract";
+import { callerOf, type NodeLease } from "@backplane/door";
+import type { Accepted, Caller, Logger, RunRow, Scope, SessionKey } from "@backplane/ports";
+import { type LiveSessions, sessionName } from "@backplane/session";
+import { beginTurn, type TurnRequest } from "./begin-turn.ts";
+import { type CarryDeps, carryTurn } from "./carry-turn.ts";
+import { mayJoin } from "./may-join.ts";
+import { endOrphan, keyOf, resumeTurn } from "./resume.ts";
+import type { StopReason, Turn } from "./turn.ts";
+import { messageOf, type SaidMessage, sayMessage, writeMessage } from "./user-message.ts";
+
+export interface Begun extends Accepted {
+  /** Null: the message joined a turn of another gateway. */
+  turn: Turn | null;
+}
+
+export interface LoopDeps extends CarryDeps {
+  live: LiveSessions;
+  log: Logger;
+  /** Told of every turn that runs. */
+  turnStarted: () => void;
+  node_lease: Pick<NodeLease, "mayTakeOver">;
+}
+
+interface Place {
+  /** null: something else than a turn has the session for itself. */
+  turn: Promise<Turn | null>;
+  leave(): void;
+  /** Set while the turn runs. */
+  running: Turn | null;
+}
+
+const MAX_STEERED = 100;
+const ELSEWHERE_MS = 500;
+
+export class Loop {
+  readonly #deps: LoopDeps;
+  readonly #places = new IdTable<Place>();
+  readonly #seen = new Set<string>();
+  /** Turns of earlier gateways wait for it. */
+  readonly #ready = Promise.withResolvers<void>();
+  #stopping = false;
+
+  constructor(deps: LoopDeps) {
+    this.#deps = deps;
+    const { port } = deps;
+    port.subscribe("user.message.received", (event) => this.#heard(event));
+    port.subscribe("user.interrupt", (event) => {
+      this.interrupt(deps.live.keyOf(event, event.session_id), "user");
+    });
+  }
+
+  /** Resolves when the message is on disk and its turn has begun, or when it has joined the one that runs. */
+  async accept(request: TurnRequest): Promise<Begun> {
+    if (this.#stopping) throw new BackplaneError("gateway_stopping");
+    const name = sessionName(request.key);
+    const place = this.#places.get(name);
+    if (place !== undefined) {
+      if (request.trigger !== "message") {
+        throw new BackplaneError("session.busy", "a turn of this session is running", {
+          details: { retry_after_ms: 1_000 },
+        });
+      }
+      const turn = await place.turn.catch(() => null);
+      const joined = await this.#tryJoin(turn, request);
+      if (joined !== null) return joined;
+      await (turn?.stopped === "lost" ? turn.left : turn?.settled);
+      return await this.accept(request);
+    }
+    const leave = this.#deps.live.enter(request.key);
+    const begun = this.#begin(request);
+    const opened: Place = { turn: begun.then(({ turn }) => turn), leave, running: null };
+    // Whoever waits for it hears of a failure; nobody has to wait.
+    opened.turn.catch(() => {});
+    this.#places.add(name, opened);
+    try {
+      const { turn, ...ids } = await begun;
+      opened.running = turn;
+      void this.#carry(name, opened, turn);
+      return { ...ids, turn };
+    } catch (error) {
+      this.#places.delete(name);
+      leave();
+      const run_id = otherTurnOf(error);
+      if (run_id === null || request.trigger !== "message") throw error;
+      return await this.#joinElsewhere(request, run_id);
+    }
+  }
+
+  /**
+   * A call whose turn is gone has ended: the conversation goes on where it was left, and with no more rights. Nobody
+   * waits for a sub-agent whose parent is gone.
+   */
+  resume(key: SessionKey, actor: string): void {
+    if (this.#stopping || this.#places.has(sessionName(key))) return;
+    if (key.session_id.includes(AGENT_SEPARATOR)) return;
+    this.#callerOf(key, actor)
+      .then((caller) => caller && this.accept({ key, caller, message: null, trigger: "approval" }))
+      .catch((error: unknown) => {
+        // The result is on the tape, where the turn that runs finds it.
+        if (otherTurnOf(error) === null) this.#complain(key, "a conversation could not go on", error);
+      });
+  }
+
+  async #callerOf({ scope }: SessionKey, actor: string): Promise<Caller | null> {
+    if (!isId("invocation", actor)) return { actor, scope, role: "user", scopes: [], admin: false };
+    const row = await this.#deps.store.invocations.get(scope, actor);
+    return row === null ? null : callerOf(row);
+  }
+
+  /** False: no turn runs there. */
+  interrupt(key: SessionKey, reason: StopReason): boolean {
+    const place = this.#places.get(sessionName(key));
+    // One that is just beginning is stopped as soon as it has begun.
+    if (place === undefined) return false;
+    if (place.running !== null) place.running.stop(reason);
+    else place.turn.then((turn) => turn?.stop(reason)).catch(() => {});
+    return true;
+  }
+
+  /** Work that moves the head: no turn begins before it is done. Throws session.busy while one runs. */
+  async alone<T>(key: SessionKey, work: () => Promise<T>): Promise<T> {
+    const name = sessionName(key);
+    if (this.#places.has(name)) {
+      throw new BackplaneError("session.busy", "a turn of this session is running; interrupt it first", {
+        details: { retry_after_ms: 1_000 },
+      });
+    }
+    const leave = this.#deps.live.enter(key);
+    const { promise: turn, resolve } = Promise.withResolvers<null>();
+    this.#places.add(name, { turn, leave, running: null });
+    try {
+      return await work();
+    } finally {
+      this.#places.delete(name);
+      leave();
+      resolve(null);
+    }
+  }
+
+  turnAt(scope: Scope, session_id: string): Turn | undefined {
+    return this.#places.get(sessionName(this.#deps.live.keyOf(scope, session_id)))?.running ?? undefined;
+  }
+
+  /** Whether a turn runs there, or is about to. */
+  busy(key: SessionKey): boolean {
+    return this.#places.get(sessionName(key)) !== undefined;
+  }
+
+  /** The running turn of this run. */
+  turnOf(run_id: string): Turn | undefined {
+    for (const { running } of this.#places.values()) if (running?.run.id === run_id) return running;
+    return undefined;
+  }
+
+  /** All that run on this node. */
+  turns(): Turn[] {
+    return this.#places.values().flatMap(({ running }) => running ?? []);
+  }
+
+  get running(): number {
+    return this.#places.size;
+  }
+
+  /** Ends every turn; what they were doing is on the record. */
+  async stop(): Promise<void> {
+    this.#stopping = true;
+    this.#ready.resolve();
+    const turns = this.#places.values().map(({ turn }) => turn.catch(() => null));
+    const all = (await Promise.all(turns)).filter((turn) => turn !== null);
+    for (const turn of all) turn.stop("shutdown");
+    await Promise.all(all.map((turn) => turn.settled));
+  }
+
+  /** Everything is there that turns need. */
+  goOn(): void {
+    this.#ready.resolve();
+  }
+
+  /** After the gateway's lease had run out: turns that another gateway has taken over stop here. */
+  async checkHolds(): Promise<void> {
+    for (const { running } of this.#places.values()) {
+      if (running === null || running.stopped === "lost") continue;
+      if ((await this.#deps.store.runs.held(running.hold)) === null) running.stop("lost");
+    }
+  }
+
+  /**
+   * Turns of gateways that died: each has its session at once, and goes on, or ends, when the loop is ready. `calls`
+   * takes up the calls that were taken over with them, before anybody waits for these.
+   */
+  async recover(calls: () => Promise<unknown> = async () => {}, limit = 1_000): Promise<number> {
+    const { store, node_id, clock, log, node_lease } = this.#deps;
+    if (!node_lease.mayTakeOver()) return 0;
+    for (let taken = 0; ; ) {
+      if (this.#stopping) return taken;
+      const orphans = await store.runs.claimOrphans(node_id, clock.now(), limit);
+      if (orphans.length > 0) await calls();
+      for (const run of orphans) this.#takeUp(run);
+      taken += orphans.length;
+      if (orphans.length === limit) continue;
+      if (taken > 0) log.info({ runs: taken }, "took up the turns of an earlier gateway");
+      return taken;
+    }
+  }
+
+  #takeUp(run: RunRow): void {
+    const key = keyOf(run);
+    const name = sessionName(key);
+    const other = this.#places.get(name);
+    if (other !== undefined) {
+      // A session has one turn, so this is a request that is about to be refused, or work of another kind.
+      void other.turn
+        .catch(() => null)
+        .then((turn) => turn?.left)
+        .then(() => this.#takeUp(run));
+      return;
+    }
+    let leave = () => {};
+    const place: Place = { turn: Promise.resolve(null), leave: () => leave(), running: null };
+    const begin = async (): Promise<Turn | null> => {
+      await this.#ready.promise;
+      // Whoever starts next finds it as it is.
+      if (this.#stopping) return null;
+      leave = this.#deps.live.enter(key);
+      return await resumeTurn(this.#deps, run);
+    };
+    place.turn = begin()
+      .catch(async (error: unknown) => {
+        await this.#endOrphan(run, toBackplaneError(error));
+        return null;
+      })
+      .then((turn) => {
+        place.running = turn;
+        if (turn !== null) void this.#carry(name, place, turn);
+        else {
+          this.#places.delete(name);
+          leave();
+        }
+        return turn;
+      });
+    this.#places.add(name, place);
+  }
+
+  async #endOrphan(run: RunRow, failure: BackplaneError): Promise<void> {
+    try {
+      await endOrphan(this.#deps, run, failure);
+    } catch (error) {
+      this.#deps.log.error({ err: error, run_id: run.id }, "a turn of an earlier gateway could not be ended");
+    }
+  }
+
+  /** A message that an adapter plugin published by itself. */
+  async #heard(event: BusEvent<"user.message.received">): Promise<void> {
+    if (this.#seen.delete(event.id)) return;
+    const { org_id, project_id, session_id, payload, source } = event;
+    const key = this.#deps.live.keyOf({ org_id, project_id }, session_id);
+    const caller: Caller = {
+      actor: `plugin:${source}`,
+      scope: key.scope,
+      role: "user",
+      scopes: [],
+      admin: false,
+    };
+    // Not awaited: the session's worker is never held by a turn (bus.fifo).
+    void this.accept({ key, caller, message: messageOf(payload), trigger: "message", event }).catch(
+      (error: unknown) => this.#complain(key, "a message could not be taken", error),
+    );
+  }
+
+  async #begin(request: TurnRequest): Promise<Begun & { turn: Turn }> {
+    const said = this.#say(request);
+    const { once } = request;
+    const keyed =
+      once === undefined ? request : { ...request, once: { ...once, answer: { event_id: said.event_id } } };
+    const { turn, entry_id } = await beginTurn(this.#deps, keyed, said.items);
+    said.publish();
+    return { entry_id, event_id: said.event_id, run_id: turn.run.id, turn };
+  }
+
+  /** Null: it is not to join this turn. */
+  async #tryJoin(turn: Turn | null, request: TurnRequest): Promise<Begun | null> {
+    if (turn === null || turn.closing || turn.stopped === "lost") return null;
+    if (!mayJoin(turn.caller, request.caller)) return null;
+    try {
+      return await this.#join(turn, request);
+    } catch (error) {
+      if (codeOf(error) !== "run.taken_over") throw error;
+      turn.stop("lost");
+      return null;
+    }
+  }
+
+  /** The gateway that has the turn finds the message on the tape at its next step. */
+  async #joinElsewhere(request: TurnRequest, run_id: string): Promise<Begun> {
+    const { persister, store } = this.#deps;
+    const { key, caller, once } = request;
+    const run = await store.runs.get(key.scope, run_id);
+    // Of the other's rights no more is known than who it is.
+    if (run?.status === "running" && run.requested_by !== caller.actor) throw busyElsewhere(run_id);
+    const said = this.#say(request);
+    const { event_id } = said;
+    const keyed = once === undefined ? undefined : { ...once, answer: { run_id, event_id } };
+    const ids =
+      run?.status === "running"
+        ? await persister.ride(key, said.items, ({ entries }) =>
+            store.runs.join(run_id, MAX_STEERED, { key, entries }, keyed),
+          )
+        : null;
+    if (ids !== null) {
+      said.publish();
+      return { entry_id: ids.last_id, event_id, run_id, turn: null };
+    }
+    if ((await store.runs.get(key.scope, run_id))?.status === "running") throw busyElsewhere(run_id);
+    return await this.accept(request);
+  }
+
+  async #join(turn: Turn, request: TurnRequest): Promise<Begun> {
+    if (turn.joined >= MAX_STEERED) throw new BackplaneError("session.busy");
+    const said = this.#say(request);
+    const ids = await turn.join(writeMessage(this.#deps, turn, said, request.once));
+    said.publish();
+    return { entry_id: ids.last_id, event_id: said.event_id, run_id: turn.run.id, turn };
+  }
+
+  #say(request: TurnRequest): SaidMessage {
+    return sayMessage(this.#deps.port, request, (event_id) => this.#seen.add(event_id));
+  }
+
+  async #carry(name: string, place: Place, turn: Turn): Promise<void> {
+    const { persister, clock, log, turnStarted } = this.#deps;
+    turnStarted();
+    const run = await carryTurn(this.#deps, turn);
+    persister.release(turn.key, turn.hold, run === null ? "lost" : "ended");
+    this.#places.delete(name);
+    // A moment later: what was just told belongs to this workspace's tape.
+    clock.after(0, () => place.leave());
+    turn.leave();
+    if (run === null) log.warn({ run_id: turn.run.id }, "another gateway carries on a turn of this one");
+    turn.end(run ?? (await this.#endElsewhere(turn)));
+  }
+
+  /** Whoever waits here for a turn that another gateway has is told how it ended there. */
+  async #endElsewhere({ key, run: row }: Turn): Promise<Run> {
+    const { node_id: _node, fence: _fence, joins: _joins, ...known } = row;
+    for (;;) {
+      const run = await this.#deps.store.runs.get(key.scope, row.id).catch(() => null);
+      if (this.#stopping || (run !== null && run.status !== "running")) return run ?? known;
+      await new Promise<void>((resolve) => void this.#deps.clock.after(ELSEWHERE_MS, resolve));
+    }
+  }
+
+  #complain(key: SessionKey, what: string, error: unknown): void {
+    const { message, code } = toBackplaneError(error);
+    this.#deps.log.warn({ err: error, session_id: key.session_id }, what);
+    const to = { session_id: key.session_id, scope: key.scope };
+    this.#deps.port.tryPublish("kernel.error", { source: "kernel-loop", message, detail: { code } }, to);
+  }
+}
+
+/** The run that a session has on whatever gateway, when that is why a turn could not begin. */
+function otherTurnOf(error: unknown): string | null {
+  if (codeOf(error) !== "session.busy") return null;
+  const { run_id } = toBackplaneError(error).details ?? {};
+  return typeof run_id === "string" ? run_id : null;
+}
+
+function busyElsewhere(run_id: string): BackplaneError {
+  return new BackplaneError("session.busy", "a turn of this session is running on another gateway", {
+    details: { run_id, retry_after_ms: 1_000 },
+  });
+}

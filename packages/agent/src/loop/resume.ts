@@ -1,0 +1,169 @@
+/**
+ * Turns whose gateway died. Everything that such a turn had done is on its tape, so another gateway goes on from there:
+ * it waits for the calls that the door has taken up, then asks the model, or makes the calls that were not yet made.
+ * Nothing runs twice but what may (inv.effect-class). A turn that brings its gateway down again is not tried again.
+ */
+
+import { AGENT_SEPARATOR, BackplaneError, isId } from "@backplane/contract";
+import { callerOf } from "@backplane/door";
+import type { Caller, RunRow, SessionKey, Store } from "@backplane/ports";
+import { entryFor, type KernelPort, sessionName, type TapeFeed } from "@backplane/session";
+import { type BeginDeps, CONTEXT_OF } from "./begin-turn.ts";
+import { type Progress, progressOf } from "./progress.ts";
+import { finishTurn, runFacts } from "./run-record.ts";
+import { Turn } from "./turn.ts";
+
+export interface ResumeDeps extends BeginDeps {
+  store: Pick<Store, "runs" | "invocations" | "sessions" | "keys">;
+  persister: BeginDeps["persister"] & TapeFeed;
+  /** Speaks as x.loop.*. */
+  own_port: KernelPort;
+  /** False: every such turn ends. */
+  resume_turns: boolean;
+  /** Calls of the turn that this gateway has taken up end with it from now on. */
+  adoptCalls: (turn: Turn) => void;
+}
+
+const MOST_RESUMED = 1;
+/** How often the tape is read again for results that another node writes. */
+const LOOK_MS = 1_000;
+
+/** Throws why it cannot go on; null: it is no longer ours. */
+export async function resumeTurn(deps: ResumeDeps, run: RunRow): Promise<Turn | null> {
+  const { persister, store, sessions, settings } = deps;
+  const key = keyOf(run);
+  const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a turn that is resumed", work);
+  const caller = await wait(() => whoAsked(deps, run));
+  const problem = whyNot(deps, run, caller);
+  if (caller === null || problem !== null) throw new BackplaneError("loop.failed", problem!);
+  await wait(() => deps.permit(caller));
+  await wait(() => deps.enter(key.scope.org_id));
+  const rules = await wait(() => settings.of(key, run.strategy));
+  const missing = deps.strategyProblem(rules.strategy);
+  if (missing !== null) throw new BackplaneError("loop.failed", `${CUT_OFF}; ${missing}`);
+  const before = progressOf((await wait(() => sessions.hydrate(key))).entries, run.started_at);
+  const again: RunRow = { ...run, resumed: (run.resumed ?? 0) + 1 };
+  const told = deps.own_port.prepare(
+    "x.loop.turn.resumed",
+    { run_id: run.id, resumed: again.resumed, from: before.answer === null ? "model" : "answer" },
+    { session_id: key.session_id, scope: key.scope },
+  );
+  const item = { entry: entryFor(told.event)!.entry, event: told.event };
+  const ids = await wait(() => persister.ride(key, [item], (tape) => store.runs.resume(again, tape)));
+  if (ids === null) return null;
+  persister.hold(key, { run_id: run.id, fence: run.fence });
+  told.publish();
+  const limits = { iterations: rules.max_iterations, tools: null };
+  const turn = new Turn(key, caller, again, limits, CONTEXT_OF[run.trigger]);
+  // Another gateway has written since this one last read it, if it ever did.
+  deps.histories.forget(key);
+  const [history, { tools }] = await wait(() =>
+    Promise.all([deps.histories.open(key), deps.catalog.snapshot(caller)]),
+  );
+  turn.history = history;
+  turn.tools = tools;
+  deps.adoptCalls(turn);
+  return turn;
+}
+
+/** Where it goes on from, once no call of it is open any more. Throws cancelled when it is stopped first. */
+export async function catchUp(deps: ResumeDeps, turn: Turn): Promise<Progress> {
+  for (;;) {
+    const news = nextWrite(deps, turn);
+    const { entries } = await deps.store_wait.run(
+      "a turn",
+      () => deps.sessions.hydrate(turn.key),
+      turn.signal,
+    );
+    const progress = progressOf(entries, turn.run.started_at);
+    if (progress.open.length > 0) {
+      await news.come;
+      continue;
+    }
+    news.stop();
+    for (const usage of progress.usage) turn.addUsage(usage);
+    turn.iterations = progress.usage.length;
+    // Beside who joined while the tape was read.
+    if (progress.steered) turn.steers++;
+    return progress;
+  }
+}
+
+/** As what it is, with a last message, so that whoever reads the tape knows. */
+export async function endOrphan(deps: ResumeDeps, run: RunRow, failure: BackplaneError): Promise<void> {
+  const key = keyOf(run);
+  if ((await deps.store.sessions.get(key)) === null) {
+    const { code, message } = failure;
+    const { usage, iterations, output } = run;
+    const ended_at = new Date(deps.clock.now()).toISOString();
+    const end = { usage, iterations, output, status: "failed" as const, error: { code, message }, ended_at };
+    const hold = { run_id: run.id, fence: run.fence };
+    const facts = runFacts(deps, "run.failed", { ...run, ...end });
+    await deps.store.runs.end(run, hold, Number.MAX_SAFE_INTEGER, end, null, facts);
+    return;
+  }
+  const nobody: Caller = { ...ANYBODY, actor: run.requested_by, scope: key.scope };
+  const turn = new Turn(key, nobody, run, { iterations: 0, tools: null });
+  deps.adoptCalls(turn);
+  await turn.close();
+  turn.joins = Number.MAX_SAFE_INTEGER;
+  const finished = await finishTurn(deps, turn, null, failure);
+  if (finished.state === "ended") turn.end(finished.run);
+}
+
+const CUT_OFF = "the gateway stopped in the middle of this turn";
+
+function whyNot({ resume_turns }: ResumeDeps, run: RunRow, caller: Caller | null): string | null {
+  if (!resume_turns) return CUT_OFF;
+  if ((run.resumed ?? 0) >= MOST_RESUMED) {
+    return "the gateway stopped twice in the middle of this turn, so it is not tried again";
+  }
+  if (run.session_id.includes(AGENT_SEPARATOR)) return `${CUT_OFF}, and nobody waits for its answer any more`;
+  return caller === null ? `${CUT_OFF}, and who asked may no longer ask` : null;
+}
+
+const ANYBODY = { role: "user", scopes: [], admin: false } as const satisfies Partial<Caller>;
+
+/** With the rights of now; whether a key is still valid is for `permit` to say. */
+async function whoAsked({ store }: ResumeDeps, run: RunRow): Promise<Caller | null> {
+  const { org_id, project_id, requested_by: actor } = run;
+  const scope = { org_id, project_id };
+  if (actor === "admin") return { actor, scope, role: "owner", scopes: ["admin"], admin: true };
+  if (isId("invocation", actor)) {
+    const row = await store.invocations.get(scope, actor);
+    return row === null ? null : callerOf(row);
+  }
+  if (!isId("key", actor)) return { ...ANYBODY, actor, scope };
+  const key = await store.keys.get(org_id, actor);
+  if (key === null) return null;
+  return { actor, scope, role: key.role, scopes: key.scopes, admin: key.scopes.includes("admin") };
+}
+
+interface News {
+  come: Promise<void>;
+  stop(): void;
+}
+
+/** Made before the tape is read, so that nothing is missed in between. */
+function nextWrite({ persister, clock }: ResumeDeps, { key, signal }: Turn): News {
+  const { promise: come, resolve, reject } = Promise.withResolvers<void>();
+  const name = sessionName(key);
+  const unlisten = persister.onWritten((of) => {
+    if (sessionName(of) === name) resolve();
+  });
+  const timer = clock.after(LOOK_MS, resolve);
+  const cancelled = () => reject(new BackplaneError("cancelled", "the turn was interrupted"));
+  signal.addEventListener("abort", cancelled, { once: true });
+  if (signal.aborted) cancelled();
+  const stop = () => {
+    unlisten();
+    timer.stop();
+    signal.removeEventListener("abort", cancelled);
+  };
+  come.then(stop, stop);
+  return { come, stop };
+}
+
+export function keyOf({ org_id, project_id, workspace, session_id }: RunRow): SessionKey {
+  return { scope: { org_id, project_id }, workspace, session_id };
+}

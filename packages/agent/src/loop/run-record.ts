@@ -1,0 +1,142 @@
+/** How a turn ends: its row, the answer's entry and the semantic event in one transaction, then told on the bus. */
+
+import type {
+  BackplaneError,
+  JsonObject,
+  Run,
+  SemanticEventType,
+  ToolCallRequest,
+} from "@backplane/contract";
+import type { StoreWait } from "@backplane/door";
+import type { Clock, Facts, Logger, RunEnd, RunRow, Store } from "@backplane/ports";
+import { entryFor, type KernelPort, type Persister, type TapeItem } from "@backplane/session";
+import type { TurnEnd } from "./steps.ts";
+import type { Turn } from "./turn.ts";
+
+export interface RecordDeps {
+  port: KernelPort;
+  persister: Persister;
+  store: Pick<Store, "runs">;
+  ids: { next(noun: "event"): string };
+  clock: Clock;
+  log: Logger;
+  store_wait: StoreWait;
+}
+
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 5_000;
+
+/** `lost`: another gateway has the turn. `joined`: another gateway added a message that it has to answer first. */
+export type Finished = { state: "ended"; run: Run } | { state: "lost" } | { state: "joined"; joins: number };
+
+/** Never rejects: a store that is away is tried until it takes the record. */
+export async function finishTurn(
+  deps: RecordDeps,
+  turn: Turn,
+  end: TurnEnd | null,
+  failure: BackplaneError | null,
+): Promise<Finished> {
+  const { port, persister, store, clock, log } = deps;
+  const status = statusOf(turn, failure);
+  const error = status === "completed" ? null : errorOf(turn, failure);
+  if (error !== null && status === "failed") {
+    const detail = { run_id: turn.run.id, session_id: turn.key.session_id, code: error.code };
+    port.tryPublish("kernel.error", { source: "kernel-loop", message: error.message, detail }, turn.to);
+  }
+  const content = end?.content ?? turn.partial;
+  const extra = { run_id: turn.run.id, status, ...(error === null ? {} : { error }) };
+  for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+    const { item, publish } = answerItem(port, turn, content, end?.tool_calls ?? [], extra);
+    const ended: RunEnd = {
+      status,
+      error,
+      output: { content, entry_id: 0 },
+      usage: turn.usage,
+      iterations: turn.iterations,
+      ended_at: new Date(clock.now()).toISOString(),
+    };
+    try {
+      const facts = runFacts(deps, EVENT_OF[status], { ...turn.run, ...ended });
+      let joins: number | null = null;
+      const ids = await persister.ride(turn.key, [item], async (tape) => {
+        const written = await store.runs.end(turn.key.scope, turn.hold, turn.joins, ended, tape, facts);
+        if (written === null || "last_id" in written) return written;
+        joins = written.joins;
+        return null;
+      });
+      if (joins !== null) return { state: "joined", joins };
+      if (ids === null) return { state: "lost" };
+      publish();
+      return { state: "ended", run: publicRun(turn.run, ended, content, ids.last_id) };
+    } catch (problem) {
+      log.error({ err: problem, run_id: turn.run.id }, "a turn's end could not be recorded; trying again");
+      await new Promise<void>((resolve) => void clock.after(pause, resolve));
+    }
+  }
+}
+
+function publicRun(row: RunRow, ended: RunEnd, content: string, entry_id: number): Run {
+  const { node_id: _node, fence: _fence, joins: _joins, ...run } = row;
+  return { ...run, ...ended, output: { content, entry_id } };
+}
+
+/** An answer in the middle of a turn: the user spoke again before the turn could end. */
+export async function recordAnswer(deps: RecordDeps, turn: Turn, end: TurnEnd): Promise<void> {
+  const extra = { run_id: turn.run.id, status: "running" };
+  const { item, publish } = answerItem(deps.port, turn, end.content, end.tool_calls, extra);
+  await deps.store_wait.run("a turn", () => deps.persister.append(turn.key, [item]), turn.signal);
+  publish();
+}
+
+function answerItem(
+  port: KernelPort,
+  turn: Turn,
+  content: string,
+  tool_calls: ToolCallRequest[],
+  extra: JsonObject,
+): { item: TapeItem; publish: () => void } {
+  const calls = tool_calls.map((call) => ({ ...call }));
+  const told = port.prepare("assistant.message.done", { content, tool_calls: calls, ...extra }, turn.to);
+  return { item: { entry: entryFor(told.event)!.entry, event: told.event }, publish: told.publish };
+}
+
+export function runFacts(
+  deps: Pick<RecordDeps, "ids" | "clock">,
+  type: SemanticEventType,
+  run: RunRow,
+): Facts {
+  const scope = { org_id: run.org_id, project_id: run.project_id };
+  const summary: JsonObject = { session_id: run.session_id, workspace: run.workspace, status: run.status };
+  if (run.error !== null) summary.code = run.error.code;
+  const subject = { kind: "run", id: run.id };
+  const occurred_at = deps.clock.now();
+  return { events: [{ id: deps.ids.next("event"), type, scope, occurred_at, subject, summary }] };
+}
+
+const EVENT_OF = {
+  completed: "run.completed",
+  failed: "run.failed",
+  cancelled: "run.cancelled",
+} as const satisfies Record<Exclude<Run["status"], "running">, SemanticEventType>;
+
+function statusOf(turn: Turn, failure: BackplaneError | null): keyof typeof EVENT_OF {
+  if (turn.stopped === "user") return "cancelled";
+  return turn.stopped !== null || failure !== null ? "failed" : "completed";
+}
+
+function errorOf(turn: Turn, failure: BackplaneError | null): NonNullable<Run["error"]> {
+  switch (turn.stopped) {
+    case "user":
+      return { code: "cancelled", message: "the turn was interrupted" };
+    case "wall":
+      return { code: "timeout", message: "the turn took longer than it may" };
+    case "lost":
+      return { code: "run.taken_over", message: "another gateway carries on this turn" };
+    case "shutdown":
+      return { code: "gateway_stopping", message: "the gateway stopped" };
+    case "revoked":
+      return { code: turn.revocation!.code, message: turn.revocation!.message };
+    case null:
+      return { code: failure!.code, message: failure!.message };
+  }
+}

@@ -1,0 +1,80 @@
+/** What an operator sets for turns: `kernel.strategy` and `kernel.max_iterations` of the org, or a session's own. */
+
+import { type Json, LOOP_LIMITS } from "@backplane/contract";
+import type { SessionKey, SessionStore } from "@backplane/ports";
+import type { LiveConfig } from "@backplane/registry";
+import { sessionName } from "@backplane/session";
+
+export interface TurnRules {
+  strategy: string;
+  max_iterations: number;
+}
+
+const STRATEGY_KEY = "kernel.strategy";
+const ITERATIONS_KEY = "kernel.max_iterations";
+const KEPT = 4_096;
+
+export class LoopSettings {
+  readonly #config: LiveConfig;
+  readonly #sessions: Pick<SessionStore, "get">;
+  readonly #default_strategy: string;
+  readonly #orgs = new Map<string, Promise<TurnRules>>();
+  /** A session's own strategy, null for none. */
+  readonly #own = new Map<string, string | null>();
+
+  constructor(config: LiveConfig, sessions: Pick<SessionStore, "get">, default_strategy?: string) {
+    this.#config = config;
+    this.#sessions = sessions;
+    this.#default_strategy = default_strategy ?? LOOP_LIMITS.default_strategy;
+    config.onUpdated(({ key }, org_id) => {
+      if (key === STRATEGY_KEY || key === ITERATIONS_KEY) this.#orgs.delete(org_id);
+    });
+  }
+
+  async of(key: SessionKey, asked: string | undefined): Promise<TurnRules> {
+    const rules = await this.#rules(key.scope.org_id);
+    const strategy = asked ?? (await this.#strategyOf(key)) ?? rules.strategy;
+    return { ...rules, strategy };
+  }
+
+  /** A session's metadata changed. */
+  forget(key: SessionKey): void {
+    this.#own.delete(sessionName(key));
+  }
+
+  #rules(org_id: string): Promise<TurnRules> {
+    let rules = this.#orgs.get(org_id);
+    if (rules === undefined) {
+      rules = this.#read(org_id);
+      this.#orgs.set(org_id, rules);
+      rules.catch(() => this.#orgs.delete(org_id));
+    }
+    return rules;
+  }
+
+  async #read(org_id: string): Promise<TurnRules> {
+    const [strategy, iterations] = await Promise.all([
+      this.#config.get(org_id, STRATEGY_KEY),
+      this.#config.get(org_id, ITERATIONS_KEY),
+    ]);
+    return {
+      strategy: typeof strategy === "string" ? strategy : this.#default_strategy,
+      max_iterations: positive(iterations) ?? LOOP_LIMITS.iterations,
+    };
+  }
+
+  async #strategyOf(key: SessionKey): Promise<string | null> {
+    const name = sessionName(key);
+    const known = this.#own.get(name);
+    if (known !== undefined) return known;
+    const strategy = (await this.#sessions.get(key))?.metadata.strategy;
+    const own = typeof strategy === "string" ? strategy : null;
+    this.#own.set(name, own);
+    if (this.#own.size > KEPT) this.#own.delete(this.#own.keys().next().value as string);
+    return own;
+  }
+}
+
+function positive(value: Json | undefined): number | null {
+  return typeof value === "number" && Number.isInteger(value) && value > 0 ? value : null;
+}

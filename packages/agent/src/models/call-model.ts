@@ -1,0 +1,222 @@
+/**
+ * One answer of the model: llm.call.request, deltas passed on as they come, one response. Retried a few times, and
+ * only before the first delta, because nobody wants to read the same words twice (llm.retry).
+ */
+
+import {
+  BackplaneError,
+  type BusEvent,
+  codeOf,
+  IdTable,
+  isRetryableFailure,
+  type JsonObject,
+  LLM_LIMITS,
+  type LlmErrorKind,
+  type LlmTool,
+  plainWords,
+  type TokenUsage,
+  type ToolCallRequest,
+  tokenUsage,
+} from "@backplane/contract";
+import type { Clock } from "@backplane/ports";
+import type { KernelPort, KernelPublishOptions } from "@backplane/session";
+
+const MESSAGE_LENGTH = 2_000;
+
+export interface ModelRequest {
+  provider: string;
+  model: string;
+  messages: unknown[];
+  tools: LlmTool[];
+  params: JsonObject;
+}
+
+export interface ModelAnswer {
+  /** Of the request that was answered: the step that its tool calls belong to. */
+  step: string;
+  text: string;
+  tool_calls: ToolCallRequest[];
+  usage: TokenUsage;
+}
+
+export interface ModelCallOptions {
+  to: Pick<KernelPublishOptions, "session_id" | "scope">;
+  signal: AbortSignal;
+  timeout_ms: number;
+  retries?: number;
+  /** Before each try. Throws when whoever the call is for may no longer ask. */
+  permit?: () => Promise<void>;
+  onDelta?: (text: string) => void;
+}
+
+interface Failure {
+  message: string;
+  retryable: boolean;
+  retry_after_ms: number;
+}
+
+/** The loaded plugin that answers for an instance of the org, or null. */
+export type ProviderOwners = (org_id: string, provider: string) => Promise<string | null>;
+
+interface Asked {
+  owner: string;
+  fail(message: string): void;
+}
+
+export class ModelCalls {
+  readonly #port: KernelPort;
+  readonly #clock: Clock;
+  readonly #owners: ProviderOwners;
+  readonly #deltas = new IdTable<(delta: BusEvent<"llm.call.delta">["payload"]) => void>();
+  readonly #asked = new IdTable<Asked>();
+
+  constructor(port: KernelPort, clock: Clock, owners: ProviderOwners) {
+    this.#port = port;
+    this.#clock = clock;
+    this.#owners = owners;
+    // Who throws over a call, or goes away, will not answer it.
+    port.subscribe("plugin.error", ({ payload }) => {
+      const asked = this.#asked.get(String(payload.event_id));
+      if (asked?.owner === payload.name) asked.fail(`${payload.name} failed: ${payload.error}`);
+    });
+    port.subscribe("plugin.removed", ({ payload }) => {
+      for (const asked of this.#asked.values()) {
+        if (asked.owner === payload.name) asked.fail(`${payload.name} was unloaded during the call`);
+      }
+    });
+    port.subscribe("llm.call.delta", ({ payload }) => {
+      if (payload.request_id !== undefined) this.#deltas.get(payload.request_id)?.(payload);
+    });
+  }
+
+  /** Throws llm.failed, or cancelled when the signal came. */
+  async call(request: ModelRequest, options: ModelCallOptions): Promise<ModelAnswer> {
+    const retries = options.retries ?? LLM_LIMITS.retries;
+    for (let attempt = 0; ; attempt++) {
+      await options.permit?.();
+      const answer = await this.#once(request, attempt + 1, options);
+      if ("step" in answer) return answer;
+      if (!answer.retryable || attempt >= retries) {
+        throw new BackplaneError("llm.failed", `${request.provider}: ${answer.message}`);
+      }
+      await this.#pause(Math.max(answer.retry_after_ms, backoff(attempt)), options.signal);
+    }
+  }
+
+  async #once(
+    request: ModelRequest,
+    attempt: number,
+    options: ModelCallOptions,
+  ): Promise<ModelAnswer | Failure> {
+    const { to, signal, timeout_ms, onDelta } = options;
+    let started = false;
+    let step = "";
+    const owner = await this.#owners(to.scope.org_id, request.provider);
+    if (owner === null) {
+      return { message: "no loaded plugin answers for this instance", retryable: false, retry_after_ms: 0 };
+    }
+    const lost = new AbortController();
+    let why = "";
+    const asked: Asked = {
+      owner,
+      fail(message) {
+        why = message;
+        lost.abort();
+      },
+    };
+    const stop = () => lost.abort();
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    try {
+      const reply = await this.#port.request(
+        "llm.call.request",
+        {
+          ...request,
+          attempt,
+          messages: request.messages as { role: string }[],
+          tools: request.tools as unknown as JsonObject[],
+        },
+        {
+          ...to,
+          reply: ["llm.call.response", "llm.call.error"],
+          from: owner,
+          timeout_ms,
+          signal: lost.signal,
+          sent: ({ id }) => {
+            step = id;
+            this.#asked.add(id, asked);
+            this.#deltas.add(id, ({ content }) => {
+              started = true;
+              if (content !== undefined && content !== "") onDelta?.(content);
+            });
+          },
+        },
+      );
+      if (reply.kind === "llm.call.response") return answerOf(step, reply as BusEvent<"llm.call.response">);
+      return failureOf(reply as BusEvent<"llm.call.error">, started);
+    } catch (error) {
+      if (why !== "" && !signal.aborted) return { message: why, retryable: !started, retry_after_ms: 0 };
+      if (codeOf(error) !== "timeout" || signal.aborted) throw error;
+      return { message: "the provider did not answer in time", retryable: !started, retry_after_ms: 0 };
+    } finally {
+      signal.removeEventListener("abort", stop);
+      this.#asked.delete(step);
+      this.#deltas.delete(step);
+    }
+  }
+
+  #pause(ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const timer = this.#clock.after(ms, () => {
+        signal.removeEventListener("abort", stop);
+        resolve();
+      });
+      const stop = () => {
+        timer.stop();
+        reject(new BackplaneError("cancelled", "the turn was interrupted"));
+      };
+      signal.addEventListener("abort", stop, { once: true });
+      if (signal.aborted) stop();
+    });
+  }
+}
+
+function backoff(attempt: number): number {
+  return Math.min(LLM_LIMITS.backoff_ms * 2 ** attempt, LLM_LIMITS.max_backoff_ms);
+}
+
+function failureOf({ payload }: BusEvent<"llm.call.error">, started: boolean): Failure {
+  const { error, kind, status_code, retry_after_s } = payload;
+  const failure = {
+    kind: (kind ?? "other") as LlmErrorKind,
+    ...(status_code === undefined ? {} : { status_code }),
+  };
+  const retryable = typeof payload.retryable === "boolean" ? payload.retryable : isRetryableFailure(failure);
+  // A plugin of somebody's wrote it; it goes into records and answers.
+  const message = plainWords(error.slice(0, MESSAGE_LENGTH));
+  return { message, retryable: retryable && !started, retry_after_ms: retryMs(retry_after_s) };
+}
+
+/** A vendor that wants an hour is not waited for: the turn fails and says so. */
+function retryMs(seconds: number | undefined): number {
+  return Math.min((seconds ?? 0) * 1_000, LLM_LIMITS.max_backoff_ms);
+}
+
+export function answerOf(
+  step: string,
+  { payload }: Pick<BusEvent<"llm.call.response">, "payload">,
+): ModelAnswer {
+  const seen = new Set<string>();
+  const tool_calls = (payload.tool_calls ?? []).map(({ id, name, args }, n) => {
+    // Results are matched by id, and some models repeat theirs or give none.
+    const own = id === "" || seen.has(id) ? `${id || "call"}_${n}` : id;
+    seen.add(own);
+    return { id: own, name, args: args as JsonObject };
+  });
+  return {
+    step,
+    text: payload.text ?? "",
+    tool_calls,
+    usage: tokenUsage(payload.usage as Partial<TokenUsage>),
+  };
+}

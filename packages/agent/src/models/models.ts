@@ -1,0 +1,108 @@
+/** Which model answers: the active instance and what it is configured with; kept until the configuration changes. */
+
+import {
+  BackplaneError,
+  COMPACTION_LIMITS,
+  type Json,
+  type ProviderInstance,
+  toBackplaneError,
+} from "@backplane/contract";
+import type { AgentProviders, Clock } from "@backplane/ports";
+import { activeInstanceId, groupInstances, type LiveConfig } from "@backplane/registry";
+import type { ModelCalls } from "./call-model.ts";
+
+interface Instances {
+  active: string | null;
+  all: Map<string, ProviderInstance>;
+}
+
+export interface ChosenModel {
+  provider: string;
+  model: string;
+  /** Tokens that it takes. */
+  window: number;
+}
+
+export class ActiveModels {
+  readonly #config: LiveConfig;
+  readonly #orgs = new Map<string, Promise<Instances>>();
+
+  constructor(config: LiveConfig) {
+    this.#config = config;
+    config.onUpdated(({ key }, org_id) => {
+      if (key === "provider" || key.startsWith("providers.")) this.#orgs.delete(org_id);
+    });
+  }
+
+  /** The named instance, or the active one. Null: there is none. */
+  async of(org_id: string, provider: string | null = null): Promise<ChosenModel | null> {
+    const { active, all } = await this.#instances(org_id);
+    const instance = all.get(provider ?? active ?? "");
+    if (instance === undefined) return null;
+    const { model, context_window } = instance.config;
+    return { provider: instance.id, model: text(model), window: count(context_window) };
+  }
+
+  #instances(org_id: string): Promise<Instances> {
+    let found = this.#orgs.get(org_id);
+    if (found === undefined) {
+      found = this.#read(org_id);
+      this.#orgs.set(org_id, found);
+      found.catch(() => this.#orgs.delete(org_id));
+    }
+    return found;
+  }
+
+  async #read(org_id: string): Promise<Instances> {
+    const entries = await this.#config.list(org_id, "provider");
+    const all = new Map(groupInstances(entries).map((instance) => [instance.id, instance]));
+    return { active: activeInstanceId(entries), all };
+  }
+}
+
+const PROBE_MS = 5_000;
+
+/** One small question to an instance, as a person tries out a key that was just pasted. */
+export function createProbe(
+  models: ModelCalls,
+  active: ActiveModels,
+  ids: { next(noun: "session"): string },
+  clock: Clock,
+): AgentProviders["test"] {
+  return async (caller, id) => {
+    const chosen = await active.of(caller.scope.org_id, id);
+    if (chosen === null) throw new BackplaneError("provider.not_found");
+    const began = clock.monotonic();
+    const latency = () => Math.round(clock.monotonic() - began);
+    try {
+      await models.call(
+        {
+          provider: id,
+          model: chosen.model,
+          messages: [{ role: "user", content: "Answer with one word: ready?" }],
+          tools: [],
+          params: { max_tokens: 16 },
+        },
+        {
+          to: { session_id: ids.next("session"), scope: caller.scope },
+          signal: new AbortController().signal,
+          timeout_ms: PROBE_MS,
+          retries: 0,
+        },
+      );
+      return { ok: true, latency_ms: latency() };
+    } catch (error) {
+      const { message } = toBackplaneError(error);
+      const late = latency() >= PROBE_MS;
+      return { ok: false, latency_ms: latency(), error: late ? "timeout" : message };
+    }
+  };
+}
+
+function text(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+function count(value: Json | undefined): number {
+  return typeof value === "number" && value > 0 ? value : COMPACTION_LIMITS.window_tokens;
+}

@@ -1,0 +1,48 @@
+/** The kernel's own words about plugins: on its session, in every org that was entered, never waiting. */
+
+import { type BusPayload, KERNEL_SESSION } from "@backplane/contract";
+import type { Logger } from "@backplane/ports";
+import type { Bus, BusPort, KernelPublishOptions } from "@backplane/session";
+import type { Seats } from "./seats.ts";
+
+type Announced = "plugin.loaded" | "plugin.reloaded" | "plugin.removed" | "plugin.error" | "kernel.shutdown";
+
+export class Announcer {
+  readonly #kernel: BusPort<KernelPublishOptions>;
+  readonly #seats: Seats;
+  readonly #log: Logger;
+
+  constructor(bus: Bus, seats: Seats, log: Logger) {
+    this.#kernel = bus.kernel();
+    this.#seats = seats;
+    this.#log = log;
+  }
+
+  tell<K extends Announced>(kind: K, payload: BusPayload<K>): void {
+    for (const org_id of this.#seats.orgs) {
+      const scope = { org_id, project_id: null };
+      const event = this.#kernel.tryPublish(kind, payload, { session_id: KERNEL_SESSION, scope });
+      if (event === null)
+        this.#log.warn({ kind, org_id }, "the kernel's session is full; an event was dropped");
+    }
+  }
+
+  /** Resolves when every org's plugins have been handed it, however much waits before it. */
+  async deliver<K extends Announced>(kind: K, payload: BusPayload<K>): Promise<void> {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const left = new Set(this.#seats.orgs);
+    const end = this.#kernel.subscribe(kind, ({ org_id }) => {
+      if (left.delete(org_id) && left.size === 0) resolve();
+    });
+    try {
+      this.tell(kind, payload);
+      if (left.size > 0) await promise;
+    } finally {
+      end();
+    }
+  }
+
+  close(): void {
+    this.#kernel.detach();
+  }
+}

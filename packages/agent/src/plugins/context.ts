@@ -1,0 +1,106 @@
+/**
+ * What a plugin is handed (plug.context), scoped to one org and project: it publishes there and reads that org's
+ * configuration, whichever org's event it is serving. An unloaded plugin's context refuses everything.
+ */
+
+import {
+  BackplaneError,
+  type BusPayload,
+  type Json,
+  type JsonObject,
+  type KernelTool,
+  type PluginContext,
+  type PluginLog,
+  pluginNamespace,
+} from "@backplane/contract";
+import type { Logger, Scope } from "@backplane/ports";
+import { PublishRules } from "@backplane/session";
+import { providersView } from "../providers/view.ts";
+import type { Instance } from "./instance.ts";
+import type { LegacyResult } from "./legacy-calls.ts";
+import type { PluginSystemDeps } from "./plugins-port.ts";
+import type { Seats } from "./seats.ts";
+import type { ServiceDoor } from "./services.ts";
+
+export interface ContextParts {
+  deps: Pick<PluginSystemDeps, "config" | "ids" | "loader" | "log">;
+  seats: Seats;
+  service: ServiceDoor;
+  /** Where the call or request that this `as` stands for belongs; null when it stands for nobody in particular. */
+  scopeOf(plugin: string, as: string): Scope | null;
+  enter(org_id: string): void;
+  register(instance: Instance, tool: KernelTool): void;
+}
+
+export function createContext(parts: ContextParts, instance: Instance, scope: Scope): PluginContext {
+  const { deps, seats, service } = parts;
+  const { name, category } = instance.entry;
+  const { org_id } = scope;
+
+  function checkAlive(): void {
+    if (instance.ended) throw new BackplaneError("cancelled", `${name} was unloaded; this context is closed`);
+  }
+
+  async function emit<K extends string>(
+    kind: K,
+    payload: BusPayload<K>,
+    options: { session_id: string; as?: string },
+  ) {
+    checkAlive();
+    const { session_id, as } = options;
+    if (category === "tool" && kind === "tool.call.result") return takeResult(payload, session_id);
+    const at = (as === undefined ? null : parts.scopeOf(name, as)) ?? scope;
+    parts.enter(at.org_id);
+    const where = { session_id, project_id: at.project_id };
+    const { id } = await seats.port(name, at.org_id).publish(kind, payload, where);
+    return { id };
+  }
+
+  function takeResult(payload: unknown, session_id: string): { id: string } {
+    const rules = new PublishRules({ name, category, prefixes: [] });
+    const result = rules.check("tool.call.result", payload, session_id) as LegacyResult;
+    if (!instance.legacy.answer(result)) {
+      const about = { plugin: name, request_id: result.request_id ?? null, call_id: result.id };
+      deps.log.warn(about, "a tool.call.result that no call waits for was dropped");
+    }
+    return { id: deps.ids.next("event") };
+  }
+
+  return {
+    name,
+    stateDir: deps.loader.stateDir(name),
+    log: scopedLog(deps.log, name),
+    providers: providersView(deps, org_id, name),
+    emit,
+    async config() {
+      checkAlive();
+      const prefix = `plugin.${pluginNamespace(name)}.`;
+      const flat: JsonObject = {};
+      for (const [key, value] of await deps.config.list(org_id, prefix))
+        flat[key.slice(prefix.length)] = value;
+      return flat;
+    },
+    async registerTool(tool) {
+      checkAlive();
+      if (category !== "tool") {
+        const message = `${name} may not register a tool: its category is ${category}`;
+        throw new BackplaneError("policy.denied", message, {
+          fix: "Tools come from plugins of category tool.",
+        });
+      }
+      parts.register(instance, tool);
+    },
+    async service(service_name, args, as): Promise<Json> {
+      checkAlive();
+      return await service(instance.entry, service_name, args, as);
+    },
+  };
+}
+
+function scopedLog(log: Logger, plugin: string): PluginLog {
+  const at =
+    (level: keyof Logger): PluginLog[keyof PluginLog] =>
+    (fields, message) =>
+      log[level]({ ...fields, plugin }, message);
+  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
+}

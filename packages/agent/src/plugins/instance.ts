@@ -1,0 +1,198 @@
+/**
+ * One life of a plugin: its module or process, what runs in it, and its bonds to the bus. A reload makes a second
+ * instance beside the first; each counts and drains its own calls, so that what began in one ends in it.
+ */
+
+import type { BusEvent, KernelPlugin, PluginContext, PluginEntry } from "@backplane/contract";
+import { codeOf } from "@backplane/contract";
+import type { LoadedPlugin, RegisteredTool, Scope } from "@backplane/ports";
+import type { BusPort } from "@backplane/session";
+import { LegacyCalls } from "./legacy-calls.ts";
+
+const CONTEXTS_KEPT = 1_024;
+
+export type Mode = "inline" | "hosted";
+
+export interface InstanceHooks {
+  context(instance: Instance, scope: Scope): PluginContext;
+  /** Whether this event of its subscriptions is meant for it; a promise when that has to be read first. */
+  routes(instance: Instance, event: BusEvent): boolean | Promise<boolean>;
+  /** After each handled event: null, or what was thrown. */
+  outcome(instance: Instance, failure: unknown): void;
+  /** A failure that the bus has not told of. */
+  complain(instance: Instance, failure: unknown): void;
+}
+
+export class Instance {
+  readonly entry: PluginEntry;
+  readonly mode: Mode;
+  readonly plugin: KernelPlugin;
+  readonly generation: number;
+  /** What it subscribed to; asked once. */
+  readonly kinds: readonly string[];
+  readonly tools = new Set<RegisteredTool>();
+  readonly legacy = new LegacyCalls();
+  /** Rejects when the process ends by itself. */
+  readonly died: Promise<never>;
+  dead = false;
+  /** From the end of onUnload on its context refuses everything. */
+  ended = false;
+  readonly #loaded: LoadedPlugin;
+  readonly #hooks: InstanceHooks;
+  readonly #bonds = new Map<string, () => void>();
+  readonly #contexts = new Map<string, PluginContext>();
+  readonly #late = new WeakSet<BusEvent>();
+  #running = 0;
+  #idle: (() => void)[] = [];
+
+  constructor(
+    entry: PluginEntry,
+    mode: Mode,
+    loaded: LoadedPlugin,
+    generation: number,
+    hooks: InstanceHooks,
+  ) {
+    this.entry = entry;
+    this.mode = mode;
+    this.plugin = loaded.plugin;
+    this.generation = generation;
+    this.kinds = [...new Set(loaded.plugin.subscriptions())];
+    this.#loaded = loaded;
+    this.#hooks = hooks;
+    const { promise, reject } = Promise.withResolvers<never>();
+    this.died = promise;
+    promise.catch(() => {});
+    loaded.onExit((error) => {
+      this.dead = true;
+      reject(error);
+    });
+  }
+
+  get name(): string {
+    return this.entry.name;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  /** The context of this org and project; the same one each time. */
+  context({ org_id, project_id }: Scope): PluginContext {
+    const key = `${org_id}/${project_id ?? ""}`;
+    const known = this.#contexts.get(key);
+    if (known !== undefined) return known;
+    if (this.#contexts.size >= CONTEXTS_KEPT) this.#contexts.clear();
+    const made = this.#hooks.context(this, { org_id, project_id });
+    this.#contexts.set(key, made);
+    return made;
+  }
+
+  /** From now on its events of this org are delivered. */
+  bind(org_id: string, port: BusPort): void {
+    if (this.kinds.length === 0 || this.plugin.onEvent === undefined || this.#bonds.has(org_id)) return;
+    const end = port.subscribe(this.kinds, (event) => this.#handle(event), {
+      where: (event) => this.#mayWant(event),
+      expired: (event) => this.#expire(event),
+    });
+    this.#bonds.set(org_id, end);
+  }
+
+  unbind(): void {
+    for (const end of this.#bonds.values()) end();
+    this.#bonds.clear();
+  }
+
+  /** Counts `work` as running until it ends. */
+  async track<T>(work: () => T | Promise<T>): Promise<T> {
+    this.#running++;
+    try {
+      return await work();
+    } finally {
+      this.#leave();
+    }
+  }
+
+  /** When nothing runs any more. */
+  idle(): Promise<void> {
+    if (this.#running === 0) return Promise.resolve();
+    return new Promise((resolve) => void this.#idle.push(resolve));
+  }
+
+  /** Lets whoever waits for `idle` go on. */
+  hurry(): void {
+    const waiting = this.#idle;
+    this.#idle = [];
+    for (const resolve of waiting) resolve();
+  }
+
+  /** The outcome of an onEvent that the bus did not deliver: a legacy tool's call. */
+  report(failure: unknown): void {
+    if (failure !== null) this.#hooks.complain(this, failure);
+    this.#count(failure);
+  }
+
+  async close(): Promise<void> {
+    this.ended = true;
+    this.unbind();
+    this.legacy.close();
+    await this.#loaded.close();
+  }
+
+  #mayWant(event: BusEvent): boolean {
+    const wanted = this.#hooks.routes(this, event);
+    if (typeof wanted === "boolean") return wanted;
+    // The handler asks again and reports what goes wrong.
+    wanted.catch(() => {});
+    return true;
+  }
+
+  #handle(event: BusEvent): unknown {
+    const wanted = this.#hooks.routes(this, event);
+    if (typeof wanted === "boolean") return wanted ? this.#deliver(event) : undefined;
+    return wanted.then((mine) => (mine ? this.#deliver(event) : undefined));
+  }
+
+  #deliver(event: BusEvent): unknown {
+    this.#running++;
+    let result: unknown;
+    try {
+      result = this.plugin.onEvent!(event, this.context(event));
+    } catch (error) {
+      this.#land(event, error);
+      throw error;
+    }
+    if (typeof result !== "object" || result === null || !("then" in result)) {
+      this.#land(event, null);
+      return undefined;
+    }
+    return Promise.resolve(result).then(
+      () => this.#land(event, null),
+      (error: unknown) => {
+        this.#land(event, error ?? new Error("the plugin rejected with nothing"));
+        throw error;
+      },
+    );
+  }
+
+  #land(event: BusEvent, failure: unknown): void {
+    this.#leave();
+    // What ended after its deadline was counted then.
+    if (!this.#late.has(event)) this.#count(failure);
+  }
+
+  /** A process that died fails all its calls at once; its end counts, and counts once. */
+  #count(failure: unknown): void {
+    if (this.mode === "hosted" && codeOf(failure) === "crashed") return;
+    this.#hooks.outcome(this, failure);
+  }
+
+  #expire(event: BusEvent): void {
+    this.#late.add(event);
+    this.#hooks.outcome(this, new Error(`handling ${event.kind} took too long`));
+  }
+
+  #leave(): void {
+    this.#running--;
+    if (this.#running === 0) this.hurry();
+  }
+}

@@ -1,0 +1,47 @@
+/**
+ * Calls of a legacy tool that wait for the tool.call.result which the plugin emits. The answer is taken here and
+ * never reaches the bus: the kernel publishes its own result once that is on disk.
+ */
+
+import type { BusPayload, StopSignal } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
+
+export type LegacyResult = Readonly<BusPayload<"tool.call.result">>;
+
+export class LegacyCalls {
+  readonly #waiting = new Map<string, PromiseWithResolvers<LegacyResult>>();
+
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** Runs `ask` and waits for the result, until `signal` says that nobody wants it any more. */
+  async call(request_id: string, signal: StopSignal, ask: () => Promise<void>): Promise<LegacyResult> {
+    const waiting = Promise.withResolvers<LegacyResult>();
+    const stop = () =>
+      waiting.reject(new BackplaneError("cancelled", "the call was ended before the tool answered"));
+    this.#waiting.set(request_id, waiting);
+    signal.addEventListener("abort", stop, { once: true });
+    try {
+      if (signal.aborted) stop();
+      else ask().catch((error: unknown) => waiting.reject(error));
+      return await waiting.promise;
+    } finally {
+      signal.removeEventListener("abort", stop);
+      this.#waiting.delete(request_id);
+    }
+  }
+
+  /** False: no call waits for this. */
+  answer(result: LegacyResult): boolean {
+    const waiting = this.#waiting.get(result.request_id ?? "");
+    if (waiting === undefined) return false;
+    waiting.resolve(result);
+    return true;
+  }
+
+  close(): void {
+    const error = new BackplaneError("crashed", "the tool's plugin was unloaded before it answered");
+    for (const waiting of this.#waiting.values()) waiting.reject(error);
+  }
+}

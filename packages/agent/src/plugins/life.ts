@@ -1,0 +1,172 @@
+/**
+ * The steps of a plugin's life, each bounded in time and each leaving nothing behind when it fails: bring up, settle
+ * in, take off the air, retire. Who takes them when is the registry's.
+ */
+
+import type { KernelTool, PluginEntry } from "@backplane/contract";
+import { BackplaneError } from "@backplane/contract";
+import type { PluginReach } from "@backplane/ports";
+import type { MountedAdapters } from "./adapters.ts";
+import { checkIds, checkKinds, checkPlugin } from "./check-plugin.ts";
+import { Instance, type InstanceHooks, type Mode } from "./instance.ts";
+import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import type { Chair, Seats } from "./seats.ts";
+import type { Tools } from "./tool-table.ts";
+import { legacyTool, type ToolMaker, typedTool } from "./tools.ts";
+import { within } from "./within.ts";
+
+export interface LifeParts {
+  deps: Pick<PluginSystemDeps, "clock" | "default_scope" | "ids" | "loader" | "log">;
+  timeouts: PluginTimeouts;
+  seats: Seats;
+  tools: Tools;
+  adapters: MountedAdapters;
+  hooks: InstanceHooks;
+}
+
+export class Life {
+  readonly #parts: LifeParts;
+  readonly #maker: ToolMaker;
+  readonly #onAir = new Set<Instance>();
+  #generation = 0;
+
+  constructor(parts: LifeParts) {
+    this.#parts = parts;
+    const { clock, ids } = parts.deps;
+    this.#maker = { clock, ids, brief_ms: parts.timeouts.brief_ms };
+  }
+
+  /** Those that get events. */
+  get onAir(): ReadonlySet<Instance> {
+    return this.#onAir;
+  }
+
+  /** Loads the module or starts the process; nothing of the plugin but `subscriptions()` runs. */
+  async bringUp(entry: PluginEntry, mode: Mode, reach: PluginReach): Promise<Instance> {
+    const { deps, timeouts, hooks } = this.#parts;
+    const loading = deps.loader.load(entry, mode, reach);
+    const loaded = await within(deps.clock, timeouts.load_ms, `loading ${entry.name}`, () => loading).catch(
+      (error: unknown) => {
+        // What comes after its time is not wanted any more.
+        loading.then((late) => late.close()).catch(() => {});
+        throw error;
+      },
+    );
+    try {
+      checkPlugin(entry, loaded.plugin);
+      const instance = new Instance(entry, mode, loaded, ++this.#generation, hooks);
+      const unknown = checkKinds(entry.name, instance.kinds);
+      if (unknown.length > 0)
+        deps.log.warn({ plugin: entry.name, kinds: unknown }, "no such public kinds exist");
+      return instance;
+    } catch (error) {
+      await loaded.close().catch(() => {});
+      throw error;
+    }
+  }
+
+  /**
+   * onLoad, and then in one step: tools, routes and subscriptions, those of `old` replaced. `stillWanted` is asked
+   * right before that step. When it throws, the instance is closed and `old` goes on.
+   */
+  async settleIn(
+    instance: Instance,
+    options: { old: Instance | null; api: boolean; stillWanted(): boolean },
+  ): Promise<void> {
+    const { deps, timeouts, seats, tools, adapters } = this.#parts;
+    const { old, api } = options;
+    const { name, plugin } = instance;
+    try {
+      checkIds(instance, this.#onAir);
+      adapters.check(instance, api);
+      const legacy = plugin.category === "tool" ? legacyTool(this.#maker, instance) : null;
+      if (legacy !== null) {
+        tools.check(legacy);
+        instance.tools.add(legacy);
+      }
+      seats.take(chairOf(instance));
+      const onLoad = async () => await plugin.onLoad?.(instance.context(deps.default_scope));
+      await within(deps.clock, timeouts.load_ms, `onLoad of ${name}`, () =>
+        Promise.race([onLoad(), instance.died]),
+      );
+      if (!options.stillWanted())
+        throw new BackplaneError("cancelled", `${name} changed its state while it was loaded`);
+      // Again, since others may have come meanwhile; from here on nothing waits.
+      checkIds(instance, this.#onAir);
+      adapters.check(instance, api);
+      tools.replace(old?.tools ?? [], instance.tools);
+    } catch (error) {
+      if (old === null) seats.release(name);
+      await this.discard(instance);
+      throw error;
+    }
+    adapters.mount(instance, api);
+    old?.unbind();
+    if (old !== null) this.#onAir.delete(old);
+    this.#onAir.add(instance);
+    for (const org_id of seats.orgs) instance.bind(org_id, seats.port(name, org_id));
+  }
+
+  /** From `registerTool`: at once for a plugin that is loaded, else together with the rest of it. */
+  register(instance: Instance, tool: KernelTool): void {
+    const { tools } = this.#parts;
+    const made = typedTool(this.#maker, instance, tool);
+    for (const other of instance.tools) {
+      if (other.legacy || other.spec.name !== made.spec.name) continue;
+      throw new BackplaneError(
+        "plugin.invalid",
+        `${instance.name} has registered the tool ${made.spec.name} already`,
+      );
+    }
+    if (this.#onAir.has(instance)) tools.replace([], [made]);
+    else tools.check(made);
+    instance.tools.add(made);
+  }
+
+  /** No new events, calls or requests; what runs goes on. */
+  takeOff(instance: Instance): void {
+    instance.unbind();
+    this.#onAir.delete(instance);
+    this.#parts.tools.replace(instance.tools, []);
+    this.#parts.adapters.unmount(instance);
+  }
+
+  /** Lets what runs end, says onUnload, and closes it. Never throws. */
+  async retire(instance: Instance, drain_ms: number): Promise<void> {
+    const { deps, timeouts } = this.#parts;
+    const { name, plugin } = instance;
+    if (drain_ms > 0 && !instance.dead) {
+      await within(deps.clock, drain_ms, `the running calls of ${name}`, () => instance.idle()).catch(() => {
+        deps.log.warn(
+          { plugin: name, running: instance.running },
+          "a plugin is unloaded with calls still running",
+        );
+      });
+    }
+    if (plugin.onUnload !== undefined && !instance.dead) {
+      const onUnload = () => plugin.onUnload!(instance.context(deps.default_scope));
+      await within(deps.clock, timeouts.unload_ms, `onUnload of ${name}`, onUnload).catch(
+        (error: unknown) => {
+          deps.log.warn({ err: error, plugin: name }, "onUnload failed");
+        },
+      );
+    }
+    await this.discard(instance);
+  }
+
+  /** Ends one that was never loaded, or has said onUnload. Never throws. */
+  async discard(instance: Instance): Promise<void> {
+    const { deps, timeouts } = this.#parts;
+    const close = () => instance.close();
+    await within(deps.clock, timeouts.unload_ms, `closing ${instance.name}`, close).catch(
+      (error: unknown) => {
+        deps.log.warn({ err: error, plugin: instance.name }, "a plugin could not be closed");
+      },
+    );
+  }
+}
+
+export function chairOf({ entry, plugin }: Instance): Chair {
+  const { name, category, origin } = entry;
+  return { name, category, bundled: origin === "bundled", prefixes: plugin.prefixes ?? [] };
+}

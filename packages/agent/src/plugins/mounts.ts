@@ -1,0 +1,75 @@
+/** Where an adapter's routes lie and which of them a path means. Pure. */
+
+import { type AdapterRoute, BackplaneError } from "@backplane/contract";
+import type { AdapterMount } from "@backplane/ports";
+
+const METHODS: readonly string[] = ["GET", "POST", "PUT", "PATCH", "DELETE"];
+const SEGMENT = /^(\{[A-Za-z_][A-Za-z0-9_]*\}|[A-Za-z0-9._~-]+)$/;
+const API = "/api/";
+
+export interface Mounted {
+  mount: AdapterMount;
+  segments: readonly string[];
+  /** More characters that have to be matched exactly make it the better match. */
+  literal: number;
+  /** The same for two routes that could not be told apart. */
+  shape: string;
+}
+
+/** `api`: the operator lets the plugin mount under /api/. Throws `plugin.invalid`. */
+export function mountRoute(plugin: string, route: AdapterRoute, api: boolean): Mounted {
+  const { method, path } = route;
+  const bad = (what: string) =>
+    new BackplaneError("plugin.invalid", `the route ${method} ${path} of ${plugin} ${what}`);
+  if (!METHODS.includes(method)) throw bad("has no method that can be mounted");
+  if (typeof path !== "string" || !path.startsWith("/")) throw bad("does not start with /");
+  const own = path === "/" ? [] : path.slice(1).split("/");
+  // No dots that climb, no escapes: what is mounted is what is written.
+  if (own.some((segment) => !SEGMENT.test(segment) || /^\.+$/.test(segment))) {
+    throw bad("may hold only plain segments and {parameters}");
+  }
+  const params = own.filter(isParam);
+  if (new Set(params).size < params.length) throw bad("names a parameter twice");
+  const mounted = api && path.startsWith(API) ? path : `/x/${plugin}${path === "/" ? "" : path}`;
+  const segments = mounted.slice(1).split("/");
+  const literal = segments.reduce((sum, segment) => sum + (isParam(segment) ? 0 : segment.length + 1), 0);
+  const shape = `${method} /${segments.map((segment) => (isParam(segment) ? "{}" : segment)).join("/")}`;
+  return { mount: { ...route, plugin, mounted }, segments, literal, shape };
+}
+
+/** `mounts` with the most literal ones first. */
+export function findMount(
+  mounts: readonly Mounted[],
+  method: string,
+  path: string,
+): { mount: AdapterMount; params: Record<string, string> } | null {
+  if (!path.startsWith("/")) return null;
+  const parts: string[] = [];
+  try {
+    for (const part of path.slice(1).split("/")) parts.push(decodeURIComponent(part));
+  } catch {
+    return null;
+  }
+  for (const { mount, segments } of mounts) {
+    if (mount.method !== method || segments.length !== parts.length) continue;
+    const params = match(segments, parts);
+    if (params !== null) return { mount, params };
+  }
+  return null;
+}
+
+function match(segments: readonly string[], parts: readonly string[]): Record<string, string> | null {
+  const params: [string, string][] = [];
+  for (const [at, segment] of segments.entries()) {
+    const part = parts[at]!;
+    if (!isParam(segment)) {
+      if (segment !== part) return null;
+    } else if (part === "") return null;
+    else params.push([segment.slice(1, -1), part]);
+  }
+  return Object.fromEntries(params);
+}
+
+function isParam(segment: string): boolean {
+  return segment.startsWith("{");
+}

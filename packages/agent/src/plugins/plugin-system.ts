@@ -1,0 +1,167 @@
+/** Puts the plugin system together: registry, seats, tools, adapters, services and providers around one bus. */
+
+import { pluginNamespace } from "@backplane/contract";
+import { settingOfKey } from "@backplane/registry";
+import { bootstrapProviders } from "../providers/bootstrap.ts";
+import { InstanceOwners } from "../providers/owners.ts";
+import { createProviders } from "../providers/providers.ts";
+import { MountedAdapters } from "./adapters.ts";
+import { Announcer } from "./announcer.ts";
+import { MintedCallers } from "./callers.ts";
+import { createContext } from "./context.ts";
+import type { InstanceHooks } from "./instance.ts";
+import { Life } from "./life.ts";
+import { createPlugins } from "./plugins.ts";
+import type { PluginSystem, PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import { Registry } from "./registry.ts";
+import { isMeantFor, strategyIdOf } from "./routing.ts";
+import { Seats } from "./seats.ts";
+import { createServiceDoor } from "./services.ts";
+import { Tools } from "./tool-table.ts";
+import { describeThrown, within } from "./within.ts";
+
+const FAILURES = 3;
+
+const TIMEOUTS: PluginTimeouts = {
+  load_ms: 30_000,
+  unload_ms: 5_000,
+  drain_ms: 5_000,
+  retire_ms: 600_000,
+  request_ms: 30_000,
+  brief_ms: 2_000,
+  restart_ms: 500,
+};
+
+export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
+  const { bus, config, log, clock, default_scope } = deps;
+  const timeouts = { ...TIMEOUTS, ...deps.timeouts };
+  const seats = new Seats(bus);
+  const tools = new Tools(log);
+  const callers = new MintedCallers();
+  const owners = new InstanceOwners(config);
+  const service = createServiceDoor(deps, callers);
+  const adapters = new MountedAdapters({ deps, timeouts, callers, enter });
+  const hooks: InstanceHooks = {
+    context: (instance, scope) =>
+      createContext(
+        {
+          deps,
+          seats,
+          service,
+          scopeOf: (plugin, as) => callers.resolve(plugin, as).caller?.scope ?? null,
+          enter,
+          register: (who, tool) => life.register(who, tool),
+        },
+        instance,
+        scope,
+      ),
+    routes: (instance, event) => isMeantFor(instance, event, owners),
+    outcome: (instance, failure) => registry.outcome(instance, failure),
+    complain: ({ name }, failure) =>
+      announcer.tell("plugin.error", { name, error: describeThrown(failure).message }),
+  };
+  const announcer = new Announcer(bus, seats, log);
+  const life = new Life({ deps, timeouts, seats, tools, adapters, hooks });
+  const registry = new Registry({
+    deps,
+    timeouts,
+    threshold: deps.failures ?? FAILURES,
+    seats,
+    life,
+    announcer,
+  });
+  const seeding = new Map<string, Promise<boolean>>();
+  let stopped: Promise<void> | null = null;
+  const stopListening = config.onUpdated(({ key }, org_id) => {
+    if (org_id === default_scope.org_id) obey(key);
+  });
+
+  function enter(org_id: string): void {
+    if (seats.orgs.has(org_id)) return;
+    seats.enter(org_id);
+    for (const instance of life.onAir) instance.bind(org_id, seats.port(instance.name, org_id));
+  }
+
+  async function prepare(org_id: string): Promise<void> {
+    enter(org_id);
+    let seeded = seeding.get(org_id);
+    if (seeded === undefined) {
+      seeded = bootstrapProviders(deps, org_id, loadedProviders());
+      seeding.set(org_id, seeded);
+    }
+    const done = await seeded.catch((error: unknown) => {
+      seeding.delete(org_id);
+      throw error;
+    });
+    // Whoever asks next tries again.
+    if (!done) seeding.delete(org_id);
+  }
+
+  function loadedProviders(): string[] {
+    return registry
+      .list()
+      .filter(({ status, entry }) => status === "loaded" && entry.category === "llm-provider")
+      .map(({ name }) => name);
+  }
+
+  /** A setting of a plugin applies at once, whichever way it was written. */
+  function obey(key: string): void {
+    const setting = settingOfKey(key);
+    if (setting === null) return;
+    for (const record of registry.list()) {
+      if (pluginNamespace(record.name) !== setting.namespace) continue;
+      let applied: Promise<void> | null = null;
+      if (setting.field === "enabled") applied = registry.obey(record);
+      else if (setting.field !== "services" && record.instance !== null) applied = registry.reload(record);
+      applied?.catch((error: unknown) =>
+        log.error({ err: error, plugin: record.name, key }, "a setting failed to apply"),
+      );
+    }
+  }
+
+  async function stop(reason: string): Promise<void> {
+    stopListening();
+    owners.close();
+    // They hear of it before they are taken off the bus, unless something holds the kernel's session up.
+    const tell = () => announcer.deliver("kernel.shutdown", { reason });
+    await within(clock, timeouts.drain_ms, "kernel.shutdown", tell).catch((error: unknown) =>
+      log.warn({ err: error }, "not every plugin heard of the shutdown"),
+    );
+    await registry.stop();
+    announcer.close();
+  }
+
+  return {
+    facade: createPlugins(deps, registry),
+    adapters,
+    tools,
+    callers,
+    providers: createProviders({ ...deps, prepare, plugin: (name) => registry.get(name) }),
+    async start() {
+      enter(default_scope.org_id);
+      await registry.boot();
+      await prepare(default_scope.org_id);
+    },
+    enter,
+    prepare,
+    strategies: () =>
+      [...life.onAir]
+        .filter(({ entry }) => entry.category === "strategy")
+        .map((instance) => ({ strategy_id: strategyIdOf(instance), plugin: instance.name })),
+    async providerOf(org_id, provider) {
+      const owner = await owners.of(org_id, provider);
+      for (const { entry, plugin, name } of life.onAir) {
+        if (entry.category !== "llm-provider") continue;
+        if (owner === null ? plugin.providerId === provider : owner === name) return name;
+      }
+      return null;
+    },
+    memories: () =>
+      [...life.onAir].filter(({ entry }) => entry.category === "memory").map(({ name }) => name),
+    snapshot: () => registry.list().map((record) => record.state()),
+    stop(reason) {
+      stopped ??= stop(reason);
+      return stopped;
+    },
+  };
+}

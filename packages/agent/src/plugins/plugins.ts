@@ -1,0 +1,146 @@
+/**
+ * Kernel plugins as the edges see and change them. One instance of a plugin serves every org, so changing one takes
+ * an admin, or an owner or admin of the default org; making one run inside the gateway takes an admin.
+ */
+
+import {
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  type PluginRow,
+  pluginNamespace,
+} from "@backplane/contract";
+import { type AgentPlugins, auditOf, type Caller, type ConfigRow } from "@backplane/ports";
+import {
+  maskValue,
+  readSettings,
+  requirePluginAdmin,
+  requirePluginOperator,
+  settingKey,
+} from "@backplane/registry";
+import { checkHealth } from "./health.ts";
+import type { PluginSystemDeps } from "./plugins-port.ts";
+import type { PluginRecord } from "./record.ts";
+import type { Registry } from "./registry.ts";
+
+export function createPlugins(deps: PluginSystemDeps, registry: Registry): AgentPlugins {
+  const { config, loader, default_scope, clock } = deps;
+  const home = default_scope.org_id;
+
+  async function rowOf(caller: Caller, record: PluginRecord): Promise<PluginRow> {
+    const { name, version, status, mode, error, config_schema, entry } = record;
+    const { enabled, trusted } = await readSettings(config, home, name);
+    return {
+      name,
+      version,
+      category: entry.category,
+      origin: entry.origin,
+      source: entry.source,
+      status,
+      enabled,
+      mode,
+      trusted: entry.origin === "bundled" || trusted,
+      error,
+      config_schema,
+      current_config: await configOf(caller.scope.org_id, name),
+    };
+  }
+
+  async function configOf(org_id: string, name: string): Promise<JsonObject> {
+    const prefix = `plugin.${pluginNamespace(name)}.`;
+    const nested: JsonObject = {};
+    for (const row of await config.rows(org_id, prefix)) {
+      place(nested, row.key.slice(prefix.length), masked(org_id, row));
+    }
+    return nested;
+  }
+
+  function masked(org_id: string, row: ConfigRow): Json {
+    try {
+      return maskValue(row.key, config.open(org_id, row));
+    } catch {
+      return maskValue(row.key, null);
+    }
+  }
+
+  async function write(caller: Caller, action: string, record: PluginRecord, key: string, value: Json) {
+    const audit = auditOf(deps, caller, action, record.name, { key, value });
+    await config.write(home, { set: { [key]: value } }, { audit });
+    // The write was heard by the registry before it was answered; what it set off waits in the record's line.
+    await record.settled();
+    return await rowOf(caller, record);
+  }
+
+  return {
+    list: async (caller) => await Promise.all(registry.list().map((record) => rowOf(caller, record))),
+    async setEnabled(caller, name, enabled) {
+      requirePluginOperator(caller, `${enabled ? "enable" : "disable"} a plugin`);
+      const record = registry.get(name);
+      return await write(caller, "plugin.enable", record, settingKey(name, "enabled"), enabled);
+    },
+    async setTrusted(caller, name, trusted) {
+      requirePluginAdmin(caller, "let a plugin run in the gateway");
+      const record = registry.get(name);
+      if (record.entry.origin === "bundled") {
+        throw new BackplaneError("request.invalid", `${name} is bundled; bundled plugins are always trusted`);
+      }
+      return await write(caller, "plugin.trust", record, settingKey(name, "trusted"), trusted);
+    },
+    async inspect(caller, source) {
+      requirePluginOperator(caller, "look into a plugin's source");
+      return await loader.inspect(source);
+    },
+    async install(caller, source, options) {
+      requirePluginOperator(caller, "install a plugin");
+      // On the record before it happens: what was tried and failed is worth knowing too.
+      await deps.store.audit.append(auditOf(deps, caller, "plugin.install", source, { ...options }));
+      const installed = await loader.install(source, options);
+      const added = await registry.discover();
+      const records = installed.map(({ name }) => registry.get(name));
+      // One after the other, as they may require each other.
+      for (const record of records) {
+        if (added.includes(record)) await registry.load(record);
+        else await registry.reload(record);
+      }
+      return await Promise.all(records.map((record) => rowOf(caller, record)));
+    },
+    async remove(caller, name) {
+      requirePluginOperator(caller, "remove a plugin");
+      const record = registry.get(name);
+      if (record.entry.origin === "bundled") {
+        throw new BackplaneError("plugin.bundled", `${name} is bundled and cannot be removed`);
+      }
+      await deps.store.audit.append(
+        auditOf(deps, caller, "plugin.remove", name, { source: record.entry.source }),
+      );
+      await registry.unload(record, "unloaded");
+      await loader.remove(name);
+      registry.forget(record);
+      // What it replaced, a bundled plugin of the same name for instance, comes back.
+      for (const uncovered of await registry.discover()) await registry.load(uncovered);
+    },
+    async reload(caller, name) {
+      requirePluginOperator(caller, "reload a plugin");
+      const record = registry.get(name);
+      await registry.reload(record);
+      return await rowOf(caller, record);
+    },
+    health: async (_caller, timeout_ms) =>
+      await checkHealth(registry.list(), default_scope, clock, timeout_ms),
+  };
+}
+
+/** `a.b` becomes `{a: {b}}`, unless `a` is a value itself. */
+function place(into: JsonObject, path: string, value: Json): void {
+  const dot = path.indexOf(".");
+  const head = dot < 0 ? path : path.slice(0, dot);
+  const inner = into[head];
+  if (dot < 0) into[path] = value;
+  else if (inner === undefined) {
+    const made: JsonObject = {};
+    into[head] = made;
+    place(made, path.slice(dot + 1), value);
+  } else if (typeof inner === "object" && inner !== null && !Array.isArray(inner)) {
+    place(inner, path.slice(dot + 1), value);
+  } else into[path] = value;
+}

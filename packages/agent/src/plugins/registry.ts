@@ -1,0 +1,282 @@
+/**
+ * Brings plugins in, anew and out again; one change of a plugin at a time.
+ *
+ *   unloaded ─► loaded ─► unloading ─► failed      so many failures in a row (plug.failures)
+ *                 │           └──────► unloaded    stop, remove;  disabled   the operator's word
+ *                 └─► failed ─► loaded             its process ended by itself and is started again
+ */
+
+import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
+import { orderByRequires, readSettings } from "@backplane/registry";
+import type { Announcer } from "./announcer.ts";
+import type { Instance, Mode } from "./instance.ts";
+import { chairOf, type Life } from "./life.ts";
+import type { PluginSystemDeps, PluginTimeouts } from "./plugins-port.ts";
+import type { PluginRecord } from "./record.ts";
+import { PluginRecords } from "./records.ts";
+import type { Seats } from "./seats.ts";
+import { Supervisor } from "./supervisor.ts";
+import { describeThrown } from "./within.ts";
+
+export interface RegistryParts {
+  deps: PluginSystemDeps;
+  timeouts: PluginTimeouts;
+  /** Failures in a row that end a plugin. */
+  threshold: number;
+  seats: Seats;
+  life: Life;
+  announcer: Announcer;
+}
+
+const STOP_DRAIN_MS = 200;
+
+export class Registry {
+  readonly #parts: RegistryParts;
+  readonly #supervisor: Supervisor;
+  readonly #records: PluginRecords;
+  readonly #retiring = new Map<Instance, Promise<void>>();
+  #stopped = false;
+
+  constructor(parts: RegistryParts) {
+    this.#parts = parts;
+    this.#records = new PluginRecords(parts.deps);
+    this.#supervisor = new Supervisor({
+      ...parts,
+      revive: (record) => this.#revive(record),
+      fail: (record, error) => this.#fail(record, error),
+    });
+  }
+
+  list(): PluginRecord[] {
+    return this.#records.list();
+  }
+
+  get(name: string): PluginRecord {
+    return this.#records.get(name);
+  }
+
+  /** Brings all modules up side by side, then loads them one after the other, requirements first. */
+  async boot(): Promise<void> {
+    await this.discover();
+    const up = new Map<string, Instance>();
+    await Promise.all(
+      this.list().map(async (record) => {
+        const instance = await this.#bringUp(record).catch((error: unknown) => this.#fail(record, error));
+        if (instance) up.set(record.name, instance);
+      }),
+    );
+    const found = this.list().flatMap(({ name }) => up.get(name) ?? []);
+    const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
+    const { names, circles } = orderByRequires(nodes);
+    for (const [name, circle] of circles) {
+      await this.#parts.life.discard(up.get(name)!);
+      this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${circle}`));
+    }
+    for (const name of names) {
+      const record = this.get(name);
+      await record
+        .queue(() => this.#admit(record, up.get(name)!))
+        .catch((error: unknown) => this.#fail(record, error));
+    }
+  }
+
+  /** Looks again at what is installed. Answers the records that are new. */
+  discover(): Promise<PluginRecord[]> {
+    return this.#records.discover();
+  }
+
+  /** Does nothing for one that is loaded, and only notes it for one that is disabled. Never throws. */
+  async load(record: PluginRecord): Promise<void> {
+    await record.queue(() => this.#load(record));
+  }
+
+  async unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
+    await record.queue(() => this.#unload(record, to));
+  }
+
+  /** Loads it anew; what runs ends in the old instance. Throws when the new one is no good: then the old goes on. */
+  async reload(record: PluginRecord): Promise<void> {
+    await record.queue(() => this.#reload(record));
+  }
+
+  /** Makes the plugin what its `enabled` says. */
+  async obey(record: PluginRecord): Promise<void> {
+    await record.queue(async () => {
+      record.settings = await this.#settings(record);
+      if (record.settings.enabled) await this.#load(record);
+      else await this.#unload(record, "disabled");
+    });
+  }
+
+  forget(record: PluginRecord): void {
+    this.#records.forget(record);
+  }
+
+  outcome(instance: Instance, failure: unknown): void {
+    this.#supervisor.outcome(this.#records.find(instance.name), instance, failure);
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    const nodes = this.list().map(({ name, instance }) => ({
+      name,
+      requires: instance?.plugin.requires ?? [],
+    }));
+    for (const name of orderByRequires(nodes).names.toReversed()) {
+      const record = this.get(name);
+      await this.unload(record, record.settings.enabled ? "unloaded" : "disabled");
+    }
+    for (const instance of this.#retiring.keys()) instance.hurry();
+    await Promise.all(this.#retiring.values());
+  }
+
+  async #load(record: PluginRecord): Promise<void> {
+    if (record.instance !== null || this.#stopped) return;
+    record.restart?.stop();
+    try {
+      const instance = await this.#bringUp(record);
+      if (instance !== null) await this.#admit(record, instance);
+    } catch (error) {
+      this.#fail(record, error);
+    }
+  }
+
+  async #revive(record: PluginRecord): Promise<void> {
+    if (this.#stopped) return;
+    const instance = await this.#bringUp(record);
+    if (instance !== null) await this.#admit(record, instance, "restart");
+  }
+
+  /** Null: it is disabled. */
+  async #bringUp(record: PluginRecord): Promise<Instance | null> {
+    record.settings = await this.#settings(record);
+    if (!record.settings.enabled) {
+      record.status = "disabled";
+      return null;
+    }
+    return await this.#parts.life.bringUp(record.entry, this.#modeFor(record), record.settings);
+  }
+
+  async #admit(record: PluginRecord, instance: Instance, how: "first" | "restart" = "first"): Promise<void> {
+    if (record.instance !== null) {
+      // Enabled by a write while the kernel was booting.
+      await this.#parts.life.discard(instance);
+      return;
+    }
+    await this.#checkRequires(record, instance);
+    const stillWanted = () => !this.#stopped;
+    await this.#parts.life.settleIn(instance, { old: null, api: record.api, stillWanted });
+    if (how === "first") record.failures = 0;
+    this.#seat(record, instance);
+    const { version, category } = instance.plugin;
+    if (how === "first")
+      this.#parts.announcer.tell("plugin.loaded", { name: record.name, version, category });
+    else this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version });
+    for (const freed of this.#records.unblock(record.name)) void this.load(freed);
+  }
+
+  async #reload(record: PluginRecord): Promise<void> {
+    const { life, seats, timeouts } = this.#parts;
+    const old = record.instance;
+    if (old === null || record.status !== "loaded") {
+      await this.discover();
+      await this.#load(record);
+      return;
+    }
+    try {
+      record.settings = await this.#settings(record);
+      const entry = (await this.#records.installed(record.name)) ?? record.entry;
+      const next = await life.bringUp(entry, this.#modeFor(record, entry), record.settings);
+      if (!seats.fits(chairOf(next))) {
+        // Another category or other prefixes cannot share the seats, so the old one goes first.
+        await this.#unload(record, "unloaded");
+        record.entry = entry;
+        await this.#admit(record, next);
+        return;
+      }
+      await this.#checkRequires(record, next);
+      const stillWanted = () => record.instance === old && record.status === "loaded";
+      await life.settleIn(next, { old, api: entry.origin === "bundled" || record.settings.api, stillWanted });
+      record.entry = entry;
+      record.failures = 0;
+      this.#seat(record, next);
+      this.#parts.announcer.tell("plugin.reloaded", { name: record.name, version: next.plugin.version });
+      const retired = life.retire(old, timeouts.retire_ms).finally(() => this.#retiring.delete(old));
+      this.#retiring.set(old, retired);
+    } catch (error) {
+      const { message, trace } = describeThrown(error);
+      if (record.instance === null) this.#fail(record, error);
+      else {
+        Object.assign(record, { error: `reload failed: ${message}`, trace });
+        this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+      }
+      throw new BackplaneError("plugin.invalid", `${record.name} could not be loaded anew: ${message}`, {
+        fix: "Correct the plugin and reload it; an earlier version that was running goes on.",
+        cause: error,
+      });
+    }
+  }
+
+  async #unload(record: PluginRecord, to: "unloaded" | "disabled"): Promise<void> {
+    const { life, seats, timeouts } = this.#parts;
+    record.restart?.stop();
+    record.blocked_by = null;
+    const { instance } = record;
+    if (instance !== null) {
+      record.status = "unloading";
+      life.takeOff(instance);
+      // At a stop its calls are over on the record, and have been told to end: who still runs does not listen.
+      await life.retire(instance, this.#stopped ? STOP_DRAIN_MS : timeouts.drain_ms);
+      record.instance = null;
+    }
+    seats.release(record.name);
+    // A stop does not wash a failure away.
+    if (to === "disabled" || record.status !== "failed") record.status = to;
+    if (instance !== null && !this.#stopped)
+      this.#parts.announcer.tell("plugin.removed", { name: record.name });
+  }
+
+  #seat(record: PluginRecord, instance: Instance): void {
+    record.instance = instance;
+    record.status = "loaded";
+    record.error = null;
+    record.trace = null;
+    record.blocked_by = null;
+    record.version = instance.plugin.version;
+    record.config_schema = instance.plugin.configSchema ?? null;
+    this.#supervisor.watch(record, instance);
+  }
+
+  #fail(record: PluginRecord, error: unknown): void {
+    const { seats, deps } = this.#parts;
+    const { message, trace } = describeThrown(error);
+    // A second life that came to nothing leaves the first alone.
+    if (record.instance === null) {
+      seats.release(record.name);
+      record.status = "failed";
+      Object.assign(record, { error: message, trace });
+    }
+    deps.log.error({ plugin: record.name, code: codeOf(error), trace }, "a plugin could not be loaded");
+    this.#parts.announcer.tell("plugin.error", { name: record.name, error: message });
+  }
+
+  async #checkRequires(record: PluginRecord, instance: Instance): Promise<void> {
+    const missing = this.#records.missing(instance);
+    if (missing === null) return;
+    const { name, why } = missing;
+    await this.#parts.life.discard(instance);
+    record.blocked_by = name;
+    throw new BackplaneError("plugin.invalid", `it requires ${name}, which is ${why}`, {
+      fix: `Install or repair ${name}.`,
+    });
+  }
+
+  #modeFor(record: PluginRecord, entry: PluginEntry = record.entry): Mode {
+    return entry.origin === "bundled" || record.settings.trusted ? "inline" : "hosted";
+  }
+
+  #settings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
+    const { config, default_scope } = this.#parts.deps;
+    return readSettings(config, default_scope.org_id, name);
+  }
+}

@@ -1,0 +1,180 @@
+/** Tools of kernel plugins as the door calls them: typed ones, and legacy ones that answer an event. */
+
+import {
+  BackplaneError,
+  type BusEvent,
+  type IdSource,
+  type Json,
+  type JsonObject,
+  type KernelTool,
+  type KernelToolCall,
+  type KernelToolSpec,
+  RISKS,
+  TOOL_BRIEF_LENGTH,
+  TOOL_ERROR_KINDS,
+  type ToolReturn,
+} from "@backplane/contract";
+import type { Clock, RegisteredTool, Scope } from "@backplane/ports";
+import { snapshot } from "@backplane/session";
+import type { Instance } from "./instance.ts";
+import type { LegacyResult } from "./legacy-calls.ts";
+import { within } from "./within.ts";
+
+const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+
+export interface ToolMaker {
+  clock: Clock;
+  ids: IdSource;
+  brief_ms: number;
+}
+
+export function typedTool(maker: ToolMaker, instance: Instance, tool: KernelTool): RegisteredTool {
+  const spec = checkSpec(tool);
+  if (typeof tool.run !== "function") throw invalid(`tool ${spec.name} has no run()`);
+  return {
+    ...identity(instance, spec, false),
+    run: (args, call) => instance.track(async () => checkReturn(spec.name, await tool.run(args, call))),
+    brief: async (args) => {
+      if (tool.approvalBrief === undefined) return null;
+      // A headline is a courtesy: without it the prompt still shows the call.
+      const ask = () => tool.approvalBrief!(args);
+      const brief = await within(maker.clock, maker.brief_ms, "the approval brief", ask).catch(() => null);
+      return typeof brief === "string" && brief !== "" ? cut(brief) : null;
+    },
+  };
+}
+
+/** Null for a plugin without a tool of the old kind. */
+export function legacyTool(maker: ToolMaker, instance: Instance): RegisteredTool | null {
+  const { toolName, jsonSchema, description, requiresApproval } = instance.plugin;
+  if (toolName === undefined) return null;
+  const spec = checkSpec({
+    name: toolName,
+    description: description ?? toolName,
+    parameters: jsonSchema ?? { type: "object" },
+    ...(requiresApproval === undefined ? {} : { requires_approval: requiresApproval }),
+  });
+  if (typeof instance.plugin.onEvent !== "function")
+    throw invalid(`tool ${toolName} has no onEvent() that could answer a call`);
+  return {
+    ...identity(instance, spec, true),
+    brief: () => Promise.resolve(null),
+    run: (args, call) => instance.track(() => askLegacy(maker, instance, toolName, args, call)),
+  };
+}
+
+async function askLegacy(
+  maker: ToolMaker,
+  instance: Instance,
+  name: string,
+  args: JsonObject,
+  call: KernelToolCall & { scope: Scope },
+): Promise<ToolReturn> {
+  const { scope } = call;
+  const event: BusEvent = Object.freeze({
+    id: maker.ids.next("event"),
+    kind: "tool.call.request",
+    session_id: call.session_id ?? `_bridge:${instance.name}`,
+    ts: maker.clock.now() / 1000,
+    source: "kernel",
+    org_id: scope.org_id,
+    project_id: scope.project_id,
+    payload: snapshot({ id: call.id, name, args }),
+  });
+  const result = await instance.legacy.call(event.id, call.signal, async () => {
+    try {
+      await instance.plugin.onEvent!(event, instance.context(scope));
+    } catch (error) {
+      instance.report(error ?? new Error("the plugin threw nothing"));
+      throw error;
+    }
+    instance.report(null);
+  });
+  return fromLegacy(name, result);
+}
+
+function fromLegacy(name: string, { ok, value, error, envelope }: LegacyResult): ToolReturn {
+  if (envelope !== undefined) return checkReturn(name, envelope);
+  const shown = ok ? value : (error ?? value);
+  const display =
+    typeof shown === "string"
+      ? ({ kind: "text", text: shown } as const)
+      : ({ kind: "json", data: (shown ?? null) as Json } as const);
+  const said = typeof shown === "string" && shown !== "" ? shown : name;
+  if (ok) return { ok: true, brief: cut(said), display };
+  return { ok: false, kind: "internal", brief: cut(error ?? `${name} failed`), display };
+}
+
+/** What a plugin answers is checked before anyone believes it. */
+function checkReturn(name: string, value: unknown): ToolReturn {
+  const answer = value as Partial<ToolReturn> | null | undefined;
+  const broken = (what: string) =>
+    new BackplaneError("malformed_response", `tool ${name} answered without ${what}`, {
+      fix: "Return {ok, brief, display}, and kind where ok is false.",
+    });
+  if (typeof answer !== "object" || answer === null) throw broken("a result object");
+  if (typeof answer.brief !== "string") throw broken("a brief");
+  const { display, brief } = answer;
+  if (typeof display !== "object" || display === null || !isDisplay(display)) throw broken("a display block");
+  if (answer.ok === true) return { ok: true, brief: cut(brief), display };
+  if (answer.ok !== false) throw broken("ok");
+  const { kind } = answer;
+  if (kind === undefined || !TOOL_ERROR_KINDS.includes(kind)) throw broken("one of the error kinds");
+  return { ok: false, kind, brief: cut(brief), display };
+}
+
+function isDisplay(display: { kind?: unknown; text?: unknown; markdown?: unknown; data?: unknown }): boolean {
+  if (display.kind === "text") return typeof display.text === "string";
+  if (display.kind === "markdown") return typeof display.markdown === "string";
+  return display.kind === "json" && display.data !== undefined;
+}
+
+function identity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
+  const {
+    name: plugin,
+    plugin: { version },
+    mode,
+    generation,
+    entry,
+  } = instance;
+  const origin: RegisteredTool["origin"] = entry.origin === "bundled" ? "bundled" : "plugin";
+  const installed_at = entry.installed_at ?? "";
+  return { spec, plugin, version, mode, origin, installed_at, legacy, generation };
+}
+
+function checkSpec(tool: KernelToolSpec): KernelToolSpec {
+  const { name, description, parameters, requires_approval, effect_class, timeout_ms } = tool;
+  const { risk, category, deferred } = tool;
+  if (typeof name !== "string" || !TOOL_NAME.test(name)) {
+    throw invalid(`${JSON.stringify(name)} is no tool name: use 1 to 64 letters, digits, _ and -`);
+  }
+  if (typeof description !== "string") throw invalid(`tool ${name} has no description`);
+  const kept = snapshot(parameters) as JsonObject;
+  if (kept.type !== "object") throw invalid(`the parameters of tool ${name} are no JSON Schema of an object`);
+  if (timeout_ms !== undefined && !(timeout_ms > 0)) throw invalid(`tool ${name} has no usable timeout_ms`);
+  if (risk !== undefined && !RISKS.includes(risk))
+    throw invalid(`the risk of tool ${name} is none of ${RISKS.join(", ")}`);
+  if (category !== undefined && (typeof category !== "string" || category === "" || category.length > 64))
+    throw invalid(`the category of tool ${name} is no text of 1 to 64 characters`);
+  return {
+    name,
+    description,
+    parameters: kept,
+    ...(requires_approval === undefined ? {} : { requires_approval }),
+    ...(effect_class === undefined ? {} : { effect_class }),
+    ...(timeout_ms === undefined ? {} : { timeout_ms }),
+    ...(risk === undefined ? {} : { risk }),
+    ...(category === undefined ? {} : { category }),
+    ...(deferred === true ? { deferred } : {}),
+  };
+}
+
+function cut(text: string): string {
+  return text.length > TOOL_BRIEF_LENGTH ? `${text.slice(0, TOOL_BRIEF_LENGTH - 1)}…` : text;
+}
+
+function invalid(message: string): BackplaneError {
+  return new BackplaneError("plugin.invalid", message, {
+    fix: "Correct the tool that the plugin registers.",
+  });
+}

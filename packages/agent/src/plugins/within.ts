@@ -1,0 +1,41 @@
+/** Time bounds on what a plugin is asked to do; the plugin itself may go on, nobody waits for it. */
+
+import { BackplaneError } from "@backplane/contract";
+import type { Clock } from "@backplane/ports";
+
+/** Throws `timeout` when `work` has not ended after `ms`. What `work` throws at once comes out as a rejection. */
+export async function within<T>(
+  clock: Clock,
+  ms: number,
+  what: string,
+  work: () => T | Promise<T>,
+): Promise<T> {
+  const { promise: late, reject } = Promise.withResolvers<never>();
+  const timer = clock.after(ms, () =>
+    reject(new BackplaneError("timeout", `${what} took longer than ${ms} ms`)),
+  );
+  try {
+    return await Promise.race([run(work), late]);
+  } finally {
+    timer.stop();
+  }
+}
+
+async function run<T>(work: () => T | Promise<T>): Promise<T> {
+  return await work();
+}
+
+const MESSAGE_LENGTH = 2_000;
+const TRACE_LENGTH = 16_000;
+
+/** What was thrown, as text; a thrown value whose own spelling throws does not get further. */
+export function describeThrown(error: unknown): { message: string; trace: string } {
+  try {
+    if (!(error instanceof Error)) return { message: String(error), trace: String(error) };
+    const message = error.message.slice(0, MESSAGE_LENGTH);
+    return { message, trace: (error.stack ?? message).slice(0, TRACE_LENGTH) };
+  } catch {
+    const message = "the plugin threw something that cannot be read";
+    return { message, trace: message };
+  }
+}

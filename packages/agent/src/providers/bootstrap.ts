@@ -1,0 +1,75 @@
+/**
+ * The first instances of an org (llm.instances): one for each loaded provider plugin, with what was configured under
+ * `plugin.<ns>.*`. The marker is written last, so a crash in the middle runs it again; it never overwrites a key.
+ */
+
+import { isDestinationConfig, isSecretConfigKey, type Json, pluginNamespace } from "@backplane/contract";
+import type { Clock, Logger } from "@backplane/ports";
+import { ACTIVE_KEY, ALLOW_PRIVATE, isInstanceId, isOwnField, type LiveConfig } from "@backplane/registry";
+
+export const SEEDED_KEY = "_meta.providers_seeded_at";
+/** Needs no key and no network: the default while nothing else could answer. */
+const OFFLINE = "llm-echo";
+
+interface BootstrapDeps {
+  config: LiveConfig;
+  clock: Clock;
+  log: Logger;
+}
+
+/** False: there was no provider to set up, and it has to be asked again. */
+export async function bootstrapProviders(
+  deps: BootstrapDeps,
+  org_id: string,
+  loaded: readonly string[],
+): Promise<boolean> {
+  const { config, clock } = deps;
+  const plugins = loaded
+    .filter(isInstanceId)
+    .toSorted((a, b) => Number(b === OFFLINE) - Number(a === OFFLINE));
+  if (plugins.length === 0) return false;
+  if ((await config.get(org_id, SEEDED_KEY)) !== undefined) return true;
+  const withKey: string[] = [];
+  for (const plugin of plugins) {
+    const wanted = await instanceOf(config, org_id, plugin);
+    const there = await config.list(org_id, `providers.${plugin}.`);
+    const elsewhere = isElsewhere(wanted, there);
+    const missing = [...wanted].filter(([key]) => !there.has(key) && !(elsewhere && isSecretConfigKey(key)));
+    if (missing.length > 0) await config.write(org_id, { set: Object.fromEntries(missing) }, {});
+    const own = new Map([...missing, ...there]);
+    const key = own.get(`providers.${plugin}.api_key`);
+    if (typeof key === "string" && key !== "") withKey.push(plugin);
+  }
+  if ((await config.get(org_id, ACTIVE_KEY)) === undefined) {
+    await config.write(org_id, { set: { [ACTIVE_KEY]: withKey[0] ?? plugins[0]! } }, {});
+  }
+  const now = new Date(clock.now()).toISOString();
+  await config.write(org_id, { set: { [SEEDED_KEY]: now } }, {});
+  deps.log.info({ org_id, providers: plugins }, "provider instances were set up");
+  return true;
+}
+
+/** What is there already points to another place than the one that the credentials were given for. */
+function isElsewhere(wanted: ReadonlyMap<string, Json>, there: ReadonlyMap<string, Json>): boolean {
+  return [...there].some(
+    ([key, value]) =>
+      isDestinationConfig(key, JSON.stringify(value)) &&
+      JSON.stringify(value) !== JSON.stringify(wanted.get(key)),
+  );
+}
+
+async function instanceOf(config: LiveConfig, org_id: string, plugin: string): Promise<Map<string, Json>> {
+  const to = `providers.${plugin}.`;
+  const from = `plugin.${pluginNamespace(plugin)}.`;
+  const rows = new Map<string, Json>([
+    [`${to}plugin`, plugin],
+    [`${to}label`, `${plugin} (default)`],
+  ]);
+  for (const [key, value] of await config.list(org_id, from)) {
+    const field = key.slice(from.length);
+    // What opens a private place is given to an instance by the host's admin, and to nothing by copying.
+    if (isOwnField(field) || field === ALLOW_PRIVATE) continue;
+    if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
+  }
+  return rows;
+}

@@ -1,0 +1,69 @@
+/**
+ * An instance's fields against the schema of its plugin, before they are written. What the schema requires may still be
+ * missing: instances are made first and completed later, and health says what a call will lack. An empty text is how an
+ * operator leaves a field to its default. No message holds a value, which may be a secret.
+ */
+
+import { BackplaneError, canonicalJson, type Json, type JsonObject } from "@backplane/contract";
+import type { SchemaIssue, Schemas } from "@backplane/ports";
+import { ALLOW_PRIVATE } from "@backplane/registry";
+
+/** The kernel reads these of any instance, whatever its plugin knows. */
+const KERNEL_FIELDS: JsonObject = {
+  context_window: { type: "integer", minimum: 1 },
+  [ALLOW_PRIVATE]: { type: "string" },
+};
+
+/** Only issues with `changed` fields count: what was written before a plugin knew better hinders no other change. */
+export async function checkConfig(
+  schemas: Schemas | undefined,
+  plugin: { name: string; config_schema: JsonObject | null },
+  config: JsonObject,
+  changed: readonly string[],
+): Promise<void> {
+  if (schemas === undefined) return;
+  const given = Object.fromEntries(
+    Object.entries(config).filter(([, value]) => value !== null && value !== ""),
+  );
+  const { known, closed, schema } = readSchema(plugin.config_schema);
+  const unknown = closed ? changed.filter((field) => field in given && !known.includes(field)) : [];
+  const issues = unknown.map((field): SchemaIssue & { field: string } => ({
+    field,
+    path: `config.${field}`,
+    message: `${plugin.name} has no such field; it has ${known.join(", ")}`,
+  }));
+  if (issues.length === 0) {
+    const check = await schemas.compile(`provider ${plugin.name} ${canonicalJson(schema)}`, schema);
+    for (const { path, message } of await check(given)) {
+      const field = path.split("/")[1] ?? "";
+      if (changed.includes(field))
+        issues.push({ field, path: `config${path.replaceAll("/", ".")}`, message });
+    }
+  }
+  const [first] = issues;
+  if (first === undefined) return;
+  throw new BackplaneError("provider.invalid", `${first.path}: ${first.message}`, {
+    fix: `Correct ${first.field}; what ${plugin.name} takes is config_schema of \`backplane provider list --json\`.`,
+    details: { issues: issues.map(({ path, message }) => ({ path, message })) },
+  });
+}
+
+interface ReadSchema {
+  known: string[];
+  /** Nothing but what is known. */
+  closed: boolean;
+  schema: JsonObject;
+}
+
+function readSchema(given: JsonObject | null): ReadSchema {
+  const { required: _later, additionalProperties, properties, ...rest } = given ?? {};
+  const own = isObject(properties) ? properties : {};
+  const closed = additionalProperties === false && rest.patternProperties === undefined;
+  const schema: JsonObject = { type: "object", ...rest, properties: { ...KERNEL_FIELDS, ...own } };
+  if (additionalProperties !== undefined && !closed) schema.additionalProperties = additionalProperties;
+  return { known: [...Object.keys(own), ...Object.keys(KERNEL_FIELDS)], closed, schema };
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,257 @@
+/**
+ * Provider instances as the edges see and change them: `providers.<id>.*` and the key `provider`. Each change is one
+ * write, whole or not at all; changes of one org wait for each other, so a check holds until its write is done.
+ */
+
+import { randomBytes } from "node:crypto";
+import {
+  BackplaneError,
+  type IdSource,
+  isConfigKey,
+  isSecretConfigKey,
+  type Json,
+  type JsonObject,
+  type ProviderInstance,
+  type ProviderRow,
+} from "@backplane/contract";
+import {
+  type AgentProviders,
+  auditOf,
+  type Caller,
+  type Clock,
+  isWholeOrg,
+  type Logger,
+  requireOperator,
+  requireWholeOrg,
+  type Schemas,
+  type Store,
+} from "@backplane/ports";
+import {
+  ACTIVE_KEY,
+  ALLOW_PRIVATE,
+  isInstanceId,
+  type LiveConfig,
+  recordDropped,
+  requireConfigSet,
+} from "@backplane/registry";
+import { checkConfig } from "./check-config.ts";
+import { withAllowedPlace } from "./place.ts";
+import { maskInstance, type ProviderState, readProviders } from "./view.ts";
+
+const ID_LENGTH = 64;
+const SUFFIX_LENGTH = 8;
+const META = ["plugin", "label"];
+
+export interface ProvidersDeps {
+  config: LiveConfig;
+  store: Pick<Store, "audit">;
+  clock: Clock;
+  ids: IdSource;
+  log: Logger;
+  schemas?: Schemas;
+  probe: AgentProviders["test"];
+  /** The org's first instances are there. */
+  prepare(org_id: string): Promise<void>;
+  /** Throws `plugin.not_found`. */
+  plugin(name: string): { status: string; entry: { category: string }; config_schema: JsonObject | null };
+}
+
+export function createProviders(deps: ProvidersDeps): AgentProviders {
+  const { config, store } = deps;
+  const lines = new Map<string, Promise<unknown>>();
+
+  async function read(org_id: string): Promise<ProviderState> {
+    await deps.prepare(org_id);
+    return await readProviders(deps, org_id);
+  }
+
+  /** One change of an org at a time, each with what the one before it left. */
+  async function change<T>(
+    caller: Caller,
+    work: (state: ProviderState, org_id: string) => Promise<T>,
+  ): Promise<T> {
+    requireWholeOrg(caller, "change the providers");
+    const { org_id } = caller.scope;
+    const next = (lines.get(org_id) ?? Promise.resolve()).then(async () => work(await read(org_id), org_id));
+    const settled = next.catch(() => {});
+    lines.set(org_id, settled);
+    try {
+      return await next;
+    } finally {
+      if (lines.get(org_id) === settled) lines.delete(org_id);
+    }
+  }
+
+  function rowOf(instance: ProviderInstance, active: string | null): ProviderRow {
+    const { id, plugin, label, config: fields } = instance;
+    // An instance whose plugin is gone is still listed, so that it can be removed.
+    const config_schema = schemaOf(plugin) ?? null;
+    return { id, plugin, label, active: id === active, config: fields, config_schema };
+  }
+
+  async function rowNow(org_id: string, id: string): Promise<ProviderRow> {
+    const { active, instances } = await readProviders(deps, org_id);
+    return rowOf(maskInstance(find(instances, id)), active);
+  }
+
+  function checkPlugin(name: string): void {
+    const { entry, status } = deps.plugin(name);
+    if (entry.category !== "llm-provider") {
+      throw invalid(`${name} is of category ${entry.category}, not an llm-provider`);
+    }
+    if (status !== "loaded") throw invalid(`${name} is ${status}; it has to be loaded`);
+  }
+
+  /** Undefined: the plugin is not there. */
+  function schemaOf(name: string): JsonObject | null | undefined {
+    try {
+      return deps.plugin(name).config_schema;
+    } catch {
+      return undefined;
+    }
+  }
+
+  /** A plugin that is not loaded says nothing; its instance is checked when it is next changed. */
+  async function checkFields(name: string, fields: JsonObject, changed: readonly string[]): Promise<void> {
+    const config_schema = schemaOf(name);
+    if (config_schema === undefined) return;
+    await checkConfig(deps.schemas, { name, config_schema }, fields, changed);
+  }
+
+  return {
+    async list(caller, { show }) {
+      const { org_id } = caller.scope;
+      if (show && (!caller.admin || !isWholeOrg(caller))) {
+        throw new BackplaneError(
+          "auth.scope",
+          "Only an admin credential may read the values of secret fields.",
+          {
+            details: { needs: "admin" },
+          },
+        );
+      }
+      const { active, instances } = await read(org_id);
+      if (show)
+        await store.audit.append(auditOf(deps, caller, "provider.show", `${instances.length} instances`));
+      return instances.map((instance) => rowOf(show ? instance : maskInstance(instance), active));
+    },
+    create: async (caller, body) =>
+      await change(caller, async ({ instances }, org_id) => {
+        const { plugin, label, config: given = {} } = body;
+        checkPlugin(plugin);
+        const fields = withoutNulls(withAllowedPlace({}, withoutNulls(given), schemaOf(plugin) ?? null));
+        const id = body.id ?? freshId(plugin);
+        if (!isInstanceId(id)) throw invalid(`${JSON.stringify(id).slice(0, 80)} is no id for an instance`);
+        if (instances.some((one) => one.id === id)) {
+          throw new BackplaneError("provider.conflict", `there is an instance ${id} already`, {
+            fix: "Change that one, or choose another id.",
+          });
+        }
+        const keys = keysOf(id, fields);
+        await checkFields(plugin, fields, Object.keys(fields));
+        const set: Record<string, Json> = { ...keys, [`providers.${id}.plugin`]: plugin };
+        set[`providers.${id}.label`] = label ?? id;
+        requireConfigSet(caller, Object.keys(set));
+        const audit = auditOf(deps, caller, "provider.create", id, { plugin, ...openedIn(fields) });
+        // What an instance without a plugin may have left there is no part of the new one.
+        await config.write(org_id, { set, unset: [`providers.${id}.*`] }, { audit });
+        return await rowNow(org_id, id);
+      }),
+    patch: async (caller, id, body) =>
+      await change(caller, async ({ instances }, org_id) => {
+        const instance = find(instances, id);
+        const { label, config: given = {} } = body;
+        const unmasked = Object.entries(given).filter(([field, value]) => !isMasked(field, value));
+        const schema = schemaOf(instance.plugin) ?? null;
+        const fields = withAllowedPlace(instance.config, Object.fromEntries(unmasked), schema);
+        const kept = Object.entries(fields);
+        const set = keysOf(id, Object.fromEntries(kept.filter(([, value]) => value !== null)));
+        const gone = Object.keys(keysOf(id, Object.fromEntries(kept.filter(([, value]) => value === null))));
+        const changed_to = withoutNulls({ ...instance.config, ...Object.fromEntries(kept) });
+        await checkFields(
+          instance.plugin,
+          changed_to,
+          kept.map(([field]) => field),
+        );
+        if (label !== undefined) set[`providers.${id}.label`] = label;
+        if (Object.keys(set).length + gone.length > 0) {
+          const changed = [...Object.keys(set), ...gone].map((key) => key.slice(`providers.${id}.`.length));
+          requireConfigSet(caller, Object.keys(set));
+          const audit = auditOf(deps, caller, "provider.patch", id, {
+            fields: changed,
+            ...openedIn(fields),
+          });
+          const removed = await config.write(org_id, { set, unset: gone }, { audit });
+          const dropped = removed.filter((key) => !gone.includes(key));
+          await recordDropped(deps, caller, dropped);
+        }
+        return await rowNow(org_id, id);
+      }),
+    remove: async (caller, id) =>
+      await change(caller, async ({ active, instances }, org_id) => {
+        const { plugin } = find(instances, id);
+        if (active === id) throw new BackplaneError("provider.conflict", `${id} is the active instance`);
+        if (instances.filter((one) => one.plugin === plugin).length === 1) {
+          throw new BackplaneError("provider.conflict", `${id} is the last instance of ${plugin}`, {
+            fix: `Make another instance of ${plugin} first, or disable the plugin.`,
+          });
+        }
+        const audit = auditOf(deps, caller, "provider.remove", id, { plugin });
+        await config.write(org_id, { unset: [`providers.${id}.*`] }, { audit });
+      }),
+    setActive: async (caller, id) =>
+      await change(caller, async ({ instances }, org_id) => {
+        checkPlugin(find(instances, id).plugin);
+        const audit = auditOf(deps, caller, "provider.activate", id);
+        await config.write(org_id, { set: { [ACTIVE_KEY]: id } }, { audit });
+      }),
+    async test(caller, id) {
+      requireOperator(caller, "test a provider");
+      find((await read(caller.scope.org_id)).instances, id);
+      return await deps.probe(caller, id);
+    },
+  };
+}
+
+function find(instances: readonly ProviderInstance[], id: string): ProviderInstance {
+  const found = instances.find((one) => one.id === id);
+  if (found === undefined)
+    throw new BackplaneError("provider.not_found", `there is no provider instance ${id}`);
+  return found;
+}
+
+function keysOf(id: string, fields: JsonObject): Record<string, Json> {
+  const keys: Record<string, Json> = {};
+  for (const [field, value] of Object.entries(fields)) {
+    const key = `providers.${id}.${field}`;
+    if (META.includes(field) || !isConfigKey(key)) {
+      throw invalid(`${JSON.stringify(field).slice(0, 80)} is no field that an instance can have`);
+    }
+    keys[key] = value;
+  }
+  return keys;
+}
+
+/** For the record: what an instance may reach beyond the public addresses. */
+function openedIn(fields: JsonObject): JsonObject {
+  const place = fields[ALLOW_PRIVATE];
+  return typeof place === "string" ? { [ALLOW_PRIVATE]: place } : {};
+}
+
+function withoutNulls(fields: JsonObject): JsonObject {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null));
+}
+
+/** What a reader was shown instead of the secret, sent back unchanged. */
+function isMasked(field: string, value: Json): boolean {
+  return isSecretConfigKey(field) && typeof value === "string" && value.startsWith("****");
+}
+
+function freshId(plugin: string): string {
+  const stem = plugin.slice(0, ID_LENGTH - SUFFIX_LENGTH - 1).replace(/-+$/, "");
+  return `${stem}-${randomBytes(SUFFIX_LENGTH / 2).toString("hex")}`;
+}
+
+function invalid(message: string): BackplaneError {
+  return new BackplaneError("provider.invalid", message);
+}

@@ -1,0 +1,83 @@
+/**
+ * The gateway's own model for MCP servers (mcp.server): where the client that called takes no sampling request, a binding
+ * whose policy says so may have the org's provider answer it. Refused by default. Each request is an invocation of the
+ * core tool `model_sampling` in the caller's name and context, so that policy, approval and record are those of any call;
+ * tokens for one request and requests within an hour are bounded by the binding, counted in the store for all nodes.
+ */
+
+import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
+import {
+  type Borrower,
+  coreBindingId,
+  type Door,
+  invoke,
+  type LendModel,
+  type LiveCall,
+  SAMPLING_TOOL,
+  stopCall,
+} from "@backplane/door";
+import { readSampling, type SamplingRequest } from "./sampling-request.ts";
+import { samplingAnswer } from "./sampling-tool.ts";
+
+const HOUR_MS = 3_600_000;
+
+/** `open`: what the tool answers; each request is in it while it is under way. */
+export function createLendModel(door: Door, open: Map<string, SamplingRequest>): LendModel {
+  const { clock, ids, store } = door.deps;
+
+  async function sample(
+    live: LiveCall,
+    { caller, context, bound }: Borrower,
+    params: JsonObject,
+  ): Promise<Json> {
+    const { binding_id, policy, scope } = bound.binding;
+    const { max_tokens, per_hour } = policy.sampling!;
+    const request = readSampling(params, max_tokens);
+    if (!(await store.sampling.take(scope.org_id, binding_id, per_hour, HOUR_MS, clock.now())))
+      throw new BackplaneError(
+        "request.overloaded",
+        `${bound.package.package_id} has asked for the model ${per_hour} times within an hour, which is its quota`,
+      );
+    const request_id = ids.next("request");
+    open.set(request_id, request);
+    try {
+      const { system, messages } = request;
+      const input = {
+        request_id,
+        for_binding: binding_id,
+        for_invocation: live.row.id,
+        system,
+        messages: messages as unknown as Json,
+        max_tokens: request.max_tokens,
+      };
+      const { session_id } = live.row;
+      const body = {
+        binding_id: coreBindingId(SAMPLING_TOOL),
+        input,
+        ...(session_id === null ? {} : { session_id }),
+      };
+      const ticket = await invoke(door, { caller, context, body });
+      // A call that is over wants no answer any more.
+      const forget = live.onSettled(() => {
+        const asked = door.live.get(ticket.id);
+        if (asked !== undefined) stopCall(door, asked, "user");
+      });
+      const { error, tool_result } = await ticket.settled;
+      forget();
+      if (error !== null)
+        throw new BackplaneError("policy.denied", `the model was not asked: ${error.message}`);
+      const { text, model, output } = samplingAnswer(tool_result?.structured_output);
+      return {
+        role: "assistant",
+        content: { type: "text", text },
+        model,
+        stopReason: output >= request.max_tokens ? "maxTokens" : "endTurn",
+      };
+    } finally {
+      open.delete(request_id);
+    }
+  }
+
+  return (live, borrower) =>
+    borrower.bound.binding.policy.sampling === undefined ? null : (params) => sample(live, borrower, params);
+}

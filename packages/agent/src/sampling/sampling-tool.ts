@@ -1,0 +1,90 @@
+/**
+ * `model_sampling`: the org's own model, asked on behalf of an MCP server. It is a core tool so that the one door records
+ * it, weighs it and asks a person where the tolerance says so; models are not offered it, and it answers nothing but
+ * requests that the gateway itself has taken from a server.
+ */
+
+import { BackplaneError, COGNITION_LIMITS, type JsonObject, type ToolReturn } from "@backplane/contract";
+import { coreTool, noBrief, SAMPLING_TOOL } from "@backplane/door";
+import type { KernelDeps, RegisteredTool } from "@backplane/ports";
+import type { ModelCalls } from "../models/call-model.ts";
+import type { ActiveModels } from "../models/models.ts";
+import type { SamplingRequest } from "./sampling-request.ts";
+
+export interface SamplingToolParts {
+  deps: Pick<KernelDeps, "ids" | "version">;
+  models: ModelCalls;
+  active: ActiveModels;
+  /** Requests under way, by their ids; others are nobody's. */
+  open: ReadonlyMap<string, SamplingRequest>;
+}
+
+export function samplingTool({ deps, models, active, open }: SamplingToolParts): RegisteredTool {
+  return coreTool(deps.version ?? "0.0.0", {
+    spec: {
+      name: SAMPLING_TOOL,
+      description: "Asks the org's model what an MCP server wants to know during a call of one of its tools.",
+      parameters: {
+        type: "object",
+        properties: {
+          request_id: { type: "string" },
+          for_binding: { type: "string" },
+          for_invocation: { type: "string" },
+          system: { type: ["string", "null"] },
+          messages: { type: "array" },
+          max_tokens: { type: "integer", minimum: 1 },
+        },
+        required: ["request_id", "for_binding", "for_invocation", "messages", "max_tokens"],
+      },
+      risk: "medium",
+      timeout_ms: COGNITION_LIMITS.timeout_ms,
+    },
+    brief: noBrief,
+    run: async (args, { scope, signal }): Promise<ToolReturn> => {
+      const request = open.get(args.request_id as string);
+      if (request === undefined) return refused("it answers requests of MCP servers alone");
+      const chosen = await active.of(scope.org_id);
+      if (chosen === null) return refused("no provider instance is active: backplane provider add");
+      const { provider, model } = chosen;
+      const answer = await models.call(
+        { provider, model, messages: messagesOf(request), tools: [], params: paramsOf(request) },
+        {
+          to: { session_id: deps.ids.next("session"), scope },
+          signal: signal as AbortSignal,
+          timeout_ms: COGNITION_LIMITS.timeout_ms,
+        },
+      );
+      const { text, usage } = answer;
+      const data: JsonObject = { text, model, provider, usage: { ...usage } };
+      return { ok: true, brief: `${usage.total} tokens`, display: { kind: "json", data } };
+    },
+  });
+}
+
+function messagesOf({ system, messages }: SamplingRequest): unknown[] {
+  return [
+    ...(system === null ? [] : [{ role: "system", content: system }]),
+    ...messages.map(({ role, text }) => ({ role, content: text })),
+  ];
+}
+
+function paramsOf({ max_tokens, temperature, stop }: SamplingRequest): JsonObject {
+  return {
+    max_tokens,
+    ...(temperature === null ? {} : { temperature }),
+    ...(stop.length === 0 ? {} : { stop }),
+  };
+}
+
+function refused(text: string): ToolReturn {
+  return { ok: false, kind: "validation", brief: text, display: { kind: "text", text } };
+}
+
+/** What the tool gave, from its settled row. */
+export function samplingAnswer(structured: unknown): { text: string; model: string; output: number } {
+  const data = (structured as { display?: { data?: JsonObject } } | undefined)?.display?.data ?? {};
+  const { text, model, usage } = data;
+  if (typeof text !== "string") throw new BackplaneError("llm.failed", "the model gave no text");
+  const output = Number((usage as JsonObject | undefined)?.output ?? 0);
+  return { text, model: typeof model === "string" ? model : "", output };
+}

@@ -1,0 +1,67 @@
+/**
+ * `net.fetch`: the network for kernel plugins, as the operator allows it to each (`plugin.<ns>.allowed_domains`). A tool's
+ * call keeps a record of what was refused, as a call in a sandbox does.
+ */
+
+import {
+  BackplaneError,
+  type EgressRecord,
+  INVOCATION_LIMITS,
+  type Json,
+  type JsonObject,
+} from "@backplane/contract";
+import type { LiveCalls } from "@backplane/door";
+import type { Runner } from "@backplane/ports";
+import { type LiveConfig, readSettings, SETTINGS_SCOPE } from "@backplane/registry";
+import type { KernelService } from "../plugins/plugins-port.ts";
+import { number, object, optional, text } from "./arguments.ts";
+
+const TIMEOUT_MS = 30_000;
+const LONGEST_MS = 600_000;
+
+export interface NetFetchDeps {
+  runner: Pick<Runner, "fetch">;
+  config: LiveConfig;
+  live: Pick<LiveCalls, "get">;
+}
+
+export function netFetch({ runner, config, live }: NetFetchDeps): KernelService {
+  return async (args, { plugin, call }) => {
+    if (runner.fetch === undefined) {
+      throw new BackplaneError("egress.unreachable", "this gateway has no network for its plugins");
+    }
+    const { allowed_domains } = await readSettings(config, SETTINGS_SCOPE.org_id, plugin);
+    const { timeout_ms = TIMEOUT_MS } = optional(args, "timeout_ms", number);
+    try {
+      const answer = await runner.fetch({
+        url: text(args, "url"),
+        method: optional(args, "method", text).method ?? "GET",
+        headers: headersOf(args),
+        body: optional(args, "body", text).body ?? null,
+        encoding: optional(args, "encoding", text).encoding === "base64" ? "base64" : "utf8",
+        timeout_ms: Math.min(Math.max(1, timeout_ms), LONGEST_MS),
+        allowed_domains,
+      });
+      return answer as unknown as Json;
+    } catch (error) {
+      const refusal = (error as BackplaneError).details?.refusal;
+      const caller = call === null ? undefined : live.get(call.invocation_id);
+      if (refusal !== undefined && caller !== undefined) {
+        caller.egress = withOne(caller.egress, refusal as EgressRecord["refusals"][number]);
+      }
+      throw error;
+    }
+  };
+}
+
+function withOne(record: EgressRecord | null, refusal: EgressRecord["refusals"][number]): EgressRecord {
+  const { refused, refusals } = record ?? { refused: 0, refusals: [] };
+  const room = refusals.length < INVOCATION_LIMITS.refusals;
+  return { refused: refused + 1, refusals: room ? [...refusals, refusal] : refusals };
+}
+
+function headersOf(args: JsonObject): Record<string, string> {
+  const { headers = {} } = optional(args, "headers", object);
+  for (const name of Object.keys(headers)) text(headers, name);
+  return headers as Record<string, string>;
+}

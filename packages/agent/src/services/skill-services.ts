@@ -1,0 +1,26 @@
+/** Skills for the tool that reads them, in the scope of the call that the tool serves. */
+
+import { BackplaneError, type Json } from "@backplane/contract";
+import type { Scope } from "@backplane/ports";
+import type { Skills } from "@backplane/registry";
+import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+import { optional, text } from "./arguments.ts";
+
+export function skillServices(skills: Skills): [string, KernelService][] {
+  return [
+    ["skill.list", async (_args, who) => (await skills.list(scopeOf(who))) as Json],
+    [
+      "skill.read",
+      async (args, who) => {
+        const { file } = optional(args, "file", text);
+        return (await skills.read(scopeOf(who), text(args, "name"), file)) as unknown as Json;
+      },
+    ],
+  ];
+}
+
+function scopeOf({ caller, call }: ServiceWho): Scope {
+  const scope = caller?.scope ?? call?.scope;
+  if (scope === undefined) throw new BackplaneError("request.invalid", "skills are read during a tool call");
+  return scope;
+}

@@ -1,0 +1,115 @@
+/**
+ * The tool dispatcher (ktool.dispatch): one subscriber that turns tool.call.request into the one door. Its outcome is
+ * told by the door's own settlement, so a call that a crash cut off is told in the same way. It never holds the
+ * session's worker: it starts the call and returns.
+ */
+
+import { type BusEvent, codeOf, toBackplaneError } from "@backplane/contract";
+import { type Door, invoke, type OfferedTool, SEARCH_TOOL } from "@backplane/door";
+import type { Scope } from "@backplane/ports";
+import { type KernelPort, refusalKind, type ToolOutcome, type TurnCall, toolError } from "@backplane/session";
+import type { Turn } from "../loop/turn.ts";
+import { endWithTurn } from "./end-with-turn.ts";
+
+type CallRequest = BusEvent<"tool.call.request">;
+
+export interface DispatcherDeps {
+  port: KernelPort;
+  door: Door;
+  turnAt: (scope: Scope, session_id: string) => Turn | undefined;
+}
+
+export function startDispatcher({ port, door, turnAt }: DispatcherDeps): () => void {
+  const { log } = door.deps;
+
+  async function dispatch(event: CallRequest, turn: Turn): Promise<void> {
+    const { name, args } = event.payload;
+    const call: TurnCall = { key: turn.key, request: event, brief: null };
+    const ids = { id: event.payload.id, request_id: event.id };
+    const refuse = (outcome: ToolOutcome) =>
+      turn.waitFor(door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal));
+    const tool = turn.tools.get(name);
+    if (tool === undefined) {
+      return await refuse(toolError(ids, "not_found", `there is no tool ${name}`));
+    }
+    if (!turn.allows(name)) {
+      turn.forbidden.push(name);
+      return await refuse(toolError(ids, "rejected", `this agent may not use ${name}`));
+    }
+    if (tool.deferred && !turn.found.has(name)) {
+      const brief = `${name} has to be found with ${SEARCH_TOOL} first`;
+      return await refuse(toolError(ids, "not_found", brief));
+    }
+    port.tryPublish("tool.call.start", { id: ids.id, name, args }, turn.to);
+    call.brief = await briefOf(tool, event);
+    // Nothing is on the tape yet: a turn that ended meanwhile never asked.
+    if (turn.closing) return;
+    await turn.waitFor(enter(call, turn, tool));
+  }
+
+  /** Through the door, to the end. Never rejects for what the door refuses: that is an outcome. */
+  async function enter(call: TurnCall, turn: Turn, tool: OfferedTool): Promise<void> {
+    const { args, id } = call.request.payload;
+    try {
+      const { chain_id, id: run_id } = turn.run;
+      const { session_id } = turn.key;
+      const which =
+        tool.binding_id === null
+          ? { export_id: tool.export_id, package_id: tool.package_id }
+          : { binding_id: tool.binding_id };
+      // What the turn may not use, a tool of it may not use either.
+      const { tools: allowed } = turn.limits;
+      const narrow = allowed === null ? {} : { narrow: { tools: [...allowed] } };
+      const body = { ...which, input: args as never, session_id, chain_id, run_id, ...narrow };
+      const request = { caller: turn.caller, body, turn: call, context: turn.context };
+      // Nothing is on disk when it throws for the store's sake, so it may be asked again.
+      const ticket = await door.store_wait.run(
+        "a call",
+        async () => {
+          await door.lease.confirm(door.store_wait.most_ms, turn.signal);
+          return await invoke(door, request);
+        },
+        turn.signal,
+      );
+      const live = door.live.get(ticket.id);
+      if (live !== undefined) await endWithTurn(door, turn, live);
+    } catch (error) {
+      const { code, message, details } = toBackplaneError(error);
+      if (code === "run.taken_over") throw error;
+      // The door has written and told what it recorded as refused.
+      if (details?.invocation_id !== undefined && code !== "gateway_stopping") return;
+      const ids = { id, request_id: call.request.id };
+      const outcome = toolError(ids, refusalKind(code) ?? "rejected", message);
+      await door.store_wait.run("a call", () => door.turns.refuse(call, outcome), turn.signal);
+    }
+  }
+
+  async function briefOf(tool: OfferedTool, { payload }: CallRequest): Promise<string | null> {
+    const own = tool.binding_id === null ? null : door.bindings.tool(tool.binding_id);
+    if (own?.spec.requires_approval !== true) return null;
+    try {
+      return await own.brief(payload.args as never);
+    } catch (error) {
+      log.warn({ err: error, tool: tool.name }, "a tool could not word its approval");
+      return null;
+    }
+  }
+
+  return port.subscribe("tool.call.request", (event) => {
+    const turn = turnAt(event, event.session_id);
+    if (turn === undefined || !turn.takes(event.payload.step)) {
+      log.warn({ session_id: event.session_id }, "a tool call outside of a turn was dropped");
+      return;
+    }
+    dispatch(event, turn).catch((error: unknown) => {
+      if (codeOf(error) === "run.taken_over") {
+        turn.stop("lost");
+        return;
+      }
+      log.error({ err: error, code: codeOf(error) }, "a tool call could not be recorded");
+      const brief = toBackplaneError(error).message;
+      const ids = { id: event.payload.id, request_id: event.id };
+      port.tryPublish("tool.error", { ...ids, kind: "rejected", brief }, turn.to);
+    });
+  });
+}

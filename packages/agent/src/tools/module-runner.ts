@@ -1,0 +1,170 @@
+/**
+ * Runs tools of kernel plugins for the door; everything else goes to the runner of processes. Inline code cannot be
+ * stopped: at the deadline the call ends, is told by its signal, and whatever it still answers counts for nothing.
+ */
+
+import {
+  BackplaneError,
+  codeOf,
+  IdTable,
+  type Json,
+  type JsonObject,
+  type ToolReturn,
+} from "@backplane/contract";
+import type {
+  Clock,
+  RegisteredTool,
+  RunListener,
+  Runner,
+  RunOrder,
+  RunOutcome,
+  Scope,
+} from "@backplane/ports";
+import { displayText } from "@backplane/session";
+
+export interface ModuleRunnerDeps {
+  runner: Runner;
+  clock: Clock;
+  /** The tool that a binding of the gateway's own stands for. */
+  tool: (binding_id: string) => RegisteredTool | null;
+  /** A handle by which the tool asks kernel services on behalf of this call. */
+  mint(call: ModuleCall): { as: string; end(): void };
+}
+
+interface ModuleCall {
+  plugin: string;
+  scope: Scope;
+  invocation_id: string;
+  session_id: string | null;
+  tool_call_id: string;
+}
+
+type Stopper = (ending: Pick<RunOutcome, "status" | "error">) => void;
+
+export function createModuleRunner(deps: ModuleRunnerDeps): Runner {
+  const { runner, clock } = deps;
+  const running = new IdTable<Stopper>();
+
+  async function call(tool: RegisteredTool, order: RunOrder, listener: RunListener): Promise<RunOutcome> {
+    const { context } = order;
+    const stop = new AbortController();
+    const scope = { org_id: context.org_id, project_id: context.project_id ?? null };
+    const session_id = context.session_id ?? null;
+    const id = order.tool_call_id ?? (order.body.tool_execution_id as string);
+    const handle = deps.mint({
+      plugin: tool.plugin,
+      scope,
+      invocation_id: order.invocation_id,
+      session_id,
+      tool_call_id: id,
+    });
+    const { promise: stopped, resolve } = Promise.withResolvers<RunOutcome>();
+    const end: Stopper = ({ status, error }) => {
+      resolve(outcome(status, null, error));
+      stop.abort();
+    };
+    running.add(order.invocation_id, end);
+    const timer = clock.after(order.timeout_ms, () =>
+      end({ status: "failed", error: { code: "timeout", message: "the tool did not answer in time" } }),
+    );
+    let ended = false;
+    const answer = run(tool, order.body.input as JsonObject, {
+      id,
+      invocation_id: order.invocation_id,
+      session_id,
+      deadline_at: context.deadline_at,
+      signal: stop.signal,
+      as: handle.as,
+      scope,
+      progress: (event) => {
+        if (!ended) listener.event(event);
+      },
+    });
+    try {
+      return await Promise.race([answer, stopped]);
+    } finally {
+      ended = true;
+      timer.stop();
+      handle.end();
+      running.delete(order.invocation_id);
+    }
+  }
+
+  return {
+    ...questions(runner),
+    run(order, listener) {
+      if (order.package.runtime.protocol !== "module.kernel") return runner.run(order, listener);
+      const tool = deps.tool(order.binding_id);
+      if (tool === null) {
+        const error = { code: "tool_not_exposed", message: `the plugin of ${order.export_id} is not loaded` };
+        return Promise.resolve({ ...outcome("failed", null, error), dispatched: false });
+      }
+      return call(tool, order, listener);
+    },
+    cancel(invocation_id, reason) {
+      const end = running.get(invocation_id);
+      if (end === undefined) return runner.cancel(invocation_id, reason);
+      const code = reason === "user" ? "cancelled" : "gateway_stopping";
+      end({
+        status: reason === "user" ? "cancelled" : "failed",
+        error: { code, message: new BackplaneError(code).message },
+      });
+      return true;
+    },
+    retire: (binding_id, keep) => runner.retire(binding_id, keep),
+    runs: (protocol) => runner.runs?.(protocol) ?? true,
+    health: () => runner.health(),
+    close: (grace_ms) => runner.close(grace_ms),
+  };
+}
+
+/** What only processes are asked. A runner may lack each of these. */
+function questions({
+  describe,
+  request,
+  serves,
+  onNotice,
+  fetch,
+  listenerProof,
+}: Runner): Pick<Runner, "describe" | "request" | "serves" | "onNotice" | "fetch" | "listenerProof"> {
+  return {
+    ...(describe === undefined ? {} : { describe }),
+    ...(request === undefined ? {} : { request }),
+    ...(serves === undefined ? {} : { serves }),
+    ...(onNotice === undefined ? {} : { onNotice }),
+    ...(fetch === undefined ? {} : { fetch }),
+    ...(listenerProof === undefined ? {} : { listenerProof }),
+  };
+}
+
+type Call = Parameters<RegisteredTool["run"]>[1];
+
+async function run(tool: RegisteredTool, args: JsonObject, call: Call): Promise<RunOutcome> {
+  try {
+    return resultOf(await tool.run(args, call));
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    const code = codeOf(error) ?? "crashed";
+    return outcome("failed", null, { code, message });
+  }
+}
+
+/** The envelope as a tool's result: its text for the model, itself as the structured output. */
+function resultOf(answer: ToolReturn): RunOutcome {
+  const { ok, brief, display } = answer;
+  const envelope: JsonObject = { ok, brief, display: display as unknown as Json };
+  if (!answer.ok) envelope.kind = answer.kind;
+  return outcome(
+    "succeeded",
+    {
+      content: [{ type: "text", text: displayText(answer.display) }],
+      structured_output: envelope,
+      is_error: !ok,
+    },
+    null,
+  );
+}
+
+function outcome(status: RunOutcome["status"], result: Json, error: RunOutcome["error"]): RunOutcome {
+  return { status, result, error, violations: 0, stderr_tail: null, egress: null, dispatched: true };
+}

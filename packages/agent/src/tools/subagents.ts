@@ -1,0 +1,170 @@
+/**
+ * Sub-agents (subagent.tool, subagent.enforced): a child session that reads its parent's tape and writes its own. The
+ * child's id, depth, allow-list, steps and wall time are the kernel's to give and to enforce; a tool plugin only asks.
+ */
+
+import {
+  AGENT_SEPARATOR,
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  type Run,
+  SUBAGENT_LIMITS,
+} from "@backplane/contract";
+import type { StoreWait } from "@backplane/door";
+import type { Clock, SessionKey, Timer } from "@backplane/ports";
+import type { Persister, Sessions } from "@backplane/session";
+import type { TurnRequest } from "../loop/begin-turn.ts";
+import type { Loop } from "../loop/loop.ts";
+import type { Turn } from "../loop/turn.ts";
+import type { KernelService, ServiceWho } from "../plugins/plugins-port.ts";
+
+export interface SubagentDeps {
+  loop: Loop;
+  sessions: Sessions;
+  persister: Persister;
+  clock: Clock;
+  store_wait: StoreWait;
+  random: (bytes: Uint8Array) => void;
+  /** The running turn that made the call. */
+  turnOfCall(invocation_id: string): Turn | undefined;
+  /** Tells when the tool call that spawned it has ended, however it ended. */
+  onCallEnded(invocation_id: string, tell: () => void): void;
+}
+
+interface Child {
+  parent: Turn;
+  turn: Turn;
+  timer: Timer;
+  asked: readonly string[] | null;
+}
+
+export function subagentServices(deps: SubagentDeps): [string, KernelService][] {
+  const children = new Map<string, Child>();
+
+  async function start(args: JsonObject, who: ServiceWho): Promise<Json> {
+    const parent = parentOf(deps, who);
+    const { goal, strategy } = args;
+    if (typeof goal !== "string" || goal.trim() === "") {
+      throw new BackplaneError("request.invalid", "a sub-agent needs a goal");
+    }
+    const depth = parent.key.session_id.split(AGENT_SEPARATOR).length - 1;
+    if (depth >= SUBAGENT_LIMITS.depth) {
+      throw new BackplaneError("policy.denied", `sub-agents may be nested ${SUBAGENT_LIMITS.depth} deep`);
+    }
+    const asked = toolsOf(args.tools);
+    const child_id = `${parent.key.session_id}${AGENT_SEPARATOR}${uuid8(deps)}`;
+    const key: SessionKey = { ...parent.key, session_id: child_id };
+    await deps.persister.drain(parent.key);
+    const wait = <T>(work: () => Promise<T>) => deps.store_wait.run("a sub-agent", work, parent.signal);
+    const { head_chain_id } = await wait(() => deps.sessions.get(parent.key));
+    await wait(() => deps.sessions.fork(key.scope, head_chain_id, { child_id }));
+    const begin = {
+      key,
+      caller: parent.caller,
+      message: { text: goal },
+      trigger: "subagent",
+      context: parent.context,
+      parent_run_id: parent.run.id,
+      parent: parent.hold,
+      limits: {
+        iterations: bounded(args.max_steps, SUBAGENT_LIMITS.steps),
+        tools: narrowed(parent.limits.tools, asked),
+      },
+      ...(typeof strategy === "string" ? { strategy } : {}),
+    } as const satisfies TurnRequest;
+    const { turn } = await wait(() => deps.loop.accept(begin));
+    if (turn === null) throw new BackplaneError("session.busy");
+    const wall_ms = Math.min(
+      bounded(args.max_wall_seconds, SUBAGENT_LIMITS.wall_ms / 1000) * 1000,
+      SUBAGENT_LIMITS.wall_ms,
+    );
+    const timer = deps.clock.after(wall_ms, () => turn.stop("wall"));
+    const child = { parent, turn, timer, asked };
+    children.set(child_id, child);
+    const stop = () => {
+      if (parent.revocation !== null) turn.revoke(parent.revocation);
+      else turn.stop(parent.stopped === "shutdown" ? "shutdown" : "user");
+    };
+    if (parent.signal.aborted) stop();
+    else parent.signal.addEventListener("abort", stop, { once: true });
+    // The call that spawned it may end before the turn does.
+    if (who.call !== null) deps.onCallEnded(who.call.invocation_id, () => turn.stop("user"));
+    void turn.settled.then(() => {
+      timer.stop();
+      parent.signal.removeEventListener("abort", stop);
+    });
+    return { child_id };
+  }
+
+  async function wait(args: JsonObject, who: ServiceWho): Promise<Json> {
+    const child_id = typeof args.child_id === "string" ? args.child_id : "";
+    const child = children.get(child_id);
+    const parent = parentOf(deps, who);
+    if (child === undefined || child.parent !== parent) {
+      throw new BackplaneError("session.not_found", `${child_id} is no sub-agent of this call`);
+    }
+    try {
+      return answerOf(child, await child.turn.settled);
+    } finally {
+      children.delete(child_id);
+    }
+  }
+
+  return [
+    ["subagent.start", start],
+    ["subagent.wait", wait],
+  ];
+}
+
+/** Only a tool call of a running turn has a parent to fork. */
+function parentOf(deps: SubagentDeps, { call }: ServiceWho): Turn {
+  const turn = call === null ? undefined : deps.turnOfCall(call.invocation_id);
+  if (turn === undefined)
+    throw new BackplaneError("policy.denied", "a sub-agent is spawned out of a running turn");
+  return turn;
+}
+
+function answerOf({ turn, asked }: Child, run: Run): Json {
+  const forbidden_tool_hits = [...new Set(turn.forbidden)];
+  const status = run.status === "completed" ? "completed" : "failed";
+  return {
+    status,
+    child_id: run.session_id,
+    final_text: run.output?.content ?? "",
+    steps_used: run.iterations,
+    forbidden_tool_hits,
+    allowed: asked === null ? null : [...asked],
+    ...(status === "completed" ? {} : { reason: reasonOf(turn), error: run.error?.message ?? "" }),
+  };
+}
+
+function reasonOf(turn: Turn): "timeout" | "cancelled" | "error" {
+  if (turn.stopped === "wall") return "timeout";
+  return turn.stopped === null ? "error" : "cancelled";
+}
+
+/** Never wider than the parent's own list. */
+function narrowed(
+  parent: ReadonlySet<string> | null,
+  asked: readonly string[] | null,
+): ReadonlySet<string> | null {
+  if (asked === null) return parent;
+  return new Set(parent === null ? asked : asked.filter((name) => parent.has(name)));
+}
+
+function toolsOf(value: Json | undefined): readonly string[] | null {
+  if (value === undefined || value === null) return null;
+  if (Array.isArray(value) && value.every((name) => typeof name === "string")) return value as string[];
+  throw new BackplaneError("request.invalid", "tools is a list of tool names");
+}
+
+function bounded(value: Json | undefined, most: number): number {
+  return typeof value === "number" && value >= 1 ? Math.min(Math.floor(value), most) : most;
+}
+
+function uuid8({ random }: SubagentDeps): string {
+  const bytes = new Uint8Array(4);
+  random(bytes);
+  return Buffer.from(bytes).toString("hex");
+}

@@ -1,0 +1,136 @@
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { keyOf, type Op, openFanout, until, upTo } from "./open-fanout.ts";
+
+const contextEvents = (seen: readonly { kind: string; payload: unknown }[]) =>
+  seen
+    .filter(({ kind }) => kind.startsWith("session.context."))
+    .map(({ kind, payload }) => ({ kind, payload }));
+
+verifies(
+  "fanout.heartbeat",
+  "who is silent for more than a minute is reaped within the poll, who fails to take is cut off, all are told of shutdown",
+  async () => {
+    const rig = await openFanout();
+    const { clock } = rig;
+    const quiet = await rig.watch();
+    const lively = await rig.watch();
+    // The poll, and the bus that looks after an idle scope.
+    expect(clock.timers).toBe(2);
+    for (let s = 0; s < 60; s += 10) {
+      await clock.advance(10_000);
+      lively.heartbeat();
+    }
+    expect([quiet.ended, lively.ended]).toEqual([[], []]);
+    await clock.advance(5_050);
+    expect([quiet.ended, lively.ended]).toEqual([["timeout"], []]);
+
+    const throwing = await rig.watch({
+      send: ({ entry_id }) => {
+        if (entry_id !== undefined) throw new Error("the socket is gone");
+        return 0;
+      },
+    });
+    const slow = await rig.watch({ send: ({ entry_id }) => (entry_id === undefined ? 0 : 5 * 1024 * 1024) });
+    await rig.say("hello");
+    expect([throwing.ended, slow.ended, lively.ended]).toEqual([["send_failed"], ["send_failed"], []]);
+    expect([slow.ids(), lively.ids()]).toEqual([[2], [2]]);
+
+    const left = await rig.watch();
+    left.detach();
+    rig.fanout.close();
+    await rig.idle();
+    expect([left.ended, lively.ended]).toEqual([[], ["shutdown"]]);
+    const of = (connection_id: string) =>
+      contextEvents(rig.seen)
+        .filter(({ payload }) => (payload as { connection_id: string }).connection_id === connection_id)
+        .map(({ payload }) => (payload as { reason?: string }).reason ?? "attached");
+    const watchers = [quiet, throwing, slow, left, lively];
+    expect(watchers.map(({ connection_id }) => of(connection_id))).toEqual([
+      ["attached", "timeout"],
+      ["attached", "send_failed"],
+      ["attached", "send_failed"],
+      ["attached", "client_close"],
+      ["attached", "shutdown"],
+    ]);
+    expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+    await expect(rig.watch()).rejects.toMatchObject({ code: "gateway_stopping" });
+  },
+);
+
+test("coming and going is told on the kernel's session with what the seed names", async () => {
+  const rig = await openFanout();
+  const watcher = await rig.watch();
+  const { connection_id } = watcher;
+  watcher.detach();
+  watcher.detach();
+  await rig.idle();
+  expect(contextEvents(rig.seen)).toEqual([
+    { kind: "session.context.attached", payload: { session_id: "s", connection_id, adapter_id: "test" } },
+    { kind: "session.context.detached", payload: { session_id: "s", connection_id, reason: "client_close" } },
+  ]);
+  expect(rig.seen.every((event) => event.source === "kernel-session-context")).toBe(true);
+});
+
+test("nothing is left behind when the last client goes: no timer, no session", async () => {
+  const rig = await openFanout();
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  watcher.detach();
+  expect(rig.fanout.stats()).toEqual({ sessions: 0, connections: 0 });
+  await rig.clock.advance(5_050);
+  expect(rig.clock.timers).toBe(0);
+});
+
+test("an answer whose end nobody tells is forgotten in the end", async () => {
+  const rig = await openFanout();
+  await rig.publish("assistant.message.delta", { content: "Once" }, "s");
+  await rig.clock.advance(610_000);
+  expect(rig.clock.timers).toBe(0);
+  const watcher = await rig.watch();
+  expect(watcher.text()).toBe("");
+});
+
+test("a replay waits for a client that takes it slowly, and is not cut off", async () => {
+  const rig = await openFanout({ buffered_bytes: 4_000 });
+  await rig.sessions.create(keyOf());
+  for (let n = 0; n < 50; n++) await rig.say("x".repeat(500));
+  let waiting = 0;
+  const watcher = await rig.watch({
+    since: 0,
+    send(op: Op) {
+      waiting += JSON.stringify(op).length;
+      queueMicrotask(() => {
+        waiting = 0;
+      });
+      return waiting;
+    },
+  });
+  await until(() => watcher.replays().length === 1);
+  expect([watcher.ids(), watcher.ended]).toEqual([upTo(51), []]);
+});
+
+test("a client that comes back takes the place of the connection that it lost", async () => {
+  const rig = await openFanout();
+  const lost = await rig.watch();
+  const stranger = await rig.watch({
+    replaces: lost.connection_id,
+    caller: { actor: "key_2", scope: keyOf().scope, role: "user", scopes: ["sessions:write"], admin: false },
+  });
+  expect([lost.ended, stranger.ended]).toEqual([[], []]);
+  await rig.watch({ replaces: lost.connection_id });
+  expect(lost.ended).toEqual(["timeout"]);
+  expect(rig.fanout.stats().connections).toBe(2);
+});
+
+test("a tape that cannot be read ends the client that waits for it, and no other", async () => {
+  const rig = await openFanout();
+  const live = await rig.watch();
+  rig.beforePage = () => {
+    throw new Error("the disk is gone");
+  };
+  const broken = await rig.watch({ since: 0 });
+  await until(() => broken.ended.length > 0);
+  await rig.say("hello");
+  expect([broken.ended, live.ids(), live.ended]).toEqual([["send_failed"], [2], []]);
+});

@@ -1,0 +1,188 @@
+/** A fan-out over a real bus, a real store and the real tape, with a clock that moves only when told. */
+
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type BusEvent, type BusPayload, createIdSource, type Entry, type Json } from "@backplane/contract";
+import type { Caller, SessionKey, SessionStore } from "@backplane/ports";
+import { createPersister, createSessions, entryFor, type Persister, type Sessions } from "@backplane/session";
+import { openSqliteStore } from "@backplane/store";
+import { onTestFinished } from "vitest";
+import type { WrittenListener } from "../../../session/src/sessions/persister.ts";
+import { type OpenBus, openBus, scope, turn, until } from "../../../session/test/bus/open-bus.ts";
+import { createFanout, type FanoutDeps, type FanoutService } from "../../src/fanout/fanout.ts";
+
+export const caller: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
+export const keyOf = (session_id = "s", workspace = "default"): SessionKey => ({
+  scope,
+  workspace,
+  session_id,
+});
+
+export interface Rig extends OpenBus {
+  fanout: FanoutService;
+  sessions: Sessions;
+  persister: Persister;
+  /** While set, the tape's feed is told later. */
+  held: (() => void)[] | null;
+  /** Runs before each page of a replay is handed out. */
+  beforePage: () => Promise<void> | void;
+  /** As the loop does: on disk first, then told. */
+  write<K extends string>(kind: K, payload: BusPayload<K>, session_id?: string): Promise<BusEvent<K>>;
+  say(text: string, session_id?: string): Promise<void>;
+  publish<K extends string>(
+    kind: K,
+    payload: BusPayload<K>,
+    session_id: string,
+    at?: typeof scope,
+  ): Promise<void>;
+  watch(options?: Partial<WatchOptions>): Promise<Watcher>;
+}
+
+interface WatchOptions {
+  session_id: string;
+  workspace: string;
+  since: number | null;
+  caller: Caller;
+  send(op: Op): number;
+  replaces: string;
+}
+
+export interface Op {
+  op: string;
+  session_id: string;
+  entry_id?: number;
+  event: {
+    id: string;
+    kind: string;
+    session_id: string;
+    ts: number;
+    source: string;
+    payload: Record<string, Json>;
+  };
+}
+
+interface Watcher {
+  ops: Op[];
+  ended: string[];
+  connection_id: string;
+  last_entry_id: number;
+  heartbeat(): void;
+  detach(): void;
+  /** Ids of the entries that were shown, in the order in which they came. */
+  ids(): number[];
+  kinds(): string[];
+  /** What a client that follows the rules shows of the answer. */
+  text(): string;
+  replays(): number[];
+}
+
+export async function openFanout(limits: FanoutDeps["limits"] = {}): Promise<Rig> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-fanout-"));
+  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const open = openBus();
+  const { bus, clock } = open;
+  const ids = createIdSource(
+    () => clock.now(),
+    (bytes) => void randomFillSync(bytes),
+  );
+  const log = { debug: () => {}, info: () => {}, warn: () => {}, error: () => {} };
+  const sessions = createSessions({ store, clock, ids });
+  const persister = createPersister({ store, clock, log, lost: () => {}, takenOver: () => {} });
+  const port = bus.kernel("loop");
+  const paused: Pick<SessionStore, "replay"> = {
+    async replay(...args): Promise<Entry[]> {
+      const page = await store.sessions.replay(...args);
+      await rig.beforePage();
+      return page;
+    },
+  };
+  const feed = {
+    onWritten: (listener: WrittenListener) =>
+      persister.onWritten((key, items) => {
+        if (rig.held === null) listener(key, items);
+        else rig.held.push(() => listener(key, items));
+      }),
+  };
+  const fanout = createFanout({ store: { sessions: paused }, sessions, bus, feed, clock, ids, log, limits });
+  onTestFinished(async () => {
+    fanout.close();
+    bus.close();
+    await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  const rig: Rig = {
+    ...open,
+    fanout,
+    sessions,
+    persister,
+    held: null,
+    beforePage: () => {},
+    async write(kind, payload, session_id = "s") {
+      const told = port.prepare(kind, payload, { session_id, scope });
+      const { entry } = entryFor(told.event)!;
+      await persister.append(keyOf(session_id), [{ entry, event: told.event }]);
+      told.publish();
+      return told.event;
+    },
+    async say(text, session_id = "s") {
+      await rig.write("user.message.received", { text }, session_id);
+    },
+    async publish(kind, payload, session_id, at = scope) {
+      await port.publish(kind, payload, { session_id, scope: at });
+      await open.idle();
+    },
+    watch: (options = {}) => watch(fanout, options),
+  };
+  return rig;
+}
+
+async function watch(fanout: FanoutService, options: Partial<WatchOptions>): Promise<Watcher> {
+  const { session_id = "s", since = null, send = () => 0 } = options;
+  const ops: Op[] = [];
+  const ended: string[] = [];
+  const ref = options.workspace === undefined ? { session_id } : { session_id, workspace: options.workspace };
+  const attachment = await fanout.attach(options.caller ?? caller, ref, {
+    since_entry: since,
+    adapter_id: "test",
+    ...(options.replaces === undefined ? {} : { replaces: options.replaces }),
+    send({ frame, entry_id }) {
+      const op = JSON.parse(frame) as Op;
+      if ((op.entry_id ?? null) !== entry_id) throw new Error("the frame names another entry");
+      ops.push(op);
+      return send(op);
+    },
+    drained: turn,
+    ended: (reason) => ended.push(reason),
+  });
+  return {
+    ops,
+    ended,
+    connection_id: attachment.connection_id,
+    last_entry_id: attachment.session.last_entry_id,
+    heartbeat: () => attachment.heartbeat(),
+    detach: () => attachment.detach(),
+    ids: () => ops.flatMap(({ entry_id }) => (entry_id === undefined ? [] : [entry_id])),
+    kinds: () => ops.map(({ event }) => event.kind),
+    text: () => ops.reduce(textAfter, ""),
+    replays: () => ops.filter(isReplayDone).map(({ event }) => event.payload.replayed as number),
+  };
+}
+
+function textAfter(text: string, { event: { kind, payload } }: Op): string {
+  if (kind === "assistant.message.done") return payload.content as string;
+  if (kind === "session.replay.entry" && payload.kind === "message") {
+    const { role, content } = payload.payload as Record<string, string>;
+    return role === "assistant" ? content! : text;
+  }
+  if (kind !== "assistant.message.delta") return text;
+  return payload.catch_up === true ? (payload.content as string) : text + (payload.content as string);
+}
+
+const isReplayDone = ({ event }: Op): boolean => event.kind === "session.replay.done";
+
+export const upTo = (last: number, first = 1): number[] =>
+  Array.from({ length: last - first + 1 }, (_, n) => first + n);
+
+export { scope, turn, until };

@@ -1,0 +1,86 @@
+/** Answers that are still being written: what who joins sees of them, and when they are no longer shown. */
+import { entryFor } from "@backplane/session";
+import { expect, test } from "vitest";
+import { keyOf, openFanout, scope, turn, until, upTo } from "./open-fanout.ts";
+
+test("who joins in the middle of an answer ends with the same text", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  await rig.say("tell me");
+  const delta = (content: string) => rig.publish("assistant.message.delta", { content, iteration: 1 }, "s");
+  await delta("Once ");
+  await delta("upon ");
+  const first = await rig.watch({ since: 0 });
+  await until(() => first.replays().length === 1);
+  await delta("a ");
+  // The client reloads: nobody watches for a while.
+  first.detach();
+  await delta("time");
+  const second = await rig.watch({ since: 2 });
+  const cold = await rig.watch();
+  await until(() => second.replays().length === 1);
+  await delta(".");
+  for (const watcher of [second, cold]) expect(watcher.text()).toBe("Once upon a time.");
+  expect(first.text()).toBe("Once upon a ");
+  const caught = second.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(caught.event.payload).toEqual({ content: "Once upon a time", catch_up: true, iteration: 1 });
+  await rig.write("assistant.message.done", { content: "Once upon a time.", tool_calls: [] });
+  await rig.idle();
+  const third = await rig.watch({ since: 2 });
+  await until(() => third.replays().length === 1);
+  expect(third.text()).toBe("Once upon a time.");
+  expect(third.kinds()).not.toContain("assistant.message.delta");
+});
+
+test("an answer that is on the tape but not told of yet is not shown as unfinished", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  await rig.write("assistant.message.done", { content: "Earlier.", tool_calls: [] });
+  await rig.publish("assistant.message.delta", { content: "Hel" }, "s");
+  const early = await rig.watch({ since: 0 });
+  await until(() => early.replays().length === 1);
+  expect(early.text()).toBe("Hel");
+  rig.held = [];
+  const told = rig.bus
+    .kernel("loop")
+    .prepare("assistant.message.done", { content: "Hello", tool_calls: [] }, { session_id: "s", scope });
+  const { entry } = entryFor(told.event)!;
+  await rig.persister.append(keyOf(), [{ entry, event: told.event }]);
+  const late = await rig.watch({ since: 0 });
+  await until(() => late.replays().length === 1);
+  expect(late.text()).toBe("Hello");
+  for (const tell of rig.held) tell();
+  told.publish();
+  await rig.idle();
+  expect([early.text(), early.ids(), late.ids()]).toEqual(["Hello", upTo(3), upTo(3)]);
+});
+
+test("pieces that the bus delivers after the answer is on the tape are not shown", async () => {
+  const rig = await openFanout();
+  await rig.sessions.create(keyOf());
+  const watcher = await rig.watch({ since: 0 });
+  await until(() => watcher.replays().length === 1);
+  const hold = Promise.withResolvers<void>();
+  const slow = rig.plug("slow", "skill");
+  slow.subscribe("assistant.message.delta", () => hold.promise);
+  const port = rig.bus.kernel("loop");
+  for (const content of ["Hel", "lo"]) {
+    await port.publish("assistant.message.delta", { content }, { session_id: "s", scope });
+  }
+  await turn();
+  await rig.write("assistant.message.done", { content: "Hello", tool_calls: [] });
+  hold.resolve();
+  await rig.idle();
+  expect(watcher.text()).toBe("Hello");
+  const joined = await rig.watch({ since: 0 });
+  await until(() => joined.replays().length === 1);
+  expect(joined.text()).toBe("Hello");
+});
+
+test("the unfinished answer that is kept is bounded, and says so", async () => {
+  const rig = await openFanout({ partial_bytes: 10 });
+  for (let n = 0; n < 5; n++) await rig.publish("assistant.message.delta", { content: "four" }, "s");
+  const watcher = await rig.watch();
+  const caught = watcher.ops.find(({ event }) => event.payload.catch_up === true)!;
+  expect(caught.event.payload).toEqual({ content: "fourfourfo", catch_up: true, truncated: true });
+});

@@ -1,0 +1,107 @@
+import { entryFor } from "@backplane/session";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { caller, keyOf, openFanout, type Rig, scope, turn, until, upTo } from "./open-fanout.ts";
+
+const CLIENTS = 200;
+const EVENTS = 3_000;
+const PER_TICK = 10;
+
+interface Visit {
+  since: number;
+  ids: number[];
+  dones: number[];
+  detach(): void;
+}
+
+verifies(
+  "fanout.attach",
+  "200 clients that come back at random under 1,000 events/s get each later entry once, in order, and one replay.done",
+  async () => {
+    const rig = await openFanout();
+    await rig.sessions.create(keyOf());
+    const random = seeded(20_261_115);
+    const visits: Visit[] = [];
+    let last = 1;
+    let writing = true;
+
+    const client = async (): Promise<Visit> => {
+      for (;;) {
+        const since = Math.max(0, last - Math.floor(random() * 300));
+        const visit = await attach(rig, since);
+        visits.push(visit);
+        if (!writing) return visit;
+        for (let turns = 20 + random() * 400; turns > 0 && writing; turns--) await nextMs();
+        visit.detach();
+      }
+    };
+    const clients = Array.from({ length: CLIENTS }, client);
+    const from = performance.now();
+    for (let n = 0; n < EVENTS; n += PER_TICK) {
+      await write(rig, n);
+      last += PER_TICK;
+      // Late ticks are not made up for in one go, so the rate is at most the one that is named.
+      while (performance.now() - from < n + PER_TICK) await turn();
+    }
+    writing = false;
+    const final = await Promise.all(clients);
+    await until(() =>
+      final.every(({ ids, since, dones }) => dones.length > 0 && (ids.at(-1) ?? since) === last),
+    );
+
+    const wrong = visits.filter(({ since, ids }) => !isRun(ids, since + 1));
+    expect(wrong).toEqual([]);
+    expect(visits.filter(({ dones }) => dones.length > 1)).toEqual([]);
+    expect(final.map(({ dones }) => dones.length)).toEqual(upTo(CLIENTS).map(() => 1));
+    expect(visits.length).toBeGreaterThan(CLIENTS * 2);
+    expect(last).toBe(EVENTS + 1);
+  },
+  60_000,
+);
+
+async function attach({ fanout }: Rig, since: number): Promise<Visit> {
+  const visit: Visit = { since, ids: [], dones: [], detach: () => {} };
+  const attachment = await fanout.attach(
+    caller,
+    { session_id: "s" },
+    {
+      since_entry: since,
+      adapter_id: "test",
+      send({ entry_id, event, frame }) {
+        if (entry_id !== null) visit.ids.push(entry_id);
+        if (event.kind === "session.replay.done") visit.dones.push(frame.length);
+        return 0;
+      },
+      ended: () => {},
+    },
+  );
+  visit.detach = () => attachment.detach();
+  return visit;
+}
+
+/** One commit of several events, each told on the bus after it. */
+async function write({ bus, persister }: Rig, n: number): Promise<void> {
+  const port = bus.kernel("loop");
+  const told = upTo(PER_TICK).map((i) =>
+    port.prepare("user.message.received", { text: `message ${n + i}` }, { session_id: "s", scope }),
+  );
+  await persister.append(
+    keyOf(),
+    told.map(({ event }) => ({ entry: entryFor(event)!.entry, event })),
+  );
+  for (const one of told) one.publish();
+  port.detach();
+}
+
+const isRun = (ids: readonly number[], first: number): boolean => ids.every((id, n) => id === first + n);
+
+const nextMs = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 1));
+
+/** The same choices in every run. */
+function seeded(seed: number): () => number {
+  let state = seed;
+  return () => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return state / 2 ** 32;
+  };
+}

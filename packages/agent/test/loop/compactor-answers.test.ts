@@ -1,0 +1,116 @@
+/** What a bound compactor answers is checked before the conversation changes. */
+import type { Json } from "@backplane/contract";
+import { user } from "@backplane/test-kit/kernel/house";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openTalk, type Talk } from "./talk.ts";
+
+const REF = { session_id: "s1" };
+const TEXT = [{ type: "text", text: "what matters" }];
+
+async function openWithCompactor(answer: () => Json): Promise<Talk> {
+  const talk = await openTalk();
+  await talk.bind(manifest([{ id: "shrink", kind: "compactor", compactor: {} }]));
+  for (let n = 0; n < 3; n++) await talk.say(`/say ${n} ${"lorem ipsum dolor ".repeat(30)}`);
+  talk.runner.script = async () => ok(answer());
+  return talk;
+}
+
+const MALFORMED: [name: string, answer: Json][] = [
+  ["unknown fields only", { nonsense: 1 }],
+  ["an empty object", {}],
+  ["a list", [1]],
+  ["neither a block nor a summary", { seed_blocks: [] }],
+  ["an empty summary and no block", { seed_blocks: [], summary: { text: " " } }],
+  ["seed_blocks that is no list", { seed_blocks: { kind: "input", content: TEXT } }],
+  ["a block that is no object", { seed_blocks: ["hello"] }],
+  ["a block of an unknown kind", { seed_blocks: [{ kind: "anchor", content: TEXT }] }],
+  ["a block without content", { seed_blocks: [{ kind: "input" }] }],
+  ["content without a type", { seed_blocks: [{ kind: "input", content: [{ text: "x" }] }] }],
+  ["a tool call without a name", { seed_blocks: [{ kind: "tool_call", tool_call_id: "c1", content: [] }] }],
+  ["a tool result without its call", { seed_blocks: [{ kind: "tool_result", content: TEXT }] }],
+  ["one good and one bad block", { seed_blocks: [{ kind: "input", content: TEXT }, null] }],
+  ["a summary that is text", { seed_blocks: [{ kind: "input", content: TEXT }], summary: "short" }],
+  ["a summary without text", { seed_blocks: [{ kind: "input", content: TEXT }], summary: { words: "x" } }],
+  ["diagnostics that are text", { seed_blocks: [{ kind: "input", content: TEXT }], diagnostics: "fine" }],
+];
+
+describe("a malformed answer of a compactor", () => {
+  test.each(MALFORMED)("%s: fails as malformed_response and changes nothing", async (_name, answer) => {
+    const talk = await openWithCompactor(() => answer);
+    const before = await talk.kernel.sessions.get(user, REF);
+    const tape = await talk.tape();
+    await expect(talk.kernel.sessions.compact(user, REF)).rejects.toMatchObject({
+      code: "malformed_response",
+    });
+    expect(await talk.kernel.sessions.get(user, REF)).toEqual(before);
+    expect(await talk.tape()).toEqual(tape);
+    const { items } = await talk.kernel.chains.list(user, REF, { limit: 5 });
+    expect(items.map(({ origin }) => origin)).toEqual(["start"]);
+    const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
+    expect(calls.map(({ status, error }) => [status, error?.code])[0]).toEqual([
+      "failed",
+      "malformed_response",
+    ]);
+    expect(calls[0]!.result).toBeNull();
+  });
+});
+
+test.each<[string, Json]>([
+  ["blocks alone", { seed_blocks: [{ kind: "input", content: TEXT }] }],
+  ["a summary alone", { seed_blocks: [], summary: { text: "short" } }],
+  [
+    "every kind of block",
+    {
+      seed_blocks: [
+        { kind: "system", content: TEXT },
+        { kind: "input", content: TEXT },
+        { kind: "thinking", content: TEXT },
+        { kind: "tool_call", tool_call_id: "c1", name: "add", input: { a: 1 }, content: [] },
+        { kind: "tool_result", tool_call_id: "c1", content: TEXT, is_error: false },
+        { kind: "response", content: TEXT },
+      ],
+      summary: { text: "short" },
+      diagnostics: { dropped: 3 },
+    },
+  ],
+])("a compactor may answer with %s", async (_name, answer) => {
+  const talk = await openWithCompactor(() => answer);
+  expect(await talk.kernel.sessions.compact(user, REF)).toMatchObject({ origin: "compaction" });
+});
+
+verifies(
+  "compactor.repeat",
+  "compact, undo and compact again need no message in between, as often as one likes",
+  async () => {
+    let turn = 0;
+    const talk = await openWithCompactor(() => ({ seed_blocks: [], summary: { text: `short ${++turn}` } }));
+    const start = (await talk.kernel.sessions.get(user, REF)).head_chain_id;
+    const made = new Set<string>();
+    for (let round = 0; round < 3; round++) {
+      const chain = await talk.kernel.sessions.compact(user, REF);
+      expect(chain).toMatchObject({ origin: "compaction", parent_chain_id: start });
+      made.add(chain.id);
+      const undone = await talk.kernel.sessions.undoCompaction(user, REF);
+      expect(undone.id).toBe(start);
+    }
+    expect(made.size).toBe(3);
+    expect(await talk.kernel.chains.verify(user, start)).toBeNull();
+    for (const id of made) expect(await talk.kernel.chains.verify(user, id)).toBeNull();
+  },
+);
+
+verifies("compactor.repeat", "the model's summary can be repeated after an undo too", async () => {
+  const talk = await openTalk();
+  for (let n = 0; n < 6; n++) await talk.say(`/say ${n} ${"lorem ipsum dolor ".repeat(60)}`);
+  const start = (await talk.kernel.sessions.get(user, REF)).head_chain_id;
+  await talk.kernel.sessions.compact(user, REF);
+  await talk.kernel.sessions.undoCompaction(user, REF);
+  const again = await talk.kernel.sessions.compact(user, REF);
+  expect(again).toMatchObject({ origin: "compaction", parent_chain_id: start });
+  // The conversation goes on from the summary.
+  expect((await talk.say("/say still here")).status).toBe("completed");
+  expect((await talk.kernel.sessions.get(user, REF)).head_chain_id).toBe(again.id);
+});

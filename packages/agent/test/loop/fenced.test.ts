@@ -1,0 +1,222 @@
+/** Two gateways on one PostgreSQL, one of which loses its lease for a while and comes back. */
+import { BackplaneError, type KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { openPostgresStore } from "@backplane/store";
+import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import pg from "pg";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type Talk, talkIn } from "./talk.ts";
+
+const s1 = { session_id: "s1" };
+const TTL = 1_500;
+
+let server: TestPostgres;
+let schemas = 0;
+beforeAll(async () => {
+  server = await startPostgres();
+}, 60_000);
+afterAll(async () => {
+  await server?.stop();
+});
+
+interface Node extends Talk {
+  /** Its leases are not renewed any more, as if it were frozen. Answers how to thaw it. */
+  freeze(): () => void;
+}
+
+/** `toolsOf` makes the tools of each of the two, which count apart. */
+async function twoNodes(toolsOf: (node: number) => KernelTool[] = () => []): Promise<[Node, Node, string]> {
+  const schema = `fenced_${++schemas}`;
+  const open = async (n: number): Promise<Node> => {
+    const store = await openPostgresStore({ url: server.url, schema });
+    const host = { recovery: { interval_ms: 100, node_ttl_ms: TTL } };
+    const talk = await talkIn(store, "", { tools: toolsOf(n), host });
+    const { leases, jobs } = store;
+    return {
+      ...talk,
+      freeze() {
+        const away = () => Promise.reject(new BackplaneError("store.unavailable"));
+        store.leases = { ...leases, acquire: away };
+        store.jobs = { ...jobs, extend: away };
+        return () => {
+          store.leases = leases;
+          store.jobs = jobs;
+        };
+      },
+    };
+  };
+  const nodes = [await open(0), await open(1)] as const;
+  const policy = { tolerance: { conversation: "full" } };
+  await nodes[0].kernel.policy.patch(admin, "org", policy as never);
+  return [...nodes, schema];
+}
+
+/** A tool that may not run twice; the first run on the first node hangs until the test lets it go. */
+function payTool(paid: string[], released: Promise<void>) {
+  return (node: number): KernelTool[] => [
+    {
+      name: "pay",
+      description: "Pays.",
+      parameters: { type: "object", properties: { what: { type: "string" } } },
+      effect_class: "non_idempotent_write",
+      async run({ what }) {
+        paid.push(`${node} ${what as string}`);
+        if (node === 0 && what === "a") await released;
+        return toolOk(`paid ${what as string}`);
+      },
+    },
+  ];
+}
+
+const PAY_TWICE = '/tool pay {"what": "a"}\n/then\n/tool pay {"what": "b"}\n/then\n/say over';
+
+verifies(
+  "node.fence",
+  "a turn that was taken over goes on there alone; the gateway that had it writes nothing and calls nothing",
+  async () => {
+    const paid: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const [first, second] = await twoNodes(payTool(paid, promise));
+    const { run_id } = await first.kernel.sessions.message(user, s1, { text: PAY_TWICE });
+    await until(() => paid.length === 1);
+    const thaw = first.freeze();
+    const status = async () => (await second.kernel.runs.get(user, run_id)).status;
+    await until(async () => (await status()) !== "running");
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+    expect(paid).toEqual(["0 a", "1 b"]);
+    const before = await second.tape();
+    thaw();
+    await until(async () => (await first.kernel.health()).lease.held);
+    resolve();
+    // Its session is free there, and what the old turn still says goes nowhere.
+    await until(async () => {
+      const { run_id: next } = await first.kernel.sessions.message(user, s1, { text: "/say hello" });
+      return next !== run_id;
+    });
+    await until(async () => {
+      const { items } = await first.kernel.runs.list(user, s1, { limit: 9 });
+      return items.every((run) => run.status === "completed");
+    });
+    expect(paid).toEqual(["0 a", "1 b"]);
+    const tape = await second.tape();
+    expect(tape.slice(0, before.length)).toEqual(before);
+    const after = tape.slice(before.length).filter(({ kind }) => kind !== "event");
+    expect(after.map(({ payload }) => payload.content)).toEqual(["/say hello", "hello"]);
+  },
+  60_000,
+);
+
+test("a call that waits for a slot is not dispatched by a gateway that lost it meanwhile", async () => {
+  const [first, second] = await twoNodes();
+  const narrow = tool("narrow", { max_concurrency: 1 }, { effect_class: "non_idempotent_write" });
+  await first.bind(manifest([narrow]));
+  const { promise, resolve } = Promise.withResolvers<void>();
+  first.runner.script = async () => {
+    await promise;
+    return ok();
+  };
+  await first.kernel.invocations.invoke(user, { export_id: "narrow" });
+  await until(() => first.runner.orders.length === 1);
+  const queued = await first.kernel.invocations.invoke(user, { export_id: "narrow" });
+  const thaw = first.freeze();
+  const row = () => second.kernel.invocations.get(user, queued.id);
+  await until(async () => (await row()).status === "failed");
+  expect((await row()).error).toMatchObject({ code: "outcome_unknown" });
+  thaw();
+  await until(async () => (await first.kernel.health()).lease.held);
+  resolve();
+  expect(await queued.settled).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+  expect(first.runner.orders).toHaveLength(1);
+}, 60_000);
+
+test("a gateway whose lease has run out dispatches nothing until it is renewed", async () => {
+  const [first, second] = await twoNodes();
+  await second.crash();
+  await first.bind(manifest([tool("read")]));
+  const thaw = first.freeze();
+  await until(async () => !(await first.kernel.health()).lease.held);
+  const ticket = await first.kernel.invocations.invoke(user, { export_id: "read" });
+  await new Promise((done) => setTimeout(done, 300));
+  expect(first.runner.orders).toHaveLength(0);
+  thaw();
+  expect(await ticket.settled).toMatchObject({ status: "succeeded" });
+  expect(first.runner.orders).toHaveLength(1);
+}, 60_000);
+
+verifies(
+  "node.store-outage",
+  "when the store is back, a gateway leaves calls and deliveries of living ones alone for one lease",
+  async () => {
+    const [first, second, schema] = await twoNodes();
+    const content = manifest([tool("quick"), tool("read"), hook("notify", ["invocation.settled"])]);
+    await first.bind(content);
+    for (const export_id of ["read", "notify"]) await first.bind(content, { export_id });
+    const { promise, resolve } = Promise.withResolvers<void>();
+    for (const node of [first, second]) {
+      node.runner.script = async ({ order }) => {
+        if (order.export_id !== "quick") await promise;
+        return ok();
+      };
+    }
+    const orders = (export_id: string) =>
+      [first, second].map(
+        ({ runner }) => runner.orders.filter((order) => order.export_id === export_id).length,
+      );
+    await until(async () => (await second.kernel.health()).lease.takes_over);
+    await first.call({ export_id: "quick" });
+    await until(() => orders("notify").includes(1));
+    const ticket = await first.kernel.invocations.invoke(user, { export_id: "read", timeout_ms: 50_000 });
+    await until(() => orders("read")[0] === 1);
+    // The store goes away for both, for longer than a lease, and is back for the second one first.
+    const [thawFirst, thawSecond] = [first.freeze(), second.freeze()];
+    const lapsed = async () => {
+      const healths = await Promise.all([first, second].map(({ kernel }) => kernel.health()));
+      return healths.every(({ lease }) => !lease.held);
+    };
+    await until(lapsed);
+    await new Promise((done) => setTimeout(done, TTL / 2));
+    const client = new pg.Client({ connectionString: server.url });
+    await client.connect();
+    await client.query(`update "${schema}".jobs set due_at = 0 where state = 'leased'`);
+    await client.end();
+    thawSecond();
+    await until(async () => (await second.kernel.health()).lease.held);
+    await new Promise((done) => setTimeout(done, 400));
+    thawFirst();
+    await until(async () => (await second.kernel.health()).lease.takes_over);
+    await new Promise((done) => setTimeout(done, 400));
+    resolve();
+    expect(await ticket.settled).toMatchObject({ status: "succeeded", retry_count: 0 });
+    expect(orders("read")).toEqual([1, 0]);
+    expect(orders("notify").toSorted((a, b) => a - b)).toEqual([0, 1]);
+  },
+  60_000,
+);
+
+verifies(
+  "node.turn-once",
+  "a message at the other gateway joins the turn, which answers it before it ends",
+  async () => {
+    const paid: string[] = [];
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const [first, second] = await twoNodes(payTool(paid, promise));
+    const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool pay {"what": "a"}' });
+    await until(() => paid.length === 1);
+    const said = await second.kernel.sessions.message(user, s1, { text: "/say and this" });
+    expect(said.run_id).toBe(run_id);
+    await expect(second.kernel.sessions.message(admin, s1, { text: "me too" })).rejects.toMatchObject({
+      code: "session.busy",
+    });
+    await expect(second.kernel.sessions.reset(user, s1)).rejects.toMatchObject({ code: "session.busy" });
+    resolve();
+    await until(async () => (await second.kernel.runs.get(user, run_id)).status === "completed");
+    const messages = (await second.tape()).filter(({ kind }) => kind === "message");
+    expect(messages.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant"]);
+    expect(messages.at(-1)!.payload.content).toBe("and this");
+  },
+  60_000,
+);

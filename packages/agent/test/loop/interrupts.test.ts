@@ -1,0 +1,93 @@
+import type { Entry, KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { contextOf } from "@backplane/session";
+import { until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+import { addTool, openTalk } from "./talk.ts";
+
+const ROUNDS = 60;
+
+const pause = (ms: number) => new Promise<void>((resolve) => setTimeout(resolve, ms));
+
+/** Ends some time after it is told to. */
+const polite: KernelTool = {
+  ...addTool,
+  name: "polite",
+  run: (_args, { signal }) =>
+    new Promise((resolve) => {
+      signal.addEventListener("abort", () => setTimeout(() => resolve(toolOk("stopped")), 5));
+      setTimeout(() => resolve(toolOk("slept")), 40);
+    }),
+};
+
+const asking: KernelTool = { ...addTool, name: "asking", requires_approval: true };
+
+test("whenever a turn is interrupted, each call on the tape has its result before the next message", async () => {
+  const talk = await openTalk({ tools: [addTool, polite, asking] });
+  // In a process of its own, and deaf: it never answers.
+  await talk.bind(manifest([tool("deaf")]));
+  talk.runner.obeys = false;
+  talk.runner.script = () => new Promise(() => {});
+  const random = randomOf(4711);
+  const names = ["add", "polite", "asking", "deaf"];
+  const took: number[] = [];
+  for (let round = 0; round < ROUNDS; round++) {
+    const session_id = `s${round % 5}`;
+    const calls = Array.from({ length: 1 + random(4) }, () => {
+      const name = names[random(names.length)]!;
+      return `/tool ${name} ${name === "deaf" ? "{}" : '{"a": 1, "b": 2}'}`;
+    });
+    const text = `${calls.join("\n")}\n/then\n/say done`;
+    const { run_id } = await talk.kernel.sessions.message(user, { session_id }, { text });
+    await pause(random(30));
+    const from = performance.now();
+    if (await talk.kernel.sessions.interrupt(user, { session_id })) {
+      await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+      took.push(performance.now() - from);
+    }
+    if (random(2) === 0) await talk.say("/say next", session_id);
+  }
+  expect(took.length).toBeGreaterThan(ROUNDS / 2);
+  expect(Math.max(...took)).toBeLessThan(2_000);
+  for (let n = 0; n < 5; n++) {
+    const tape = await talk.tape(`s${n}`);
+    expect(unanswered(tape)).toEqual([]);
+    const messages = contextOf(tape);
+    expect(JSON.stringify(messages)).not.toContain("no outcome of this call was recorded");
+    for (const [at, message] of messages.entries()) {
+      if (message.role !== "assistant" || message.tool_calls === undefined) continue;
+      const after = messages.slice(at + 1, at + 1 + message.tool_calls.length);
+      expect(after.map((one) => one.role === "tool" && one.tool_call_id)).toEqual(
+        message.tool_calls.map(({ id }) => id),
+      );
+    }
+  }
+});
+
+/** Calls without a result when the next message comes, or at the end, and results of nothing. */
+function unanswered(tape: readonly Entry[]): unknown[] {
+  const open = new Set<unknown>();
+  const found: unknown[] = [];
+  for (const { id: at, kind, payload } of tape) {
+    if (kind === "tool_call") open.add(payload.id);
+    const done = kind === "tool_result" ? payload.tool_call_id : errorOf(payload);
+    if (done !== undefined && !open.delete(done)) found.push({ at, result_of_nothing: done });
+    if (kind === "message") found.push(...[...open].map((call) => ({ at, call })));
+    if (kind === "message") open.clear();
+  }
+  return [...found, ...open];
+}
+
+function errorOf({ name, data }: Entry["payload"]): unknown {
+  return name === "tool.error" ? (data as { id: string }).id : undefined;
+}
+
+/** The same numbers every time. */
+function randomOf(seed: number): (below: number) => number {
+  let state = seed;
+  return (below) => {
+    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
+    return Math.floor((state / 2 ** 32) * below);
+  };
+}

@@ -1,0 +1,278 @@
+import type { BusEvent, KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { addTool, openTalk, type Talk } from "./talk.ts";
+
+const kinds = (events: readonly BusEvent[], session_id = "s1") =>
+  events.filter((event) => event.session_id === session_id).map(({ kind }) => kind);
+
+/** A tool that answers when the test says so. */
+function gatedTool(name: string): {
+  tool: KernelTool;
+  open: (() => void)[];
+  aborted: string[];
+  running: number;
+} {
+  const gate = { open: [] as (() => void)[], aborted: [] as string[], running: 0 };
+  const tool: KernelTool = {
+    name,
+    description: "Waits.",
+    parameters: { type: "object", properties: { n: { type: "number" } } },
+    effect_class: "read_only",
+    async run({ n }, { signal }) {
+      gate.running++;
+      signal.addEventListener("abort", () => gate.aborted.push(JSON.stringify(n)));
+      await new Promise<void>((resolve) => gate.open.push(resolve));
+      return toolOk(`done ${JSON.stringify(n)}`);
+    },
+  };
+  return Object.assign(gate, { tool });
+}
+
+verifies(
+  ["loop.order", "loop.echo"],
+  "a turn has one order of events, and no key is needed for it",
+  async () => {
+    const talk = await openTalk();
+    const run = await talk.say('/tool add {"a": 2, "b": 3}');
+    expect(run).toMatchObject({
+      status: "completed",
+      iterations: 2,
+      output: { content: "Tool results:\n- add: 5" },
+    });
+    const seen = kinds(talk.events).filter((kind) => !kind.endsWith(".delta"));
+    expect(seen).toEqual([
+      "user.message.received",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "llm.call.request",
+      "llm.call.response",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "tool.call.request",
+      "tool.call.start",
+      "tool.call.result",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "llm.call.request",
+      "llm.call.response",
+      "strategy.decide.request",
+      "strategy.decide.response",
+      "assistant.message.done",
+    ]);
+    const text = talk.events.filter(({ kind }) => kind === "assistant.message.delta");
+    expect(text.map(({ payload }) => payload.content).join("")).toBe("Tool results:\n- add: 5");
+  },
+);
+
+test("the tape holds the turn, its hashes fit, and the call is a recorded invocation", async () => {
+  const talk = await openTalk();
+  const run = await talk.say('/tool add {"a": 2, "b": 3}');
+  const tape = await talk.tape();
+  expect(tape.map(({ kind }) => kind).filter((kind) => kind !== "event")).toEqual([
+    "anchor",
+    "message",
+    "tool_call",
+    "tool_result",
+    "message",
+  ]);
+  expect(tape.at(-1)!.id).toBe(run.output!.entry_id);
+  expect(await talk.kernel.chains.verify(user, run.chain_id)).toBeNull();
+  const { items } = await talk.kernel.invocations.list(user, { session_id: "s1" }, { limit: 10 });
+  expect(items).toMatchObject([{ export_id: "add", status: "succeeded", run_id: run.id, class: "inline" }]);
+});
+
+verifies(
+  "loop.parallel-tools",
+  "calls of one step run at once, and results stand in call order",
+  async () => {
+    const gate = gatedTool("wait");
+    const talk = await openTalk({ tools: [gate.tool] });
+    const turn = talk.say('/tool wait {"n": 1}\n/tool wait {"n": 2}\n/tool wait {"n": 3}');
+    await until(() => gate.running === 3);
+    for (const open of gate.open.toReversed()) open();
+    expect((await turn).output!.content).toBe(
+      "Tool results:\n- wait: done 1\n- wait: done 2\n- wait: done 3",
+    );
+  },
+);
+
+verifies("loop.order", "an interrupt ends the turn at once and cancels running tools", async () => {
+  const gate = gatedTool("wait");
+  const talk = await openTalk({ tools: [gate.tool] });
+  const turn = talk.say('/tool wait {"n": 1}\n/tool wait {"n": 2}');
+  await until(() => gate.running === 2);
+  const from = performance.now();
+  expect(await talk.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(true);
+  const run = await turn;
+  expect(performance.now() - from).toBeLessThan(2_000);
+  expect(run).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
+  expect(gate.aborted.sort()).toEqual(["1", "2"]);
+  await until(async () => (await talk.tape()).filter(({ kind }) => kind === "tool_result").length === 2);
+  expect(kinds(talk.events).at(-1)).toBeDefined();
+  expect(await talk.kernel.sessions.interrupt(user, { session_id: "s1" })).toBe(false);
+  for (const open of gate.open) open();
+  // The next turn is not hindered by what the last one left behind.
+  expect((await talk.say("hello")).status).toBe("completed");
+});
+
+test("an interrupt does not wait for a model that is in the middle of its answer", async () => {
+  const talk = await openTalk();
+  const turn = talk.say(`/slow 50\n/say ${"word ".repeat(200)}`);
+  await until(() => talk.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
+  await talk.kernel.sessions.interrupt(user, { session_id: "s1" });
+  const run = await turn;
+  expect(run.status).toBe("cancelled");
+  expect(run.output!.content).toMatch(/^word/);
+  expect(run.output!.content.length).toBeLessThan(900);
+});
+
+verifies("loop.order", "25 model calls end a turn with kernel.error, and the kernel lives on", async () => {
+  const talk = await openTalk();
+  const steps = Array.from({ length: 30 }, (_, n) => `/tool add {"a": ${n}, "b": 1}`).join("\n/then\n");
+  const run = await talk.say(steps);
+  expect(run).toMatchObject({ status: "failed", iterations: 25, error: { code: "loop.iterations" } });
+  const error = talk.events.find(({ kind }) => kind === "kernel.error");
+  expect(error?.payload).toMatchObject({ source: "kernel-loop" });
+  expect((await talk.say("hello")).status).toBe("completed");
+});
+
+verifies("loop.order", "a strategy that breaks the order ends the turn and nothing else", async () => {
+  const talk = await openTalk({
+    plugins: [
+      {
+        name: "strategy-odd",
+        version: "1.0.0",
+        category: "strategy",
+        strategyId: "odd",
+        subscriptions: () => ["strategy.decide.request"],
+        onEvent: async (event, ctx) =>
+          void (await ctx.emit("strategy.decide.response", { next: "tool", request_id: event.id }, event)),
+      },
+    ],
+  });
+  await talk.kernel.sessions.create(user, { session_id: "odd-one", strategy: "odd" });
+  const run = await talk.say("hello", "odd-one");
+  expect(run).toMatchObject({ status: "failed", strategy: "odd", error: { code: "loop.failed" } });
+  expect((await talk.say("hello")).status).toBe("completed");
+});
+
+verifies(
+  "loop.history",
+  "what was said and done before is shown to the model, from the tape alone",
+  async () => {
+    const talk = await openTalk();
+    await talk.say('/tool add {"a": 2, "b": 3}');
+    await talk.say("and now?");
+    const asked = talk.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+    const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+    expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
+  },
+);
+
+verifies(
+  "llm.retry",
+  "an error before the first delta is tried again three times, with Retry-After",
+  async () => {
+    const talk = await openTalk();
+    expect((await talk.say("/error connection times 2\n/say fine")).output!.content).toBe("fine");
+    const tries = talk.events.filter(({ kind }) => kind === "llm.call.error");
+    expect(tries).toHaveLength(2);
+    const from = performance.now();
+    expect(
+      (await talk.say("/error status 429 retry-after 1 times 1\n/say later", "s2")).output!.content,
+    ).toBe("later");
+    expect(performance.now() - from).toBeGreaterThan(900);
+    const gave_up = await talk.say("/error connection", "s3");
+    expect(gave_up).toMatchObject({ status: "failed", error: { code: "llm.failed" } });
+    expect(kinds(talk.events, "s3").filter((kind) => kind === "llm.call.error")).toHaveLength(4);
+    const refused = await talk.say("/error status 400", "s4");
+    expect(refused.status).toBe("failed");
+    expect(kinds(talk.events, "s4").filter((kind) => kind === "llm.call.error")).toHaveLength(1);
+  },
+  60_000,
+);
+
+test("a message during a turn is on the tape at once and answered in the same turn", async () => {
+  const gate = gatedTool("wait");
+  const talk = await openTalk({ tools: [gate.tool] });
+  const turn = talk.say('/tool wait {"n": 1}');
+  await until(() => gate.running === 1);
+  const joined = await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: "/say and this" });
+  expect((await talk.tape()).at(-1)).toMatchObject({
+    id: joined.entry_id,
+    payload: { content: "/say and this" },
+  });
+  gate.open[0]!();
+  const run = await turn;
+  expect(run.id).toBe(joined.run_id);
+  expect(run.output!.content).toBe("and this");
+});
+
+test("a message of somebody with fewer rights joins no turn; it begins its own afterwards", async () => {
+  const gate = gatedTool("wait");
+  const talk = await openTalk({ tools: [gate.tool] });
+  const { sessions, runs } = talk.kernel;
+  const session = { session_id: "s1" };
+  const first = await sessions.message(admin, session, { text: '/tool wait {"n": 1}' });
+  await until(() => gate.running === 1);
+  const asked = sessions.message(user, session, { text: "/tool plugins_list {}" });
+  gate.open[0]!();
+  const { run_id } = await asked;
+  expect(run_id).not.toBe(first.run_id);
+  await until(async () => (await runs.get(user, run_id)).status !== "running");
+  const told = talk.events.filter(({ kind }) => kind === "tool.error");
+  expect(told).toMatchObject([{ payload: { brief: "there is no tool plugins_list" } }]);
+});
+
+test("two messages at once begin one turn, and both are answered", async () => {
+  const talk = await openTalk();
+  const both = await Promise.all(
+    ["one", "two"].map((text) => talk.kernel.sessions.message(user, { session_id: "s1" }, { text })),
+  );
+  await until(async () => (await talk.kernel.runs.get(user, both[1]!.run_id)).status === "completed");
+  const said = (await talk.tape()).flatMap(({ kind, payload }) => (kind === "message" ? [payload] : []));
+  expect(said.filter(({ role }) => role === "user").map(({ content }) => content)).toEqual(["one", "two"]);
+  expect(said.at(-1)).toMatchObject({ role: "assistant" });
+});
+
+test("a session without its strategy says so, and writes nothing", async () => {
+  const talk = await openTalk();
+  await talk.kernel.sessions.create(user, { session_id: "lost", strategy: "nowhere" });
+  const asked = talk.kernel.sessions.message(user, { session_id: "lost" }, { text: "hello" });
+  await expect(asked).rejects.toMatchObject({ code: "request.invalid" });
+  expect((await talk.tape("lost")).map(({ kind }) => kind)).toEqual(["anchor"]);
+});
+
+test("unknown tools, bad arguments and throwing tools come back to the model as what they are", async () => {
+  const broken: KernelTool = {
+    ...addTool,
+    name: "broken",
+    run: () => {
+      throw new Error("out of order");
+    },
+  };
+  const talk: Talk = await openTalk({ tools: [addTool, broken] });
+  const run = await talk.say('/tool nothing {}\n/tool add {"a": "x"}\n/tool broken {"a": 1, "b": 2}');
+  expect(run.status).toBe("completed");
+  const errors = talk.events.filter(({ kind }) => kind === "tool.error").map(({ payload }) => payload.kind);
+  expect(new Set(errors)).toEqual(new Set(["not_found", "validation"]));
+  const crashed = talk.events.find(({ kind }) => kind === "tool.call.result");
+  expect(crashed?.payload).toMatchObject({ ok: false, envelope: { kind: "crashed", brief: "out of order" } });
+});
+
+test("a run begins with the message that asked for it, however long it takes to be set up", async () => {
+  const talk = await openTalk();
+  await talk.say("/say one");
+  // Every look at the clock takes a millisecond.
+  const now = talk.clock.now.bind(talk.clock);
+  talk.clock.now = () => {
+    talk.clock.wall_offset++;
+    return now();
+  };
+  const run = await talk.say("/say two");
+  const asked = (await talk.tape()).find(({ payload }) => payload.content === "/say two")!;
+  expect(asked.date).toBe(run.started_at);
+});

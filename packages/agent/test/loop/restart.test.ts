@@ -1,0 +1,181 @@
+import type { Approval, KernelTool } from "@backplane/contract";
+import { toolOk } from "@backplane/sdk/kernel";
+import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openTalk, type Talk } from "./talk.ts";
+
+const ran: string[] = [];
+const deploy: KernelTool = {
+  name: "deploy",
+  description: "Deploys.",
+  parameters: { type: "object", properties: { to: { type: "string" } }, required: ["to"] },
+  requires_approval: true,
+  run({ to }) {
+    ran.push(to as string);
+    return toolOk("deployed");
+  },
+};
+const HOUR = 3_600_000;
+
+/** Answers the id of the run, which waits for a person. */
+async function askToDeploy({ kernel }: Talk): Promise<string> {
+  const text = '/tool deploy {"to": "prod"}';
+  return (await kernel.sessions.message(user, { session_id: "s1" }, { text })).run_id;
+}
+
+async function pending({ kernel }: Talk): Promise<readonly Approval[]> {
+  return (await kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+}
+
+verifies("loop.history", "a conversation goes on after a restart as if nothing had been", async () => {
+  const first = await openTalk();
+  await first.say('/tool add {"a": 2, "b": 3}');
+  const tape = await first.tape();
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await second.tape()).toEqual(tape);
+  await second.say("and now?");
+  const asked = second.events.find(({ kind }) => kind === "llm.call.request")!;
+  const roles = (asked.payload.messages as { role: string }[]).map(({ role }) => role);
+  expect(roles).toEqual(["system", "user", "assistant", "tool", "assistant", "user"]);
+});
+
+verifies(
+  "approval.durable",
+  "a question with a long time is a row: it survives, is answered elsewhere, and is checked again",
+  async () => {
+    ran.length = 0;
+    const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+    const first = await openTalk(long);
+    const run_id = await askToDeploy(first);
+    await until(async () => (await pending(first)).length === 1);
+    await first.crash();
+
+    const second = await openTalk({ ...long, file: first.file });
+    const items = await pending(second);
+    expect(items).toMatchObject([{ tool: "deploy", durable: true, session_id: "s1" }]);
+    // The turn waits for the answer as it did before.
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "running" });
+    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+    await until(async () => (await second.tape()).some(({ kind }) => kind === "tool_result"));
+    expect(ran).toEqual(["prod"]);
+    const result = (await second.tape()).find(({ kind }) => kind === "tool_result");
+    expect(result?.payload).toMatchObject({ ok: true, envelope: { brief: "deployed" } });
+    await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
+    expect((await second.tape()).at(-1)?.payload.content).toContain("deployed");
+    expect(await second.kernel.runs.get(user, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+  },
+);
+
+test("after an orderly stop the conversation goes on from the result, though the turn that asked is gone", async () => {
+  ran.length = 0;
+  const long = { host: { approval_timeout_ms: HOUR }, tools: [deploy] };
+  const first = await openTalk(long);
+  const run_id = await askToDeploy(first);
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.kernel.stop(1_000);
+  await first.crash();
+  const second = await openTalk({ ...long, file: first.file });
+  expect(await second.kernel.runs.get(user, run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "gateway_stopping" },
+  });
+  const items = await pending(second);
+  await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+  const last = async () => (await second.tape()).at(-1)?.payload.content;
+  await until(async () => JSON.stringify((await last()) ?? "").includes("deployed"));
+  expect(ran).toEqual(["prod"]);
+});
+
+verifies(
+  "approval.durable",
+  "what was approved is not what would run: another version is another question",
+  async () => {
+    ran.length = 0;
+    const long = { host: { approval_timeout_ms: HOUR } };
+    const first = await openTalk({ ...long, tools: [deploy] });
+    await askToDeploy(first);
+    await until(async () => (await pending(first)).length === 1);
+    await first.crash();
+    const second = await openTalk({
+      ...long,
+      tools: [{ ...deploy, description: "Deploys and deletes." }],
+      file: first.file,
+    });
+    const items = await pending(second);
+    await second.kernel.approvals.answer(admin, items[0]!.id, { response: "approve" });
+    await until(async () => (await pending(second)).length === 1);
+    const [again] = await pending(second);
+    expect(again).toMatchObject({ replaces: items[0]!.id, invocation_id: items[0]!.invocation_id });
+    expect(again!.changed).toContain("package_digest");
+    expect(ran).toEqual([]);
+  },
+);
+
+verifies(
+  "approval.shutdown",
+  "at an orderly stop short questions end within a second, long ones stay",
+  async () => {
+    for (const [timeout_ms, status] of [
+      [30_000, "cancelled"],
+      [HOUR, "pending"],
+    ] as const) {
+      ran.length = 0;
+      const talk = await openTalk({ host: { approval_timeout_ms: timeout_ms }, tools: [deploy] });
+      await askToDeploy(talk);
+      await until(async () => (await pending(talk)).length === 1);
+      const from = performance.now();
+      await talk.kernel.stop(5_000);
+      expect(performance.now() - from).toBeLessThan(10_000);
+      const { items } = await talk.kernel.approvals.list(user, {}, { limit: 5 });
+      expect(items).toMatchObject([{ status }]);
+      const gone = talk.events
+        .filter(({ kind }) => kind === "approval.cancelled")
+        .map(({ payload }) => payload.reason);
+      expect(gone).toEqual(status === "cancelled" ? ["shutdown"] : []);
+      expect(ran).toEqual([]);
+    }
+  },
+);
+
+test("a run that was begun under a key is found by a repeat after the gateway died", async () => {
+  const first = await openTalk();
+  const body = { session_id: "once", input: { text: "/say hello" } };
+  const begun = await first.kernel.runs.startOnce(user, body, "k", "d");
+  expect(await first.kernel.runs.startOnce(user, body, "k", "d")).toEqual({
+    id: begun.id,
+    entry_id: begun.entry_id,
+    ticket: null,
+  });
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await second.kernel.runs.startOnce(user, body, "k", "d")).toMatchObject({
+    id: begun.id,
+    ticket: null,
+  });
+  const { items } = await second.kernel.runs.list(user, { session_id: "once" }, { limit: 9 });
+  expect(items.map(({ id }) => id)).toEqual([begun.id]);
+  await expect(second.kernel.runs.startOnce(user, body, "k", "other")).rejects.toMatchObject({
+    code: "idempotency.conflict",
+  });
+});
+
+test("a call that answers after the gateway has stopped is not recorded again", async () => {
+  const talk = await openTalk();
+  await talk.bind(manifest([tool("deaf")]), { policy: { class: "worker" } });
+  talk.runner.obeys = false;
+  const late = Promise.withResolvers<void>();
+  talk.runner.script = async () => {
+    await late.promise;
+    return ok();
+  };
+  await talk.kernel.sessions.message(user, { session_id: "s1" }, { text: "/tool deaf {}" });
+  await until(() => talk.runner.orders.length === 1);
+  await talk.kernel.stop(50);
+  late.resolve();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  expect(talk.logged.filter(({ level }) => level === "error")).toEqual([]);
+});

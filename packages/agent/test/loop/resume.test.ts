@@ -1,0 +1,267 @@
+import type { Entry, KernelPlugin, KernelTool } from "@backplane/contract";
+import { plugin as echo } from "@backplane/plugin-llm-echo";
+import type { Caller } from "@backplane/ports";
+import { toolOk } from "@backplane/sdk/kernel";
+import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { addTool, openTalk, type Talk } from "./talk.ts";
+
+const s1 = { session_id: "s1" };
+
+/** Counts its calls; the first of them hangs for ever when it is told to. */
+function counted(name: string, effect_class: KernelTool["effect_class"], calls: string[]): KernelTool {
+  return {
+    name,
+    description: "Counts.",
+    parameters: { type: "object", properties: { hang: { type: "boolean" } } },
+    ...(effect_class === undefined ? {} : { effect_class }),
+    run({ hang }) {
+      calls.push(name);
+      const first = calls.filter((one) => one === name).length === 1;
+      return hang === true && first ? new Promise(() => {}) : toolOk(`${name} ran`);
+    },
+  };
+}
+
+const says = (tape: readonly Entry[]) =>
+  tape.flatMap(({ kind, payload }) =>
+    kind === "message" && payload.role === "assistant" ? [payload.content] : [],
+  );
+
+/** What a model would be shown, in the order of the tape. */
+const orderOf = (tape: readonly Entry[]) =>
+  tape.flatMap(({ kind, payload }) =>
+    kind === "message" ? [payload.role] : kind === "event" || kind === "anchor" ? [] : [kind],
+  );
+
+async function ended(talk: Talk, run_id: string) {
+  await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+  return await talk.kernel.runs.get(user, run_id);
+}
+
+/** Somebody who asks by a key of their own, which can be taken back. */
+async function keyHolder({ kernel }: Talk): Promise<{ caller: Caller; revoke: () => Promise<void> }> {
+  const wanted = { name: "k", role: "user", scopes: ["sessions:write"] };
+  const { key, token } = await kernel.keys.create(admin, wanted as never);
+  const caller = await kernel.keys.authenticate(token);
+  return { caller, revoke: () => kernel.keys.revoke(admin, key.id) };
+}
+
+test("a turn that a crash cut off in its tools goes on: what may run twice does, nothing is doubled", async () => {
+  const calls: string[] = [];
+  const tools = [
+    counted("look", "read_only", calls),
+    counted("pay", undefined, calls),
+    counted("quick", "read_only", calls),
+  ];
+  const first = await openTalk({ tools });
+  const text =
+    '/say working\n/tool look {"hang": true}\n/tool pay {"hang": true}\n/tool quick {}\n/then\n/say over';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
+  const asked_for = async () =>
+    (await first.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+  await until(async () => (await asked_for()).length === 1);
+  await first.kernel.approvals.answer(admin, (await asked_for())[0]!.id, { response: "approve" });
+  await until(() => calls.length === 3);
+  await first.crash();
+
+  const second = await openTalk({ tools, file: first.file });
+  const run = await ended(second, run_id);
+  expect(run).toMatchObject({ status: "completed", resumed: 1, iterations: 2, output: { content: "over" } });
+  expect(calls.toSorted()).toEqual(["look", "look", "pay", "quick"]);
+  const tape = await second.tape();
+  expect(says(tape)).toEqual(["over"]);
+  const made = tape.filter(({ kind }) => kind === "tool_call").map(({ payload }) => payload.name);
+  expect(made.map((name) => name as string).toSorted()).toEqual(["look", "pay", "quick"]);
+  const results = tape.filter(({ kind }) => kind === "tool_result");
+  expect(results.filter(({ payload }) => payload.ok === true)).toHaveLength(2);
+  expect(results).toHaveLength(3);
+  // The model is told that nobody knows what became of the payment.
+  const asked = second.events.findLast(({ kind }) => kind === "llm.call.request")!;
+  expect(JSON.stringify(asked.payload.messages)).toContain("never run twice");
+  const resumed = tape.filter(({ payload }) => payload.name === "x.loop.turn.resumed");
+  expect(resumed.map(({ payload }) => payload.data)).toMatchObject([{ run_id, resumed: 1, from: "answer" }]);
+  // The tape was asked once for the tools: the model's answer is not asked for again.
+  expect(tape.filter(({ payload }) => payload.name === "llm.call.response")).toHaveLength(2);
+});
+
+test("a turn that a crash cut off in the model's answer asks the model again", async () => {
+  const first = await openTalk();
+  const { run_id } = await first.kernel.sessions.message(user, s1, {
+    text: "/slow 50\n/say one two three four five six",
+  });
+  await until(() => first.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({ status: "completed", resumed: 1 });
+  expect(says(await second.tape())).toEqual(["one two three four five six"]);
+  // The session is free again.
+  expect(await second.say("and now?")).toMatchObject({ status: "completed" });
+});
+
+test("an answer that was given and not yet kept is kept, without asking again", async () => {
+  const first = await openTalk();
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: '/tool add {"a": 1, "b": 2}' });
+  await ended(first, run_id);
+  const tape = await first.tape();
+  // As if the gateway had died between the model's last answer and the end of the turn.
+  const last = tape.findIndex(({ kind, payload }) => kind === "message" && payload.role === "assistant");
+  const cut = tape.slice(1, last).map(({ kind, payload, meta, date }) => ({ kind, payload, meta, date }));
+  const { node_id: _, ...row } = { ...(await first.kernel.runs.get(user, run_id)), node_id: "" };
+  const key = { scope: user.scope, workspace: "default", session_id: "cut" };
+  await first.kernel.sessions.create(user, { session_id: "cut" });
+  const run = { ...row, id: `${run_id.slice(0, -4)}zzzz`, session_id: "cut", status: "running" as const };
+  const open = {
+    ...run,
+    output: null,
+    error: null,
+    ended_at: null,
+    iterations: 0,
+    node_id: "node_dead",
+    fence: 0,
+    joins: 0,
+  };
+  await first.store.runs.start(open, { key, entries: cut }, {});
+  await first.crash();
+  const second = await openTalk({ file: first.file });
+  expect(await ended(second, run.id)).toMatchObject({ status: "completed", resumed: 1, iterations: 2 });
+  expect(second.events.filter(({ kind }) => kind === "llm.call.request")).toEqual([]);
+  expect(says(await second.tape("cut"))).toEqual(says(tape));
+});
+
+test("a message during the wait joins the turn; an interrupt ends it and its calls", async () => {
+  const calls: string[] = [];
+  const hanging: KernelTool = { ...counted("look", "read_only", calls), run: () => new Promise(() => {}) };
+  const first = await openTalk({ tools: [hanging] });
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.crash();
+  const second = await openTalk({ tools: [hanging], file: first.file });
+  const joined = await second.kernel.sessions.message(user, s1, { text: "/say hurry" });
+  expect(joined.run_id).toBe(run_id);
+  expect(await second.kernel.sessions.interrupt(user, s1)).toBe(true);
+  expect(await ended(second, run_id)).toMatchObject({ status: "cancelled" });
+  const tape = await second.tape();
+  expect(orderOf(tape)).toEqual(["user", "tool_call", "user", "tool_result", "assistant"]);
+});
+
+test("a turn that brought the gateway down twice is ended, and says why", async () => {
+  const calls: string[] = [];
+  const tools = [{ ...counted("look", "read_only", calls), run: () => new Promise<never>(() => {}) }];
+  const first = await openTalk({ tools });
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text: "/tool look {}" });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+  await first.crash();
+  const second = await openTalk({ tools, file: first.file });
+  await until(async () => (await second.kernel.runs.get(user, run_id)).resumed === 1);
+  await second.crash();
+  const third = await openTalk({ tools, file: first.file });
+  expect(await ended(third, run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "loop.failed", message: expect.stringContaining("twice") },
+  });
+  const tape = await third.tape();
+  expect(orderOf(tape)).toEqual(["user", "tool_call", "tool_result", "assistant"]);
+  expect(await third.say("hello")).toMatchObject({ status: "completed" });
+});
+
+test("an operator can have cut off turns end; who may no longer ask is not answered", async () => {
+  const slow = "/slow 50\n/say one two three four five six";
+  const first = await openTalk();
+  const { caller, revoke } = await keyHolder(first);
+  const mine = await first.kernel.sessions.message(user, s1, { text: slow });
+  const keyed = await first.kernel.sessions.message(caller, { session_id: "s2" }, { text: slow });
+  await until(() => first.events.filter(({ kind }) => kind === "assistant.message.delta").length > 2);
+  await revoke();
+  await first.crash();
+  const second = await openTalk({
+    file: first.file,
+    host: { resume_turns: false },
+  });
+  expect(await ended(second, mine.run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "loop.failed" },
+  });
+  expect(says(await second.tape())).toEqual([""]);
+  expect((await ended(second, keyed.run_id)).resumed).toBeUndefined();
+
+  const third = await openTalk();
+  const them = await keyHolder(third);
+  const theirs = await third.kernel.sessions.message(them.caller, s1, { text: slow });
+  await until(() => third.events.some(({ kind }) => kind === "assistant.message.delta"));
+  await them.revoke();
+  await third.crash();
+  const fourth = await openTalk({ file: third.file });
+  expect(await ended(fourth, theirs.run_id)).toMatchObject({
+    status: "failed",
+    error: { code: "authority.key_revoked" },
+  });
+});
+
+verifies("tools.context", "a result that yields gives the turn back after a crash too", async () => {
+  const calls: string[] = [];
+  const tools = [counted("look", "read_only", calls)];
+  const first = await openTalk({ tools });
+  await first.bind(manifest([tool("choose")]), { policy: { class: "worker" } });
+  first.runner.script = () => ok({ content: [{ type: "text", text: "Which one?" }], yield_to_user: true });
+  const text = '/tool choose {}\n/tool look {"hang": true}\n/then\n/say went on';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_result"));
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await openTalk({ tools, file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({
+    status: "completed",
+    iterations: 1,
+    output: { content: "Which one?" },
+  });
+});
+
+/** As some servers do that count from zero in every answer. */
+const counting = (plugin: KernelPlugin): KernelPlugin => ({
+  ...plugin,
+  onEvent(event, ctx) {
+    const emit: typeof ctx.emit = (kind, payload, options) => {
+      const { tool_calls } = payload as { tool_calls?: { id: string }[] };
+      const same = tool_calls?.map((call, n) => ({ ...call, id: `call_${n}` }));
+      return ctx.emit(kind, same === undefined ? payload : { ...payload, tool_calls: same }, options);
+    };
+    return plugin.onEvent!(event, { ...ctx, emit });
+  },
+});
+
+test("a call of a later answer is made, whatever id the model gives it", async () => {
+  const calls: string[] = [];
+  const tools = [counted("look", "read_only", calls), counted("count", "read_only", calls)];
+  const provider = counting(echo);
+  const first = await openTalk({ tools, provider });
+  const text = '/tool look {"hang": true}\n/then\n/tool count {}\n/then\n/say over';
+  const { run_id } = await first.kernel.sessions.message(user, s1, { text });
+  await until(() => calls.length === 1);
+  await first.crash();
+  const second = await openTalk({ tools, provider, file: first.file });
+  expect(await ended(second, run_id)).toMatchObject({ status: "completed", output: { content: "over" } });
+  expect(calls).toEqual(["look", "look", "count"]);
+});
+
+verifies(
+  "inv.effect-class",
+  "a plugin's reading tool that a crash cut off runs again after the restart",
+  async () => {
+    const calls: string[] = [];
+    const tools = [addTool, counted("look", "read_only", calls)];
+    const first = await openTalk({ tools });
+    await first.kernel.sessions.message(user, s1, { text: '/tool look {"hang": true}' });
+    await until(() => calls.length === 1);
+    await first.crash();
+    const second = await openTalk({ tools, file: first.file });
+    await until(() => calls.length === 2);
+    const result = async () => (await second.tape()).find(({ kind }) => kind === "tool_result");
+    await until(async () => (await result()) !== undefined);
+    expect((await result())?.payload).toMatchObject({ ok: true });
+  },
+);

@@ -1,0 +1,78 @@
+/** A turn whose store goes away in the middle waits for it, and ends as if nothing had been. */
+
+import { BackplaneError, type KernelTool } from "@backplane/contract";
+import type { Store } from "@backplane/ports";
+import { toolOk } from "@backplane/sdk/kernel";
+import { until, user } from "@backplane/test-kit/kernel/house";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openTalk } from "./talk.ts";
+
+const s1 = { session_id: "s1" };
+
+/** Every read and write that a turn makes fails until it is given back. */
+function takeAway(store: Store): () => void {
+  const parts = ["sessions", "runs", "invocations", "config", "policies", "bindings", "secrets"] as const;
+  const backs: (() => void)[] = [];
+  for (const part of parts) {
+    const methods = store[part] as unknown as Record<string, unknown>;
+    for (const [name, method] of Object.entries(methods)) {
+      if (typeof method !== "function") continue;
+      methods[name] = async () => Promise.reject(new BackplaneError("store.unavailable"));
+      backs.push(() => {
+        methods[name] = method;
+      });
+    }
+  }
+  return () => {
+    for (const back of backs) back();
+  };
+}
+
+verifies(
+  "node.store-outage",
+  "a turn waits for a store that is away, wherever it is, and loses no entry",
+  async () => {
+    for (const at of ["model", "tool"]) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      let called = 0;
+      const wait: KernelTool = {
+        name: "wait",
+        description: "Waits.",
+        parameters: { type: "object" },
+        effect_class: "read_only",
+        async run() {
+          called++;
+          if (at === "tool" && called === 1) await promise;
+          return toolOk("waited");
+        },
+      };
+      const talk = await openTalk({ tools: [wait] });
+      const text = "/slow 60\n/say one two three\n/tool wait {}\n/then\n/tool wait {}\n/then\n/say over";
+      const { run_id } = await talk.kernel.sessions.message(user, s1, { text });
+      if (at === "tool") await until(() => called === 1);
+      else await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+      const giveBack = takeAway(talk.store);
+      resolve();
+      await new Promise((done) => setTimeout(done, 700));
+      await expect(
+        talk.kernel.sessions.message(user, { session_id: "new" }, { text: "hello" }),
+      ).rejects.toMatchObject({ code: "store.unavailable" });
+      giveBack();
+      await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+      const run = await talk.kernel.runs.get(user, run_id);
+      expect([at, run.status, run.error, run.output?.content]).toEqual([at, "completed", null, "over"]);
+      expect(called).toBe(2);
+      const tape = await talk.tape();
+      const names = (name: string) => tape.filter(({ payload }) => payload.name === name);
+      expect(names("llm.call.request")).toHaveLength(3);
+      expect(names("llm.call.response")).toHaveLength(3);
+      expect(tape.filter(({ kind }) => kind === "tool_call")).toHaveLength(2);
+      expect(tape.filter(({ kind, payload }) => kind === "tool_result" && payload.ok === true)).toHaveLength(
+        2,
+      );
+      expect(talk.logged.filter(({ message }) => message.includes("were lost"))).toEqual([]);
+    }
+  },
+  60_000,
+);

@@ -1,0 +1,137 @@
+import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { admin, user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { codeOfRejected, type OpenPlugins, openPlugins, plugin, until } from "./open-plugins.ts";
+
+type OnRequest = (request: AdapterRequest, ctx: PluginContext) => AdapterAnswer | Promise<AdapterAnswer>;
+
+const adapter =
+  (name: string, path: string, onRequest: OnRequest, more: Partial<KernelPlugin> = {}) =>
+  () =>
+    plugin(name, "adapter", {
+      routes: [{ method: "GET", path, summary: "s", scope: "admin" }],
+      onRequest,
+      ...more,
+    });
+
+const request = { params: {}, query: {}, body: null };
+async function get({ system }: OpenPlugins, path: string, caller: Caller = admin): Promise<AdapterAnswer> {
+  const found = system.adapters.find("GET", path)!;
+  return await system.adapters.handle(caller, found.mount, { ...request, params: found.params });
+}
+
+test("routes are there while their plugin is loaded, under /x/ or with the operator's word under /api/", async () => {
+  const answer: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
+  const house = await openPlugins((loader) => {
+    loader.add(adapter("web", "/api/config/{key}", answer));
+    loader.add(adapter("acme", "/api/acme/{id}", answer), { origin: "installed" });
+  });
+  const mounted = () => house.system.adapters.list().map((mount) => `${mount.plugin} ${mount.mounted}`);
+  expect(mounted()).toEqual(["web /api/config/{key}", "acme /x/acme/api/acme/{id}"]);
+  expect(await get(house, "/api/config/a%20b")).toEqual({
+    status: 200,
+    body: { route: "GET /api/config/{key}", params: { key: "a b" } },
+  });
+  await house.set({ "plugin.acme.api": true });
+  await until(() => mounted().includes("acme /api/acme/{id}"));
+  expect(house.system.adapters.find("GET", "/x/acme/api/acme/1")).toBeNull();
+  const { mount } = house.system.adapters.find("GET", "/api/acme/1")!;
+  await house.system.facade.setEnabled(admin, "acme", false);
+  expect(mounted()).toEqual(["web /api/config/{key}"]);
+  expect(await codeOfRejected(house.system.adapters.handle(admin, mount, request))).toBe("route.not_found");
+});
+
+test("a route that another adapter has fails the later plugin", async () => {
+  const house = await openPlugins((loader) => {
+    loader.add(adapter("web", "/api/{a}", () => ({ status: 204 })));
+    loader.add(adapter("web-two", "/api/{b}", () => ({ status: 204 })));
+  });
+  expect(house.system.snapshot()[1]).toMatchObject({
+    status: "failed",
+    error: "the route GET /api/{} is taken by web",
+  });
+  const route = { method: "GET", path: "/a", summary: "s", scope: "admin" } as const;
+  const twice = { routes: [route, route] };
+  const own = await openPlugins((loader) => loader.add(adapter("web", "/a", () => ({ status: 204 }), twice)));
+  expect(own.system.snapshot()[0]).toMatchObject({ error: "the route GET /x/web/a is taken by web" });
+});
+
+test("an adapter acts for its caller through `as`, in the caller's org, until it has answered", async () => {
+  let kept: { as: string; ctx: PluginContext } | undefined;
+  const house = await openPlugins((loader) =>
+    loader.add(
+      adapter("web", "/api/whoami", async ({ as }, ctx) => {
+        kept = { as, ctx };
+        return { status: 200, body: await ctx.service("whoami", { n: 1 }, as) };
+      }),
+    ),
+  );
+  house.services.set("whoami", (args, { plugin: name, caller, call }) =>
+    Promise.resolve({
+      args,
+      name,
+      actor: caller?.actor ?? null,
+      org: caller?.scope.org_id ?? null,
+      call: call === null,
+    }),
+  );
+  const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
+  expect(await get(house, "/api/whoami", acme)).toEqual({
+    status: 200,
+    body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", call: true },
+  });
+  expect(await codeOfRejected(kept!.ctx.service("whoami", {}, kept!.as))).toBe("auth.invalid");
+});
+
+test("what an adapter answers is checked; what it throws is an answer of its own or a failure that blames nobody else", async () => {
+  let answer: OnRequest = () => ({ status: 200 });
+  const house = await openPlugins(
+    (loader) => loader.add(adapter("web", "/api/a", (asked, ctx) => answer(asked, ctx))),
+    { timeouts: { request_ms: 30 } },
+  );
+  const ask = (next: unknown) => {
+    answer = typeof next === "function" ? (next as OnRequest) : () => next as AdapterAnswer;
+    return get(house, "/api/a");
+  };
+  const good = { status: 599, body: [1, null, { a: "b" }], headers: { "X-Thing": "a; b" } };
+  expect(await ask(good)).toEqual(good);
+  expect(await ask({ status: 204 })).toEqual({ status: 204 });
+  for (const bad of [
+    null,
+    "text",
+    {},
+    { status: 199 },
+    { status: 600 },
+    { status: 200.5 },
+    { status: "200" },
+    { status: 200, body: () => 1 },
+    { status: 200, body: { at: new Date() } },
+    { status: 200, body: Number.NaN },
+    { status: 200, headers: { "x-a": "1\r\nset-cookie: a=b" } },
+    { status: 200, headers: { "x\na": "1" } },
+    { status: 200, headers: { "x-a": 1 } },
+    { status: 200, headers: { "Set-Cookie": "session=stolen" } },
+    { status: 200, headers: { "content-length": "9" } },
+  ]) {
+    expect(await codeOfRejected(ask(bad)), JSON.stringify(bad)).toBe("malformed_response");
+  }
+  expect(await codeOfRejected(ask(() => new Promise(() => {})))).toBe("timeout");
+  const thrown = ask(() => {
+    throw new Error("secret detail");
+  });
+  await expect(thrown).rejects.toMatchObject({
+    code: "crashed",
+    message: expect.not.stringContaining("secret"),
+  });
+  // Requests do not count as failures: else any client could unload the web surface.
+  expect(house.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
+  house.services.set("config.get", () =>
+    Promise.reject(Object.assign(new Error("no"), { code: "config.not_found" })),
+  );
+  expect(
+    await codeOfRejected(
+      ask((asked: AdapterRequest, ctx: PluginContext) => ctx.service("config.get", {}, asked.as)),
+    ),
+  ).toBe("config.not_found");
+});

@@ -1,0 +1,251 @@
+/** A plugin system on a real bus and a real SQLite store; plugins are plain objects, "processes" can be killed. */
+
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  BackplaneError,
+  type BusEvent,
+  createIdSource,
+  type Json,
+  type KernelPlugin,
+  type KernelToolCall,
+  type PluginCategory,
+  type PluginContext,
+  type PluginEntry,
+  type PluginOrigin,
+} from "@backplane/contract";
+import type { DiscoveredPlugins, LoadedPlugin, PluginLoader, Scope, Store } from "@backplane/ports";
+import { createLiveConfig, type LiveConfig } from "@backplane/registry";
+import { type Bus, createBus } from "@backplane/session";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { TestClock } from "@backplane/test-kit/kernel/clock";
+import { onTestFinished } from "vitest";
+import { logTo } from "@backplane/test-kit/log-to";
+import type { BusLimits } from "../../../session/src/bus/bus-port.ts";
+import { createPluginSystem } from "../../src/plugins/plugin-system.ts";
+import type { KernelService, PluginSystem, PluginSystemDeps } from "../../src/plugins/plugins-port.ts";
+
+export const scope: Scope = { org_id: "org_local", project_id: "proj_default" };
+
+type Factory = () => KernelPlugin;
+interface Shelf {
+  entry: PluginEntry;
+  make: Factory;
+}
+
+export class MemoryLoader implements PluginLoader {
+  readonly shelf = new Map<string, Shelf[]>();
+  readonly sources = new Map<string, Shelf[]>();
+  readonly log: string[] = [];
+  readonly #exits = new Map<string, (error: Error) => void>();
+
+  add(make: Factory, entry: Partial<PluginEntry> = {}): void {
+    const made = shelve(make, entry);
+    this.shelf.set(made.entry.name, [...(this.shelf.get(made.entry.name) ?? []), made]);
+  }
+
+  /** What `install(source)` will put on the shelf. */
+  offer(source: string, make: Factory): void {
+    this.sources.set(source, [shelve(make, { origin: "installed", source })]);
+  }
+
+  /** As if the plugin's process had died. */
+  kill(name: string, message = "exit code 7"): void {
+    this.#exits.get(name)!(new BackplaneError("crashed", message));
+  }
+
+  discover(): Promise<DiscoveredPlugins> {
+    return Promise.resolve({
+      entries: [...this.shelf.values()].map((all) => all.at(-1)!.entry),
+      problems: [],
+    });
+  }
+
+  load(entry: PluginEntry, mode: "inline" | "hosted"): Promise<LoadedPlugin> {
+    this.log.push(`load ${entry.name} ${mode}`);
+    const plugin = this.shelf.get(entry.name)!.at(-1)!.make();
+    return Promise.resolve({
+      plugin,
+      close: () => {
+        this.log.push(`close ${entry.name}`);
+        return Promise.resolve();
+      },
+      onExit: (listener) => void this.#exits.set(entry.name, listener),
+    });
+  }
+
+  inspect(source: string): Promise<PluginEntry[]> {
+    return Promise.resolve(this.#find(source).map(({ entry }) => entry));
+  }
+
+  install(source: string): Promise<PluginEntry[]> {
+    const found = this.#find(source);
+    for (const one of found) this.shelf.set(one.entry.name, [...(this.shelf.get(one.entry.name) ?? []), one]);
+    return Promise.resolve(found.map(({ entry }) => entry));
+  }
+
+  remove(name: string): Promise<void> {
+    const left = this.shelf.get(name)!.slice(0, -1);
+    if (left.length === 0) this.shelf.delete(name);
+    else this.shelf.set(name, left);
+    return Promise.resolve();
+  }
+
+  stateDir(name: string): string {
+    return `/data/plugins/${name}`;
+  }
+
+  #find(source: string): Shelf[] {
+    const found = this.sources.get(source);
+    if (found === undefined) throw new BackplaneError("plugin.source_invalid");
+    return found;
+  }
+}
+
+function shelve(make: Factory, entry: Partial<PluginEntry>): Shelf {
+  const { name, version, category } = make();
+  const given = {
+    name,
+    version,
+    category,
+    origin: "bundled" as PluginOrigin,
+    source: `@backplane/plugin-${name}`,
+  };
+  return { make, entry: { ...given, dir: `/p/${name}`, module: `/p/${name}/index.js`, ...entry } };
+}
+
+export function plugin(
+  name: string,
+  category: PluginCategory,
+  more: Partial<KernelPlugin> = {},
+): KernelPlugin {
+  return { name, version: "1.0.0", category, subscriptions: () => [], ...more };
+}
+
+export interface OpenPlugins {
+  system: PluginSystem;
+  loader: MemoryLoader;
+  bus: Bus;
+  config: LiveConfig;
+  store: Store;
+  clock: TestClock;
+  deps: PluginSystemDeps;
+  services: Map<string, KernelService>;
+  logged: { level: string; fields: object; message: string }[];
+  /** Every event, in order. */
+  seen: BusEvent[];
+  /** `kind name` of the plugin lifecycle events of the default org. */
+  told(): string[];
+  status(name: string): string;
+  set(values: Record<string, Json>, org_id?: string): Promise<void>;
+  publish(kind: string, payload: object, session_id?: string, where?: Scope): Promise<BusEvent>;
+}
+
+export async function openPlugins(
+  prepare: (loader: MemoryLoader) => void,
+  options: Partial<PluginSystemDeps> & { limits?: Partial<BusLimits>; start?: boolean } = {},
+): Promise<OpenPlugins> {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-plugins-"));
+  const store = await openSqliteStore({ file: join(folder, "store.db"), threaded: false });
+  const clock = new TestClock();
+  const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
+  const ids = createIdSource(() => clock.now(), random);
+  const logged: OpenPlugins["logged"] = [];
+  const log = logTo((level, message, fields) => logged.push({ level, fields, message }));
+  const vault = createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]);
+  const config = createLiveConfig({ store, vault, clock, log });
+  const bus = createBus({ clock, ids, log, ...(options.limits ? { limits: options.limits } : {}) });
+  const seen: BusEvent[] = [];
+  const kernel = bus.kernel();
+  kernel.subscribe("*", (event) => void seen.push(event));
+  const loader = new MemoryLoader();
+  prepare(loader);
+  const services = new Map<string, KernelService>();
+  const deps: PluginSystemDeps = {
+    bus,
+    loader,
+    config,
+    store,
+    clock,
+    ids,
+    log,
+    default_scope: scope,
+    services: () => services,
+    probe: (_caller, id) => Promise.resolve({ ok: true, latency_ms: 1, error: id }),
+    ...options,
+  };
+  const system = createPluginSystem(deps);
+  if (options.start !== false) await system.start();
+  onTestFinished(async () => {
+    await system.stop("test");
+    bus.close();
+    clock.halt();
+    await store.close();
+    rmSync(folder, { recursive: true, force: true });
+  });
+  return {
+    system,
+    loader,
+    bus,
+    config,
+    store,
+    clock,
+    deps,
+    services,
+    logged,
+    seen,
+    told: () =>
+      seen
+        .filter(({ kind, org_id }) => kind.startsWith("plugin.") && org_id === scope.org_id)
+        .map(({ kind, payload }) => `${kind} ${String(payload.name)}`),
+    status: (name) => system.snapshot().find((one) => one.name === name)?.status ?? "unknown",
+    set: async (values, org_id = scope.org_id) => void (await config.write(org_id, { set: values }, {})),
+    publish: (kind, payload, session_id = "s1", where = scope) =>
+      kernel.publish(kind, payload as never, { session_id, scope: where }),
+  };
+}
+
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 1));
+}
+
+/** Lets everything that is already under way on the bus be delivered. */
+export async function settle(bus: Bus): Promise<void> {
+  await until(() => bus.stats().queued === 0 && bus.stats().running === 0);
+  await new Promise((resolve) => setImmediate(resolve));
+}
+
+/** Keeps the contexts that a plugin is handed. */
+export function keepContext(): { ctx: PluginContext; onLoad: (ctx: PluginContext) => void } {
+  const kept = {
+    ctx: null as unknown as PluginContext,
+    onLoad: (ctx: PluginContext) => {
+      kept.ctx = ctx;
+    },
+  };
+  return kept;
+}
+
+export function call(more: Partial<KernelToolCall> = {}): KernelToolCall & { scope: Scope } {
+  return {
+    id: "call_1",
+    invocation_id: "inv_1",
+    session_id: "s1",
+    deadline_at: new Date(0).toISOString(),
+    signal: new AbortController().signal,
+    as: "as_none",
+    progress: () => {},
+    scope,
+    ...more,
+  };
+}
+
+export async function codeOfRejected(work: Promise<unknown>): Promise<string> {
+  try {
+    await work;
+  } catch (error) {
+    return (error as { code?: string }).code ?? String(error);
+  }
+  return "nothing was thrown";
+}

@@ -1,0 +1,234 @@
+import type { Caller } from "@backplane/ports";
+import { isPluginGrantKey } from "@backplane/registry";
+import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { codeOfRejected, type OpenPlugins, openPlugins, plugin, settle, until } from "./open-plugins.ts";
+
+const elsewhere: Caller = { ...owner, scope: { org_id: "org_acme", project_id: null } };
+const delegated = {
+  ...admin,
+  delegation: { invocation_id: "inv_1", scopes: [], grant: {} },
+} as unknown as Caller;
+
+const audited = async ({ store }: OpenPlugins) =>
+  (await store.audit.list({ ...scope, project_id: null }, {}, { limit: 100 })).items
+    .map(({ actor, action, subject }) => `${actor} ${action} ${subject}`)
+    .toReversed();
+
+test("a row says what a plugin is and how it is configured, secrets masked", async () => {
+  const configSchema = { type: "object", properties: { api_key: { type: "string" } } };
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("my-llm", "llm-provider", { configSchema }));
+    loader.add(() => plugin("third", "skill"), { origin: "installed", source: "acme-third" });
+  });
+  await house.set({
+    "plugin.my_llm.api_key": "sk-secret-1234",
+    "plugin.my_llm.a.b": 1,
+    "plugin.my_llm.a.c": 2,
+  });
+  expect(await house.system.facade.list(guest)).toEqual([
+    {
+      name: "my-llm",
+      version: "1.0.0",
+      category: "llm-provider",
+      origin: "bundled",
+      source: "@backplane/plugin-my-llm",
+      status: "loaded",
+      enabled: true,
+      mode: "inline",
+      trusted: true,
+      error: null,
+      config_schema: configSchema,
+      current_config: { api_key: "****1234", a: { b: 1, c: 2 } },
+    },
+    expect.objectContaining({
+      name: "third",
+      mode: "hosted",
+      trusted: false,
+      source: "acme-third",
+      current_config: {},
+    }),
+  ]);
+});
+
+test("only an operator changes plugins; only an admin lets one run in the gateway", async () => {
+  const house = await openPlugins((loader) =>
+    loader.add(() => plugin("third", "skill"), { origin: "installed" }),
+  );
+  const { facade } = house.system;
+  for (const caller of [user, guest, elsewhere, delegated]) {
+    for (const work of [
+      () => facade.setEnabled(caller, "third", false),
+      () => facade.install(caller, "acme-tool", { editable: false }),
+      () => facade.inspect(caller, "acme-tool"),
+      () => facade.remove(caller, "third"),
+      () => facade.reload(caller, "third"),
+    ]) {
+      expect(await codeOfRejected(work())).toBe("policy.denied");
+    }
+  }
+  for (const caller of [owner, elsewhere, delegated]) {
+    expect(await codeOfRejected(facade.setTrusted(caller, "third", true))).toBe("auth.scope");
+  }
+  expect(house.status("third")).toBe("loaded");
+  expect(await audited(house)).toEqual([]);
+  expect(
+    ["trusted", "services", "api", "allowed_domains"].map((field) =>
+      isPluginGrantKey(`plugin.third.${field}`),
+    ),
+  ).toEqual([true, true, true, true]);
+  expect(["plugin.third.enabled", "plugin.third.a.trusted", "trusted"].map(isPluginGrantKey)).toEqual([
+    false,
+    false,
+    false,
+  ]);
+});
+
+test("enabling and disabling applies at once, by the facade or by any write of the key", async () => {
+  const calls: string[] = [];
+  const house = await openPlugins((loader) =>
+    loader.add(() =>
+      plugin("switchy", "tool", {
+        onLoad: async (ctx) => {
+          calls.push("load");
+          const run = () => ({ ok: true, brief: "b", display: { kind: "text", text: "t" } }) as const;
+          await ctx.registerTool({ name: "t", description: "d", parameters: { type: "object" }, run });
+        },
+        onUnload: () => void calls.push("unload"),
+      }),
+    ),
+  );
+  expect(await house.system.facade.setEnabled(owner, "switchy", false)).toMatchObject({
+    status: "disabled",
+    enabled: false,
+  });
+  expect(house.system.tools.get("t")).toBeNull();
+  expect(await house.system.facade.setEnabled(owner, "switchy", true)).toMatchObject({
+    status: "loaded",
+    enabled: true,
+  });
+  expect(house.system.tools.get("t")).not.toBeNull();
+  await house.set({ "plugin.switchy.enabled": false });
+  await until(() => house.status("switchy") === "disabled");
+  await house.config.write(scope.org_id, { unset: ["plugin.switchy.enabled"] }, {});
+  await until(() => house.status("switchy") === "loaded");
+  // Another org has no say.
+  await house.set({ "plugin.switchy.enabled": false }, "org_acme");
+  await settle(house.bus);
+  expect(house.status("switchy")).toBe("loaded");
+  expect(calls).toEqual(["load", "unload", "load", "unload", "load"]);
+  expect(house.told()).toEqual([
+    "plugin.loaded switchy",
+    "plugin.removed switchy",
+    "plugin.loaded switchy",
+    "plugin.removed switchy",
+    "plugin.loaded switchy",
+  ]);
+  expect(await audited(house)).toEqual([
+    "key_owner plugin.enable switchy",
+    "key_owner plugin.enable switchy",
+  ]);
+  expect(await codeOfRejected(house.system.facade.setEnabled(owner, "absent", true))).toBe(
+    "plugin.not_found",
+  );
+});
+
+test("a trusted plugin runs inline from then on, and hosted again when trust is withdrawn", async () => {
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("third", "skill"), { origin: "installed" });
+    loader.add(() => plugin("own", "skill"));
+  });
+  expect(await house.system.facade.setTrusted(admin, "third", true)).toMatchObject({
+    mode: "inline",
+    trusted: true,
+  });
+  expect(await house.system.facade.setTrusted(admin, "third", false)).toMatchObject({
+    mode: "hosted",
+    trusted: false,
+  });
+  expect(house.loader.log.filter((line) => line.startsWith("load third"))).toEqual([
+    "load third hosted",
+    "load third inline",
+    "load third hosted",
+  ]);
+  expect(await audited(house)).toEqual(["admin plugin.trust third", "admin plugin.trust third"]);
+  expect(await codeOfRejected(house.system.facade.setTrusted(admin, "own", true))).toBe("request.invalid");
+});
+
+test("install loads what it brings, remove unloads it; a bundled one stays, and comes back from under an override", async () => {
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("bundled-one", "skill"));
+    loader.offer("acme-tool", () => plugin("acme-tool", "tool"));
+    loader.offer("./my-override", () => plugin("bundled-one", "skill", { version: "9.0.0" }));
+  });
+  const { facade } = house.system;
+  expect(await facade.inspect(owner, "acme-tool")).toMatchObject([{ name: "acme-tool", category: "tool" }]);
+  expect(house.status("acme-tool")).toBe("unknown");
+  expect(await facade.install(owner, "acme-tool", { editable: false })).toMatchObject([
+    { name: "acme-tool", status: "loaded", mode: "hosted" },
+  ]);
+  expect(await codeOfRejected(facade.install(owner, "absent", { editable: false }))).toBe(
+    "plugin.source_invalid",
+  );
+  expect(await codeOfRejected(facade.remove(owner, "bundled-one"))).toBe("plugin.bundled");
+  expect(house.status("bundled-one")).toBe("loaded");
+  expect(await facade.install(owner, "./my-override", { editable: true })).toMatchObject([
+    { name: "bundled-one", version: "9.0.0", mode: "hosted", origin: "installed" },
+  ]);
+  await facade.remove(owner, "bundled-one");
+  expect(house.system.snapshot().find(({ name }) => name === "bundled-one")).toMatchObject({
+    version: "1.0.0",
+    origin: "bundled",
+    mode: "inline",
+    status: "loaded",
+  });
+  await facade.remove(owner, "acme-tool");
+  expect(house.status("acme-tool")).toBe("unknown");
+  await settle(house.bus);
+  expect(house.told().at(-1)).toBe("plugin.removed acme-tool");
+  expect(await audited(house)).toEqual([
+    "key_owner plugin.install acme-tool",
+    "key_owner plugin.install absent",
+    "key_owner plugin.install ./my-override",
+    "key_owner plugin.remove bundled-one",
+    "key_owner plugin.remove acme-tool",
+  ]);
+});
+
+verifies(
+  "plug.health",
+  "health is asked of all at once: ok, degraded at the time limit, failed when it raises",
+  async () => {
+    const house = await openPlugins((loader) => {
+      loader.add(() =>
+        plugin("well", "skill", { healthCheck: () => ({ status: "ok", summary: "all\nfine", details: [] }) }),
+      );
+      loader.add(() =>
+        plugin("half", "skill", { healthCheck: async () => ({ status: "degraded", summary: "no api_key" }) }),
+      );
+      loader.add(() => plugin("stuck", "skill", { healthCheck: () => new Promise(() => {}) }));
+      loader.add(() =>
+        plugin("raises", "skill", {
+          healthCheck: () => {
+            throw new Error("database is gone");
+          },
+        }),
+      );
+      loader.add(() => plugin("plain", "skill"));
+      loader.add(() => plugin("odd", "skill", { healthCheck: () => ({ status: "great" }) as never }));
+      loader.add(() => plugin("broken", "skill", { onLoad: () => Promise.reject(new Error("no file")) }));
+      loader.add(() => plugin("off", "skill"));
+    });
+    await house.system.facade.setEnabled(admin, "off", false);
+    expect(await house.system.facade.health(user, 40)).toEqual([
+      { name: "well", status: "ok", summary: "all", details: [] },
+      { name: "half", status: "degraded", summary: "no api_key" },
+      { name: "stuck", status: "degraded", summary: "the health check took longer than 40 ms" },
+      { name: "raises", status: "failed", summary: "database is gone" },
+      { name: "plain", status: "ok", summary: "no checks registered" },
+      { name: "odd", status: "failed", summary: "the health check gave no report" },
+      { name: "broken", status: "failed", summary: "no file" },
+    ]);
+  },
+);

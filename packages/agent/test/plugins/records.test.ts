@@ -1,0 +1,58 @@
+import type { PluginEntry } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { logTo } from "@backplane/test-kit/log-to";
+import type { Instance } from "../../src/plugins/instance.ts";
+import type { PluginSystemDeps } from "../../src/plugins/plugins-port.ts";
+import { PluginRecords } from "../../src/plugins/records.ts";
+
+const entry = (name: string, version = "1.0.0"): PluginEntry => ({
+  name,
+  version,
+  category: "tool",
+  origin: "installed",
+  source: name,
+  dir: "",
+  module: "",
+});
+
+function records() {
+  const installed: PluginEntry[] = [];
+  const warned: string[] = [];
+  const loader = { discover: async () => ({ entries: installed, problems: [{ source: "odd" }] }) };
+  const log = logTo((level, message) => warned.push(`${level} ${message}`));
+  const deps = { loader, log } as unknown as PluginSystemDeps;
+  return { known: new PluginRecords(deps), installed, warned };
+}
+const running = (requires: string[]) => ({ plugin: { requires } }) as unknown as Instance;
+
+test("what is installed is found once; one that runs keeps what it was loaded from", async () => {
+  const { known, installed, warned } = records();
+  installed.push(entry("a"), entry("b"));
+  expect((await known.discover()).map(({ name }) => name)).toEqual(["a", "b"]);
+  known.get("b").instance = running([]);
+  installed.splice(0, 2, entry("a", "2.0.0"), entry("b", "2.0.0"), entry("c"));
+  expect((await known.discover()).map(({ name }) => name)).toEqual(["c"]);
+  expect(known.list().map((record) => `${record.name} ${record.entry.version}`)).toEqual([
+    "a 2.0.0",
+    "b 1.0.0",
+    "c 1.0.0",
+  ]);
+  expect((await known.installed("b"))?.version).toBe("2.0.0");
+  expect(warned).toEqual(Array(2).fill("warn a package says that it is a plugin and is none"));
+  known.forget(known.get("a"));
+  expect(known.find("a")).toBeUndefined();
+  expect(() => known.get("a")).toThrow(expect.objectContaining({ code: "plugin.not_found" }));
+});
+
+test("the first requirement that is not loaded is named, and who waited for one is freed once", async () => {
+  const { known, installed } = records();
+  installed.push(entry("base"), entry("top"));
+  await known.discover();
+  const [base, top] = [known.get("base"), known.get("top")];
+  expect(known.missing(running([]))).toBeNull();
+  expect(known.missing(running(["base"]))).toEqual({ name: "base", why: "unloaded" });
+  base.status = "loaded";
+  expect(known.missing(running(["base", "gone"]))).toEqual({ name: "gone", why: "not installed" });
+  top.blocked_by = "base";
+  expect([known.unblock("other"), known.unblock("base"), known.unblock("base")]).toEqual([[], [top], []]);
+});

@@ -1,0 +1,195 @@
+/** How plugins come: each category, requirements, modules that are not what they say, orgs. */
+import type { KernelPlugin, PluginCategory } from "@backplane/contract";
+import { admin } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openPlugins, plugin, settle, until } from "./open-plugins.ts";
+
+const boom = () => {
+  throw new Error("boom");
+};
+
+verifies(
+  "plug.abi",
+  "one plugin of each category, with every hook of the ABI called in its order",
+  async () => {
+    const calls: string[] = [];
+    const categories: PluginCategory[] = ["adapter", "tool", "llm-provider", "strategy", "memory", "skill"];
+    const make = (category: PluginCategory, requires: string[]): KernelPlugin => {
+      const name = `p-${category}`;
+      const note = (what: string) => void calls.push(`${what} ${name}`);
+      return plugin(name, category, {
+        version: "2.1.0",
+        requires,
+        subscriptions: () => {
+          note("subscriptions");
+          return ["kernel.ready", "x.p-skill.*"];
+        },
+        onLoad: (ctx) => note(`onLoad(${ctx.name})`),
+        onEvent: (event, ctx) => note(`onEvent(${event.kind},${ctx.name})`),
+        onUnload: (ctx) => note(`onUnload(${ctx.name})`),
+        healthCheck: () => ({ status: "ok", summary: "fine" }),
+      });
+    };
+    const house = await openPlugins((loader) => {
+      // Found in an order that is not that of their requirements.
+      for (const [at, category] of categories.entries()) {
+        const next = categories[at + 1];
+        loader.add(() => make(category, next === undefined ? [] : [`p-${next}`]));
+      }
+    });
+    const loaded = categories.toReversed().map((category) => `p-${category}`);
+    expect(calls.filter((one) => one.startsWith("subscriptions")).length).toBe(6);
+    expect(calls.slice(6)).toEqual(loaded.map((name) => `onLoad(${name}) ${name}`));
+    expect(house.system.snapshot()).toEqual(
+      categories.map((category) => ({
+        name: `p-${category}`,
+        version: "2.1.0",
+        category,
+        origin: "bundled",
+        status: "loaded",
+        mode: "inline",
+        failures: 0,
+        error: null,
+        trace: null,
+      })),
+    );
+    await settle(house.bus);
+    const events = house.seen.filter(({ kind }) => kind === "plugin.loaded");
+    expect(events.map(({ payload }) => payload)).toEqual(
+      loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
+    );
+    expect(events.every(({ session_id, source }) => session_id === "kernel" && source === "kernel")).toBe(
+      true,
+    );
+
+    calls.length = 0;
+    await house.publish("kernel.ready", { version: "1" }, "kernel");
+    await house.publish("user.message.received", { text: "not asked for" });
+    await settle(house.bus);
+    expect(calls.toSorted()).toEqual(
+      categories.map((category) => `onEvent(kernel.ready,p-${category}) p-${category}`).toSorted(),
+    );
+    expect((await house.system.facade.health(admin, 3_000)).map(({ summary }) => summary)).toEqual(
+      Array(6).fill("fine"),
+    );
+
+    calls.length = 0;
+    await house.system.stop("done");
+    expect(calls).toEqual(categories.map((category) => `onUnload(p-${category}) p-${category}`));
+    await house.system.stop("twice");
+    expect(calls).toHaveLength(6);
+  },
+);
+
+test("a missing, failed or disabled requirement fails the plugin and names it; a circle is named", async () => {
+  const house = await openPlugins(
+    (loader) => {
+      loader.add(() => plugin("needs-absent", "skill", { requires: ["absent"] }));
+      loader.add(() => plugin("needs-broken", "skill", { requires: ["broken"] }));
+      loader.add(() => plugin("needs-off", "skill", { requires: ["off"] }));
+      loader.add(() => plugin("broken", "skill", { onLoad: boom }));
+      loader.add(() => plugin("off", "skill"));
+      loader.add(() => plugin("ring-a", "skill", { requires: ["ring-b"] }));
+      loader.add(() => plugin("ring-b", "skill", { requires: ["ring-a"] }));
+      loader.add(() => plugin("fine", "skill"));
+    },
+    { start: false },
+  );
+  await house.set({ "plugin.off.enabled": false });
+  await house.system.start();
+  const states = Object.fromEntries(
+    house.system.snapshot().map(({ name, status, error }) => [name, [status, error]]),
+  );
+  expect(states).toEqual({
+    "needs-absent": ["failed", "it requires absent, which is not installed"],
+    "needs-broken": ["failed", "it requires broken, which is failed"],
+    "needs-off": ["failed", "it requires off, which is disabled"],
+    broken: ["failed", "boom"],
+    off: ["disabled", null],
+    "ring-a": ["failed", "it requires itself: ring-a → ring-b → ring-a"],
+    "ring-b": ["failed", "it requires itself: ring-b → ring-a → ring-b"],
+    fine: ["loaded", null],
+  });
+  expect(house.loader.log).not.toContain("load off inline");
+
+  // Once what was missing is there, those that waited for it are loaded.
+  await house.system.facade.setEnabled(admin, "off", true);
+  await until(() => house.status("needs-off") === "loaded");
+  expect(house.status("off")).toBe("loaded");
+});
+
+test("a module that is not what its package.json says is not loaded", async () => {
+  const odd = (more: object) => () => ({ ...plugin("odd", "skill"), ...more }) as KernelPlugin;
+  for (const [make, entry, reason] of [
+    [odd({ name: "other" }), { name: "odd" }, "the module calls itself other, its package.json odd"],
+    [odd({}), { category: "tool" as const }, "the module's category is skill, its package.json says tool"],
+    [odd({ version: "" }), {}, "odd has no version"],
+    [odd({ subscriptions: undefined }), {}, "odd has no subscriptions()"],
+    [
+      odd({ subscriptions: () => ["Not A Kind"] }),
+      {},
+      'odd subscribes to "Not A Kind", which is no kind or pattern',
+    ],
+    [odd({ requires: [1] }), {}, "requires of odd is no list of names"],
+    [odd({ routes: [{}] }), {}, "odd has routes, which take category adapter and onRequest()"],
+    [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp"],
+  ] as const) {
+    const house = await openPlugins((loader) => loader.add(make, entry));
+    expect(house.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);
+    expect(house.loader.log.at(-1)).toBe("close odd");
+  }
+});
+
+test("a plugin that is enabled while the kernel boots is loaded once", async () => {
+  let loads = 0;
+  const gate = Promise.withResolvers<void>();
+  const house = await openPlugins(
+    (loader) => {
+      loader.add(() => plugin("slow-start", "skill", { onLoad: () => gate.promise }));
+      loader.add(() => plugin("racer", "skill", { onLoad: () => void loads++ }));
+    },
+    { start: false },
+  );
+  const started = house.system.start();
+  await until(() => house.loader.log.length === 2);
+  await house.set({ "plugin.racer.enabled": true });
+  await until(() => house.status("racer") === "loaded");
+  gate.resolve();
+  await started;
+  expect(loads).toBe(1);
+  expect(house.status("racer")).toBe("loaded");
+  await expect(house.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
+});
+
+test("an org is entered once; its plugins get its events with a context of that org", async () => {
+  const heard: string[] = [];
+  const house = await openPlugins((loader) =>
+    loader.add(() =>
+      plugin("echo-skill", "skill", {
+        subscriptions: () => ["user.message.received"],
+        onEvent: async (event, ctx) => {
+          heard.push(`${event.org_id}/${event.project_id} ${JSON.stringify((await ctx.config()).tone)}`);
+          await ctx.emit("x.echo-skill.heard", {}, { session_id: event.session_id });
+        },
+      }),
+    ),
+  );
+  const acme = { org_id: "org_acme", project_id: "proj_one" };
+  await house.set({ "plugin.echo_skill.tone": "plain" });
+  await house.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
+  await house.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
+  await settle(house.bus);
+  expect(heard).toEqual([]);
+  house.system.enter("org_acme");
+  house.system.enter("org_acme");
+  await house.publish("user.message.received", { text: "hi" }, "s1", acme);
+  await house.publish("user.message.received", { text: "hi" });
+  await settle(house.bus);
+  expect(heard.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
+  const emitted = house.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
+  expect(emitted.map(({ org_id, project_id }) => `${org_id}/${project_id}`).toSorted()).toEqual([
+    "org_acme/proj_one",
+    "org_local/proj_default",
+  ]);
+});

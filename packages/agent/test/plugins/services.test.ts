@@ -1,0 +1,77 @@
+import { admin } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { codeOfRejected, keepContext, openPlugins, plugin } from "./open-plugins.ts";
+
+test("a service answers plugins that hold its grant: bundled by name, others by the operator's word", async () => {
+  const names = ["web", "agent-tool", "other", "third"] as const;
+  const kept = Object.fromEntries(names.map((name) => [name, keepContext()])) as Record<
+    (typeof names)[number],
+    ReturnType<typeof keepContext>
+  >;
+  const house = await openPlugins((loader) => {
+    for (const name of names) {
+      loader.add(() => plugin(name, "skill", kept[name]), {
+        origin: name === "third" ? "installed" : "bundled",
+      });
+    }
+  });
+  for (const name of ["subagent.spawn", "config.get", "config.set", "configure"]) {
+    house.services.set(name, () => Promise.resolve(`did ${name}`));
+  }
+  const ask = (who: keyof typeof kept, name: string) => codeOfRejected(kept[who].ctx.service(name, {}));
+  const open = "nothing was thrown";
+  expect(await ask("web", "config.get")).toBe(open);
+  expect(await ask("web", "absent")).toBe("request.invalid");
+  expect(await ask("agent-tool", "subagent.spawn")).toBe(open);
+  expect(await ask("agent-tool", "config.get")).toBe("policy.denied");
+  expect(await ask("other", "subagent.spawn")).toBe("policy.denied");
+  expect(await ask("third", "absent")).toBe("policy.denied");
+  await house.set({ "plugin.third.services": ["config.*", "subagent.spawn"] });
+  expect(await ask("third", "config.set")).toBe(open);
+  expect(await ask("third", "subagent.spawn")).toBe(open);
+  expect(await ask("third", "configure")).toBe("policy.denied");
+  await house.set({ "plugin.third.services": [] });
+  expect(await ask("third", "config.set")).toBe("policy.denied");
+  // Another org's word is not the operator's.
+  await house.set({ "plugin.third.services": ["config.*"] }, "org_acme");
+  expect(await ask("third", "config.set")).toBe("policy.denied");
+});
+
+test("a plugin of the name web that is not bundled holds nothing", async () => {
+  const kept = keepContext();
+  const house = await openPlugins((loader) =>
+    loader.add(() => plugin("web", "skill", kept), { origin: "local" }),
+  );
+  house.services.set("config.get", () => Promise.resolve(1));
+  await expect(kept.ctx.service("config.get", {})).rejects.toMatchObject({
+    code: "policy.denied",
+    fix: expect.stringContaining("plugin.web.services"),
+  });
+});
+
+test("an `as` stands for whom it was minted, for one plugin, until it ends", async () => {
+  const web = keepContext();
+  const other = keepContext();
+  const house = await openPlugins((loader) => {
+    loader.add(() => plugin("web", "adapter", web));
+    loader.add(() => plugin("other", "skill", other));
+  });
+  await house.set({ "plugin.other.services": ["who"] });
+  house.services.set("who", (_args, who) =>
+    Promise.resolve(who.call?.invocation_id ?? who.caller?.actor ?? null),
+  );
+  const call = { invocation_id: "inv_7", session_id: "s1" };
+  const minted = house.system.callers.mint({ plugin: "web", caller: admin, call });
+  expect(await web.ctx.service("who", {}, minted.as)).toBe("inv_7");
+  expect(await web.ctx.service("who", {})).toBeNull();
+  expect(await codeOfRejected(other.ctx.service("who", {}, minted.as))).toBe("auth.invalid");
+  expect(await codeOfRejected(web.ctx.service("who", {}, "as_guessed"))).toBe("auth.invalid");
+  minted.end();
+  minted.end();
+  expect(await codeOfRejected(web.ctx.service("who", {}, minted.as))).toBe("auth.invalid");
+  const many = Array.from(
+    { length: 200 },
+    () => house.system.callers.mint({ plugin: "web", caller: null, call: null }).as,
+  );
+  expect(new Set(many).size).toBe(200);
+});

@@ -1,0 +1,128 @@
+import type { Json } from "@backplane/contract";
+import type { LiveConfig } from "@backplane/registry";
+import { admin } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { bootstrapProviders, SEEDED_KEY } from "../../src/providers/bootstrap.ts";
+import { openPlugins, plugin, scope } from "../plugins/open-plugins.ts";
+
+const ORG = scope.org_id;
+
+async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "llm-anthropic", "llm-echo"]) {
+  const house = await openPlugins(
+    (loader) => {
+      for (const name of plugins) loader.add(() => plugin(name, "llm-provider"));
+    },
+    { start: false },
+  );
+  if (Object.keys(before).length > 0) await house.set(before);
+  return { ...house, values: async () => Object.fromEntries(await house.config.list(ORG)) };
+}
+
+verifies(
+  "llm.instances",
+  "the first start makes one instance for each provider and lifts what was configured",
+  async () => {
+    const house = await seeded({
+      "plugin.llm_openai.api_key": "sk-secret-1234",
+      "plugin.llm_openai.base_url": "https://api.example.com",
+      "plugin.llm_openai.enabled": true,
+      "plugin.other.api_key": "x",
+    });
+    await house.system.start();
+    const values = await house.values();
+    const made = Object.fromEntries(Object.entries(values).filter(([key]) => key.startsWith("provider")));
+    expect(made).toEqual({
+      "providers.llm-openai.plugin": "llm-openai",
+      "providers.llm-openai.label": "llm-openai (default)",
+      "providers.llm-openai.api_key": "sk-secret-1234",
+      "providers.llm-openai.base_url": "https://api.example.com",
+      "providers.llm-anthropic.plugin": "llm-anthropic",
+      "providers.llm-anthropic.label": "llm-anthropic (default)",
+      "providers.llm-echo.plugin": "llm-echo",
+      "providers.llm-echo.label": "llm-echo (default)",
+      provider: "llm-openai",
+    });
+    expect(values["plugin.llm_openai.api_key"]).toBe("sk-secret-1234");
+    expect(values[SEEDED_KEY]).toEqual(expect.stringMatching(/^\d{4}-/));
+
+    // Once and never again: what an operator removed stays away.
+    await house.config.write(ORG, { unset: ["providers.llm-anthropic.*"] }, {});
+    await bootstrapProviders(house.deps, ORG, ["llm-anthropic", "llm-echo"]);
+    expect(await house.config.list(ORG, "providers.llm-anthropic.")).toEqual(new Map());
+  },
+);
+
+test("with no key the offline provider is the active one; an operator's choice is kept", async () => {
+  const fresh = await seeded({});
+  await fresh.system.start();
+  expect((await fresh.values()).provider).toBe("llm-echo");
+  const chosen = await seeded({ provider: "mine", "providers.llm-openai.label": "My label" });
+  await chosen.system.start();
+  expect(await chosen.values()).toMatchObject({ provider: "mine", "providers.llm-openai.label": "My label" });
+});
+
+test("the marker is written last: killed at any write, the next start finishes it to the same end", async () => {
+  const whole = await seeded({ "plugin.llm_openai.model": "m" });
+  let writes = 0;
+  const counting: LiveConfig = {
+    ...whole.config,
+    write: (...args) => {
+      writes++;
+      return whole.config.write(...args);
+    },
+  };
+  const plugins = ["llm-openai", "llm-anthropic", "llm-echo"];
+  await bootstrapProviders({ ...whole.deps, config: counting }, ORG, plugins);
+  const expected = { ...(await whole.values()), [SEEDED_KEY]: expect.any(String) as string };
+  expect(writes).toBe(5);
+  for (let fatal = 1; fatal <= writes; fatal++) {
+    const house = await seeded({ "plugin.llm_openai.model": "m" });
+    let left = fatal;
+    const dying: LiveConfig = {
+      ...house.config,
+      write: (...args) => (--left === 0 ? Promise.reject(new Error("killed")) : house.config.write(...args)),
+    };
+    await expect(bootstrapProviders({ ...house.deps, config: dying }, ORG, plugins)).rejects.toThrow(
+      "killed",
+    );
+    expect(await house.config.get(ORG, SEEDED_KEY)).toBeUndefined();
+    await house.system.start();
+    expect(await house.values()).toEqual(expected);
+  }
+});
+
+test("without any provider nothing is marked, so that a later one is still set up", async () => {
+  const house = await seeded({}, []);
+  await house.system.start();
+  expect(await house.config.get(ORG, SEEDED_KEY)).toBeUndefined();
+  house.loader.offer("acme-llm", () => plugin("acme-llm", "llm-provider"));
+  await house.system.facade.install(admin, "acme-llm", { editable: false });
+  await house.system.prepare(ORG);
+  expect(await house.config.get(ORG, "provider")).toBe("acme-llm");
+});
+
+verifies(
+  "sec.credential-destination",
+  "a credential is not lifted into an instance that is somewhere else",
+  async () => {
+    const lifted = {
+      "plugin.llm_openai.api_key": "sk-secret-1234",
+      "plugin.llm_openai.base_url": "https://api.example.com",
+      "plugin.llm_openai.model": "m",
+    };
+    const house = await seeded({ ...lifted, "providers.llm-openai.base_url": "https://evil.example" });
+    await house.system.start();
+    const instance = async () => Object.fromEntries(await house.config.list(ORG, "providers.llm-openai."));
+    expect(await instance()).toEqual({
+      "providers.llm-openai.plugin": "llm-openai",
+      "providers.llm-openai.label": "llm-openai (default)",
+      "providers.llm-openai.base_url": "https://evil.example",
+      "providers.llm-openai.model": "m",
+    });
+    // Nor where somebody has moved it since and has the first start happen again.
+    await house.config.write(ORG, { unset: [SEEDED_KEY] }, {});
+    await bootstrapProviders(house.deps, ORG, ["llm-openai"]);
+    expect(await instance()).not.toHaveProperty(["providers.llm-openai.api_key"]);
+  },
+);

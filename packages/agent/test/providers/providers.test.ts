@@ -1,0 +1,162 @@
+import type { JsonObject } from "@backplane/contract";
+import { admin, guest, scope, orgUser as user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { codeOfRejected, type OpenPlugins, openPlugins, plugin } from "../plugins/open-plugins.ts";
+
+const configSchema = { type: "object" };
+
+const open = () =>
+  openPlugins((loader) => {
+    loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
+    loader.add(() => plugin("llm-echo", "llm-provider"));
+    loader.add(() => plugin("llm-broken", "llm-provider", { onLoad: () => Promise.reject(new Error("no")) }));
+    loader.add(() => plugin("a-skill", "skill"));
+  });
+
+const idsOf = async ({ system }: OpenPlugins) =>
+  (await system.providers.list(user, { show: false })).map(({ id, active }) => (active ? `${id}*` : id));
+
+verifies("llm.instances", "many instances of one plugin, with checked ids, changed one by one", async () => {
+  const house = await open();
+  const { providers } = house.system;
+  expect(await idsOf(house)).toEqual(["llm-echo*", "llm-openai"]);
+
+  const config = { base_url: "https://api.example.com", api_key: "sk-secret-1234", params: { seed: 1 } };
+  expect(
+    await providers.create(user, { id: "prod", plugin: "llm-openai", label: "OpenAI prod", config }),
+  ).toEqual({
+    id: "prod",
+    plugin: "llm-openai",
+    label: "OpenAI prod",
+    active: false,
+    config: { ...config, api_key: "****1234" },
+    config_schema: configSchema,
+  });
+  const auto = await providers.create(user, { plugin: "llm-openai" });
+  expect(auto.id).toMatch(/^llm-openai-[0-9a-f]{8}$/);
+  expect(auto).toMatchObject({ label: auto.id, config: {} });
+
+  for (const id of ["ab", "-abc", "abc-", "a.b", "Abc", "active", "x".repeat(65), "a_b", ""]) {
+    expect(await codeOfRejected(providers.create(user, { id, plugin: "llm-openai" })), id).toBe(
+      "provider.invalid",
+    );
+  }
+  await providers.create(user, { id: "x".repeat(64), plugin: "llm-echo" });
+
+  // What is merged, what is removed, and what a reader was shown instead of the secret.
+  const heard: string[] = [];
+  house.config.onUpdated(({ key }) => heard.push(key));
+  const patch = {
+    base_url: "https://other.example.com",
+    api_key: "****1234",
+    params: null,
+    model: "m2",
+  } as JsonObject;
+  const moved = await providers.patch(user, "prod", { config: patch });
+  expect(moved).toMatchObject({ label: "OpenAI prod" });
+  // The key was given for the old address.
+  expect(moved.config).toEqual({ base_url: "https://other.example.com", model: "m2" });
+  expect(heard.toSorted()).toEqual([
+    "providers.prod.api_key",
+    "providers.prod.base_url",
+    "providers.prod.model",
+    "providers.prod.params",
+  ]);
+  expect(await house.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
+  await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
+  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+  const same = { base_url: "https://other.example.com", api_key: "****5678" };
+  await providers.patch(user, "prod", { config: same });
+  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+  heard.length = 0;
+  await providers.patch(user, "prod", {});
+  expect(heard).toEqual([]);
+
+  await providers.setActive(user, "prod");
+  expect((await idsOf(house)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
+  expect(await house.config.get(scope.org_id, "provider")).toBe("prod");
+  expect(await codeOfRejected(providers.remove(user, "prod"))).toBe("provider.conflict");
+  await providers.setActive(user, "llm-echo");
+  await providers.remove(user, "prod");
+  expect(await house.config.list(scope.org_id, "providers.prod.")).toEqual(new Map());
+  await providers.remove(user, auto.id);
+  await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({
+    code: "provider.conflict",
+    message: "llm-openai is the last instance of llm-openai",
+  });
+});
+
+test("what cannot be: unknown plugins and instances, plugins of another category, fields that are none", async () => {
+  const house = await open();
+  const { providers } = house.system;
+  const create = (body: { id?: string; plugin: string; config?: JsonObject }) =>
+    codeOfRejected(providers.create(user, body));
+  expect(await create({ plugin: "absent" })).toBe("plugin.not_found");
+  expect(await create({ plugin: "a-skill" })).toBe("provider.invalid");
+  expect(await create({ plugin: "llm-broken" })).toBe("provider.invalid");
+  expect(await create({ id: "llm-echo", plugin: "llm-echo" })).toBe("provider.conflict");
+  for (const field of ["plugin", "label", "not a key", "__proto__.x", ""]) {
+    expect(await create({ id: "odd", plugin: "llm-echo", config: { [field]: 1 } }), field).toBe(
+      "provider.invalid",
+    );
+  }
+  expect(await codeOfRejected(providers.patch(user, "absent", {}))).toBe("provider.not_found");
+  expect(await codeOfRejected(providers.patch(user, "llm-echo", { config: { plugin: "a" } }))).toBe(
+    "provider.invalid",
+  );
+  expect(await codeOfRejected(providers.remove(user, "absent"))).toBe("provider.not_found");
+  expect(await codeOfRejected(providers.setActive(user, "absent"))).toBe("provider.not_found");
+  await house.set({ "providers.lame.plugin": "llm-broken" });
+  expect(await codeOfRejected(providers.setActive(user, "lame"))).toBe("provider.invalid");
+  expect(await codeOfRejected(providers.test(user, "absent"))).toBe("provider.not_found");
+  expect(await providers.test(user, "llm-echo")).toEqual({ ok: true, latency_ms: 1, error: "llm-echo" });
+  for (const work of [
+    providers.create(guest, { plugin: "llm-echo" }),
+    providers.patch(guest, "llm-echo", {}),
+    providers.remove(guest, "llm-echo"),
+    providers.setActive(guest, "llm-echo"),
+    providers.test(guest, "llm-echo"),
+  ]) {
+    expect(await codeOfRejected(work)).toBe("policy.denied");
+  }
+});
+
+test("secrets are shown to an admin who asks for them, on the record, and to nobody else", async () => {
+  const house = await open();
+  const { providers } = house.system;
+  await providers.create(user, { id: "prod", plugin: "llm-openai", config: { api_key: "sk-secret-1234" } });
+  const keyIn = (rows: { id: string; config: JsonObject }[]) =>
+    rows.find(({ id }) => id === "prod")?.config.api_key;
+  expect(keyIn(await providers.list(admin, { show: false }))).toBe("****1234");
+  expect(await codeOfRejected(providers.list(user, { show: true }))).toBe("auth.scope");
+  expect(keyIn(await providers.list(admin, { show: true }))).toBe("sk-secret-1234");
+  const audit = (await house.store.audit.list(user.scope, {}, { limit: 10 })).items;
+  expect(audit.map(({ actor, action }) => `${actor} ${action}`)).toEqual([
+    "admin provider.show",
+    "key_user provider.create",
+  ]);
+  expect(JSON.stringify(audit)).not.toContain("sk-secret");
+});
+
+test("rivals: of ten creates with one id one wins, and of two last instances one stays", async () => {
+  const house = await open();
+  const { providers } = house.system;
+  const tries = Array.from({ length: 10 }, (_, n) =>
+    codeOfRejected(providers.create(user, { id: "same", plugin: "llm-openai", config: { n } })),
+  );
+  const codes = await Promise.all(tries);
+  expect(codes.filter((code) => code === "nothing was thrown")).toHaveLength(1);
+  expect(codes.filter((code) => code === "provider.conflict")).toHaveLength(9);
+  const both = [providers.remove(user, "same"), providers.remove(user, "llm-openai")].map(codeOfRejected);
+  expect(await Promise.all(both)).toEqual(["nothing was thrown", "provider.conflict"]);
+});
+
+test("another org has instances of its own, set up when it is first looked at", async () => {
+  const house = await open();
+  const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
+  const rows = await house.system.providers.list(acme, { show: false });
+  expect(rows.map(({ id }) => id)).toEqual(["llm-echo", "llm-openai"]);
+  await house.system.providers.create(acme, { id: "theirs", plugin: "llm-echo" });
+  expect(await idsOf(house)).toEqual(["llm-echo*", "llm-openai"]);
+});

@@ -1,0 +1,191 @@
+/** An MCP server that asks for a model while it is called: refused by default, else bounded, weighed and recorded. */
+import type { BackplaneError, BindingPolicy, Invocation, Json, JsonObject } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import { openPostgresStore } from "@backplane/store";
+import { admin, guest, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, onTestFinished, test } from "vitest";
+import { startPostgres } from "../../../../test/support/postgres.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { openTalk, type Talk, talkIn } from "../loop/talk.ts";
+
+const SERVER = manifest([], {
+  package_id: "acme/asker",
+  runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
+});
+const TOOL = ToolExportSchema.parse({
+  id: "mcp_asker_think",
+  kind: "tool",
+  permissions: {},
+  tool: { effect_class: "read_only", risk: "low" },
+});
+const QUESTION = (text: string, more: JsonObject = {}): JsonObject => ({
+  messages: [{ role: "user", content: { type: "text", text } }],
+  maxTokens: 5_000,
+  ...more,
+});
+
+async function open(policy: BindingPolicy) {
+  const talk = await openTalk();
+  talk.runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  const { binding_id } = await talk.bind(SERVER, { policy });
+  return { ...asking(talk), binding_id };
+}
+
+/** Its server asks one question for each call. */
+function asking(talk: Talk) {
+  const answers: Json[] = [];
+  let question: JsonObject = QUESTION("hi there");
+  talk.runner.script = async ({ ask }) => {
+    const answer = await (ask?.("sampling/createMessage", question) ?? Promise.resolve("nobody")).catch(
+      (error: BackplaneError) => `${error.code}: ${error.message}`,
+    );
+    answers.push(answer as Json);
+    return ok();
+  };
+  const call = (context?: "conversation" | "headless", caller = user) =>
+    talk.kernel.invocations.invoke(
+      caller,
+      { export_id: TOOL.id, input: {} },
+      { ...(context && { context }) },
+    );
+  const recorded = async (): Promise<Invocation[]> =>
+    (await talk.kernel.invocations.list(admin, { export_id: "model_sampling" }, { limit: 50 })).items;
+  return {
+    ...talk,
+    answers,
+    call,
+    recorded,
+    ask: (given: JsonObject) => {
+      question = given;
+    },
+  };
+}
+
+const pending = async ({ kernel }: Pick<Talk, "kernel">) =>
+  (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
+
+test("without a word of the operator no model is lent, and nothing is recorded", async () => {
+  const house = await open({});
+  await (await house.call()).settled;
+  expect(house.answers).toEqual(["nobody"]);
+  expect(await house.recorded()).toEqual([]);
+});
+
+verifies(
+  "mcp.server",
+  "where the client takes no sampling request, a binding that may have the gateway's model is answered by it",
+  async () => {
+    const house = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+    const { id, settled } = await house.call();
+    await settled;
+    expect(house.answers).toEqual([
+      {
+        role: "assistant",
+        content: { type: "text", text: expect.stringContaining("hi there") },
+        model: expect.any(String),
+        stopReason: "endTurn",
+      },
+    ]);
+    const [row] = await house.recorded();
+    expect(row).toMatchObject({
+      status: "succeeded",
+      requested_by: user.actor,
+      input: { for_invocation: id, for_binding: house.binding_id, max_tokens: 100 },
+      tool_result: { structured_output: { display: { data: { usage: { total: expect.any(Number) } } } } },
+    });
+    const asked = house.events.find(({ kind }) => kind === "llm.call.request");
+    expect(asked?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
+
+    // Only texts, no tools; a request that cannot be put costs nothing of the quota.
+    house.ask(QUESTION("x", { tools: [] }));
+    await (await house.call()).settled;
+    house.ask({ messages: [{ role: "user", content: { type: "image", data: "" } }], maxTokens: 1 });
+    await (await house.call()).settled;
+    house.ask(QUESTION("again"));
+    for (let n = 0; n < 2; n++) await (await house.call()).settled;
+    expect(house.answers.slice(1)).toEqual([
+      expect.stringContaining("request.invalid: sampling: the gateway's model is lent without tools"),
+      expect.stringContaining("request.invalid: sampling: the gateway's model takes texts alone"),
+      expect.objectContaining({ role: "assistant" }),
+      expect.stringContaining(
+        "request.overloaded: acme/asker has asked for the model 2 times within an hour",
+      ),
+    ]);
+  },
+);
+
+test("it is weighed like any call: a conversation asks first, a headless run and a guest are refused", async () => {
+  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const { settled } = await house.call("conversation");
+  await until(async () => (await pending(house)).length === 1);
+  const [approval] = await pending(house);
+  expect(approval).toMatchObject({ tool: "model_sampling", risk: "medium" });
+  expect(JSON.stringify(approval)).toContain("hi there");
+  await house.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
+  await settled;
+  expect(house.answers[0]).toContain("policy.denied: the model was not asked:");
+
+  await (await house.call("headless")).settled;
+  expect(house.answers[1]).toMatch(/policy\.denied: .*nobody to ask/);
+  await (await house.call(undefined, guest)).settled;
+  expect(house.answers[2]).toMatch(/policy\.denied: .*guest/);
+  expect(house.events.some(({ kind }) => kind === "llm.call.request")).toBe(false);
+
+  await house.kernel.policy.put(admin, "org", { tolerance: { conversation: "medium" } });
+  await (await house.call("conversation")).settled;
+  expect(house.answers[3]).toMatchObject({ role: "assistant" });
+});
+
+test("a call that is cancelled takes its question along", async () => {
+  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const { id } = await house.call("conversation");
+  await until(async () => (await pending(house)).length === 1);
+  await house.kernel.invocations.cancel(user, id);
+  await until(async () => (await house.recorded())[0]?.status === "cancelled");
+  expect(await pending(house)).toEqual([]);
+});
+
+test("the quota holds over a restart, and is free again after an hour", async () => {
+  const first = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+  await (await first.call()).settled;
+  await first.crash();
+  const runner = new ScriptedRunner();
+  runner.description = first.runner.description;
+  const second = asking(await openTalk({ file: first.file, runner }));
+  for (let n = 0; n < 2; n++) await (await second.call()).settled;
+  expect(second.answers).toEqual([
+    expect.objectContaining({ role: "assistant" }),
+    expect.stringContaining("request.overloaded: acme/asker has asked for the model 2 times within an hour"),
+  ]);
+  second.clock.wall_offset = 3_600_000;
+  await (await second.call()).settled;
+  expect(second.answers[2]).toMatchObject({ role: "assistant" });
+});
+
+test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
+  const postgres = await startPostgres();
+  onTestFinished(() => postgres.stop());
+  const node = async () =>
+    asking(await talkIn(await openPostgresStore({ url: postgres.url, schema: "sampling" }), ""));
+  const [first, second] = [await node(), await node()];
+  for (const { runner } of [first, second])
+    runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  await first.bind(SERVER, { policy: { sampling: { max_tokens: 100, per_hour: 3 } } });
+  const calls = [first, second, first, second, first, second].map(async ({ call }) => (await call()).settled);
+  await Promise.all(calls);
+  const answers = [...first.answers, ...second.answers];
+  expect(answers.filter((answer) => typeof answer === "object")).toHaveLength(3);
+  expect(answers.filter((answer) => JSON.stringify(answer).includes("request.overloaded"))).toHaveLength(3);
+});
+
+test("nobody else gets at the model this way: models are not offered it, and by hand it answers nothing", async () => {
+  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const [entry] = await house.kernel.catalog.get(admin, "model_sampling");
+  expect(entry).toMatchObject({ status: "hidden", origin: "core" });
+  const input = { request_id: "x", for_binding: "b", for_invocation: "i", messages: [], max_tokens: 1 };
+  const body = { binding_id: "bind_core_model_sampling", input };
+  const done = await house.kernel.invocations.invoke(admin, body);
+  expect(await done.settled).toMatchObject({ tool_result: { is_error: true } });
+});

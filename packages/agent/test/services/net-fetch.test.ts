@@ -1,0 +1,69 @@
+import { BackplaneError, type Json } from "@backplane/contract";
+import type { LiveCall } from "@backplane/door";
+import type { HostRequest } from "@backplane/ports";
+import type { LiveConfig } from "@backplane/registry";
+import { expect, test } from "vitest";
+import { netFetch } from "../../src/services/net-fetch.ts";
+
+const refusal = {
+  host: "evil.test",
+  port: 80,
+  reason: "domain.not_allowed",
+  message: "no",
+  at: "2026-01-01T00:00:00Z",
+};
+
+function open(settings: Record<string, Json>) {
+  const asked: HostRequest[] = [];
+  const call = { egress: null } as LiveCall;
+  const service = netFetch({
+    runner: {
+      fetch: async (request) => {
+        asked.push(request);
+        if (request.url.includes("evil"))
+          throw new BackplaneError("policy.denied", "no", { details: { refusal } });
+        return { status: 200, headers: {}, body: "ok", encoding: "utf8" };
+      },
+    },
+    config: { get: async (_org, key) => settings[key] } as LiveConfig,
+    live: { get: (id) => (id === "inv_1" ? call : undefined) },
+  });
+  const who = { plugin: "my-tool", caller: null, call: { invocation_id: "inv_1", session_id: null } };
+  return { asked, call, ask: (args: Record<string, Json>, as = who) => service(args, as) };
+}
+
+test("the domains are the operator's for this plugin, whatever the plugin sends", async () => {
+  const { ask, asked } = open({
+    "plugin.my_tool.allowed_domains": ["a.test"],
+    "plugin.other.allowed_domains": ["*"],
+  });
+  const sent = { url: "http://a.test/", allowed_domains: ["*"], headers: { a: "b" }, timeout_ms: 9_999_999 };
+  expect(await ask(sent)).toMatchObject({ status: 200, body: "ok" });
+  expect(asked).toEqual([
+    {
+      url: "http://a.test/",
+      method: "GET",
+      headers: { a: "b" },
+      body: null,
+      encoding: "utf8",
+      timeout_ms: 600_000,
+      allowed_domains: ["a.test"],
+    },
+  ]);
+});
+
+test("a refusal is on the record of the call that asked, and a broken question is not asked", async () => {
+  const { ask, asked, call } = open({});
+  await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(ask({ url: "http://evil.test/" })).rejects.toMatchObject({ code: "policy.denied" });
+  expect(call.egress).toEqual({ refused: 2, refusals: [refusal, refusal] });
+  for (const broken of [
+    {},
+    { url: 1 },
+    { url: "http://a.test", headers: { a: 1 } },
+    { url: "x", body: {} },
+  ]) {
+    await expect(ask(broken as Record<string, Json>)).rejects.toMatchObject({ code: "request.invalid" });
+  }
+  expect(asked).toHaveLength(2);
+});

@@ -1,0 +1,98 @@
+/**
+ * "Yes, for this session": remembered in memory only, for one session, one digest (all that the approval covers) and the
+ * identity that asked. Whoever else names the session asks anew, as does a call after the approver's own key is gone; a
+ * revoke works at once.
+ */
+
+import { AGENT_SEPARATOR, type Approval, type ApprovalGrant, BackplaneError } from "@backplane/contract";
+import type { InvocationRow, KernelDeps, Scope } from "@backplane/ports";
+import { DEFAULT_WORKSPACE } from "@backplane/session";
+import type { Asker } from "../authority/authority.ts";
+
+const KEPT = 10_000;
+
+/** The session of a call, and who is behind the call. */
+export interface SessionCall {
+  scope: Scope;
+  workspace: string;
+  session_id: string;
+  /** The key, the admin token or the adapter that the call goes back to. */
+  identity: string;
+}
+
+/** Null for a call of no session. */
+export function sessionCallOf(
+  { org_id, project_id, session_id, turn }: InvocationRow,
+  identity: string,
+): SessionCall | null {
+  if (session_id === null) return null;
+  const workspace = turn?.workspace ?? DEFAULT_WORKSPACE;
+  return { scope: { org_id, project_id }, workspace, session_id, identity };
+}
+
+interface Remembered {
+  grant: ApprovalGrant;
+  approver: Asker;
+}
+
+export class SessionGrants {
+  readonly #deps: Pick<KernelDeps, "ids" | "clock">;
+  readonly #byKey = new Map<string, Remembered>();
+
+  constructor(deps: Pick<KernelDeps, "ids" | "clock">) {
+    this.#deps = deps;
+  }
+
+  get size(): number {
+    return this.#byKey.size;
+  }
+
+  /** Who said yes to this very call for the session, or for the one that spawned it; null: nobody. */
+  approverOf(call: SessionCall, digest: string): Asker | null {
+    for (let id = call.session_id; ; id = id.slice(0, id.lastIndexOf(AGENT_SEPARATOR))) {
+      const found = this.#byKey.get(keyOf({ ...call, session_id: id }, digest));
+      if (found !== undefined) return found.approver;
+      if (!id.includes(AGENT_SEPARATOR)) return null;
+    }
+  }
+
+  remember(approval: Approval, call: SessionCall, approver: Asker): void {
+    const grant: ApprovalGrant = {
+      id: this.#deps.ids.next("approval_grant"),
+      session_id: call.session_id,
+      org_id: approval.org_id,
+      project_id: approval.project_id,
+      tool: approval.tool,
+      digest: approval.digest,
+      granted_to: call.identity,
+      granted_by: approver.actor,
+      granted_at: new Date(this.#deps.clock.now()).toISOString(),
+    };
+    this.#byKey.set(keyOf(call, approval.digest), { grant, approver });
+    if (this.#byKey.size > KEPT) this.#byKey.delete(this.#byKey.keys().next().value as string);
+  }
+
+  list(scope: Scope): ApprovalGrant[] {
+    return [...this.#byKey.values()].flatMap(({ grant }) => (visible(scope, grant) ? [grant] : []));
+  }
+
+  revoke(scope: Scope, id: string): ApprovalGrant {
+    for (const [key, { grant }] of this.#byKey) {
+      if (grant.id === id && visible(scope, grant)) {
+        this.#byKey.delete(key);
+        return grant;
+      }
+    }
+    throw new BackplaneError("approval.not_found", "there is no such session grant");
+  }
+}
+
+function keyOf({ scope, workspace, session_id, identity }: SessionCall, digest: string): string {
+  return JSON.stringify([scope.org_id, scope.project_id, workspace, session_id, identity, digest]);
+}
+
+function visible(scope: Scope, grant: ApprovalGrant): boolean {
+  return (
+    grant.org_id === scope.org_id && (scope.project_id === null || grant.project_id === scope.project_id)
+  );
+}

@@ -1,0 +1,190 @@
+/**
+ * Whether anybody changed the audit log behind the gateway's back. The chain of hashes shows an edit and a gap; a chain
+ * that was cut off at its end or computed anew is shown by marks that lie outside of the database: the anchor, and the
+ * export where there is one. A mark moves on only after the entries behind it were verified, and not at all once
+ * something was found: what was found at one start is found at the next.
+ */
+
+import type { AuditReport } from "@backplane/contract";
+import type { AuditMark, KernelDeps } from "@backplane/ports";
+
+export interface AuditWatch {
+  /** Compares the marks and verifies the newest entries; the rest is verified in the background. */
+  start(): Promise<void>;
+  /** Moves the marks to the end of the log. */
+  stop(): Promise<void>;
+  /** All of it, from the first entry. */
+  verify(): Promise<AuditReport>;
+}
+
+type Break = NonNullable<AuditReport["broken"]>;
+
+const STEP = 500;
+/** Verified before the gateway is ready, from where the last start came to. */
+const FIRST_ENTRIES = 1_000;
+const MARK_DELAY_MS = 250;
+const NOTHING: AuditMark = { seq: 0, hash: "" };
+
+export function createAuditWatch(deps: KernelDeps): AuditWatch {
+  const { clock, log } = deps;
+  const { audit } = deps.store;
+  const anchor = deps.audit?.anchor;
+  const sink = deps.audit?.export;
+  let found: Break | null = null;
+  let checked: AuditMark = NOTHING;
+  let stopped = false;
+  let timer: { stop(): void } | null = null;
+  let moving: Promise<void> = Promise.resolve();
+  let background: Promise<void> = Promise.resolve();
+  let unsubscribe = () => {};
+
+  function report(broken: Break | null): void {
+    if (broken === null || found !== null) return;
+    found = broken;
+    log.error({ seq: broken.seq, reason: broken.reason, fix: broken.fix }, "the audit log was changed");
+  }
+
+  /** A mark names an entry and its hash; an entry that is gone or another one was tampered with. */
+  async function compare(mark: AuditMark | "damaged" | null, name: string): Promise<Break | null> {
+    if (mark === "damaged")
+      return breakAt(0, `${name} is damaged, so a log that was cut off would not be noticed`);
+    if (mark === null || mark.seq === 0) return null;
+    const hash = await audit.hashAt(mark.seq);
+    if (hash === mark.hash) return null;
+    return breakAt(
+      mark.seq,
+      hash === null
+        ? `entry ${mark.seq}, which ${name} names, is gone: the end of the log was cut off`
+        : `entry ${mark.seq} is not the one that ${name} names: the log was rewritten`,
+    );
+  }
+
+  async function compareMarks(): Promise<Break | null> {
+    return (
+      (await compare(anchor?.read() ?? null, anchor?.name ?? "")) ??
+      (await compare(sink?.last() ?? null, sink?.name ?? ""))
+    );
+  }
+
+  /** From a verified mark up to the head, at most `limit` entries. */
+  async function walk(from: AuditMark, limit: number): Promise<{ broken: Break | null; reached: AuditMark }> {
+    const head = await audit.head();
+    let reached = from;
+    const end = Math.min(head.seq, from.seq + limit);
+    while (reached.seq < end && !stopped) {
+      const step = await audit.verifyStep(reached, Math.min(STEP, end - reached.seq));
+      if (step.broken !== null) {
+        const { seq, gone } = step.broken;
+        return { broken: breakAt(seq, gone ? `entry ${seq} is gone` : `entry ${seq} was changed`), reached };
+      }
+      reached = step.reached;
+      await new Promise<void>((resolve) => {
+        (deps.pause ?? queueMicrotask)(resolve);
+      });
+    }
+    if (reached.seq > head.seq || (reached.seq === head.seq && reached.hash !== head.hash)) {
+      return {
+        broken: breakAt(head.seq, `the log does not end as its head says (entry ${head.seq})`),
+        reached,
+      };
+    }
+    return { broken: null, reached };
+  }
+
+  /** One at a time; the marks move over verified entries only. */
+  function moveMarks(): Promise<void> {
+    moving = moving.then(moveOnce).catch((error: unknown) => {
+      log.warn({ err: error }, "the audit log's anchor could not be moved");
+    });
+    return moving;
+  }
+
+  async function moveOnce(): Promise<void> {
+    if (found !== null || anchor === undefined) return;
+    const at = anchor.read();
+    report(await compare(at, anchor.name));
+    const last = sink?.last() ?? null;
+    report(await compare(last, sink?.name ?? ""));
+    if (found !== null || at === "damaged") return;
+    const { broken, reached } = await walk(at ?? checked, Number.MAX_SAFE_INTEGER);
+    report(broken);
+    if (found !== null) return;
+    if (sink !== undefined && last !== "damaged") await exportAfter(last?.seq ?? 0, reached.seq);
+    if (reached.seq !== at?.seq) anchor.write({ ...reached, at: clock.now(), checked });
+  }
+
+  async function exportAfter(after: number, to: number): Promise<void> {
+    for (let seq = after; seq < to; ) {
+      const entries = (await audit.after(seq, STEP)).filter((entry) => entry.seq <= to);
+      if (entries.length === 0) return;
+      sink!.append(entries);
+      seq = entries.at(-1)!.seq;
+    }
+  }
+
+  async function verifyAll(): Promise<{ broken: Break | null; reached: AuditMark }> {
+    const marks = await compareMarks();
+    const walked = await walk(NOTHING, Number.MAX_SAFE_INTEGER);
+    return { broken: walked.broken ?? marks, reached: walked.reached };
+  }
+
+  return {
+    async start() {
+      const at = anchor?.read() ?? null;
+      const head = await audit.head();
+      if (anchor !== undefined && at === null && head.seq > 0) {
+        log.warn(
+          { file: anchor.name, entries: head.seq },
+          "the audit log has no anchor yet; one is made now",
+        );
+      }
+      report(await compareMarks());
+      const since = at === null || at === "damaged" ? NOTHING : at.checked;
+      report((await compare(since, "the last check")) ?? (await walk(since, FIRST_ENTRIES)).broken);
+      background = (async () => {
+        const { broken, reached } = await verifyAll();
+        if (stopped) return;
+        report(broken);
+        if (broken === null) checked = reached;
+        await moveMarks();
+      })().catch((error: unknown) => log.warn({ err: error }, "the audit log could not be verified"));
+      unsubscribe = audit.onAppended(() => {
+        timer ??= clock.after(MARK_DELAY_MS, () => {
+          timer = null;
+          void moveMarks();
+        });
+      });
+    },
+    async stop() {
+      unsubscribe();
+      timer?.stop();
+      stopped = true;
+      await background;
+      stopped = false;
+      await moveMarks();
+      stopped = true;
+    },
+    async verify() {
+      const { broken, reached } = await verifyAll();
+      report(broken);
+      const at = anchor?.read() ?? null;
+      const last = sink?.last() ?? null;
+      return {
+        status: broken === null && found === null ? "ok" : "broken",
+        entries: reached.seq,
+        hash: reached.hash,
+        anchor: at === null || at === "damaged" ? null : { seq: at.seq, at: new Date(at.at).toISOString() },
+        export: last === null || last === "damaged" ? null : { seq: last.seq },
+        broken: broken ?? found,
+      };
+    },
+  };
+}
+
+function breakAt(seq: number, reason: string): Break {
+  return {
+    seq,
+    reason,
+    fix: "Compare the log with a backup or its export to see what was changed; docs/operating.md says how to go on.",
+  };
+}

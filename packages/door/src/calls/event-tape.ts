@@ -1,0 +1,56 @@
+/**
+ * The events of one running call: numbered, bounded, kept by the store and handed to whoever watches. After
+ * the bound nothing is kept but the number of those dropped, told once at the end.
+ */
+
+import { INVOCATION_LIMITS, type InvocationEvent } from "@backplane/contract";
+import type { Clock, InvocationStore } from "@backplane/ports";
+
+/** Called with each event; keeps up or falls back to reading the store, it never holds the call up. */
+export type TapeReader = (event: InvocationEvent) => void;
+
+export class EventTape {
+  readonly #id: string;
+  readonly #store: InvocationStore;
+  readonly #clock: Clock;
+  readonly #readers = new Set<TapeReader>();
+  #dropped = 0;
+  #chars = 0;
+  /** The last number given. */
+  seq: number;
+
+  constructor(id: string, store: InvocationStore, clock: Clock, last_seq: number) {
+    this.#id = id;
+    this.#store = store;
+    this.#clock = clock;
+    this.seq = last_seq;
+  }
+
+  write(event: InvocationEvent["event"]): void {
+    const { events_chars, events_kept } = INVOCATION_LIMITS;
+    // One event may be as large as a message: their number alone would not bound what is kept.
+    const chars = this.seq < events_kept ? JSON.stringify(event).length : 0;
+    if (this.seq >= events_kept || this.#chars + chars > events_chars) {
+      this.#dropped++;
+      return;
+    }
+    this.#chars += chars;
+    this.#append(event);
+  }
+
+  close(): void {
+    if (this.#dropped > 0) this.#append({ type: "events_dropped", dropped: this.#dropped });
+    this.#dropped = 0;
+  }
+
+  subscribe(reader: TapeReader): () => void {
+    this.#readers.add(reader);
+    return () => this.#readers.delete(reader);
+  }
+
+  #append(event: InvocationEvent["event"]): void {
+    const entry = { seq: ++this.seq, at: new Date(this.#clock.now()).toISOString(), event };
+    this.#store.appendEvents(this.#id, [entry]);
+    for (const reader of this.#readers) reader(entry);
+  }
+}

@@ -1,0 +1,50 @@
+/** What the caller can use: per export the binding that rollout would look at first. */
+
+import type { DiscoveredExport, ExportKind, Json } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import type { BindingSource, ExportPlan, ExportPlans, Policies } from "@backplane/registry";
+import { forbidden } from "../policy/forbidden.ts";
+import { usable } from "../tools/usable.ts";
+
+export interface DiscoverDeps {
+  bindings: Pick<BindingSource, "discover">;
+  plans: ExportPlans;
+  policies: Policies;
+}
+
+export async function discover(
+  { bindings, plans, policies }: DiscoverDeps,
+  caller: Caller,
+  kind: ExportKind,
+): Promise<DiscoveredExport[]> {
+  const { scope } = caller;
+  const [bound, policy] = await Promise.all([bindings.discover(scope, kind), policies.of(scope)]);
+  const found: DiscoveredExport[] = [];
+  for (const one of usable(bound, scope)) {
+    const plan = await plans.get(one, scope);
+    // As the standing rules decide: nobody is shown what it may not call.
+    if (forbidden(caller, plan, policy) === null) found.push(describe(plan));
+  }
+  return found.sort((a, b) => (a.export_id < b.export_id ? -1 : a.export_id > b.export_id ? 1 : 0));
+}
+
+function describe(plan: ExportPlan): DiscoveredExport {
+  const { binding, package: pack } = plan.bound;
+  const item = plan.export;
+  const schema = (path: string | undefined): Json | null =>
+    path === undefined ? null : (pack.schemas[path] ?? null);
+  return {
+    kind: item.kind,
+    export_id: item.id,
+    package_id: pack.package_id,
+    package_version: pack.version,
+    binding_id: binding.binding_id,
+    display_name: item.display_name ?? item.id,
+    description: item.description ?? "",
+    class: plan.class,
+    export: item,
+    config_schema: schema(item.config_schema),
+    input_schema: item.kind === "tool" ? schema(item.tool.input_schema) : null,
+    output_schema: item.kind === "tool" ? schema(item.tool.output_schema) : null,
+  };
+}

@@ -1,0 +1,50 @@
+/** A cancel reaches a call where it is: in front of a person, in line, between two tries, in the runner, or on
+ * another node, which is told by a job that its heartbeat reads. */
+
+import { BackplaneError, isTerminal } from "@backplane/contract";
+import type { InvocationRow, NewJob } from "@backplane/ports";
+import type { LiveCall, StopCause } from "../calls/live.ts";
+import type { Door } from "./door.ts";
+
+/** Resolves when the cancel is under way. */
+export async function cancel(door: Door, row: InvocationRow): Promise<void> {
+  const live = door.live.get(row.id);
+  if (live !== undefined) {
+    stopCall(door, live, "user");
+    return;
+  }
+  if (isTerminal(row.status)) throw new BackplaneError("invocation.settled");
+  const { store, ids, clock } = door.deps;
+  const job: NewJob = {
+    id: ids.next("job"),
+    queue: cancelQueue(row.node_id),
+    group: null,
+    payload: { invocation_id: row.id },
+    max_attempts: 3,
+  };
+  await store.jobs.enqueue([job], clock.now());
+}
+
+export function stopCall(door: Door, live: LiveCall, reason: StopCause): void {
+  live.stopped ??= reason;
+  if (live.interrupt !== null) live.interrupt();
+  else if (live.stage === "running") {
+    door.deps.runner.cancel(live.row.id, reason === "shutdown" ? reason : "user");
+  }
+}
+
+/** What other nodes asked this one to cancel. */
+export async function readCancels(door: Door): Promise<void> {
+  const { store, clock, node_id } = door.deps;
+  const jobs = await store.jobs.claim(cancelQueue(node_id), node_id, clock.now(), 30_000, 100);
+  for (const job of jobs) {
+    const { invocation_id } = job.payload as { invocation_id: string };
+    const live = door.live.get(invocation_id);
+    if (live !== undefined) stopCall(door, live, "user");
+    await store.jobs.complete(job.id, job.fence, clock.now());
+  }
+}
+
+function cancelQueue(node_id: string): string {
+  return `cancel/${node_id}`;
+}

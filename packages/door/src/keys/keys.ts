@@ -1,0 +1,144 @@
+/** API keys: shown once, stored hashed. A key can only make keys that are no wider than itself. */
+
+import { type ApiKey, BackplaneError, type KeyCreate } from "@backplane/contract";
+import {
+  atLeast,
+  auditOf,
+  type Caller,
+  HOST_ADMIN,
+  type Kernel,
+  type KernelDeps,
+  requireOperator,
+  type Scope,
+} from "@backplane/ports";
+import { randomToken, tokenHash } from "@backplane/registry";
+import type { Authority } from "../authority/authority.ts";
+import type { LiveCalls } from "../calls/live.ts";
+import { authenticate } from "./authenticate.ts";
+
+const KEY_PREFIX = "bpk_";
+
+interface KeyFilter {
+  project?: string;
+}
+
+export function createKeys(deps: KernelDeps, live: LiveCalls, authority: Authority): Kernel["keys"] {
+  const { store } = deps;
+
+  async function create(caller: Caller, body: KeyCreate) {
+    requireOperator(caller, "create keys");
+    const scope = targetScope(caller, body);
+    refuseEscalation(caller, body, "create");
+    const token = KEY_PREFIX + randomToken(deps);
+    const key: ApiKey = {
+      id: deps.ids.next("key"),
+      name: body.name,
+      ...scope,
+      role: body.role,
+      scopes: [...new Set(body.scopes)],
+      prefix: token.slice(0, KEY_PREFIX.length + 4),
+      created_at: new Date(deps.clock.now()).toISOString(),
+      expires_at: body.expires_at ?? caller.expires_at ?? null,
+      revoked_at: null,
+    };
+    const about = { name: key.name, role: key.role, scopes: key.scopes };
+    const audit = auditOf(deps, caller, "key.create", key.id, about, scope);
+    await store.keys.create(key, tokenHash(token), { audit });
+    return { key, token };
+  }
+
+  async function revoke(caller: Caller, id: string, { project }: KeyFilter = {}): Promise<void> {
+    requireOperator(caller, "revoke keys");
+    if (!caller.admin && id !== caller.actor) {
+      const key = await store.keys.get(caller.scope.org_id, id);
+      if (key === null || !covers(caller.scope, key)) throw new BackplaneError("key.not_found");
+      refuseEscalation(caller, key, "revoke");
+    }
+    const at = new Date(deps.clock.now()).toISOString();
+    const where = placeOf(caller, project);
+    const key = await store.keys.get(where.org_id, id);
+    const audit = auditOf(deps, caller, "key.revoke", id, {}, key === null ? where : scopeOf(key));
+    if (!(await store.keys.revoke(where, id, at, { audit }))) {
+      throw new BackplaneError("key.not_found");
+    }
+  }
+
+  return {
+    create,
+    list: async (caller, page, { project } = {}) => await store.keys.list(placeOf(caller, project), page),
+    revoke,
+    authenticate: (token, proof) => authenticate(deps, live, authority, token, proof),
+  };
+}
+
+/** All that the caller may see of keys: who runs the host, every project of the org that it acts in. */
+function reachOf({ actor, scope }: Caller): Scope {
+  return actor === HOST_ADMIN ? { ...scope, project_id: null } : scope;
+}
+
+function covers(scope: Scope, { project_id }: ApiKey): boolean {
+  return scope.project_id === null || scope.project_id === project_id;
+}
+
+/** `*` is everything in reach; nothing said, the project that the caller acts in. */
+function placeOf(caller: Caller, project: string | undefined): Scope {
+  if (project === undefined) return caller.scope;
+  const reach = reachOf(caller);
+  if (project === "*" || project === reach.project_id) return reach;
+  if (reach.project_id === null) return { ...reach, project_id: project };
+  throw new BackplaneError(
+    "policy.denied",
+    `a key of ${reach.project_id} has nothing to do with the keys of ${project}`,
+    {
+      fix: "Use the admin token, or a key of the whole org.",
+    },
+  );
+}
+
+function scopeOf({ org_id, project_id }: ApiKey): Scope {
+  return { org_id, project_id };
+}
+
+/** The admin credential may name any org; everybody else stays where it is. */
+function targetScope(caller: Caller, body: KeyCreate) {
+  const own = caller.scope;
+  const scope = {
+    org_id: body.org_id ?? own.org_id,
+    project_id: body.project_id === undefined ? own.project_id : body.project_id,
+  };
+  if (caller.actor === HOST_ADMIN) return scope;
+  const inside =
+    scope.org_id === own.org_id && (own.project_id === null || scope.project_id === own.project_id);
+  if (!inside) {
+    throw new BackplaneError("policy.denied", "a key can only create keys of its own org and project");
+  }
+  return scope;
+}
+
+/** Neither making nor ending a key reaches beyond what the caller itself may do. */
+function refuseEscalation(
+  caller: Caller,
+  key: Pick<ApiKey, "scopes" | "role"> & { expires_at?: string | null | undefined },
+  what: "create" | "revoke",
+): void {
+  if (what === "create" && outlives(caller, key)) {
+    const message = `a key that ends at ${caller.expires_at} cannot create one that ends later`;
+    throw new BackplaneError("policy.denied", message);
+  }
+  if (caller.admin) return;
+  const wider = key.scopes.filter((scope) => !caller.scopes.includes(scope));
+  if (wider.length > 0) {
+    const message = `a key cannot ${what} one with ${wider.join(", ")}, which it lacks`;
+    throw new BackplaneError("policy.denied", message);
+  }
+  if (!atLeast(caller.role, key.role)) {
+    const message = `a ${caller.role} cannot ${what} a key with the role ${key.role}`;
+    throw new BackplaneError("policy.denied", message);
+  }
+}
+
+function outlives(caller: Caller, key: { expires_at?: string | null | undefined }): boolean {
+  if (caller.expires_at === undefined || key.expires_at === undefined || key.expires_at === null)
+    return false;
+  return Date.parse(key.expires_at) > Date.parse(caller.expires_at);
+}

@@ -1,0 +1,59 @@
+/**
+ * The one timer of an idle kernel: keeps this node's lease and everything held under it alive, and takes over
+ * what dead nodes left. Duties run one after the other; one that fails is logged and tried at the next beat.
+ */
+import type { Clock, Logger, Timer } from "@backplane/ports";
+
+export interface Duty {
+  name: string;
+  run(): Promise<unknown>;
+}
+
+export class Heartbeat {
+  readonly #clock: Clock;
+  readonly #log: Logger;
+  readonly #every: number;
+  readonly #duties: readonly Duty[];
+  #timer: Timer | null = null;
+  #beating: Promise<void> | null = null;
+  #stopped = true;
+
+  constructor(clock: Clock, log: Logger, every_ms: number, duties: readonly Duty[]) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#every = every_ms;
+    this.#duties = duties;
+  }
+
+  start(): void {
+    this.#stopped = false;
+    this.#arm();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#timer?.stop();
+    await this.#beating;
+  }
+
+  #arm(): void {
+    if (this.#stopped) return;
+    this.#timer = this.#clock.after(this.#every, () => {
+      this.#beating = this.#beat().finally(() => {
+        this.#beating = null;
+        this.#arm();
+      });
+    });
+  }
+
+  async #beat(): Promise<void> {
+    for (const duty of this.#duties) {
+      if (this.#stopped) return;
+      try {
+        await duty.run();
+      } catch (error) {
+        this.#log.warn({ err: error, duty: duty.name }, "a duty failed; it is tried again at the next beat");
+      }
+    }
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * Work that has begun waits for a store that is away instead of failing with it, for a bounded time. Only for what may
+ * be done again: a write that throws `store.unavailable` has written nothing. New requests do not wait; they are told.
+ */
+
+import { codeOf } from "@backplane/contract";
+import type { Clock, Logger } from "@backplane/ports";
+import { nextWake } from "./wake.ts";
+
+const FIRST_PAUSE_MS = 50;
+const LONGEST_PAUSE_MS = 1_000;
+
+export class StoreWait {
+  readonly #clock: Clock;
+  readonly #log: Pick<Logger, "warn">;
+  readonly #most_ms: number;
+
+  constructor(clock: Clock, log: Pick<Logger, "warn">, most_ms: number) {
+    this.#clock = clock;
+    this.#log = log;
+    this.#most_ms = most_ms;
+  }
+
+  get most_ms(): number {
+    return this.#most_ms;
+  }
+
+  /** Throws what `work` throws, `store.unavailable` only after the wait or when the signal comes. */
+  async run<T>(
+    what: string,
+    work: () => Promise<T> | T,
+    signal: AbortSignal = NEVER,
+    most_ms = this.#most_ms,
+  ): Promise<T> {
+    let end: number | null = null;
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+      try {
+        return await work();
+      } catch (error) {
+        if (codeOf(error) !== "store.unavailable" || signal.aborted) throw error;
+        if (end === null) this.#log.warn({ err: error }, `${what} waits for the store`);
+        end ??= this.#clock.monotonic() + most_ms;
+        if (this.#clock.monotonic() + pause > end) throw error;
+        await nextWake(this.#clock, pause, signal);
+      }
+    }
+  }
+}
+
+const NEVER = new AbortController().signal;

@@ -1,0 +1,162 @@
+/**
+ * A kernel tool as the door wants it: an export of a package, bound. It exists in memory only, because it is there
+ * exactly while its plugin is loaded; rows name it by its binding id, so recovery and long approvals find it again.
+ */
+
+import { hash } from "node:crypto";
+import {
+  type Binding,
+  canonicalJson,
+  INVOCATION_LIMITS,
+  type Json,
+  type Package,
+  whenThere,
+} from "@backplane/contract";
+import type { BoundPackage, RegisteredTool, Scope, ToolTable } from "@backplane/ports";
+import type { BindingSource } from "@backplane/registry";
+
+const PREFIX = { kernel: "bind_kernel_", core: "bind_core_" } as const;
+const PUBLISHER = "kernel";
+const CORE_PUBLISHER = "core";
+const SCHEMA_PATH = "parameters.json";
+const BORN = new Date(0).toISOString();
+/** Sorts behind every date. */
+const UNKNOWN_DATE = "9999-12-31T00:00:00.000Z";
+
+/** What the door reads of bindings. */
+export interface DoorBindings extends BindingSource {
+  /** The gateway's own tools, bound in this scope. */
+  own(scope: Scope): BoundPackage[];
+  /** The tool behind such a binding, while it is there. */
+  tool(binding_id: string): RegisteredTool | null;
+}
+
+/** The stored bindings, and beside them the tools of the kernel itself and of loaded plugins. */
+export function withKernelTools(
+  stored: BindingSource,
+  tools: ToolTable,
+  core: ReadonlyMap<string, RegisteredTool>,
+): DoorBindings {
+  // A tool of one generation is bound once per org: a call must not pay for it.
+  const made = new WeakMap<RegisteredTool, Map<string, BoundPackage>>();
+  const bound = (tool: RegisteredTool, { org_id }: Scope): BoundPackage => {
+    let orgs = made.get(tool);
+    if (orgs === undefined) {
+      orgs = new Map();
+      made.set(tool, orgs);
+    }
+    let one = orgs.get(org_id);
+    if (one === undefined) {
+      one = boundTool(tool, org_id);
+      orgs.set(org_id, one);
+    }
+    return one;
+  };
+  const toolOf = (id: string): RegisteredTool | null | undefined => {
+    if (id.startsWith(PREFIX.kernel)) return tools.get(id.slice(PREFIX.kernel.length));
+    return id.startsWith(PREFIX.core) ? (core.get(id.slice(PREFIX.core.length)) ?? null) : undefined;
+  };
+  return {
+    /** Loaded plugins are listed by their own table. */
+    discover: (scope, kind) => stored.discover(scope, kind),
+    get(scope, id) {
+      const tool = toolOf(id);
+      if (tool === undefined) return stored.get(scope, id);
+      return tool === null ? null : bound(tool, scope);
+    },
+    candidates(scope, export_id, package_id) {
+      const own: BoundPackage[] = [];
+      for (const tool of [core.get(export_id), tools.get(export_id)]) {
+        if (tool != null && (package_id === undefined || package_id === packageId(tool)))
+          own.push(bound(tool, scope));
+      }
+      // Packages of this publisher exist in memory alone.
+      if (package_id !== undefined && own.length > 0) return own;
+      const others = stored.candidates(scope, export_id, package_id);
+      return own.length === 0 ? others : whenThere(others, (more) => [...own, ...more]);
+    },
+    own: (scope) => [...core.values(), ...tools.list()].map((tool) => bound(tool, scope)),
+    tool: (binding_id) => toolOf(binding_id) ?? null,
+  };
+}
+
+/** Of one of the gateway's own tools. */
+export function coreBindingId(name: string): string {
+  return `${PREFIX.core}${name}`;
+}
+
+function kernelBindingId({ spec, origin }: Pick<RegisteredTool, "spec" | "origin">): string {
+  return `${origin === "core" ? PREFIX.core : PREFIX.kernel}${spec.name}`;
+}
+
+function packageId({ plugin, origin }: RegisteredTool): string {
+  return `${origin === "core" ? CORE_PUBLISHER : PUBLISHER}/${plugin}`;
+}
+
+function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
+  const { spec, version, generation } = tool;
+  const package_id = packageId(tool);
+  const since = tool.origin === "plugin" ? tool.installed_at || UNKNOWN_DATE : BORN;
+  const timeout = spec.timeout_ms ?? INVOCATION_LIMITS.default_timeout_ms;
+  const pack: Package = {
+    id: `pkg_kernel_${tool.plugin}`,
+    org_id,
+    package_id,
+    version,
+    digest: `sha256:${hash("sha256", canonicalJson({ package_id, version, spec }), "hex")}`,
+    size_bytes: 0,
+    origin: tool.origin === "plugin" ? "npm" : tool.origin,
+    manifest: {
+      api_version: "vai.plugin.v1",
+      package_id,
+      version,
+      name: tool.plugin,
+      description: spec.description,
+      license: "",
+      source: "",
+      runtime: { protocol: "module.kernel", transport: "stdio", entrypoint: [tool.plugin], env: {} },
+      exports: [
+        {
+          id: spec.name,
+          kind: "tool",
+          description: spec.description,
+          default_timeout_ms: timeout,
+          max_timeout_ms: timeout,
+          permissions: { network: "none", filesystem: "none", gateway_api_scopes: [], secret_slots: [] },
+          tool: {
+            effect_class: spec.effect_class ?? "unknown",
+            streaming: true,
+            requires_approval: spec.requires_approval ?? false,
+            input_schema: SCHEMA_PATH,
+            ...(spec.risk === undefined ? {} : { risk: spec.risk }),
+            ...(spec.category === undefined ? {} : { category: spec.category }),
+            ...(spec.deferred === undefined ? {} : { deferred: spec.deferred }),
+          },
+        },
+      ],
+    },
+    schemas: { [SCHEMA_PATH]: spec.parameters as Json },
+    installed_at: since,
+    installed_by: "kernel",
+  };
+  const binding: Binding = {
+    binding_id: kernelBindingId(tool),
+    package_id,
+    package_version: version,
+    export_id: spec.name,
+    kind: "tool",
+    scope: { org_id, project_id: null },
+    config: {},
+    secrets: {},
+    status: "active",
+    unbound_slots: [],
+    rollout: { traffic_percent: 100 },
+    // In a process of its own until the sandbox confines it; inline only what the operator trusts.
+    policy: { class: tool.mode === "inline" ? "inline" : "worker" },
+    class_lowered_by: null,
+    generation,
+    created_at: since,
+    updated_at: since,
+  };
+  return { binding, package: pack };
+}

@@ -1,0 +1,141 @@
+/** Properties of the digest of an approval: it changes with every part that it covers, and with nothing else. */
+import type { Json, JsonObject } from "@backplane/contract";
+import fc from "fast-check";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type CoveredFacts, changedParts, coverageOf } from "../../src/approval/coverage.ts";
+
+const text = fc.string({ maxLength: 12 });
+const json = fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value)) as Json);
+const object = fc.dictionary(fc.string({ minLength: 1, maxLength: 6 }), json, { maxKeys: 4 });
+const names = fc.uniqueArray(text, { maxLength: 4 });
+
+const facts: fc.Arbitrary<CoveredFacts> = fc.record({
+  tool: text,
+  package_id: text,
+  package_version: text,
+  package_digest: text,
+  definition: fc.option(text),
+  binding_id: text,
+  arguments: json,
+  config: object as fc.Arbitrary<JsonObject>,
+  secrets: fc.dictionary(fc.string({ minLength: 1, maxLength: 6 }), text, { maxKeys: 3 }),
+  sign_in: json,
+  grant: fc.record({
+    class: fc.constantFrom("isolated", "worker"),
+    network: fc.constantFrom("none", "egress"),
+    allowed_domains: names,
+    filesystem: fc.constantFrom("none", "scratch"),
+    mounts: fc.constant([]),
+    gateway_api_scopes: fc.subarray(["tools:invoke", "sessions:read", "runs:write"] as const),
+    secret_slots: names,
+    capabilities: names,
+    tools: fc.option(names),
+  }) as unknown as fc.Arbitrary<CoveredFacts["grant"]>,
+  destination: json,
+});
+
+/** Every key of every object in another order. */
+function turned<T>(value: T): T {
+  if (Array.isArray(value)) return value.map(turned) as T;
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value)
+      .toReversed()
+      .map(([key, inside]) => [key, turned(inside)]),
+  ) as T;
+}
+
+const PLAIN = [
+  "tool",
+  "package_id",
+  "package_version",
+  "package_digest",
+  "definition",
+  "binding_id",
+  "arguments",
+  "sign_in",
+  "destination",
+] as const;
+
+verifies(
+  "approval.digest",
+  "neither the order of keys nor that of a grant's lists changes the digest",
+  () => {
+    fc.assert(
+      fc.property(facts, (one) => {
+        const { grant } = one;
+        const listed = Object.fromEntries(
+          Object.entries(grant).map(([key, value]) => [
+            key,
+            Array.isArray(value) ? value.toReversed() : value,
+          ]),
+        ) as typeof grant;
+        expect(coverageOf(turned({ ...one, grant: listed }))).toEqual(coverageOf(one));
+      }),
+    );
+  },
+);
+
+verifies("approval.digest", "any change of a covered part changes the digest and is named, alone", () => {
+  fc.assert(
+    fc.property(facts, facts, fc.constantFrom(...PLAIN), (one, other, part) => {
+      const next = { ...one, [part]: other[part] };
+      const [before, after] = [coverageOf(one), coverageOf(next)];
+      expect(changedParts(before.parts, after.parts)).toEqual(before.digest === after.digest ? [] : [part]);
+      expect(before.digest === after.digest).toBe(jsonEqual(one[part], other[part]));
+    }),
+  );
+});
+
+verifies("approval.digest", "a changed, added or removed key of the config is named by its key", () => {
+  fc.assert(
+    fc.property(facts, fc.string({ minLength: 1, maxLength: 6 }), json, (one, key, value) => {
+      const config = { ...one.config, [key]: value };
+      const [before, after] = [coverageOf(one), coverageOf({ ...one, config })];
+      const same = Object.hasOwn(one.config, key) && jsonEqual(one.config[key]!, value);
+      expect(before.digest === after.digest).toBe(same);
+      expect(changedParts(before.parts, after.parts)).toEqual(same ? [] : [`config.${key}`]);
+    }),
+  );
+});
+
+verifies(
+  "approval.digest",
+  "another version of a secret and another grant are named by slot and field",
+  () => {
+    fc.assert(
+      fc.property(facts, text, text, (one, slot, version) => {
+        const secrets = { ...one.secrets, [`x${slot}`]: `${version}@2` };
+        const domains = [...one.grant.allowed_domains, `${slot}.${"x".repeat(20)}`];
+        const next = { ...one, secrets, grant: { ...one.grant, allowed_domains: domains } };
+        const [before, after] = [coverageOf(one), coverageOf(next)];
+        expect(after.digest).not.toBe(before.digest);
+        const named = changedParts(before.parts, after.parts);
+        expect(named).toContain("grant.allowed_domains");
+        expect(named).toContain(`secret.x${slot}`);
+      }),
+    );
+  },
+);
+
+verifies("approval.digest", "no value of the config, the secrets or the arguments is in what is kept", () => {
+  const marked = (value: string) => `needle-${value}`;
+  fc.assert(
+    fc.property(facts, fc.uuid(), (one, value) => {
+      const needle = marked(value);
+      const next = { ...one, config: { a: needle }, secrets: { b: needle }, arguments: { c: needle } };
+      expect(JSON.stringify(coverageOf(next))).not.toContain(needle);
+    }),
+  );
+});
+
+function jsonEqual(a: unknown, b: unknown): boolean {
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return Object.is(a, b);
+  if (Array.isArray(a) !== Array.isArray(b)) return false;
+  const [x, y] = [Object.entries(a), Object.entries(b)];
+  return (
+    x.length === y.length &&
+    x.every(([key, value]) => Object.hasOwn(b, key) && jsonEqual(value, (b as Record<string, unknown>)[key]))
+  );
+}

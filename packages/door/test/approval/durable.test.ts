@@ -1,0 +1,124 @@
+/** Questions that outlive their gateway, or are answered at another one. */
+
+import { admin, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { asked, content } from "./ask-to-remove.ts";
+
+const HOUR = 3_600_000;
+
+test("an orderly stop ends short questions within a second and leaves durable ones pending", async () => {
+  const house = await openHouse();
+  const binding = await house.bind(content);
+  const short = await asked(house, { n: 1 });
+  await house.kernel.bindings.patch(
+    admin,
+    binding.binding_id,
+    { policy: { approval_timeout_ms: HOUR } },
+    undefined,
+  );
+  const long = await asked(house, { n: 2 });
+  expect(long.approval.durable).toBe(true);
+  const began = performance.now();
+  await house.kernel.stop(5_000);
+  expect(performance.now() - began).toBeLessThan(1_000);
+  expect(await short.ticket.settled).toMatchObject({ status: "failed", error: { code: "gateway_stopping" } });
+  expect((await house.kernel.approvals.get(user, short.approval.id)).status).toBe("cancelled");
+  expect((await house.kernel.approvals.get(user, long.approval.id)).status).toBe("pending");
+  expect((await long.ticket.settled).status).toBe("waiting_approval");
+});
+
+test("a durable question survives a crash, is answered by the next gateway and runs there once", async () => {
+  const first = await openHouse();
+  const binding = await first.bind(content, { policy: { approval_timeout_ms: HOUR } });
+  const long = await asked(first, { n: 1 });
+  const rejected = await asked(first, { n: 2 });
+  await first.kernel.bindings.patch(admin, binding.binding_id, { policy: {} }, undefined);
+  const short = await asked(first, { n: 3 });
+  await first.crash();
+  const second = await openHouse({ file: first.file });
+  const { approvals, invocations } = second.kernel;
+  expect(await invocations.get(user, short.ticket.id)).toMatchObject({ error: { code: "approval.expired" } });
+  expect((await approvals.get(user, short.approval.id)).status).toBe("expired");
+  await approvals.answer(admin, long.approval.id, { response: "approve", digest: long.approval.digest });
+  await approvals.answer(admin, rejected.approval.id, { response: "reject" });
+  await until(async () => (await invocations.get(user, long.ticket.id)).status === "succeeded");
+  await until(async () => (await invocations.get(user, rejected.ticket.id)).status === "failed");
+  expect(second.runner.orders.map((order) => order.body.input)).toEqual([{ n: 1 }]);
+});
+
+test("an answer that another gateway took reaches the waiting call", async () => {
+  const house = await openHouse();
+  await house.bind(content);
+  house.runner.script = () => ok();
+  const { ticket, approval } = await asked(house);
+  await house.store.approvals.resolve(
+    approval.id,
+    {
+      status: "approved",
+      response: "approve",
+      feedback: null,
+      answered_by: "key_elsewhere",
+      resolved_at: new Date().toISOString(),
+    },
+    {
+      events: [
+        {
+          id: house.deps.ids.next("event"),
+          type: "approval.resolved",
+          scope,
+          occurred_at: Date.now(),
+          subject: { kind: "approval", id: approval.id },
+          summary: {},
+        },
+      ],
+    },
+  );
+  expect((await ticket.settled).status).toBe("succeeded");
+});
+
+test("a watcher of a durable question hears no end when only the gateway ends", async () => {
+  const house = await openHouse();
+  await house.bind(content, { policy: { approval_timeout_ms: 24 * HOUR } });
+  const { ticket } = await asked(house);
+  const items: string[] = [];
+  const watched = (async () => {
+    const stop = new AbortController();
+    for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, stop.signal))
+      items.push("settled" in item ? item.settled.status : "event");
+  })();
+  await house.kernel.stop(0);
+  await watched;
+  expect(items).toEqual([]);
+  expect((await house.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
+});
+
+test("an answer that its gateway did not live to act on is kept to by the next", async () => {
+  const first = await openHouse();
+  await first.bind(content);
+  const said = {
+    yes: await asked(first, { n: 1 }),
+    no: await asked(first, { n: 2 }),
+    nothing: await asked(first),
+  };
+  const resolution = {
+    response: null,
+    feedback: null,
+    answered_by: "admin",
+    resolved_at: "2026-01-01T00:00:00Z",
+  };
+  // As answer() writes it, and the gateway dies before the waiting call hears of it.
+  await first.store.approvals.resolve(said.yes.approval.id, { ...resolution, status: "approved" }, {});
+  await first.store.approvals.resolve(said.no.approval.id, { ...resolution, status: "rejected" }, {});
+  await first.crash();
+  const second = await openHouse({ file: first.file });
+  const end = async (id: string) => {
+    await until(async () => (await second.kernel.invocations.get(user, id)).ended_at !== null);
+    const { status, error } = await second.kernel.invocations.get(user, id);
+    return error?.code ?? status;
+  };
+  expect(await end(said.yes.ticket.id)).toBe("succeeded");
+  expect(await end(said.no.ticket.id)).toBe("approval.rejected");
+  expect(await end(said.nothing.ticket.id)).toBe("approval.expired");
+  expect(second.runner.orders.map((order) => order.invocation_id)).toEqual([said.yes.ticket.id]);
+});

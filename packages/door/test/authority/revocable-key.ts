@@ -1,0 +1,24 @@
+/** A real key of the store and the caller that it stands for: what a revocation test takes away. */
+
+import type { KeyCreate } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { admin, type House } from "@backplane/test-kit/kernel/house";
+
+export interface RevocableKey {
+  id: string;
+  caller: Caller;
+  revoke(): Promise<void>;
+}
+
+export async function createRevocableKey(
+  { kernel }: Pick<House, "kernel">,
+  more: Partial<KeyCreate> = {},
+): Promise<RevocableKey> {
+  const scopes: KeyCreate["scopes"] = ["invocations:write", "sessions:write", "sessions:read"];
+  const { key, token } = await kernel.keys.create(admin, { name: "worker", role: "user", scopes, ...more });
+  return {
+    id: key.id,
+    caller: await kernel.keys.authenticate(token),
+    revoke: () => kernel.keys.revoke(admin, key.id),
+  };
+}

@@ -1,0 +1,188 @@
+/** Which sessions, chains and runs a caller may name, and whom a session-wide approval serves (sec.session-ids). */
+
+import type { KernelTool } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
+import type { Caller } from "@backplane/ports";
+import { toolOk } from "@backplane/sdk/kernel";
+import { admin, openHouse, until } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";
+import { content as removing } from "../approval/ask-to-remove.ts";
+import { createRevocableKey } from "./revocable-key.ts";
+
+const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
+
+/** A session of key A in which removing was approved for the session. */
+async function approvedSession() {
+  const house = await openHouse();
+  await house.bind(removing);
+  const a = await createRevocableKey(house);
+  await house.kernel.sessions.create(a.caller, { session_id: "s1" });
+  const approver = await createRevocableKey(house, { scopes: ["approvals:answer"] });
+  const asked = await house.kernel.invocations.invoke(a.caller, rm);
+  await house.kernel.approvals.answer(approver.caller, asked.invocation.approval_id!, {
+    response: "approve_for_session",
+  });
+  expect((await asked.settled).status).toBe("succeeded");
+  const asks = async (caller: Caller) =>
+    (await house.kernel.invocations.invoke(caller, rm)).invocation.approval_id !== null;
+  expect(await asks(a.caller)).toBe(false);
+  return { house, a, approver, asks };
+}
+
+verifies(
+  "sec.session-ids",
+  "an approval for the session serves whoever asked, and nobody else who names the session",
+  async () => {
+    const { house, a, asks } = await approvedSession();
+    expect(house.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
+    const b = await createRevocableKey(house);
+    expect(await asks(b.caller)).toBe(true);
+    expect(await asks(admin)).toBe(true);
+    expect(await asks(a.caller)).toBe(false);
+  },
+);
+
+verifies("sec.session-ids", "an approval for the session ends with the key of whoever gave it", async () => {
+  const { a, approver, asks } = await approvedSession();
+  await approver.revoke();
+  expect(await asks(a.caller)).toBe(true);
+});
+
+verifies(
+  "sec.session-ids",
+  "an approval for the session does not serve a session of the same name in another workspace",
+  async () => {
+    const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+    const talk = await openTalk({ tools: [asks] });
+    const { caller } = await createRevocableKey(talk);
+    const input = { text: '/tool asks {"a":1,"b":2}' };
+    const pending = async () =>
+      (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    const first = await talk.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
+    await until(async () => (await pending()).length === 1);
+    const [question] = await pending();
+    await talk.kernel.approvals.answer(admin, question!.id, { response: "approve_for_session" });
+    await first.settled;
+    const again = await talk.kernel.runs.start(caller, { session_id: "s1", workspace: "one", input });
+    expect((await again.settled).status).toBe("completed");
+    expect(await pending()).toEqual([]);
+    // The name is free for the other workspace as soon as the session there is at rest.
+    await until(() =>
+      talk.kernel.runs.start(caller, { session_id: "s1", workspace: "two", input }).then(
+        () => true,
+        () => false,
+      ),
+    );
+    await until(async () => (await pending()).length === 1);
+  },
+);
+
+verifies(
+  "sec.session-ids",
+  "a key without a right to sessions names neither a session, nor its chain, nor its run",
+  async () => {
+    const talk = await openTalk();
+    await talk.bind(manifest([tool("read")]));
+    const run = await talk.say("/say hi");
+    const other = await talk.say("/say hi", "s2");
+    const { caller: outsider } = await createRevocableKey(talk, { scopes: ["invocations:write"] });
+    const { caller: insider } = await createRevocableKey(talk);
+    const call = (caller: Caller, ids: object) =>
+      talk.kernel.invocations.invoke(caller, { export_id: "read", ...ids }).then(
+        async ({ settled }) => (await settled).status,
+        (error: { code: string }) => error.code,
+      );
+    const own = { session_id: "s1", chain_id: run.chain_id, run_id: run.id };
+    for (const [name, id] of Object.entries(own)) {
+      expect([name, await call(outsider, { [name]: id })]).toEqual([name, "auth.scope"]);
+      expect([name, await call(insider, { [name]: id })]).toEqual([name, "succeeded"]);
+    }
+    expect(await call(insider, own)).toBe("succeeded");
+    // What is not there, or lies in another session or project, is not found.
+    expect(await call(insider, { chain_id: "ch_1" })).toBe("chain.not_found");
+    expect(await call(insider, { run_id: "run_1" })).toBe("run.not_found");
+    expect(await call(insider, { session_id: "s1", chain_id: other.chain_id })).toBe("chain.not_found");
+    expect(await call(insider, { session_id: "s1", run_id: other.id })).toBe("run.not_found");
+    const elsewhere: Caller = { ...admin, scope: { ...admin.scope, project_id: "proj_other" } };
+    expect(await call(elsewhere, { chain_id: run.chain_id })).not.toBe("succeeded");
+    // A name that no session has is a label of the caller's own.
+    expect(await call(outsider, { session_id: "ticket-42" })).toBe("succeeded");
+  },
+);
+
+verifies(
+  "sec.session-ids",
+  "a delegated token names the session of its own call, and others only with a scope for sessions",
+  async () => {
+    const talk = await openTalk();
+    const outer = (id: string, ...scopes: string[]) =>
+      tool(id, { permissions: { gateway_api_scopes: ["tools:invoke", ...scopes] } });
+    await talk.bind(manifest([outer("plain"), outer("writer", "sessions:write"), tool("inner")]));
+    for (const export_id of ["writer", "inner"]) {
+      const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id };
+      await talk.kernel.bindings.create(admin, named);
+    }
+    await talk.say("/say hi", "own");
+    await talk.say("/say hi", "foreign");
+    const told: string[] = [];
+    talk.runner.script = async ({ order }) => {
+      if (order.export_id === "inner") return ok();
+      const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+      for (const session_id of ["own", "foreign"]) {
+        const body = { export_id: "inner", session_id };
+        const done = talk.kernel.invocations.invoke(caller, body).then(
+          async ({ settled }) => (await settled).status,
+          (error: { code: string }) => error.code,
+        );
+        told.push(`${order.export_id} ${session_id} ${await done}`);
+      }
+      return ok();
+    };
+    for (const export_id of ["plain", "writer"]) await talk.call({ export_id, session_id: "own" }, admin);
+    expect(told).toEqual([
+      "plain own succeeded",
+      "plain foreign auth.scope",
+      "writer own succeeded",
+      "writer foreign succeeded",
+    ]);
+  },
+);
+
+verifies(
+  "sec.session-ids",
+  "a call that names the session of somebody's running turn does not act for that turn",
+  async () => {
+    let release = () => {};
+    const wait: KernelTool = {
+      ...addTool,
+      name: "wait",
+      parameters: { type: "object", properties: {} },
+      run: () =>
+        new Promise((resolve) => {
+          release = () => resolve(toolOk("done"));
+        }),
+    };
+    const talk = await openTalk({ tools: [wait], plugins: [agentTool] });
+    const turn = await talk.kernel.runs.start(admin, { session_id: "s1", input: { text: "/tool wait {}" } });
+    await until(async () => (await talk.kernel.health()).invocations.running === 1);
+    const { caller } = await createRevocableKey(talk);
+    const ticket = await talk.kernel.invocations.invoke(caller, {
+      export_id: "agent",
+      input: { goal: "/say I act for the admin" },
+      session_id: "s1",
+    });
+    if (ticket.invocation.approval_id !== null) {
+      await talk.kernel.approvals.answer(admin, ticket.invocation.approval_id, { response: "approve" });
+    }
+    const spawned = await ticket.settled;
+    expect(JSON.stringify(spawned.result ?? spawned.error)).toContain("spawned out of a running turn");
+    const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
+    expect(runs.map(({ trigger }) => trigger)).toEqual(["api"]);
+    release();
+    expect((await turn.settled).status).toBe("completed");
+  },
+);

@@ -1,0 +1,228 @@
+/** Running turns whose key, role or project is taken away: no further step starts, and the run says why. */
+
+import type { KernelTool, Run } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
+import type { Caller } from "@backplane/ports";
+import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
+import { admin, until } from "@backplane/test-kit/kernel/house";
+import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { addTool, openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
+import { createRevocableKey, type RevocableKey } from "./revocable-key.ts";
+
+/** Takes the authority away while it runs, and answers as if nothing had happened. */
+function takingTool(take: () => Promise<unknown>): KernelTool {
+  return {
+    ...addTool,
+    name: "take",
+    parameters: { type: "object", properties: {} },
+    async run() {
+      await take();
+      return toolOk("taken");
+    },
+  };
+}
+
+async function start(talk: Talk, caller: Caller, text: string, session_id = "s1"): Promise<Run> {
+  const { settled } = await talk.kernel.runs.start(caller, { session_id, input: { text } });
+  return await settled;
+}
+
+const decisions = (talk: Talk) => talk.events.filter(({ kind }) => kind === "strategy.decide.request").length;
+const modelCalls = (talk: Talk) => talk.events.filter(({ kind }) => kind === "llm.call.request").length;
+
+const WAYS: [string, string, (talk: Talk, key: RevocableKey) => Promise<unknown>][] = [
+  ["a revoked key", "authority.key_revoked", (_talk, key) => key.revoke()],
+  [
+    "an expired key",
+    "authority.key_expired",
+    async (talk) => {
+      talk.clock.wall_offset = 3_600_000;
+    },
+  ],
+  [
+    "a disabled role",
+    "authority.role_disabled",
+    (talk) => talk.kernel.policy.patch(admin, "project", { roles: { user: { disabled: true } } }),
+  ],
+  [
+    "an archived project",
+    "authority.project_archived",
+    (talk) => talk.kernel.policy.patch(admin, "project", { archived: true }),
+  ],
+];
+
+for (const [what, code, take] of WAYS) {
+  verifies("sec.revocation", `a turn of ${what} takes no further step, and its run says why`, async () => {
+    let lose: () => Promise<unknown> = async () => undefined;
+    const talk = await openTalk({ tools: [addTool, takingTool(() => lose())] });
+    const expires_at = new Date(talk.clock.now() + 1_800_000).toISOString();
+    const key = await createRevocableKey(talk, { expires_at });
+    lose = () => take(talk, key);
+    const run = await start(
+      talk,
+      key.caller,
+      '/tool take {}\n/then\n/tool add {"a":1,"b":2}\n/then\n/say end',
+    );
+    expect(run).toMatchObject({ status: "failed", error: { code } });
+    expect(modelCalls(talk)).toBe(1);
+    // One before the model call and one before the tool call; none after the tool took the authority away.
+    expect(decisions(talk)).toBe(2);
+    const calls = (await talk.kernel.invocations.list(admin, {}, { limit: 10 })).items;
+    expect(calls.map(({ export_id }) => export_id)).toEqual(["take"]);
+    expect(await talk.kernel.runs.get(admin, run.id)).toMatchObject({ error: { code } });
+    // Nothing new begins either.
+    const next = talk.kernel.runs.start(key.caller, { session_id: "s2", input: { text: "/say hi" } });
+    await expect(next).rejects.toMatchObject({ code });
+  });
+}
+
+verifies(
+  "sec.revocation",
+  "a model call that is streaming is cancelled when its key is revoked",
+  async () => {
+    const talk = await openTalk();
+    const key = await createRevocableKey(talk);
+    const words = Array.from({ length: 400 }, (_, n) => `word${n}`).join(" ");
+    const { run, settled } = await talk.kernel.runs.start(key.caller, {
+      session_id: "s1",
+      input: { text: `/slow 1000\n/say ${words}` },
+    });
+    await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+    await key.revoke();
+    const ended = await settled;
+    expect(ended).toMatchObject({ id: run.id, status: "failed", error: { code: "authority.key_revoked" } });
+    expect(ended.output!.content).not.toContain("word399");
+  },
+);
+
+verifies(
+  "sec.revocation",
+  "a model call does not start when the key is revoked while the strategy decides",
+  async () => {
+    let lose: () => Promise<unknown> = async () => undefined;
+    const slow = defineKernelPlugin({
+      name: "strategy-slow",
+      version: "1.0.0",
+      category: "strategy",
+      strategyId: "slow",
+      subscriptions: () => ["strategy.decide.request"],
+      async onEvent(event, ctx) {
+        await lose();
+        const answer = { next: "llm" as const, provider: "echo", model: "echo", request_id: event.id };
+        await ctx.emit("strategy.decide.response", answer, { session_id: event.session_id });
+      },
+    });
+    const talk = await openTalk({ plugins: [slow] });
+    const key = await createRevocableKey(talk);
+    lose = () => key.revoke();
+    const { settled } = await talk.kernel.runs.start(key.caller, {
+      session_id: "s1",
+      input: { text: "/say hello" },
+      strategy: "slow",
+    });
+    expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+    expect(modelCalls(talk)).toBe(0);
+  },
+);
+
+verifies("sec.revocation", "a retry of a model call does not start after the key is revoked", async () => {
+  const talk = await openTalk();
+  const key = await createRevocableKey(talk);
+  const { settled } = await talk.kernel.runs.start(key.caller, {
+    session_id: "s1",
+    input: { text: "/error status 503 times 3\n/say done" },
+  });
+  await until(() => modelCalls(talk) === 1);
+  await key.revoke();
+  expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+  expect(modelCalls(talk)).toBe(1);
+});
+
+verifies(
+  "sec.revocation",
+  "a sub-agent of a revoked key stops with its parent, for the same reason",
+  async () => {
+    let lose: () => Promise<unknown> = async () => undefined;
+    const { yes } = yesPlugin();
+    const talk = await openTalk({ tools: [addTool, takingTool(() => lose())], plugins: [agentTool, yes] });
+    const key = await createRevocableKey(talk);
+    lose = () => key.revoke();
+    const goal = '/tool take {}\n/then\n/tool add {"a":1,"b":2}';
+    const run = await start(talk, key.caller, `/tool agent ${JSON.stringify({ goal })}\n/then\n/say end`);
+    expect(run).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+    const runs = (await talk.kernel.runs.list(admin, {}, { limit: 10 })).items;
+    expect(runs.map(({ error }) => error?.code)).toEqual(["authority.key_revoked", "authority.key_revoked"]);
+    const tools = (await talk.kernel.invocations.list(admin, {}, { limit: 10 })).items;
+    expect(tools.map(({ export_id }) => export_id).sort()).toEqual(["agent", "take"]);
+  },
+);
+
+verifies(
+  "sec.revocation",
+  "a turn that a crash cut off does not go on with a key revoked since",
+  async () => {
+    const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
+    const first = await openTalk(options);
+    const key = await createRevocableKey(first);
+    const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
+    await first.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
+    const pending = async (talk: Talk) =>
+      (await talk.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    await until(async () => (await pending(first)).length === 1);
+    await key.revoke();
+    await first.crash();
+    const second = await openTalk({ ...options, file: first.file });
+    const ended = async () => (await second.kernel.runs.list(admin, {}, { limit: 5 })).items;
+    await until(async () => (await ended()).every(({ status }) => status !== "running"));
+    expect(await ended()).toMatchObject([{ status: "failed", error: { code: "authority.key_revoked" } }]);
+    expect((await ended())[0]!.resumed).toBeUndefined();
+    await until(async () => (await pending(second)).length === 0);
+    const call = async () => (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items[0]!;
+    await until(async () => (await call()).status !== "waiting_approval");
+    expect(await call()).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+    expect(modelCalls(second)).toBe(0);
+  },
+);
+
+test("a conversation does not go on from an approval that a revoked key's call was waiting for", async () => {
+  const asks: KernelTool = { ...addTool, name: "asks", requires_approval: true };
+  const talk = await openTalk({ tools: [asks] });
+  const key = await createRevocableKey(talk);
+  const text = '/tool asks {"a":1,"b":2}\n/then\n/say end';
+  const { settled } = await talk.kernel.runs.start(key.caller, { session_id: "s1", input: { text } });
+  await until(async () => (await talk.kernel.health()).invocations.waiting_approval === 1);
+  await key.revoke();
+  expect(await settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
+  const [approval] = (await talk.kernel.approvals.list(admin, {}, { limit: 5 })).items;
+  expect(approval).toMatchObject({ status: "cancelled" });
+  expect(approval!.feedback).toContain(key.id);
+  expect(modelCalls(talk)).toBe(1);
+});
+
+verifies(
+  "sec.revocation",
+  "a conversation of a disabled role does not go on from a question that outlived its turn",
+  async () => {
+    const asking = { ...addTool, requires_approval: true };
+    const options = { host: { approval_timeout_ms: 3_600_000 }, tools: [asking] };
+    const first = await openTalk(options);
+    const key = await createRevocableKey(first, { role: "admin" });
+    const text = '/tool add {"a":1,"b":2}';
+    await first.kernel.sessions.message(key.caller, { session_id: "s1" }, { text });
+    await until(async () => (await first.tape()).some(({ kind }) => kind === "tool_call"));
+    await first.kernel.stop(1_000);
+    await first.crash();
+    const second = await openTalk({ ...options, file: first.file });
+    await second.kernel.policy.patch(admin, "org", { roles: { admin: { disabled: true } } });
+    const [call] = (await second.kernel.invocations.list(admin, {}, { limit: 5 })).items;
+    const state = async () => (await second.kernel.invocations.get(admin, call!.id)).error?.code;
+    await until(async () => (await state()) === "authority.role_disabled");
+    // A turn that began would be on the record by now.
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    expect((await second.kernel.runs.list(admin, {}, { limit: 5 })).items).toHaveLength(1);
+    expect(modelCalls(second)).toBe(0);
+  },
+);

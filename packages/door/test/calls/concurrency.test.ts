@@ -1,0 +1,98 @@
+import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const content = (max_concurrency: number) => manifest([tool("narrow", { max_concurrency })]);
+
+verifies(
+  "bind.concurrency",
+  "max_concurrency holds, the line is first come first served, a full one refuses",
+  async () => {
+    const house = await openHouse({ host: { queue_per_binding: 5 } });
+    await house.bind(content(2));
+    const release: (() => void)[] = [];
+    let most = 0;
+    house.runner.script = async () => {
+      most = Math.max(most, house.runner.running);
+      await new Promise<void>((resolve) => release.push(resolve));
+      return ok();
+    };
+    const tickets = [];
+    for (let i = 0; i < 7; i++) {
+      tickets.push(await house.kernel.invocations.invoke(user, { export_id: "narrow", input: { i } }));
+    }
+    const full = await house.kernel.invocations.invoke(user, { export_id: "narrow" }).then(
+      () => null,
+      (error: { code: string; details: { invocation_id: string } }) => error,
+    );
+    expect(full?.code).toBe("invocation.queue_full");
+    expect(await house.kernel.invocations.get(user, full!.details.invocation_id)).toMatchObject({
+      status: "failed",
+      error: { code: "invocation.queue_full" },
+    });
+    await until(() => release.length === 2);
+    expect((await house.kernel.health()).invocations).toMatchObject({ running: 2, queued: 5 });
+    for (let i = 0; i < 7; i++) {
+      await until(() => release.length > i);
+      release[i]!();
+    }
+    for (const ticket of tickets) expect((await ticket.settled).status).toBe("succeeded");
+    expect(most).toBe(2);
+    const served = house.runner.orders.map((order) => (order.body.input as { i: number }).i);
+    expect(served).toEqual([0, 1, 2, 3, 4, 5, 6]);
+    // Every slot is free again.
+    await until(async () => {
+      const slot = await house.store.leases.acquireSlot(
+        `slot/${house.runner.orders[0]!.binding_id}`,
+        1,
+        "probe",
+        house.clock.now(),
+        1,
+      );
+      return slot !== null;
+    });
+  },
+);
+
+test("a cancel takes a waiting call out of the line", async () => {
+  const house = await openHouse();
+  await house.bind(content(1));
+  const release: (() => void)[] = [];
+  house.runner.script = async () => {
+    await new Promise<void>((resolve) => release.push(resolve));
+    return ok();
+  };
+  const first = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
+  await until(() => release.length === 1);
+  const second = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
+  const third = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
+  await house.kernel.invocations.cancel(user, second.id);
+  expect((await second.settled).status).toBe("cancelled");
+  release[0]!();
+  await first.settled;
+  await until(() => release.length === 2);
+  release[1]!();
+  expect((await third.settled).status).toBe("succeeded");
+  expect(house.runner.orders).toHaveLength(2);
+});
+
+verifies(
+  "bind.concurrency",
+  "a slot that a killed gateway held is not taken before its lease ran out",
+  async () => {
+    const first = await openHouse();
+    await first.bind(content(1));
+    first.runner.script = () => new Promise<never>(() => {});
+    await first.kernel.invocations.invoke(user, { export_id: "narrow" });
+    await until(() => first.runner.running === 1);
+    await first.crash();
+    const second = await openHouse({ file: first.file });
+    const early = await second.call({ export_id: "narrow", timeout_ms: 300 });
+    expect(early).toMatchObject({ status: "failed", error: { code: "timeout" } });
+    second.clock.wall_offset = 31_000;
+    const later = await second.call({ export_id: "narrow", timeout_ms: 10_000 });
+    expect(later.status).toBe("succeeded");
+  },
+);

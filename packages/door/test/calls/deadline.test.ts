@@ -1,0 +1,97 @@
+import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { timeLeft } from "../../src/calls/deadline.ts";
+
+verifies(
+  "inv.deadline",
+  "the first of caller's, binding's and export's, capped twice, from dispatch, on the monotonic clock",
+  async () => {
+    const house = await openHouse({ host: { max_timeout_ms: 9_000 } });
+    const content = manifest([
+      tool("plain", { default_timeout_ms: 2_000 }),
+      tool("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
+      tool("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
+    ]);
+    await house.bind(content);
+    await house.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
+    await house.bind(content, { export_id: "asked" });
+    const given = async (body: { export_id: string; timeout_ms?: number }) => {
+      const invocation = await house.call(body);
+      const order = house.runner.orders.at(-1)!;
+      expect(order.timeout_ms).toBeLessThanOrEqual(invocation.timeout_ms);
+      expect(order.timeout_ms).toBeGreaterThan(invocation.timeout_ms - 500);
+      return invocation.timeout_ms;
+    };
+    expect(await given({ export_id: "plain" })).toBe(2_000);
+    expect(await given({ export_id: "bound" })).toBe(3_000);
+    expect(await given({ export_id: "bound", timeout_ms: 1_000 })).toBe(1_000);
+    expect(await given({ export_id: "bound", timeout_ms: 60_000 })).toBe(4_000);
+    expect(await given({ export_id: "plain", timeout_ms: 60_000 })).toBe(9_000);
+    // The wall clock jumps an hour in either direction between two tries: the time left is unmoved.
+    for (const jump of [3_600_000, -3_600_000]) {
+      let tries = 0;
+      house.runner.script = () => {
+        if (++tries > 1) return ok();
+        house.clock.wall_offset += jump;
+        return {
+          ...ok(null),
+          status: "retryable_failure",
+          error: { code: "plugin_retryable", message: "later" },
+        };
+      };
+      const jumped = await house.call({ export_id: "plain", timeout_ms: 5_000 });
+      expect(jumped).toMatchObject({ status: "succeeded", retry_count: 1 });
+      expect(house.runner.orders.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
+      expect(house.runner.orders.at(-1)!.timeout_ms).toBeLessThan(5_000);
+    }
+    // Waiting for a person does not count: the time starts with the dispatch.
+    house.runner.script = () => ok();
+    const ticket = await house.kernel.invocations.invoke(user, { export_id: "asked", timeout_ms: 1_000 });
+    const [approval] = (await house.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
+    await new Promise((resolve) => setTimeout(resolve, 300));
+    await house.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
+    await ticket.settled;
+    const asked = house.runner.orders.at(-1)!;
+    expect(asked.invocation_id).toBe(ticket.id);
+    expect(asked.timeout_ms).toBeGreaterThan(800);
+    const deadline = Date.parse(asked.context.deadline_at);
+    expect(deadline - Date.parse((await ticket.settled).created_at)).toBeGreaterThan(1_200);
+  },
+);
+
+test("a deadline that passes in the queue ends the call with timeout", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  const release: (() => void)[] = [];
+  house.runner.script = async () => {
+    await new Promise<void>((resolve) => release.push(resolve));
+    return ok();
+  };
+  const first = await house.kernel.invocations.invoke(user, { export_id: "one" });
+  await until(() => release.length === 1);
+  const second = await house.call({ export_id: "one", timeout_ms: 50 });
+  expect(second).toMatchObject({ status: "failed", error: { code: "timeout" }, started_at: null });
+  expect(house.runner.orders).toHaveLength(1);
+  release[0]!();
+  expect((await first.settled).status).toBe("succeeded");
+});
+
+test.each([
+  [60_000, 0, 60_000],
+  [60_000, 40_000, 20_000],
+  // Away for longer than its deadline, or a clock that was set ahead: a little is left.
+  [60_000, 3_600_000, 5_000],
+  [2_000, 1_500, 2_000],
+  // Set back: no more than there was.
+  [60_000, -3_600_000, 60_000],
+])("of %i ms, %i ms after its start, a call has %i ms left", (timeout_ms, later, left) => {
+  const created_at = "2026-11-01T10:00:00.000Z";
+  const started_at = "2026-11-01T11:00:00.000Z";
+  const row = { timeout_ms, created_at, started_at };
+  expect(timeLeft(row, Date.parse(started_at) + later)).toBe(left);
+  // One that waited for a slot had its deadline from the beginning.
+  expect(timeLeft({ ...row, started_at: null }, Date.parse(created_at) + later)).toBe(left);
+});

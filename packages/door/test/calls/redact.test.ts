@@ -1,0 +1,74 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { createRedactor, type PluginEvent, redactEvents } from "../../src/calls/redact.ts";
+
+const SECRET = "sk-canary/0123456789+abcdef";
+const redactor = createRedactor([SECRET])!;
+
+function through(events: PluginEvent[]): PluginEvent[] {
+  const out: PluginEvent[] = [];
+  const stream = redactEvents(redactor, (event) => void out.push(event));
+  for (const event of events) stream.take(event);
+  stream.flush();
+  return out;
+}
+
+const delta = (text: string): PluginEvent => ({ type: "delta", block: { text } });
+const joined = (events: PluginEvent[]) =>
+  events.map((event) => (event.type === "delta" ? (event.block as { text: string }).text : "")).join("");
+
+test("a secret that events cut into pieces is taken out, wherever they cut it", () => {
+  const spellings = [SECRET, encodeURIComponent(SECRET), Buffer.from(SECRET).toString("base64")];
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...spellings),
+      fc.array(fc.integer({ min: 4, max: 9 }), { minLength: 1, maxLength: 20 }),
+      fc.string({ maxLength: 12 }),
+      fc.boolean(),
+      (spelling, sizes, before, between) => {
+        const text = `${before}.${spelling}. after`;
+        const pieces: PluginEvent[] = [];
+        for (let at = 0, i = 0; at < text.length; at += sizes[i++ % sizes.length]!) {
+          pieces.push(delta(text.slice(at, at + sizes[i % sizes.length]!)));
+          if (between) pieces.push({ type: "progress", message: `step ${at}` });
+        }
+        const out = through(pieces);
+        expect(out.map((event) => event.type)).toEqual(pieces.map((event) => event.type));
+        const seen = joined(out);
+        // Fewer than four characters of it may have gone before anything could be noticed.
+        expect(seen).not.toContain(spelling.slice(3));
+        expect(seen).toContain("[redacted]");
+        expect(seen.startsWith(before)).toBe(true);
+        expect(seen.endsWith(". after")).toBe(true);
+      },
+    ),
+    { numRuns: 500 },
+  );
+});
+
+test("letter by letter too", () => {
+  const out = joined(through(`key: ${SECRET} end`.split("").map(delta)));
+  expect(out).toMatch(/^key: .{0,3}\[redacted\] end$/);
+});
+
+test("what only looks like a beginning is let go as it was, in order, at the latest when the call ends", () => {
+  const events = [delta("so sk-c"), delta("at is no secret"), delta("again sk-can")];
+  const out: PluginEvent[] = [];
+  const stream = redactEvents(redactor, (event) => void out.push(event));
+  stream.take(events[0]!);
+  expect(out).toEqual([]);
+  stream.take(events[1]!);
+  expect(out).toEqual(events.slice(0, 2));
+  stream.take(events[2]!);
+  expect(out).toHaveLength(2);
+  stream.flush();
+  expect(out).toEqual(events);
+});
+
+test("no more than a few events wait", () => {
+  const out: PluginEvent[] = [];
+  const stream = redactEvents(redactor, (event) => void out.push(event));
+  stream.take(delta("sk-can"));
+  for (let i = 0; i < 100; i++) stream.take({ type: "progress", message: "working" });
+  expect(out.length).toBeGreaterThan(90);
+});

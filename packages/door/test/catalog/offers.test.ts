@@ -1,0 +1,87 @@
+/** The catalog as clients outside of the loop see it. */
+
+import { admin, guest, openHouse, user } from "@backplane/test-kit/kernel/house";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
+import { expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+
+const writer = toolPlugin("writer", {
+  name: "write",
+  description: "Writes.",
+  parameters: { type: "object" },
+  effect_class: "non_idempotent_write",
+  requires_approval: true,
+  run: () => ({ ok: true, brief: "done", display: { kind: "text", text: "done" } }),
+});
+
+test("tools of plugins and bound exports in one list; each caller sees what it may call", async () => {
+  const house = await openHouse({ plugins: [writer] });
+  const { catalog } = house.kernel;
+  const output = { type: "object", properties: { n: { type: "number" } } };
+  const content = manifest([
+    tool("read", { display_name: "Reader" }, { output_schema: "out.json" }),
+    hook("heard", ["session.archived"]),
+  ]);
+  await house.bind(content, {}, { "out.json": output });
+  await house.kernel.bindings.create(admin, {
+    package_id: content.package_id,
+    package_version: content.version,
+    export_id: "heard",
+  });
+  const tools = await catalog.list(user);
+  expect(
+    tools.map(({ name, title, effect_class, requires_approval }) => [
+      name,
+      title,
+      effect_class,
+      requires_approval,
+    ]),
+  ).toEqual([
+    ["read", "Reader", "read_only", false],
+    ["write", null, "non_idempotent_write", true],
+  ]);
+  expect(tools[0]!.output_schema).toEqual(output);
+  expect(await catalog.list(user)).toBe(tools);
+  expect((await catalog.list(guest)).map(({ name }) => name)).toEqual(["read"]);
+  const delegated = {
+    ...user,
+    delegation: {
+      invocation_id: "inv_1",
+      scopes: ["tools:invoke"] as const,
+      grant: noGrant({ tools: ["read"] }),
+    },
+  };
+  expect((await catalog.list(delegated)).map(({ name }) => name)).toEqual(["read"]);
+  expect(await catalog.find(delegated, "write")).toBe(null);
+  expect((await catalog.find(user, "write"))?.binding_id).toBe("bind_kernel_write");
+  expect(await catalog.find(user, "heard")).toBe(null);
+});
+
+test("a change of bindings is told with its org, one of plugins to all, and seen at once", async () => {
+  const house = await openHouse({ plugins: [writer] });
+  const { catalog, plugins, bindings } = house.kernel;
+  const told: (string | null)[] = [];
+  const stop = catalog.onChanged((org_id) => told.push(org_id));
+  const names = async () => (await catalog.list(user)).map(({ name }) => name);
+  expect(await names()).toEqual(["write"]);
+  const { binding_id } = await house.bind(manifest([tool("read")]));
+  expect([await names(), told]).toEqual([["read", "write"], ["org_local"]]);
+  await bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
+  expect([await names(), told.length]).toEqual([["write"], 2]);
+  await plugins.setEnabled(admin, "writer", false);
+  expect(await names()).toEqual([]);
+  expect(told.slice(2)).toContain(null);
+  const heard = told.length;
+  stop();
+  await bindings.remove(admin, binding_id);
+  expect(told).toHaveLength(heard);
+});
+
+test("a ticket counts the events of its call", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("read")]));
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "read" });
+  await ticket.settled;
+  expect(ticket.events).toBe(0);
+});

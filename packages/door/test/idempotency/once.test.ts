@@ -1,0 +1,45 @@
+import { openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+
+test("the work runs once per key; repeats, others and overlaps are told apart", async () => {
+  const house = await openHouse();
+  const { idempotency } = house.kernel;
+  let runs = 0;
+  let finish = () => {};
+  const work = async () => {
+    runs++;
+    await new Promise<void>((resolve) => (finish = resolve));
+    return { status: 201, body: `{"run":${runs}}` };
+  };
+  const first = idempotency.once(user, "k", "digest", work);
+  await expect.poll(() => runs).toBe(1);
+  await expect(idempotency.once(user, "k", "digest", work)).rejects.toMatchObject({
+    code: "idempotency.in_progress",
+  });
+  finish();
+  expect(await first).toEqual({ status: 201, body: '{"run":1}', replayed: false });
+  expect(await idempotency.once(user, "k", "digest", work)).toEqual({
+    status: 201,
+    body: '{"run":1}',
+    replayed: true,
+  });
+  await expect(idempotency.once(user, "k", "other", work)).rejects.toMatchObject({
+    code: "idempotency.conflict",
+  });
+  const elsewhere = { ...user, scope: { ...scope, project_id: "proj_other" } };
+  const second = idempotency.once(elsewhere, "k", "other", work);
+  await expect.poll(() => runs).toBe(2);
+  finish();
+  expect((await second).replayed).toBe(false);
+});
+
+test("our own failures free the key", async () => {
+  const house = await openHouse();
+  const { idempotency } = house.kernel;
+  const broken = idempotency.once(user, "k", "d", () => Promise.reject(new Error("broken")));
+  await expect(broken).rejects.toThrow("broken");
+  const busy = await idempotency.once(user, "k", "d", async () => ({ status: 503, body: "{}" }));
+  expect(busy.replayed).toBe(false);
+  const done = await idempotency.once(user, "k", "d", async () => ({ status: 200, body: "{}" }));
+  expect(done).toEqual({ status: 200, body: "{}", replayed: false });
+});

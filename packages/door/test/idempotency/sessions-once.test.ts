@@ -1,0 +1,139 @@
+/** What a client makes of sessions under an Idempotency-Key: done once, whoever dies when. */
+import type { OnceKey, Store } from "@backplane/ports";
+import { until, user } from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
+
+const s1 = { session_id: "s1" };
+
+interface Act {
+  name: string;
+  /** The write that does it. */
+  write: (store: Store) => { of: Record<string, unknown>; method: string };
+  begin(talk: Talk, once: OnceKey): Promise<unknown>;
+  /** How much of it there is. */
+  count(talk: Talk): Promise<number>;
+}
+
+const head = async (talk: Talk) => (await talk.kernel.sessions.get(user, s1)).head_chain_id;
+const messages = async (talk: Talk) =>
+  (await talk.tape()).filter(({ payload }) => payload.role === "user").length;
+const chains = async (talk: Talk) => (await talk.kernel.chains.list(user, s1, { limit: 99 })).items.length;
+const of = (part: object, method: string) => ({ of: part as Record<string, unknown>, method });
+const said = { kind: "input" as const, content: [{ type: "text" as const, text: "x" }] };
+
+const ACTS: Act[] = [
+  {
+    name: "a session",
+    write: ({ sessions }) => of(sessions, "create"),
+    begin: ({ kernel }, once) => kernel.sessions.create(user, {}, once),
+    count: async ({ kernel }) => (await kernel.sessions.list(user, {}, { limit: 99 })).items.length,
+  },
+  {
+    name: "a branch",
+    write: ({ sessions }) => of(sessions, "fork"),
+    begin: ({ kernel }, once) => kernel.sessions.fork(user, s1, {}, once),
+    count: async ({ kernel }) => (await kernel.sessions.list(user, {}, { limit: 99 })).items.length,
+  },
+  {
+    name: "a chain",
+    write: ({ sessions }) => of(sessions, "fork"),
+    begin: ({ kernel }, once) => kernel.chains.create(user, s1, once),
+    count: chains,
+  },
+  {
+    name: "a fork",
+    write: ({ sessions }) => of(sessions, "fork"),
+    begin: async (talk, once) => await talk.kernel.chains.fork(user, await head(talk), {}, once),
+    count: chains,
+  },
+  {
+    name: "blocks",
+    write: ({ sessions }) => of(sessions, "appendTape"),
+    begin: async (talk, once) => await talk.kernel.chains.addBlocks(user, await head(talk), [said], once),
+    count: messages,
+  },
+  {
+    name: "a message",
+    write: ({ runs }) => of(runs, "start"),
+    begin: ({ kernel }, once) => kernel.sessions.message(user, s1, { text: "/say hi" }, once),
+    count: messages,
+  },
+];
+
+const ask = (talk: Talk, act: Act, digest = "d") =>
+  talk.kernel.idempotency.open(user, "k", digest, (once) => act.begin(talk, once));
+
+for (const act of ACTS) {
+  test(`${act.name} is made once, however many race, and found after a crash`, async () => {
+    const first = await openTalk();
+    await first.kernel.sessions.create(user, s1);
+    const before = await act.count(first);
+    const all = await Promise.all(Array.from({ length: 5 }, () => ask(first, act)));
+    expect(all.filter(({ began }) => began !== null)).toHaveLength(1);
+    expect(new Set(all.map((one) => one.before)).size).toBe(2);
+    expect(await act.count(first)).toBe(before + 1);
+    await expect(ask(first, act, "other")).rejects.toMatchObject({ code: "idempotency.conflict" });
+    await first.crash();
+    const second = await openTalk({ file: first.file });
+    const found = await ask(second, act);
+    expect(found).toEqual(all.find((one) => one.before !== null));
+    expect(await act.count(second)).toBe(before + 1);
+  });
+
+  test(`a gateway that dies before ${act.name} is on disk has taken no key`, async () => {
+    const first = await openTalk();
+    await first.kernel.sessions.create(user, s1);
+    const before = await act.count(first);
+    const { of: part, method } = act.write(first.store);
+    const reached = new Promise<void>((resolve) => {
+      part[method] = () => {
+        resolve();
+        return new Promise(() => {});
+      };
+    });
+    void ask(first, act);
+    await reached;
+    await first.crash();
+    const second = await openTalk({ file: first.file });
+    expect((await ask(second, act)).began).not.toBeNull();
+    expect(await act.count(second)).toBe(before + 1);
+  });
+}
+
+test("a message that joins a turn takes its key with its entry; a repeat adds nothing to the turn", async () => {
+  const talk = await openTalk();
+  const { run_id } = await talk.kernel.sessions.message(user, s1, {
+    text: "/slow 30\n/say one two three four",
+  });
+  await until(() => talk.events.some(({ kind }) => kind === "assistant.message.delta"));
+  const more = {
+    ...ACTS.at(-1)!,
+    begin: ({ kernel }: Talk, once: OnceKey) =>
+      kernel.sessions.message(user, s1, { text: "/say more" }, once),
+  };
+  const all = await Promise.all(Array.from({ length: 5 }, () => ask(talk, more)));
+  const [won] = all.filter(({ began }) => began !== null);
+  expect(won?.began).toMatchObject({ run_id });
+  const told = JSON.parse(all.find(({ before }) => before !== null)!.before!);
+  expect(told).toEqual(won!.began);
+  await until(async () => (await talk.kernel.runs.get(user, run_id)).status !== "running");
+  const tape = (await talk.tape()).filter(({ kind }) => kind === "message");
+  expect(tape.map(({ payload }) => payload.role)).toEqual(["user", "user", "assistant", "assistant"]);
+});
+
+test("a refused key takes nothing along that waited beside it", async () => {
+  const talk = await openTalk();
+  await talk.kernel.sessions.create(user, s1);
+  const blocks = ACTS.find(({ name }) => name === "blocks")!;
+  await ask(talk, blocks);
+  const chain_id = await head(talk);
+  const taken: OnceKey = { scope: user.scope, key: "k", digest: "d", now: talk.clock.now(), stale_ms: 1_000 };
+  const [one, two, three] = await Promise.allSettled([
+    talk.kernel.chains.addBlocks(user, chain_id, [said]),
+    talk.kernel.chains.addBlocks(user, chain_id, [said], taken),
+    talk.kernel.chains.addBlocks(user, chain_id, [said]),
+  ]);
+  expect([one.status, two.status, three.status]).toEqual(["fulfilled", "rejected", "fulfilled"]);
+  expect(await messages(talk)).toBe(3);
+});

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import type { Approved } from "../../src/invoke/approve.ts";
+import { approve } from "../../src/invoke/approve.ts";
+import type { Door } from "../../src/invoke/door.ts";
+import { type Recorded, record } from "../../src/invoke/record.ts";
+import { run } from "../../src/invoke/run.ts";
+import type { Opened } from "../../src/open/open.ts";
+import { type Admitted, admit } from "../../src/policy/admit.ts";
+
+/** The same fields without the brand. */
+type LookAlike<T> = { [K in keyof T as K extends string ? K : never]: T[K] };
+
+/** Never called: `tsc -p tsconfig.test.json` fails when one of these lines begins to compile. */
+export function skippingAGateDoesNotCompile(
+  door: Door,
+  opened: Opened,
+  admitted: Admitted,
+  recorded: Recorded,
+  lookAlike: LookAlike<Opened>,
+  forged: LookAlike<Approved>,
+): void {
+  // @ts-expect-error opened is not admitted
+  void record(door, opened);
+  // @ts-expect-error admitted is not recorded
+  void approve(door, admitted);
+  // @ts-expect-error recorded is not approved
+  void run(door, recorded);
+  // @ts-expect-error opened is not approved
+  void run(door, opened);
+  // @ts-expect-error a look-alike is not opened
+  admit(lookAlike, door.around);
+  // @ts-expect-error a look-alike is not approved
+  void run(door, forged);
+}
+
+test("the gates are functions, and their values have no public constructor", async () => {
+  const modules = await Promise.all([
+    import("../../src/open/open.ts"),
+    import("../../src/policy/admit.ts"),
+    import("../../src/invoke/record.ts"),
+    import("../../src/invoke/approve.ts"),
+  ]);
+  const classes = modules
+    .flatMap((one) => Object.values(one))
+    .filter((value) => String(value).startsWith("class"));
+  expect(classes).toEqual([]);
+});

@@ -1,0 +1,238 @@
+import { type Invocation, isTerminal } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { admin, type House, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const classes = ["read_only", "idempotent_write", "non_idempotent_write", "unknown"] as const;
+const content = manifest([
+  ...classes.map((effect_class) => tool(effect_class, {}, { effect_class })),
+  { id: "agent", kind: "harness", harness: {} },
+  { id: "shrink", kind: "compactor", compactor: {} },
+  hook("notify", ["package.installed"]),
+]);
+
+async function bindAll(house: House): Promise<void> {
+  await house.kernel.packages.install(admin, house.importer.add(content));
+  for (const { id } of content.exports.filter((item) => item.kind !== "hook")) {
+    await house.kernel.bindings.create(admin, named(id));
+  }
+}
+
+const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
+
+async function ends(house: House, id: string, caller = user): Promise<Invocation> {
+  await until(async () => isTerminal((await house.kernel.invocations.get(caller, id)).status));
+  return await house.kernel.invocations.get(caller, id);
+}
+
+verifies(
+  "inv.effect-class",
+  "after a crash reads run again, idempotent writes under the same key, and others end outcome_unknown",
+  async () => {
+    const first = await openHouse();
+    await bindAll(first);
+    first.runner.script = () => new Promise<never>(() => {});
+    const started = new Map<string, { id: string; execution_id: string }>();
+    for (const export_id of [...classes, "agent", "shrink"]) {
+      const ticket = await first.kernel.invocations.invoke(user, { export_id, input: {} });
+      started.set(export_id, { id: ticket.id, execution_id: ticket.invocation.execution_id });
+    }
+    await until(() => first.runner.orders.length === started.size);
+    // The journal entry precedes the dispatch.
+    for (const { id } of started.values()) {
+      expect(await first.store.invocations.get(scope, id)).toMatchObject({ status: "running" });
+    }
+    await first.crash();
+
+    const second = await openHouse({ file: first.file });
+    for (const export_id of ["read_only", "idempotent_write"]) {
+      const { id, execution_id } = started.get(export_id)!;
+      expect(await ends(second, id)).toMatchObject({ status: "succeeded", retry_count: 1, execution_id });
+      const orders = second.runner.orders.filter((order) => order.invocation_id === id);
+      expect(orders.map((order) => order.body.tool_execution_id)).toEqual([execution_id]);
+    }
+    for (const export_id of ["non_idempotent_write", "unknown", "agent"]) {
+      const { id } = started.get(export_id)!;
+      expect(await ends(second, id)).toMatchObject({ status: "failed", error: { code: "outcome_unknown" } });
+      expect(second.runner.orders.some((order) => order.invocation_id === id)).toBe(false);
+    }
+    await ends(second, started.get("shrink")!.id);
+    expect(second.runner.orders).toHaveLength(3);
+  },
+);
+
+test("what recovery runs again is admitted again, under no wider grant", async () => {
+  const first = await openHouse();
+  await first.kernel.packages.install(
+    admin,
+    first.importer.add(manifest([tool("reach", { permissions: { network: "egress" } })])),
+  );
+  const binding = await first.kernel.bindings.create(admin, {
+    ...named("reach"),
+    policy: { allowed_domains: ["a.example.com"] },
+  });
+  first.runner.script = () => new Promise<never>(() => {});
+  const again = await first.kernel.invocations.invoke(user, { export_id: "reach" });
+  await first.kernel.bindings.patch(
+    admin,
+    binding.binding_id,
+    { policy: { allowed_domains: ["a.example.com", "b.example.com"] } },
+    undefined,
+  );
+  await first.crash();
+  const second = await openHouse({ file: first.file });
+  expect((await ends(second, again.id)).status).toBe("succeeded");
+  expect(second.runner.orders[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
+  const last = await second.kernel.invocations.invoke(user, { export_id: "reach" });
+  await last.settled;
+  second.runner.script = () => new Promise<never>(() => {});
+  const gone = await second.kernel.invocations.invoke(user, { export_id: "reach" });
+  await until(() => second.runner.running === 1);
+  await second.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
+  await second.crash();
+  const third = await openHouse({ file: first.file });
+  expect(await ends(third, gone.id)).toMatchObject({ error: { code: "outcome_unknown" } });
+  expect(third.runner.orders).toHaveLength(0);
+});
+
+test("a hook that a crash cut off is delivered again by its job, and its old row ends", async () => {
+  const first = await openHouse();
+  await first.kernel.packages.install(admin, first.importer.add(content));
+  await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
+  first.runner.script = () => new Promise<never>(() => {});
+  const more = manifest([tool("other")], { package_id: "acme/more" });
+  await first.kernel.packages.install(admin, first.importer.add(more));
+  const ofMore = ({ runner }: House) =>
+    runner.orders.find((order) => JSON.stringify(order.body).includes("acme/more"));
+  await until(() => ofMore(first) !== undefined);
+  const cut = ofMore(first)!;
+  await first.crash();
+  const second = await openHouse({ file: first.file, start: false });
+  // The dead worker's lease runs out.
+  second.clock.wall_offset = 60_000;
+  second.runner.script = () => ok(null);
+  await second.kernel.start();
+  const org: Caller = { ...admin, scope: { org_id: scope.org_id, project_id: null } };
+  expect(await ends(second, cut.invocation_id, org)).toMatchObject({ error: { code: "outcome_unknown" } });
+  await until(() => ofMore(second) !== undefined);
+  const again = ofMore(second)!;
+  expect(again.body).toMatchObject({ delivery_id: cut.body.delivery_id, attempt: 2 });
+  expect(again.invocation_id).not.toBe(cut.invocation_id);
+  expect((await ends(second, again.invocation_id, org)).status).toBe("succeeded");
+});
+
+test("a recovered call gets a token of its own, and the one of its life before is dead", async () => {
+  const first = await openHouse();
+  await first.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
+  first.runner.script = () => new Promise<never>(() => {});
+  const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
+  await until(() => first.runner.running === 1);
+  const before = first.runner.orders[0]!.context.gateway.delegation_token!;
+  await first.kernel.keys.authenticate(before);
+  await first.crash();
+
+  const second = await openHouse({ file: first.file, start: false });
+  let seen: { before: unknown; now: Caller } | undefined;
+  second.runner.script = async ({ order }) => {
+    const { delegation_token, scopes } = order.context.gateway;
+    expect(scopes).toEqual(["chains:read"]);
+    expect(delegation_token).not.toBe(before);
+    seen = {
+      before: await second.kernel.keys.authenticate(before).catch((error: { code: string }) => error.code),
+      now: await second.kernel.keys.authenticate(delegation_token!),
+    };
+    return ok();
+  };
+  await second.kernel.start();
+  expect((await ends(second, ticket.id)).status).toBe("succeeded");
+  expect(seen).toMatchObject({ before: "auth.invalid", now: { actor: ticket.id } });
+  const token = second.runner.orders[0]!.context.gateway.delegation_token!;
+  await expect(second.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+});
+
+test("a recovered call keeps the time that it has used, within bounds", async () => {
+  const first = await openHouse();
+  await first.bind(manifest([tool("slow")]));
+  first.runner.script = () => new Promise<never>(() => {});
+  const started: string[] = [];
+  for (let n = 0; n < 3; n++) {
+    started.push((await first.kernel.invocations.invoke(user, { export_id: "slow", timeout_ms: 60_000 })).id);
+  }
+  await until(() => first.runner.running === 3);
+  await first.crash();
+  // In order: 40 s later; an hour later; a clock that was set back.
+  const left: number[] = [];
+  for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
+    const runner = new ScriptedRunner();
+    runner.script = ({ order }) => (order.invocation_id === started[n] ? ok() : new Promise<never>(() => {}));
+    const house = await openHouse({ file: first.file, start: false, runner });
+    house.clock.wall_offset = offset;
+    await house.kernel.start();
+    await ends(house, started[n]!);
+    left.push(runner.orders.find((order) => order.invocation_id === started[n])!.timeout_ms);
+    await house.crash();
+  }
+  for (const [n, most] of [20_000, 5_000, 60_000].entries()) {
+    expect(left[n]).toBeLessThanOrEqual(most);
+    expect(left[n]).toBeGreaterThan(most / 2);
+  }
+});
+
+test("a call that another node took over is ended by that node alone, and the waiter hears of it", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("slow")]));
+  let finish = () => {};
+  const turn = new Promise<void>((resolve) => (finish = resolve));
+  house.runner.script = async () => {
+    await turn;
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => house.runner.running === 1);
+  const [taken] = await house.store.invocations.claimOrphans("node_other", house.clock.now(), 10);
+  finish();
+  await until(() => house.runner.running === 0);
+  const ended_at = new Date().toISOString();
+  const error = { code: "outcome_unknown", message: "taken over" };
+  const end = {
+    status: "failed" as const,
+    result: null,
+    tool_result: null,
+    error,
+    retry_count: 0,
+    violations: 0,
+  };
+  const settlement = { ...end, stderr_tail: null, egress: null, started_at: null, ended_at };
+  expect(await house.store.invocations.settle(ticket.id, taken!.fence, settlement, {})).toBe(true);
+  expect(await ticket.settled).toMatchObject({ status: "failed", error });
+});
+
+test("a call that keeps killing its gateway is not run for ever", async () => {
+  let house = await openHouse({ host: { retry: { max_attempts: 2, base_ms: 5 } } });
+  await bindAll(house);
+  house.runner.script = () => new Promise<never>(() => {});
+  const { id } = await house.kernel.invocations.invoke(user, { export_id: "read_only" });
+  await until(() => house.runner.orders.length === 1);
+  for (let life = 1; life <= 2; life++) {
+    await house.crash();
+    const runner = new ScriptedRunner();
+    runner.script = () => new Promise<never>(() => {});
+    house = await openHouse({
+      file: house.file,
+      runner,
+      host: { retry: { max_attempts: 2, base_ms: 5 } },
+    });
+    await until(() => house.runner.orders.length === 1);
+  }
+  await house.crash();
+  house = await openHouse({ file: house.file, host: { retry: { max_attempts: 2, base_ms: 5 } } });
+  expect(await ends(house, id)).toMatchObject({
+    status: "failed",
+    retry_count: 2,
+    error: { code: "outcome_unknown" },
+  });
+  expect(house.runner.orders).toHaveLength(0);
+});

@@ -1,0 +1,114 @@
+import { INVOCATION_LIMITS, type Invocation } from "@backplane/contract";
+import type { InvocationRow, WatchItem } from "@backplane/ports";
+import { type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { LiveCall } from "../../src/calls/live.ts";
+
+async function collect(house: House, id: string, after = 0, stop = new AbortController().signal) {
+  const seqs: number[] = [];
+  let settled: string | null = null;
+  for await (const item of house.kernel.invocations.watch(user, id, after, stop)) {
+    if ("settled" in item) settled = item.settled.status;
+    else seqs.push(item.seq);
+  }
+  return { seqs, settled };
+}
+
+const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => i + from);
+
+test("watchers see every event once and in order, whenever they come, then the end", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("talk", {}, { streaming: true })]));
+  let speak = () => {};
+  const turn = () => new Promise<void>((resolve) => (speak = resolve));
+  house.runner.script = async ({ event }) => {
+    for (let i = 1; i <= 200; i++) event({ type: "progress", i });
+    await turn();
+    for (let i = 201; i <= 500; i++) {
+      event({ type: "progress", i });
+      if (i % 50 === 0) await new Promise((resolve) => setImmediate(resolve));
+    }
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "talk" });
+  const early = collect(house, ticket.id);
+  await until(() => house.runner.running === 1);
+  const resumed = collect(house, ticket.id, 150);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  speak();
+  expect(await early).toEqual({ seqs: upTo(500), settled: "succeeded" });
+  expect(await resumed).toEqual({ seqs: upTo(500, 151), settled: "succeeded" });
+  // And afterwards from the store alone.
+  expect(await collect(house, ticket.id)).toEqual({ seqs: upTo(500), settled: "succeeded" });
+  expect(await collect(house, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
+});
+
+test("a slow watcher loses nothing and holds nobody up", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("flood")]));
+  let flood = () => {};
+  const watched = new Promise<void>((resolve) => (flood = resolve));
+  house.runner.script = async ({ event }) => {
+    event({ type: "progress", i: 1 });
+    await watched;
+    // More at once than a watcher's queue holds.
+    for (let i = 2; i <= 900; i++) event({ type: "progress", i });
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "flood" });
+  const seqs: number[] = [];
+  for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, new AbortController().signal)) {
+    if ("seq" in item) seqs.push(item.seq);
+    if (seqs.length === 1) flood();
+    if (seqs.length % 300 === 1) await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  expect(seqs).toEqual(upTo(900));
+});
+
+test("beyond the bound events are dropped, and one last event says how many", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("flood")]));
+  const kept = INVOCATION_LIMITS.events_kept;
+  house.runner.script = ({ event }) => {
+    for (let i = 0; i < kept + 500; i++) event({ type: "progress", i });
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "flood" });
+  await ticket.settled;
+  const items: WatchItem[] = [];
+  for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, new AbortController().signal)) {
+    items.push(item);
+  }
+  expect(items).toHaveLength(kept + 2);
+  expect(items[kept]).toMatchObject({ seq: kept + 1, event: { type: "events_dropped", dropped: 500 } });
+  expect(items[kept + 1]).toHaveProperty("settled");
+});
+
+test("a watcher that leaves ends at once and leaves nothing behind", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("slow")]));
+  house.runner.script = () => new Promise<never>(() => {});
+  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
+  const stop = new AbortController();
+  const watching = collect(house, ticket.id, 0, stop.signal);
+  await until(() => house.runner.running === 1);
+  stop.abort();
+  expect(await watching).toEqual({ seqs: [], settled: null });
+  const nobody = collect(house, "inv_00000000000000000000000000");
+  await expect(nobody).rejects.toMatchObject({ code: "invocation.not_found" });
+});
+
+test("a watcher that goes away leaves nothing with the call", async () => {
+  const live = new LiveCall({ id: "inv_1" } as InvocationRow, 0);
+  const heard: string[] = [];
+  const forget = live.onSettled(() => heard.push("gone"));
+  live.onSettled(() => heard.push("here"));
+  forget();
+  live.finish({ id: "inv_1" } as Invocation);
+  live.finish({ id: "again" } as Invocation);
+  live.onSettled(({ id }) => heard.push(id));
+  expect(heard).toEqual(["here", "inv_1"]);
+  expect((await live.settled).id).toBe("inv_1");
+});

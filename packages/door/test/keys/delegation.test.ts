@@ -1,0 +1,76 @@
+/** Delegated tokens away from the node that minted them, and after their time. */
+import { openSqliteStore } from "@backplane/store";
+import { furnish, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const content = manifest([
+  tool("talk", { permissions: { gateway_api_scopes: ["runs:read"] }, default_timeout_ms: 60_000 }),
+]);
+
+verifies(
+  "delegation.token",
+  "another node knows a running call's token, and no longer when the call has ended or its time is over",
+  async () => {
+    const here = await openHouse();
+    const there = await furnish(await openSqliteStore({ file: here.file, threaded: false }), here.file);
+    await here.bind(content);
+    let token = "";
+    let finish = () => {};
+    here.runner.script = async ({ order }) => {
+      token = order.context.gateway.delegation_token!;
+      await new Promise<void>((resolve) => {
+        finish = resolve;
+      });
+      return ok();
+    };
+    const first = here.call({ export_id: "talk" });
+    await until(() => token !== "");
+    // Its process has listeners that lead to its own gateway: elsewhere its token was carried out of the sandbox.
+    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    for (const { runner } of [here, there]) runner.sandbox = { enabled: false, available: false, reason: "" };
+    const caller = await there.kernel.keys.authenticate(token);
+    expect(caller).toMatchObject({ admin: false, delegation: { scopes: ["runs:read"] } });
+    expect(caller.delegation!.grant).toEqual(
+      (await there.kernel.invocations.list(user, {}, { limit: 1 })).items[0]!.grant,
+    );
+    finish();
+    await first;
+    for (const { kernel } of [here, there]) {
+      await expect(kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    }
+
+    token = "";
+    const second = here.call({ export_id: "talk" });
+    await until(() => token !== "");
+    expect((await there.kernel.keys.authenticate(token)).delegation).toBeDefined();
+    there.clock.wall_offset += 60_000 + 5_001;
+    await expect(there.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    finish();
+    await second;
+  },
+);
+
+test("a confined call's token is accepted with the proof of its own process alone", async () => {
+  const house = await openHouse();
+  await house.bind(content);
+  const tokens: string[] = [];
+  const { proofs } = house.runner;
+  house.runner.script = ({ order }) => {
+    proofs.set(order.invocation_id, `proof-${tokens.length}`);
+    tokens.push(order.context.gateway.delegation_token!);
+    return new Promise<never>(() => {});
+  };
+  for (let n = 0; n < 2; n++) await house.kernel.invocations.invoke(user, { export_id: "talk" });
+  await until(() => tokens.length === 2);
+  const authenticate = (token: string, proof?: string) => house.kernel.keys.authenticate(token, proof);
+  expect(await authenticate(tokens[0]!, "proof-0")).toMatchObject({ admin: false });
+  for (const wrong of [undefined, "", "proof-1", "proof-00"]) {
+    await expect(authenticate(tokens[0]!, wrong)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+  // Without listeners the token is all there is.
+  proofs.clear();
+  expect(await authenticate(tokens[0]!)).toMatchObject({ admin: false });
+});

@@ -1,0 +1,200 @@
+import type { Caller } from "@backplane/ports";
+import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+
+test("a key is shown once, stored hashed, and dead as soon as it is revoked or expired", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const { key, token } = await keys.create(admin, {
+    name: "ci",
+    role: "user",
+    scopes: ["invocations:write"],
+  });
+  expect(token).toMatch(/^bpk_[A-Za-z0-9_-]{43}$/);
+  expect(JSON.stringify([key, await keys.list(admin, { limit: 10 })])).not.toContain(token);
+  expect(await keys.authenticate(token)).toEqual({
+    actor: key.id,
+    scope,
+    role: "user",
+    scopes: ["invocations:write"],
+    admin: false,
+  });
+  for (const wrong of ["bpk_nothing", "", `${token}x`, "vai_dlg_nothing"]) {
+    await expect(keys.authenticate(wrong)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+  await keys.revoke(admin, key.id);
+  await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+  await expect(keys.revoke(admin, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
+  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const short = await keys.create(admin, { name: "short", role: "user", scopes: ["audit:read"], expires_at });
+  await keys.authenticate(short.token);
+  house.clock.wall_offset = 61_000;
+  await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
+});
+
+test("no key makes a wider one", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const maker: Caller = { ...user, scopes: ["keys:write", "invocations:write"] };
+  const base = { name: "k", role: "user" as const, scopes: ["invocations:write" as const] };
+  await keys.create(maker, base);
+  const wider = [
+    { ...base, scopes: ["admin" as const] },
+    { ...base, scopes: ["secrets:write" as const] },
+    { ...base, role: "owner" as const },
+    { ...base, project_id: null },
+    { ...base, project_id: "proj_other" },
+    { ...base, org_id: "org_other" },
+  ];
+  for (const body of wider) {
+    await expect(keys.create(maker, body)).rejects.toMatchObject({ code: "policy.denied" });
+  }
+  const orgKey = await keys.create(admin, { ...base, scopes: ["admin"], project_id: null });
+  const orgAdmin = await keys.authenticate(orgKey.token);
+  expect(orgAdmin.admin).toBe(true);
+  await expect(keys.create(orgAdmin, { ...base, org_id: "org_other" })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+});
+
+test("the admin token lists and revokes keys of every project of the org, a key only those in its reach", async () => {
+  const house = await openHouse();
+  const { keys, audit } = house.kernel;
+  const base = { role: "user" as const, scopes: ["audit:read" as const] };
+  const here = await keys.create(admin, { ...base, name: "here" });
+  const there = await keys.create(admin, { ...base, name: "there", project_id: "proj_other" });
+  const whole = await keys.create(admin, { ...base, name: "whole", scopes: ["admin"], project_id: null });
+  const foreign = await keys.create(admin, { ...base, name: "foreign", org_id: "org_other" });
+  const names = async (caller: Caller, project?: string) =>
+    (await keys.list(caller, { limit: 9 }, project === undefined ? {} : { project })).items.map(
+      ({ name }) => name,
+    );
+  expect(await names(admin)).toEqual(["here"]);
+  expect(await names(admin, "*")).toEqual(["whole", "there", "here"]);
+  expect(await names(admin, "proj_other")).toEqual(["there"]);
+  const wide = await keys.authenticate(whole.token);
+  expect(await names(wide, "proj_other")).toEqual(["there"]);
+  expect(await names(user, "*")).toEqual(["here"]);
+  await expect(names(user, "proj_other")).rejects.toMatchObject({ code: "policy.denied" });
+
+  const stranger: Caller = { ...user, scopes: ["keys:write", "audit:read"] };
+  await expect(keys.revoke(stranger, there.key.id)).rejects.toMatchObject({ code: "key.not_found" });
+  for (const id of [there.key.id, foreign.key.id]) {
+    await expect(keys.revoke(admin, id)).rejects.toMatchObject({ code: "key.not_found" });
+  }
+  await expect(keys.revoke(admin, foreign.key.id, { project: "*" })).rejects.toMatchObject({
+    code: "key.not_found",
+  });
+  await keys.revoke(stranger, here.key.id);
+  await keys.revoke(admin, there.key.id, { project: "*" });
+  await expect(keys.authenticate(there.token)).rejects.toMatchObject({ code: "auth.invalid" });
+  // It is on the record of the project that it was a key of.
+  const other = { ...admin, scope: { org_id: "org_local", project_id: "proj_other" } };
+  const [entry] = (await audit.list(other, { action: "key.revoke" }, { limit: 1 })).items;
+  expect(entry).toMatchObject({ subject: there.key.id, actor: "admin" });
+});
+
+test("a delegated token acts for its running call alone, and dies with it", async () => {
+  const house = await openHouse();
+  const scopes = ["tools:invoke"];
+  const content = manifest([
+    tool("parent", { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" }),
+    tool("reader", { permissions: { gateway_api_scopes: scopes } }),
+    tool("child", { permissions: { network: "egress", gateway_api_scopes: scopes } }),
+    tool("writer", {}, { effect_class: "unknown" }),
+  ]);
+  await house.bind(content);
+  for (const export_id of ["reader", "child", "writer"]) {
+    await house.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id,
+    });
+  }
+  await house.kernel.policy.patch(admin, "org", { tolerance: { background: "full" } });
+  const { keys, invocations } = house.kernel;
+  const tokens: string[] = [];
+  const seen: unknown[] = [];
+  house.runner.script = async ({ order }) => {
+    if (order.export_id === "child" || order.export_id === "writer") return ok();
+    const token = order.context.gateway.delegation_token!;
+    tokens.push(token);
+    const caller = await keys.authenticate(token);
+    expect(caller).toMatchObject({ actor: order.invocation_id, scope, admin: false });
+    const child = await (await invocations.invoke(caller, { export_id: "child" })).settled;
+    expect(child).toMatchObject({ status: "succeeded", requested_by: order.invocation_id });
+    // Never wider than its parent, which has no network.
+    expect(child.grant).toMatchObject({ network: "none", gateway_api_scopes: ["tools:invoke"] });
+    expect((await invocations.get(caller, child.id)).id).toBe(child.id);
+    await expect(invocations.get(caller, order.invocation_id)).rejects.toMatchObject({
+      code: "invocation.not_found",
+    });
+    const write = await invocations.invoke(caller, { export_id: "writer" }).then(
+      async (ticket) => (await ticket.settled).status,
+      (error: { code: string }) => error.code,
+    );
+    seen.push(write);
+    await expect(house.kernel.secrets.put(caller, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
+    // A jump of the wall clock ends neither the call nor its token.
+    house.clock.wall_offset += 3_600_000;
+    expect((await keys.authenticate(token)).actor).toBe(order.invocation_id);
+    return ok();
+  };
+  for (const export_id of ["parent", "reader"]) {
+    const done = await house.call({ export_id });
+    expect(done, JSON.stringify(done.error)).toMatchObject({ status: "succeeded" });
+  }
+  // A call that only reads cannot write through another.
+  expect(seen).toEqual(["succeeded", "policy.denied"]);
+  for (const token of tokens) {
+    await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+  }
+});
+
+test("a key neither ends what is wider than itself nor makes what outlives it", async () => {
+  const house = await openHouse();
+  const { keys } = house.kernel;
+  const base = { name: "k", role: "user" as const, scopes: ["keys:write" as const] };
+  const wide = await keys.create(admin, { ...base, scopes: ["admin"] });
+  const owner = await keys.create(admin, { ...base, role: "owner" });
+  const peer = await keys.create(admin, base);
+  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const short = await keys.create(admin, { ...base, expires_at });
+  const caller = await keys.authenticate(short.token);
+  for (const { key } of [wide, owner]) {
+    await expect(keys.revoke(caller, key.id)).rejects.toMatchObject({ code: "policy.denied" });
+  }
+  await keys.authenticate(wide.token);
+  await expect(keys.revoke(caller, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
+  const later = new Date(house.clock.now() + 120_000).toISOString();
+  await expect(keys.create(caller, { ...base, expires_at: later })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  expect((await keys.create(caller, base)).key.expires_at).toBe(expires_at);
+  await keys.revoke(caller, peer.key.id);
+  await keys.revoke(caller, short.key.id);
+  await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
+});
+
+test("calls start calls only so deep: a tool that calls itself ends there, on the record", async () => {
+  const house = await openHouse({ host: { max_depth: 3 } });
+  await house.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
+  const { keys, invocations } = house.kernel;
+  const refused: { code: string; details: { rule: string; invocation_id: string } }[] = [];
+  house.runner.script = async ({ order }) => {
+    const caller = await keys.authenticate(order.context.gateway.delegation_token!);
+    await invocations.invoke(caller, { export_id: "again" }).then(
+      (ticket) => ticket.settled,
+      (error) => refused.push(error),
+    );
+    return ok();
+  };
+  expect((await house.call({ export_id: "again" })).status).toBe("succeeded");
+  // The first and three below it.
+  expect(house.runner.orders).toHaveLength(4);
+  expect(refused).toMatchObject([{ code: "policy.denied", details: { rule: "depth" } }]);
+  const row = await house.store.invocations.get(scope, refused[0]!.details.invocation_id);
+  expect(row).toMatchObject({ status: "failed", error: { code: "policy.denied" }, depth: 4 });
+});

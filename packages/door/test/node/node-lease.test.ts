@@ -1,0 +1,93 @@
+import { BackplaneError } from "@backplane/contract";
+import { TestClock } from "@backplane/test-kit/kernel/clock";
+import { expect, onTestFinished, test } from "vitest";
+import { logTo } from "@backplane/test-kit/log-to";
+import { NodeLease } from "../../src/node/node-lease.ts";
+
+const TTL = 10_000;
+
+/** A store whose clock is not ours and that can be away. */
+function setUp(shared = true) {
+  const clock = new TestClock();
+  const state = { away: false, asked: 0, during: 0 };
+  const acquire = async () => {
+    state.asked++;
+    clock.monotonic_offset += state.during;
+    if (state.away) throw new BackplaneError("store.unavailable");
+    return 1;
+  };
+  const store = { shared, leases: { acquire, release: async () => true } };
+  const host = { recovery: { interval_ms: 1, node_ttl_ms: TTL } };
+  const lease = new NodeLease({ clock, log: logTo(), node_id: "n", store, host } as never);
+  onTestFinished(() => lease.stop());
+  const later = (ms: number) => {
+    clock.monotonic_offset += ms;
+  };
+  return { lease, state, later };
+}
+
+test("a lease is held for less than its time, counted from before it was asked for", async () => {
+  const { lease, state, later } = setUp();
+  expect(lease.held()).toBe(false);
+  state.during = 4_000;
+  await lease.renew();
+  expect(lease.held()).toBe(true);
+  later(4_900);
+  expect(lease.held()).toBe(true);
+  // 8,900 + 200 ms since the request was sent: nine tenths of the lease are over.
+  later(200);
+  expect(lease.held()).toBe(false);
+  await lease.renew();
+  expect([lease.held(), lease.lapses]).toEqual([true, 2]);
+});
+
+test("work of others is taken over only after a whole lease with the store", async () => {
+  const { lease, state, later } = setUp();
+  await lease.renew();
+  expect(lease.mayTakeOver()).toBe(false);
+  const keep = async (ms: number) => {
+    for (let left = ms; left > 0; left -= 2_500) {
+      later(2_500);
+      await lease.renew();
+    }
+  };
+  await keep(TTL);
+  expect(lease.mayTakeOver()).toBe(true);
+  // One renewal that fails is an outage, however short.
+  state.away = true;
+  await expect(lease.renew()).rejects.toMatchObject({ code: "store.unavailable" });
+  state.away = false;
+  await lease.renew();
+  expect([lease.held(), lease.mayTakeOver()]).toEqual([true, false]);
+  await keep(7_500);
+  expect(lease.mayTakeOver()).toBe(false);
+  await keep(2_500);
+  expect(lease.mayTakeOver()).toBe(true);
+  // A gateway that was frozen is told nothing of an outage.
+  later(TTL);
+  expect(lease.mayTakeOver()).toBe(false);
+  await lease.renew();
+  expect(lease.mayTakeOver()).toBe(false);
+});
+
+test("who waits for the lease goes on when it is renewed, and is told when it is not", async () => {
+  const { lease, state, later } = setUp();
+  await lease.renew();
+  later(TTL);
+  state.away = true;
+  await expect(lease.confirm(20)).rejects.toMatchObject({ code: "store.unavailable" });
+  const lapsed: number[] = [];
+  lease.onLapsed(() => lapsed.push(lease.lapses));
+  const waiting = lease.confirm(60_000);
+  state.away = false;
+  await lease.renew();
+  await waiting;
+  expect(lapsed).toEqual([2]);
+});
+
+test("where nobody else uses the store, the lease is always held", async () => {
+  const { lease, later } = setUp(false);
+  await lease.start();
+  later(10 * TTL);
+  expect([lease.held(), lease.mayTakeOver()]).toEqual([true, true]);
+});

@@ -1,0 +1,81 @@
+/** A row that is entered again is asked about again: under the role that it came with, by the policy of that moment. */
+
+import type { Policy } from "@backplane/contract";
+import type { Caller } from "@backplane/ports";
+import { admin, type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const content = manifest([tool("ask", {}, { requires_approval: true }), tool("read")]);
+const set = (house: House, policy: Policy) => house.kernel.policy.put(admin, "org", policy);
+
+/** A call that waits for its yes. */
+async function waiting(house: House, caller: Caller) {
+  const ticket = await house.kernel.invocations.invoke(caller, { export_id: "ask" });
+  return {
+    async answer(at: House = house) {
+      const approval_id = ticket.invocation.approval_id!;
+      await at.kernel.approvals.answer(admin, approval_id, { response: "approve" });
+      const ended = async () => await at.kernel.invocations.get(admin, ticket.id);
+      await until(async () => (await ended()).ended_at !== null);
+      return await ended();
+    },
+  };
+}
+
+test("a call that waits is asked about again under the role it came with, and by the policy of then", async () => {
+  const house = await openHouse();
+  await house.bind(content);
+  const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
+  const [mine, theirs] = [await waiting(house, user), await waiting(house, admin)];
+  await set(house, forUsers);
+  expect(await mine.answer()).toMatchObject({
+    status: "failed",
+    error: {
+      code: "policy.denied",
+      message: "the call is no longer admitted: the role user may not use ask: the tool is denied",
+      details: { rule: "role" },
+    },
+  });
+  expect(await theirs.answer()).toMatchObject({ status: "succeeded" });
+  const last = await waiting(house, admin);
+  await set(house, { allowed_origins: ["core"] });
+  expect(await last.answer()).toMatchObject({
+    error: { code: "policy.denied", details: { rule: "origin" } },
+  });
+});
+
+verifies(
+  "approval.durable",
+  "after a restart policy is asked again, for the role the call came with",
+  async () => {
+    const first = await openHouse({ host: { approval_timeout_ms: 3_600_000 } });
+    await first.bind(content);
+    await first.bind(content, { export_id: "read" });
+    first.runner.script = () => new Promise<never>(() => {});
+    const [mine, theirs] = [await waiting(first, user), await waiting(first, admin)];
+    const cut = [];
+    for (const caller of [user, admin])
+      cut.push(await first.kernel.invocations.invoke(caller, { export_id: "read" }));
+    await until(() => first.runner.orders.length === 2);
+    await set(first, { roles: { user: { deny: { tools: ["*"] } } } });
+    await first.crash();
+
+    const second = await openHouse({ file: first.file });
+    const ends = [];
+    for (const { id } of cut) {
+      await until(async () => (await second.kernel.invocations.get(admin, id)).ended_at !== null);
+      ends.push(await second.kernel.invocations.get(admin, id));
+    }
+    expect(ends[0]!.error).toMatchObject({
+      code: "outcome_unknown",
+      message: expect.stringContaining("the role user may not use read"),
+      details: { refused: "policy.denied", rule: "role" },
+    });
+    expect(ends[1]).toMatchObject({ status: "succeeded", retry_count: 1 });
+    expect(await mine.answer(second)).toMatchObject({ error: { code: "policy.denied" } });
+    expect(await theirs.answer(second)).toMatchObject({ status: "succeeded" });
+    expect(second.runner.orders).toHaveLength(2);
+  },
+);

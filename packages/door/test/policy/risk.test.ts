@@ -1,0 +1,116 @@
+/** From what authors, servers, operators and the host say to one band. */
+import {
+  type Grant,
+  type Policy,
+  RISK_OF_INSTRUMENT,
+  type Risk,
+  TOLERANCES,
+  tolerates,
+} from "@backplane/contract";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+import { noGrant } from "../../../../test/support/no-grant.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { standingPolicy } from "../../../registry/src/policy/standing-policy.ts";
+import { riskOf } from "../../src/policy/risk.ts";
+
+function band(
+  part: Record<string, unknown>,
+  grant: Partial<Grant> = {},
+  org: Policy = {},
+  project: Policy = {},
+) {
+  const item = manifest([tool("t", {}, part)]).exports[0]!;
+  if (item.kind !== "tool") throw new Error("no tool");
+  const plan = { export: item, effect_class: item.tool.effect_class };
+  return riskOf(plan, noGrant(grant), standingPolicy(org, project), []).risk;
+}
+
+verifies("tools.risk-map", "every way of saying risk ends on one scale, unknown counts as high", () => {
+  expect(band({ effect_class: "read_only" })).toBe("low");
+  expect(band({ effect_class: "idempotent_write" })).toBe("medium");
+  expect(band({ effect_class: "non_idempotent_write" })).toBe("high");
+  expect(band({ effect_class: "unknown" })).toBe("unknown");
+  expect(RISK_OF_INSTRUMENT).toEqual({
+    ReadOnly: "low",
+    LocalWrite: "medium",
+    NetworkWrite: "medium",
+    SystemExecute: "high",
+    Critical: "critical",
+  });
+  for (const risk of ["low", "medium", "high", "critical"] as const) {
+    expect(band({ effect_class: "unknown", risk })).toBe(risk);
+  }
+  for (const tolerance of TOLERANCES) {
+    expect(tolerates(tolerance, "unknown")).toBe(tolerates(tolerance, "high"));
+  }
+});
+
+verifies("tools.risk-map", "hints of a server can raise and never lower", () => {
+  const hinted = (effect_class: string, hints: object, risk?: Risk) =>
+    band({ effect_class, hints, ...(risk === undefined ? {} : { risk }) });
+  expect(hinted("unknown", { readOnlyHint: true })).toBe("unknown");
+  expect(hinted("non_idempotent_write", { readOnlyHint: true, destructiveHint: false })).toBe("high");
+  expect(hinted("read_only", { readOnlyHint: false })).toBe("medium");
+  expect(hinted("read_only", { destructiveHint: true })).toBe("high");
+  expect(hinted("unknown", { destructiveHint: true, readOnlyHint: true }, "low")).toBe("high");
+  expect(hinted("unknown", {}, "critical")).toBe("critical");
+});
+
+verifies(
+  "tools.risk-floor",
+  "effect class, grant, target host and category raise a claim; no claim gets below",
+  () => {
+    const low = { effect_class: "unknown", risk: "low" };
+    expect(band(low)).toBe("low");
+    expect(band({ ...low, effect_class: "non_idempotent_write" })).toBe("high");
+    const mounts = [{ source: "/a", target: "/b", writable: true }];
+    expect(band(low, { mounts })).toBe("medium");
+    expect(band(low, { mounts: [{ ...mounts[0]!, writable: false }] })).toBe("low");
+    expect(band(low, { network: "egress" })).toBe("low");
+    expect(band(low, { network: "egress" }, { floor: { egress: "medium" } })).toBe("medium");
+    expect(band({ ...low, target: "host" })).toBe("high");
+    expect(band({ ...low, category: "Shell" })).toBe("high");
+    expect(band({ ...low, category: "notes" }, {}, { floor: { categories: { Notes: "critical" } } })).toBe(
+      "critical",
+    );
+    // A floor that is lower than the rest says nothing, and neither does an operator's milder word.
+    expect(band({ effect_class: "unknown", risk: "critical", target: "host" })).toBe("critical");
+    expect(band({ ...low, target: "host" }, {}, { risks: { t: "low" } })).toBe("high");
+    expect(band({ effect_class: "non_idempotent_write" }, {}, { risks: { "*": "low" } })).toBe("high");
+  },
+);
+
+test("the operator's word takes the place of the author's; a project can only raise", () => {
+  expect(band({ effect_class: "unknown" }, {}, { risks: { t: "low" } })).toBe("low");
+  expect(
+    band({ effect_class: "unknown", risk: "low" }, {}, { risks: { "t*": "medium", x: "critical" } }),
+  ).toBe("medium");
+  expect(band({ effect_class: "unknown", risk: "low" }, {}, {}, { risks: { t: "high" } })).toBe("high");
+  expect(band({ effect_class: "unknown", risk: "high" }, {}, {}, { risks: { t: "low" } })).toBe("high");
+});
+
+verifies("tools.risk", "none < low < medium < full; high only with full, critical never", () => {
+  const runs = (tolerance: (typeof TOLERANCES)[number]) =>
+    (["low", "medium", "high", "unknown", "critical"] as const).filter((risk) => tolerates(tolerance, risk));
+  expect(TOLERANCES.map(runs)).toEqual([
+    [],
+    ["low"],
+    ["low", "medium"],
+    ["low", "medium", "high", "unknown"],
+  ]);
+  expect(standingPolicy({}, {}).document.tolerance).toEqual({
+    conversation: "low",
+    background: "low",
+    headless: "low",
+  });
+});
+
+test("a category that is a word of every object has no floor of its own", () => {
+  for (const category of ["constructor", "Constructor", "__proto__", "hasOwnProperty"]) {
+    expect(band({ effect_class: "unknown", risk: "critical", category })).toBe("critical");
+    expect(band({ effect_class: "unknown", risk: "high", category }, {}, {}, { risks: { t: "low" } })).toBe(
+      "high",
+    );
+  }
+});

@@ -1,0 +1,123 @@
+import { admin, type House, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { Retention } from "../../src/retention/retention.ts";
+
+const DAY = 86_400_000;
+const content = manifest([
+  tool("echo"),
+  hook("notify", ["invocation.settled"]),
+  hook("poison", ["invocation.settled"]),
+]);
+const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
+
+/** One call, its progress, one delivery that is done and one that is dead. */
+async function leave(house: House): Promise<string> {
+  await house.bind(content);
+  for (const export_id of ["notify", "poison"]) {
+    await house.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id,
+    });
+  }
+  house.runner.script = ({ order, event }) => {
+    if (order.export_id === "poison") return ended("failed", "crashed");
+    event({ type: "progress" });
+    return ok(order.export_id === "notify" ? null : undefined);
+  };
+  const { id } = await house.call({ export_id: "echo" });
+  await until(async () => (await house.store.jobs.dead("deliveries", 9)).length === 1);
+  await until(async () => (await house.store.jobs.lanes("deliveries", 0)).length === 0);
+  await until(
+    async () => (await house.store.outbox.survey(await house.store.outbox.cursor("hooks"), 1)) === null,
+  );
+  return id;
+}
+
+const found = async (house: House, id: string) => ({
+  events: (await house.store.outbox.read(0, 100)).length > 0,
+  dead: (await house.store.jobs.dead("deliveries", 9)).length,
+  progress: (await house.store.invocations.events(id, 0, 9)).length,
+  call: (await house.kernel.invocations.get(user, id)).status,
+});
+
+test("each kind goes in its own time; calls stay", async () => {
+  const house = await openHouse({ host: { deliveries } });
+  const id = await leave(house);
+  const retention = new Retention(house.deps);
+  const all = { events: true, dead: 1, progress: 1, call: "succeeded" };
+  house.clock.wall_offset = 6.9 * DAY;
+  await retention.sweep();
+  expect(await found(house, id)).toEqual(all);
+  house.clock.wall_offset = 7.1 * DAY;
+  await retention.sweep();
+  expect(await found(house, id)).toEqual({ ...all, events: false });
+  house.clock.wall_offset = 30.1 * DAY;
+  await retention.sweep();
+  expect(await found(house, id)).toEqual({ events: false, dead: 0, progress: 0, call: "succeeded" });
+  expect((await house.store.audit.list(scope, {}, { limit: 9 })).items.length).toBeGreaterThan(0);
+});
+
+test("0 keeps for ever", async () => {
+  const none = {
+    done_jobs_ms: 0,
+    dead_jobs_ms: 0,
+    outbox_ms: 0,
+    progress_ms: 0,
+    blobs_ms: 0,
+    artifacts_ms: 0,
+  };
+  const house = await openHouse({ host: { deliveries, retention: none } });
+  const id = await leave(house);
+  house.clock.wall_offset = 900 * DAY;
+  await new Retention(house.deps).sweep();
+  expect(await found(house, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
+});
+
+test("one node sweeps the rows; package bytes are each home's own", async () => {
+  const house = await openHouse({ host: { deliveries } });
+  const id = await leave(house);
+  const swept: number[] = [];
+  house.deps.importer.sweep = async (used, min_age_ms) => {
+    const [row] = (await house.store.packages.list(scope.org_id, { limit: 1 })).items;
+    expect([await used(row!.digest), await used("sha256:none")]).toEqual([true, false]);
+    swept.push(min_age_ms);
+    return 0;
+  };
+  const artifacts = {
+    keep: async () => {},
+    open: async () => null,
+    sweep: async (ms: number) => swept.push(ms),
+  };
+  Object.assign(house.deps, { artifacts });
+  house.clock.wall_offset = 31 * DAY;
+  await house.store.leases.acquire("retention", "node_other", house.clock.now(), 60_000);
+  const retention = new Retention(house.deps);
+  await retention.sweep();
+  expect(await found(house, id)).toMatchObject({ events: true, dead: 1 });
+  await house.store.leases.release("retention", "node_other");
+  await retention.sweep();
+  expect(await found(house, id)).toMatchObject({ events: false, dead: 0 });
+  expect(swept).toEqual([30 * DAY, DAY, 30 * DAY, DAY]);
+});
+
+test("it goes in small steps with a rest after each, and a stop does not wait for the rest of them", async () => {
+  const house = await openHouse();
+  const limits: number[] = [];
+  house.store.retention.jobs = async (_state, _now, _keep, limit) => {
+    limits.push(limit);
+    return limit;
+  };
+  const retention = new Retention(house.deps);
+  retention.begin();
+  retention.begin();
+  await until(() => limits.length === 3);
+  await retention.stop();
+  const steps = limits.length;
+  expect(Math.max(...limits)).toBeLessThanOrEqual(500);
+  retention.begin();
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  expect(limits).toHaveLength(steps);
+});

@@ -1,0 +1,23 @@
+import { expect, test } from "vitest";
+import { nameProblem, skeletonOf } from "../../src/tools/name.ts";
+
+test("names that look alike have one skeleton", () => {
+  const alike = [
+    ["read", "Read", "rеad", "ｒｅａｄ", "re\u0301ad", "re\u200bad"],
+    ["list_all", "Iist_all", "1ist_all", "list_aIl"],
+    ["modern", "rnodern", "мodern"],
+    ["go", "g0", "gо"],
+  ];
+  for (const [first, ...others] of alike) {
+    for (const other of others) expect(skeletonOf(other), other).toBe(skeletonOf(first!));
+  }
+  const apart = ["read", "reads", "read_", "re-ad", "list_all", "list-all", "dear"];
+  expect(new Set(apart.map(skeletonOf)).size).toBe(apart.length);
+});
+
+test("a name holds nothing invisible and is in normal form", () => {
+  for (const name of ["read", "Read-it_2", "naïve"]) expect(nameProblem(name)).toBeNull();
+  for (const name of ["re\u0000ad", "re\u200bad", "re ad", "re\u202ead"])
+    expect(nameProblem(name)).toContain("invisible");
+  expect(nameProblem("ｒｅａｄ")).toContain("NFKC");
+});

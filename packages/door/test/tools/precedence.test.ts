@@ -1,0 +1,258 @@
+/** Who has a name, from every pair of sources, and through a real house. */
+import type { Origin } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { type Candidate, candidateOf, rank } from "../../src/tools/precedence.ts";
+
+const source = (
+  origin: Origin,
+  package_id: string,
+  installed_at = "",
+  more: Partial<Candidate> = {},
+): Candidate => ({
+  name: "search",
+  origin,
+  package_id,
+  installed_at,
+  registered_at: installed_at,
+  instrument: false,
+  ...more,
+});
+const winner = (...candidates: Candidate[]) => rank(candidates).winners.get("search")?.package_id;
+const loser = (...candidates: Candidate[]) => rank(candidates).losers[0]!;
+
+verifies(
+  "tools.precedence",
+  "workspace shadows core, core comes before all else, bundled before installed",
+  () => {
+    const core = source("core", "core/backplane");
+    const workspace = source("workspace", "workspace/tools", "2030");
+    const bundled = source("bundled", "kernel/search");
+    const old = source("plugin", "acme/old", "2020");
+    const server = source("mcp", "acme/server", "2019");
+    expect(winner(core, workspace)).toBe("workspace/tools");
+    for (const other of [bundled, old, server]) {
+      expect(winner(other, core)).toBe("core/backplane");
+      expect(winner(other, workspace)).toBe("workspace/tools");
+      expect(loser(other, core)).toMatchObject({
+        status: "skipped",
+        reason: "core/backplane (core) has this name; core tools come first",
+      });
+    }
+    expect(winner(old, bundled)).toBe("kernel/search");
+    expect(loser(old, bundled)).toMatchObject({ status: "skipped" });
+  },
+);
+
+verifies("tools.precedence", "a server and a plugin: the first registration has the name", () => {
+  const early = source("mcp", "acme/server", "2024-01-01");
+  const late = source("mcp", "acme/server", "2026-01-01");
+  const plugin = source("plugin", "acme/plugin", "2025-01-01");
+  expect(winner(plugin, early)).toBe("acme/server");
+  expect(winner(late, plugin)).toBe("acme/plugin");
+  for (const server of [early, late]) expect(loser(plugin, server).status).toBe("skipped");
+  // A date that a plugin brings along counts among plugins; it takes no server's name.
+  const forged = source("plugin", "evil/plugin", "1970-01-01", { registered_at: "2026-06-01" });
+  expect(winner(forged, late)).toBe("acme/server");
+  expect(winner(forged, plugin)).toBe("evil/plugin");
+  for (const all of [
+    [forged, late, plugin],
+    [late, plugin, forged],
+    [plugin, forged, late],
+  ])
+    expect(winner(...all)).toBe("acme/server");
+});
+
+verifies(
+  "tools.precedence",
+  "user plugins by install date, unknown last; the second fails registration",
+  () => {
+    const first = source("plugin", "zeta/first", "2024-01-01");
+    const second = source("plugin", "acme/second", "2025-01-01");
+    const unknown = source("plugin", "acme/unknown");
+    const { winners, losers } = rank([unknown, second, first]);
+    expect(winners.get("search")).toBe(first);
+    expect(losers.map(({ candidate, status }) => [candidate.package_id, status])).toEqual([
+      ["acme/second", "failed"],
+      ["acme/unknown", "failed"],
+    ]);
+    expect(losers[0]!.reason).toBe(
+      "acme/second could not register search: zeta/first (plugin) has this name and was installed first",
+    );
+  },
+);
+
+verifies(
+  "instr.collision",
+  "the second of two plugins fails with InstrumentNameCollision; a core name wins",
+  () => {
+    const first = source("plugin", "acme/first", "2024", { instrument: true });
+    const second = source("plugin", "acme/second", "2025", { instrument: true });
+    expect(loser(first, second)).toMatchObject({
+      status: "failed",
+      reason: expect.stringMatching(/^InstrumentNameCollision: acme\/second .* acme\/first/),
+    });
+    expect(loser(source("core", "core/backplane"), first)).toMatchObject({ status: "skipped" });
+  },
+);
+
+test("names that look alike collide, and a name with something invisible in it is nobody's", () => {
+  const first = source("plugin", "acme/first", "2024", { name: "search" });
+  const twin = source("plugin", "acme/twin", "2025", { name: "seаrch" });
+  const ghost = source("plugin", "acme/ghost", "2023", { name: "sea\u200brch" });
+  const { winners, losers } = rank([first, twin, ghost]);
+  expect([...winners.keys()]).toEqual(["search"]);
+  expect(losers.map(({ candidate, reason }) => [candidate.package_id, reason])).toEqual([
+    ["acme/ghost", "its name cannot be used: it holds invisible characters"],
+    ["acme/twin", expect.stringContaining("has search, which looks the same,")],
+  ]);
+});
+
+const searcher = toolPlugin("searcher", {
+  name: "search",
+  description: "Searches.",
+  parameters: { type: "object" },
+  effect_class: "read_only",
+  run: () => ({ ok: true, brief: "found", display: { kind: "text", text: "found" } }),
+});
+
+verifies(
+  "tools.precedence",
+  "losers stay visible with the reason and are warned of once; rollout versions are one tool",
+  async () => {
+    const house = await openHouse({ plugins: [searcher] });
+    await house.bind(manifest([tool("search")], { package_id: "acme/one" }));
+    const first = await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "1.0.0" }));
+    await house.kernel.bindings.patch(
+      admin,
+      first.binding_id,
+      { rollout: { traffic_percent: 50 } },
+      undefined,
+    );
+    await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "2.0.0" }), {
+      rollout: { traffic_percent: 50 },
+    });
+    house.clock.wall_offset += 1_000;
+    await house.bind(manifest([tool("find")], { package_id: "acme/two" }));
+    const { catalog } = house.kernel;
+    const all = await catalog.entries(user, { all: true });
+    expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
+      ["find", "acme/one", "offered"],
+      ["find", "acme/two", "failed"],
+      ["model_sampling", "core/backplane", "hidden"],
+      ["plugin_install", "core/backplane", "hidden"],
+      ["plugin_unload", "core/backplane", "hidden"],
+      ["plugins_list", "core/backplane", "hidden"],
+      ["search", "kernel/searcher", "offered"],
+      ["search", "acme/one", "skipped"],
+      ["server_request", "core/backplane", "hidden"],
+      ["tool_search", "core/backplane", "hidden"],
+    ]);
+    await catalog.entries(user, { all: true });
+    const told = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    expect(told.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual([
+      ["warn", "acme/one"],
+      ["error", "acme/two"],
+    ]);
+    // By its name it is the first one's, by its package its own.
+    expect((await house.call({ export_id: "find" })).package_id).toBe("acme/one");
+    expect((await house.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");
+    expect((await house.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
+  },
+);
+
+test("a name that only looks like another's is told what it collides with", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
+  house.clock.wall_offset += 1_000;
+  await house.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
+  // Without anybody having looked.
+  await until(() => house.logged.some(({ message }) => message === "a tool could not be registered"));
+  expect((await house.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
+  const explain = (name: string) =>
+    house.kernel.policy.explain(admin, { tool: name, context: "conversation" });
+  await expect(explain("Iist_all")).rejects.toMatchObject({
+    code: "tool.collision",
+    message: expect.stringContaining(
+      "acme/one (plugin) has list_all, which looks the same, and was installed first",
+    ),
+  });
+  expect((await explain("list_all")).losers).toMatchObject([{ name: "Iist_all", status: "failed" }]);
+  await expect(explain("nothing")).rejects.toMatchObject({ code: "tool.not_found" });
+});
+
+test("a package that calls itself the gateway's own has no more than any plugin", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
+  const [own, other] = await house.kernel.catalog.get(user, "tool_search");
+  expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
+});
+
+/** A package that tells its tools when it is bound. */
+const described = (package_id: string, protocol: string) =>
+  manifest([], { package_id, runtime: { protocol, entrypoint: ["node", "plugin.js"] } });
+const offers = (id: string, more: object = {}) => ({
+  exports: [
+    ToolExportSchema.parse({ id, kind: "tool", description: id, tool: { effect_class: "unknown", ...more } }),
+  ],
+  schemas: {},
+  warnings: [],
+  info: {},
+});
+
+verifies(
+  "instr.collision",
+  "instruments of two bound plugins: the second is not registered, both are named",
+  async () => {
+    const house = await openHouse();
+    house.runner.description = () => offers("lookup", { risk: "low" });
+    await house.bind(described("acme/first", "hefty.jsonrpc"));
+    house.clock.wall_offset += 1_000;
+    await house.bind(described("acme/second", "hefty.jsonrpc"));
+    house.runner.description = () => offers("tool_search");
+    await house.bind(described("acme/third", "hefty.jsonrpc"));
+    const named = await house.kernel.catalog.get(user, "lookup");
+    expect(named.map(({ package_id, status, risk }) => [package_id, status, risk])).toEqual([
+      ["acme/first", "offered", "low"],
+      ["acme/second", "failed", "low"],
+    ]);
+    expect(named[1]!.reason).toMatch(/^InstrumentNameCollision: acme\/second .* acme\/first/);
+    const logged = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
+      [
+        ["error", "acme/second"],
+        ["warn", "acme/third"],
+      ],
+    );
+  },
+);
+
+test("the tools of an MCP server are of the origin mcp, and unknown until somebody says more", async () => {
+  const house = await openHouse();
+  house.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
+  await house.bind(described("acme/notes", "mcp.stdio"));
+  const [entry] = await house.kernel.catalog.get(user, "mcp_notes_add");
+  expect(entry).toMatchObject({ origin: "mcp", risk: "unknown", status: "offered" });
+  await house.kernel.policy.put(admin, "org", { risks: { mcp_notes_add: "low" } });
+  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]!.risk).toBe("low");
+  await house.kernel.policy.put(admin, "org", { allowed_origins: ["plugin"] });
+  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
+});
+
+test("a plugin is as old as it says itself, else as its first installation here", () => {
+  const ages = (first_installed_at: string | null) => {
+    const pack = {
+      package_id: "acme/x",
+      manifest: manifest([tool("x")]),
+      installed_at: "2026",
+      first_installed_at,
+    };
+    return candidateOf([{ binding: { export_id: "x", created_at: "2027" }, package: pack } as never])
+      .installed_at;
+  };
+  expect([ages("2019"), ages(null)]).toEqual(["2019", "2026"]);
+});

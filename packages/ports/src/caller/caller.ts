@@ -1,0 +1,57 @@
+/** Checks of who asks that are the kernel's: roles, "admin only", and what a plugin's own token may not do. */
+import { BackplaneError, ROLES, type Role } from "@backplane/contract";
+import type { KernelDeps } from "../kernel/deps.ts";
+import type { Caller, Scope } from "../scope/scope.ts";
+import type { NewAudit } from "../store/facts.ts";
+
+/** The actor of the admin token, which stands for whoever runs the host. */
+export const HOST_ADMIN = "admin";
+
+/** Guests look; plugins act through their own scopes alone. */
+export function requireOperator(caller: Caller, what: string): void {
+  if (caller.delegation !== undefined) {
+    throw new BackplaneError("policy.denied", `a plugin's delegated token may not ${what}`);
+  }
+  if (caller.role === "guest") throw new BackplaneError("policy.denied", `a guest may not ${what}`);
+}
+
+/** Whether the caller acts for every project of its org: the host's admin, or a credential without a project. */
+export function isWholeOrg({ actor, delegation, scope }: Caller): boolean {
+  return delegation === undefined && (actor === HOST_ADMIN || scope.project_id === null);
+}
+
+/** What serves a whole org is changed by a credential of the whole org alone, whichever way the change comes in. */
+export function requireWholeOrg(caller: Caller, what: string): void {
+  requireOperator(caller, what);
+  if (isWholeOrg(caller)) return;
+  const { org_id, project_id } = caller.scope;
+  const message = `a credential of the project ${project_id} may not ${what}: it serves every project of ${org_id}`;
+  throw new BackplaneError("policy.denied", message, {
+    fix: "Use the admin token, or a key of the whole org (created with project_id null).",
+    details: { needs: "whole org" },
+  });
+}
+
+/** Roles are listed from the most to the least powerful. */
+export function atLeast(role: Role, needed: Role): boolean {
+  return ROLES.indexOf(role) <= ROLES.indexOf(needed);
+}
+
+export function auditOf(
+  deps: Pick<KernelDeps, "ids" | "clock">,
+  caller: Caller,
+  action: string,
+  subject: string,
+  details: NewAudit["details"] = {},
+  scope: Scope = caller.scope,
+): NewAudit {
+  return {
+    id: deps.ids.next("audit"),
+    at: deps.clock.now(),
+    scope,
+    actor: caller.actor,
+    action,
+    subject,
+    details,
+  };
+}

@@ -1,0 +1,45 @@
+export {
+  atLeast,
+  auditOf,
+  HOST_ADMIN,
+  isWholeOrg,
+  requireOperator,
+  requireWholeOrg,
+} from "./caller/caller.ts";
+export type * from "./host/artifact-files.ts";
+export type * from "./host/clock.ts";
+export type * from "./host/log.ts";
+export type * from "./host/package-files.ts";
+export type * from "./host/plugin-loader.ts";
+export type * from "./host/runner.ts";
+export type * from "./host/schemas.ts";
+export type * from "./host/workspace-folders.ts";
+export type * from "./kernel/agent.ts";
+export { type Ask, unheard } from "./kernel/ask.ts";
+export type * from "./kernel/cognition.ts";
+export type * from "./kernel/definitions.ts";
+export type * from "./kernel/deps.ts";
+export { hostPolicy } from "./kernel/host-policy.ts";
+export type * from "./kernel/instruments.ts";
+export type * from "./kernel/kernel.ts";
+export type * from "./kernel/registered-tool.ts";
+export type * from "./kernel/servers.ts";
+export type * from "./kernel/sign-ins.ts";
+export type * from "./kernel/workspaces.ts";
+export type * from "./scope/scope.ts";
+export type * from "./store/access-store.ts";
+export type * from "./store/approval-store.ts";
+export type * from "./store/audit-marks.ts";
+export type * from "./store/binding-store.ts";
+export type * from "./store/config-store.ts";
+export type * from "./store/definition-store.ts";
+export type * from "./store/facts.ts";
+export type * from "./store/invocation-store.ts";
+export type * from "./store/package-store.ts";
+export type * from "./store/policy-store.ts";
+export type * from "./store/queue-store.ts";
+export type * from "./store/run-store.ts";
+export type * from "./store/sampling-store.ts";
+export type * from "./store/session-store.ts";
+export type * from "./store/sign-in-store.ts";
+export type * from "./store/store.ts";

@@ -1,0 +1,26 @@
+import type { Approval, ApprovalResponse, ApprovalStatus } from "@backplane/contract";
+import type { Page, PageOf, Scope } from "../scope/scope.ts";
+import type { Facts } from "./facts.ts";
+
+export interface ApprovalResolution {
+  status: Exclude<ApprovalStatus, "pending">;
+  response: ApprovalResponse | null;
+  feedback: string | null;
+  answered_by: string | null;
+  resolved_at: string;
+}
+
+/** As it is written: with a digest of each part that it covers, which nobody but the gateway is shown. */
+export interface AskedApproval extends Approval {
+  covers: Readonly<Record<string, string>>;
+}
+
+/** Approvals are created by InvocationStore.open, in the transaction of their invocation. */
+export interface ApprovalStore {
+  get(scope: Scope, id: string): Promise<Approval | null>;
+  /** The digests of the parts that it covers; null in rows of earlier versions. */
+  covers(scope: Scope, id: string): Promise<AskedApproval["covers"] | null>;
+  list(scope: Scope, filter: { status?: ApprovalStatus }, page: Page): Promise<PageOf<Approval>>;
+  /** First answer wins: false when it is no longer pending. */
+  resolve(id: string, how: ApprovalResolution, facts: Facts): Promise<boolean>;
+}

@@ -1,0 +1,145 @@
+/**
+ * Everything that must hold of a binding, whether it is created, changed or only validated: the export is
+ * installed, its config fits the schema, and its secrets exist. Unbound slots are no error: they keep the
+ * binding inactive and are named.
+ */
+
+import {
+  BackplaneError,
+  type Binding,
+  type BindingPolicy,
+  ENV_SECRET_PROTOCOLS,
+  isDescribed,
+  type Package,
+  type PluginExport,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import type { KernelDeps, SchemaIssue } from "@backplane/ports";
+import { toolsOf, wholeExport } from "../exports/whole-package.ts";
+import { secretName } from "../secrets/binding-secrets.ts";
+import { serves } from "../secrets/secrets.ts";
+
+export interface CheckedExport {
+  package: Package;
+  /** Of a whole package: what its tools ask for together. */
+  export: PluginExport;
+}
+
+export async function findExport(
+  deps: Pick<KernelDeps, "store">,
+  org_id: string,
+  wanted: Pick<Binding, "package_id" | "package_version" | "export_id">,
+): Promise<CheckedExport> {
+  const { package_id, package_version, export_id } = wanted;
+  const pack = await deps.store.packages.find(org_id, package_id, package_version);
+  if (pack === null) {
+    throw invalid([
+      { path: "/package_version", message: `${package_id} ${package_version} is not installed` },
+    ]);
+  }
+  if (export_id === WHOLE_PACKAGE) {
+    const whole = wholeExport(pack);
+    if (whole !== null) return { package: pack, export: whole };
+    throw invalid([{ path: "/export_id", message: `${package_id} offers no tools to bind together` }]);
+  }
+  if (isDescribed(pack.manifest.runtime.protocol)) {
+    const message = `the tools of ${package_id} are known once it runs; bind them together with "*"`;
+    throw invalid([{ path: "/export_id", message }]);
+  }
+  const item = pack.manifest.exports.find((one) => one.id === export_id);
+  if (item === undefined) {
+    const offered = pack.manifest.exports.map((one) => one.id).join(", ");
+    throw invalid([{ path: "/export_id", message: `${package_id} exports ${offered}, not ${export_id}` }]);
+  }
+  return { package: pack, export: item };
+}
+
+export async function bindingIssues(
+  deps: Pick<KernelDeps, "store" | "schemas">,
+  found: CheckedExport,
+  binding: Pick<Binding, "config" | "secrets" | "policy" | "scope">,
+): Promise<SchemaIssue[]> {
+  return [
+    ...(await configIssues(deps, found, binding)),
+    ...(await secretIssues(deps, found, binding)),
+    ...policyIssues(found.export, binding.policy),
+    ...secretEnvIssues(found, binding.policy),
+  ];
+}
+
+/** Every declared slot is required. */
+export function unboundSlots(item: PluginExport, secrets: Record<string, string>): string[] {
+  return item.permissions.secret_slots.filter((slot) => secrets[slot] === undefined);
+}
+
+export function invalid(issues: readonly SchemaIssue[]): BackplaneError {
+  const first = issues[0]!;
+  return new BackplaneError("binding.invalid", `${first.path}: ${first.message}`, { details: { issues } });
+}
+
+async function configIssues(
+  deps: Pick<KernelDeps, "schemas">,
+  found: CheckedExport,
+  binding: Pick<Binding, "config">,
+): Promise<SchemaIssue[]> {
+  const { package: pack, export: item } = found;
+  const bound = item.id === WHOLE_PACKAGE ? toolsOf(pack) : [item];
+  const issues: SchemaIssue[] = [];
+  for (const path of new Set(bound.flatMap((one) => one.config_schema ?? []))) {
+    const check = await deps.schemas.compile(`${pack.digest}#${path}`, pack.schemas[path]);
+    for (const { path: at, message } of await check(binding.config)) {
+      issues.push({ path: `/config${at}`, message });
+    }
+  }
+  return issues;
+}
+
+async function secretIssues(
+  deps: Pick<KernelDeps, "store">,
+  found: CheckedExport,
+  binding: Pick<Binding, "secrets" | "scope">,
+): Promise<SchemaIssue[]> {
+  const issues: SchemaIssue[] = [];
+  const { org_id, project_id } = binding.scope;
+  for (const [slot, ref] of Object.entries(binding.secrets)) {
+    const path = `/secrets/${slot}`;
+    if (!found.export.permissions.secret_slots.includes(slot)) {
+      issues.push({ path, message: "the export declares no such slot" });
+      continue;
+    }
+    // Another org's or project's secret is not there, exactly as one that does not exist.
+    const name = secretName(ref, org_id);
+    const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
+    if (secret === null || !serves(secret, project_id))
+      issues.push({ path, message: `there is no secret ${ref}` });
+  }
+  return issues;
+}
+
+/** secret.slots: the pipe is the channel; the environment only where a dialect has no other. */
+function secretEnvIssues(found: CheckedExport, { secret_env }: BindingPolicy): SchemaIssue[] {
+  if (secret_env === undefined) return [];
+  const { protocol } = found.package.manifest.runtime;
+  if (!ENV_SECRET_PROTOCOLS.includes(protocol)) {
+    const message = `${protocol} gets its secrets in the request; only ${ENV_SECRET_PROTOCOLS.join(" and ")} have no other channel than the environment`;
+    return [{ path: "/policy/secret_env", message }];
+  }
+  const issues: SchemaIssue[] = [];
+  const variables = Object.values(secret_env);
+  for (const [slot, variable] of Object.entries(secret_env)) {
+    const path = `/policy/secret_env/${slot}`;
+    if (!found.export.permissions.secret_slots.includes(slot)) {
+      issues.push({ path, message: "the export declares no such slot" });
+    } else if (variables.filter((name) => name === variable).length > 1) {
+      issues.push({ path, message: `${variable} is given to two slots` });
+    }
+  }
+  return issues;
+}
+
+function policyIssues(item: PluginExport, policy: BindingPolicy): SchemaIssue[] {
+  if (item.kind !== "hook" || policy.approval !== "always") return [];
+  return [
+    { path: "/policy/approval", message: "a hook runs in the background; nobody is there to approve it" },
+  ];
+}

@@ -1,0 +1,105 @@
+/**
+ * The configuration as the kernel itself uses it: real values, every read fresh, a write whole or not at all.
+ * Values under secret keys are sealed before they reach the store, bound to their org and key.
+ */
+
+import {
+  BackplaneError,
+  CONFIG_LIMITS,
+  configPrefixOf,
+  isConfigKey,
+  isSecretConfigKey,
+  type Json,
+} from "@backplane/contract";
+import type { ConfigRow, Facts, KernelDeps } from "@backplane/ports";
+import { fitsBytes } from "./json-size.ts";
+import { type ConfigListener, ConfigListeners } from "./updated.ts";
+
+export interface LiveConfig {
+  /** Undefined when it is not set; null is a value. */
+  get(org_id: string, key: string): Promise<Json | undefined>;
+  /** Sorted by key. */
+  list(org_id: string, prefix?: string): Promise<Map<string, Json>>;
+  /** Rows as they lie in the store, for readers who need not open what is sealed. */
+  rows(org_id: string, prefix: string): Promise<ConfigRow[]>;
+  open(org_id: string, row: ConfigRow): Json;
+  /** `unset` takes keys and patterns `a.b.*`. Answers the keys that are gone, credentials of a moved destination included. */
+  write(
+    org_id: string,
+    change: { set?: Readonly<Record<string, Json>>; unset?: readonly string[] },
+    facts: Facts,
+  ): Promise<string[]>;
+  onUpdated(listener: ConfigListener): () => void;
+}
+
+export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clock" | "log">): LiveConfig {
+  const { store, vault, clock } = deps;
+  const listeners = new ConfigListeners(deps.log);
+
+  function open(org_id: string, row: ConfigRow): Json {
+    const text = row.sealed ? vault.open(org_id, sealName(row.key), row.value) : row.value;
+    return JSON.parse(text) as Json;
+  }
+
+  function seal(org_id: string, key: string, value: Json): ConfigRow {
+    const text = JSON.stringify(value);
+    if (!isSecretConfigKey(key)) return { key, value: text, sealed: false };
+    return { key, value: vault.seal(org_id, sealName(key), text), sealed: true };
+  }
+
+  const rows: LiveConfig["rows"] = (org_id, prefix) => store.config.list(org_id, prefix);
+
+  return {
+    rows,
+    open,
+    async get(org_id, key) {
+      const row = await store.config.get(org_id, key);
+      return row === null ? undefined : open(org_id, row);
+    },
+    async list(org_id, prefix = "") {
+      return new Map((await rows(org_id, prefix)).map((row) => [row.key, open(org_id, row)]));
+    },
+    async write(org_id, change, facts) {
+      const set = Object.entries(change.set ?? {});
+      const unset = change.unset ?? [];
+      checkChange(set, unset);
+      const sealed = set.map(([key, value]) => seal(org_id, key, value));
+      const now = new Date(clock.now()).toISOString();
+      const removed = await store.config.write(org_id, { set: sealed, unset }, now, facts);
+      listeners.tell(org_id, new Set([...removed, ...set.map(([key]) => key)]));
+      return removed;
+    },
+    onUpdated: (listener) => listeners.add(listener),
+  };
+}
+
+/** A name that no stored secret can have, so a ciphertext moved from one table to the other does not open. */
+export function sealName(key: string): string {
+  return `config/${key}`;
+}
+
+function checkChange(set: [string, Json][], unset: readonly string[]): void {
+  const max = CONFIG_LIMITS.keys_per_write;
+  if (set.length + unset.length > max) {
+    throw limit(`One write takes at most ${max} keys.`, "keys_per_write", max);
+  }
+  for (const [key, value] of set) {
+    if (!isConfigKey(key)) throw badKey(key);
+    const bytes = CONFIG_LIMITS.value_bytes;
+    if (!fitsBytes(value, bytes)) {
+      throw limit(`The value of ${key} is larger than ${bytes} bytes.`, "value_bytes", bytes);
+    }
+  }
+  for (const pattern of unset) {
+    if (!isConfigKey(pattern) && configPrefixOf(pattern) === null) throw badKey(pattern);
+  }
+}
+
+function badKey(key: string): BackplaneError {
+  const message = `${JSON.stringify(key.slice(0, 64))} is no configuration key: write dotted segments of letters, digits, _ and -`;
+  return new BackplaneError("request.invalid", message, { details: { issues: [{ path: "key", message }] } });
+}
+
+function limit(message: string, name: keyof typeof CONFIG_LIMITS, max: number): BackplaneError {
+  return new BackplaneError("config.limit", message, { details: { limit: name, max } });
+}

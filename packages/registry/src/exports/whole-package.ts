@@ -1,0 +1,89 @@
+/**
+ * A binding may stand for every tool of its package (`*`): one config, one set of secrets, one process. The door
+ * knows bindings of one export only, so a call sees it as the binding of the tool that it names.
+ */
+
+import {
+  INVOCATION_LIMITS,
+  isDescribed,
+  type Package,
+  type Permissions,
+  type PluginExport,
+  type ToolExport,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import type { BoundPackage } from "@backplane/ports";
+import { moreIsolated } from "../grant/intersect.ts";
+
+const NOTHING: Permissions = {
+  network: "none",
+  filesystem: "none",
+  gateway_api_scopes: [],
+  secret_slots: [],
+};
+
+export function isWhole({ binding }: BoundPackage): boolean {
+  return binding.export_id === WHOLE_PACKAGE;
+}
+
+/** Null: the package has no such tool. */
+export function asExport(bound: BoundPackage, export_id: string): BoundPackage | null {
+  if (!isWhole(bound)) return bound.binding.export_id === export_id ? bound : null;
+  if (!bound.package.manifest.exports.some((item) => item.kind === "tool" && item.id === export_id)) {
+    return null;
+  }
+  return { ...bound, binding: { ...bound.binding, export_id }, whole: true };
+}
+
+/** Each tool of a whole package by itself; other bindings as they are. */
+export function eachExport(bound: BoundPackage): BoundPackage[] {
+  if (!isWhole(bound)) return [bound];
+  return toolsOf(bound.package).map((item) => ({
+    ...bound,
+    binding: { ...bound.binding, export_id: item.id },
+    whole: true,
+  }));
+}
+
+/** What all of its tools ask for together: what the binding as such is checked and shown with. */
+export function wholeExport(pack: Package): PluginExport | null {
+  const { runtime } = pack.manifest;
+  const described = isDescribed(runtime.protocol);
+  const tools = toolsOf(pack);
+  const skilled = (pack.manifest.skills?.length ?? 0) > 0;
+  if (tools.length === 0 && !described && !skilled) return null;
+  const classes = tools.flatMap((item) => item.execution_class ?? []);
+  return {
+    id: WHOLE_PACKAGE,
+    kind: "tool",
+    default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
+    permissions: described
+      ? (runtime.permissions ?? NOTHING)
+      : tools.map((item) => item.permissions).reduce(union, NOTHING),
+    tool: { effect_class: "unknown", streaming: false, requires_approval: false },
+    ...(classes.length === 0 ? {} : { execution_class: classes.reduce(moreIsolated) }),
+  };
+}
+
+export function toolsOf(pack: Package): ToolExport[] {
+  return pack.manifest.exports.filter((item) => item.kind === "tool");
+}
+
+function union(a: Permissions, b: Permissions): Permissions {
+  const both = <T>(one: readonly T[], other: readonly T[]) => [...new Set([...one, ...other])];
+  return {
+    network: a.network === "egress" ? "egress" : b.network,
+    filesystem: wider(a.filesystem, b.filesystem),
+    gateway_api_scopes: both(a.gateway_api_scopes, b.gateway_api_scopes),
+    secret_slots: both(a.secret_slots, b.secret_slots),
+    ...(a.allowed_domains === undefined || b.allowed_domains === undefined
+      ? {}
+      : { allowed_domains: both(a.allowed_domains, b.allowed_domains) }),
+    reasons: { ...b.reasons, ...a.reasons },
+  };
+}
+
+function wider(a: Permissions["filesystem"], b: Permissions["filesystem"]): Permissions["filesystem"] {
+  const order: Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
+  return order.indexOf(a) >= order.indexOf(b) ? a : b;
+}

@@ -1,0 +1,18 @@
+/** Which class an export runs as: a package can ask for more isolation, only the operator for less. */
+import { type Binding, DEFAULT_CLASS, type ExecutionClass, type PluginExport } from "@backplane/contract";
+import { moreIsolated } from "./intersect.ts";
+
+function defaultClass(item: PluginExport): ExecutionClass {
+  const usual = DEFAULT_CLASS[item.kind];
+  return item.execution_class === undefined ? usual : moreIsolated(usual, item.execution_class);
+}
+
+export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExport): ExecutionClass {
+  return binding.policy.class ?? defaultClass(item);
+}
+
+/** Whether `wanted` is less isolated than what the export would run as by itself. */
+export function lowers(wanted: ExecutionClass, item: PluginExport): boolean {
+  const usual = defaultClass(item);
+  return wanted !== usual && moreIsolated(wanted, usual) === usual;
+}

@@ -1,0 +1,44 @@
+/**
+ * Delegated tokens: `vai_dlg_` and 32 random bytes, stored only hashed, bound to one invocation, gone when it
+ * settles. Minted only for a call that was granted a scope of the gateway's API.
+ */
+
+import { hash } from "node:crypto";
+import type { Grant } from "@backplane/contract";
+import type { InvocationRow, KernelDeps, NewDelegation } from "@backplane/ports";
+
+export const DELEGATION_PREFIX = "vai_dlg_";
+/** The plugin may still be talking to the gateway while its deadline passes. */
+const GRACE_MS = 5_000;
+
+export function mintDelegation(
+  deps: Pick<KernelDeps, "random">,
+  row: InvocationRow,
+  grant: Grant,
+  now: number,
+  left_ms = row.timeout_ms,
+): { token: string; delegation: NewDelegation } | null {
+  const scopes = grant.gateway_api_scopes;
+  if (scopes.length === 0) return null;
+  const token = DELEGATION_PREFIX + randomToken(deps);
+  return {
+    token,
+    delegation: {
+      token_hash: tokenHash(token),
+      invocation_id: row.id,
+      scope: { org_id: row.org_id, project_id: row.project_id },
+      scopes,
+      expires_at: now + left_ms + GRACE_MS,
+    },
+  };
+}
+
+export function randomToken(deps: Pick<KernelDeps, "random">): string {
+  const bytes = new Uint8Array(32);
+  deps.random(bytes);
+  return Buffer.from(bytes).toString("base64url");
+}
+
+export function tokenHash(token: string): string {
+  return hash("sha256", token, "hex");
+}

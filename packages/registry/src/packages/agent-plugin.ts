@@ -1,0 +1,111 @@
+/**
+ * An Agent Plugins folder becomes several packages, by the same checks as any. A part that cannot be used leaves itself
+ * out and is named; with `strict` nothing is installed then.
+ */
+
+import {
+  type AgentPluginInstalled,
+  BackplaneError,
+  isPartFault,
+  type LeftOut,
+  leftOut,
+  WHOLE_PACKAGE,
+} from "@backplane/contract";
+import {
+  type AgentPluginPart,
+  type AgentPluginSource,
+  type Caller,
+  type ImportedPackage,
+  type KernelDeps,
+  requireOperator,
+} from "@backplane/ports";
+import { requireSource, runnable } from "./check-source.ts";
+import type { PackageRows } from "./package-rows.ts";
+
+type Installed = AgentPluginInstalled["packages"][number];
+
+interface Taken {
+  part: AgentPluginPart;
+  imported: ImportedPackage;
+}
+
+export async function installAgentPlugin(
+  deps: KernelDeps,
+  rows: PackageRows,
+  caller: Caller,
+  source: AgentPluginSource,
+  { strict }: { strict: boolean },
+): Promise<AgentPluginInstalled> {
+  requireOperator(caller, "install packages");
+  requireSource(caller, source.kind === "archive");
+  const opened = await deps.importer.openAgentPlugin(source);
+  const taken: Taken[] = [];
+  try {
+    const left_out = [...opened.left_out];
+    if (strict) refuse(left_out, opened.name);
+    for (const part of opened.parts) {
+      try {
+        // A part of the registry is no part of what was uploaded.
+        requireSource(caller, source.kind === "archive" && !part.registry);
+        taken.push({ part, imported: await runnable(deps, rows, await opened.import(part)) });
+      } catch (error) {
+        left_out.push(ownFault(part, error));
+      }
+    }
+    const amiss = strict && left_out.length > 0;
+    const { packages, refused } = await add(rows, caller, amiss ? [] : taken);
+    left_out.push(...refused);
+    if (strict && left_out.length > 0) await takeBack(rows, caller, packages);
+    if (strict || packages.length === 0) refuse(left_out, opened.name);
+    if (packages.length === 0)
+      throw new BackplaneError("package.invalid", `The plugin ${opened.name} has no server and no skill.`);
+    const { name, version } = opened;
+    return { plugin: { name, version }, packages, left_out, notes: [...opened.notes] };
+  } finally {
+    // Imports that did not get as far as a row, whatever ended the installation.
+    for (const { imported } of taken) await rows.discard(imported.digest);
+    await opened.end();
+  }
+}
+
+/** Takes each part out of `taken` as it is added or refused. */
+async function add(
+  rows: PackageRows,
+  caller: Caller,
+  taken: Taken[],
+): Promise<{ packages: Installed[]; refused: LeftOut[] }> {
+  const packages: Installed[] = [];
+  const refused: LeftOut[] = [];
+  for (let next = taken.shift(); next !== undefined; next = taken.shift()) {
+    const { part, imported } = next;
+    try {
+      const added = await rows.add(caller, rows.draft(caller, imported));
+      const { package_id, version } = added.package;
+      const binding = { package_id, package_version: version, export_id: WHOLE_PACKAGE, ...part.binding };
+      packages.push({ ...added, binding });
+    } catch (error) {
+      refused.push(ownFault(part, error));
+    }
+  }
+  return { packages, refused };
+}
+
+async function takeBack(rows: PackageRows, caller: Caller, packages: readonly Installed[]): Promise<void> {
+  for (const one of packages) if (one.created) await rows.remove(caller, one.package);
+}
+
+function refuse(left_out: readonly LeftOut[], plugin: string): void {
+  const [first] = left_out;
+  if (first === undefined) return;
+  const what = `The ${first.kind} ${first.name} of ${plugin} cannot be used: ${first.reason}`;
+  throw new BackplaneError("package.invalid", what, {
+    details: { left_out },
+    ...(first.fix === null ? {} : { fix: first.fix }),
+  });
+}
+
+/** Only what is wrong with the part itself: a store that does not answer ends the whole. */
+function ownFault({ kind, name }: AgentPluginPart, thrown: unknown): LeftOut {
+  if (!isPartFault(thrown)) throw thrown;
+  return leftOut(kind, name, thrown);
+}

@@ -1,0 +1,89 @@
+/** Rows of installed packages, and the bytes behind them. */
+
+import { BackplaneError, type Package } from "@backplane/contract";
+import { auditOf, type Caller, type ImportedPackage, type KernelDeps } from "@backplane/ports";
+import { namingVisible, visibleTo } from "../access/visible-bindings.ts";
+
+/** What is done with imported bytes, also where nobody asks over the API: for folders that are followed. */
+export interface PackageRows {
+  /** The row that these bytes would have. */
+  draft(caller: Caller, imported: ImportedPackage): Package;
+  /** Ends the import of the row's bytes; those that do not become a row are removed. */
+  add(caller: Caller, row: Package): Promise<{ package: Package; created: boolean }>;
+  remove(caller: Caller, row: Package): Promise<void>;
+  /** Ends an import that does not become a row. Bytes that a package uses stay. */
+  discard(digest: string): Promise<void>;
+}
+
+export function createPackageRows(deps: KernelDeps): PackageRows {
+  const { store } = deps;
+
+  const draft = (caller: Caller, { manifest, ...imported }: ImportedPackage): Package => ({
+    id: deps.ids.next("package"),
+    org_id: caller.scope.org_id,
+    package_id: manifest.package_id,
+    version: manifest.version,
+    digest: imported.digest,
+    size_bytes: imported.size_bytes,
+    origin: imported.origin,
+    manifest,
+    schemas: imported.schemas as Record<string, never>,
+    first_installed_at: imported.first_installed_at,
+    installed_at: new Date(deps.clock.now()).toISOString(),
+    installed_by: caller.actor,
+  });
+
+  async function add(caller: Caller, row: Package) {
+    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
+    try {
+      const inserted = await store.packages.insert(row, {
+        events: [
+          {
+            id: deps.ids.next("event"),
+            type: "package.installed",
+            // A package is the org's, but it was installed from somewhere, and those who work there hear of it.
+            scope: caller.scope,
+            occurred_at: deps.clock.now(),
+            subject: { kind: "package", id: row.id },
+            summary: about,
+          },
+        ],
+        audit: auditOf(deps, caller, "package.install", row.id, { ...about, origin: row.origin }),
+      });
+      deps.importer.release(row.digest);
+      return { package: inserted.row, created: inserted.created };
+    } catch (error) {
+      await discard(row.digest);
+      throw error;
+    }
+  }
+
+  async function remove(caller: Caller, row: Package): Promise<void> {
+    const about = { package_id: row.package_id, version: row.version, digest: row.digest };
+    const audit = auditOf(deps, caller, "package.remove", row.id, about);
+    let gone: boolean;
+    try {
+      gone = await store.packages.remove(row.org_id, row.id, { audit });
+    } catch (error) {
+      throw await namingVisible(error, "package.bound", "bindings", visibleTo(deps, caller));
+    }
+    if (!gone) throw new BackplaneError("package.not_found");
+    await removeUnused(row.digest);
+  }
+
+  async function discard(digest: string): Promise<void> {
+    deps.importer.release(digest);
+    await removeUnused(digest);
+  }
+
+  /** Left-over bytes do no harm, so this never fails a request. */
+  async function removeUnused(digest: string): Promise<void> {
+    try {
+      await deps.importer.discard(digest, () => store.packages.digestInUse(digest));
+    } catch (error) {
+      deps.log.warn({ err: error, digest }, "unused package bytes were not removed");
+    }
+  }
+
+  return { draft, add, remove, discard };
+}

@@ -1,0 +1,138 @@
+/** A policy with nothing left out, as it is shown: the defaults, the org's, and what the project leaves of it. */
+import {
+  compareRisk,
+  type EffectivePolicyDocument,
+  type HostLevel,
+  higherRisk,
+  type Policy,
+  RISK_CONTEXTS,
+  type Risk,
+  type RiskFloor,
+  ROLES,
+  type RolePolicy,
+  type RoleSelection,
+  TOLERANCES,
+  type Tolerance,
+} from "@backplane/contract";
+import { intersect } from "../grant/intersect.ts";
+
+/** What an operator who says nothing gets. */
+const DEFAULT_POLICY: EffectivePolicyDocument = {
+  tolerance: { conversation: "low", background: "low", headless: "low" },
+  allowed_tool_categories: null,
+  allowed_origins: null,
+  roles: {},
+  risks: {},
+  floor: { writable_mounts: "medium", host: "high", categories: { shell: "high", terminal: "high" } },
+  host: {},
+  rules: [],
+  deferred_tools: [],
+  archived: false,
+};
+
+type Roles = NonNullable<Policy["roles"]>;
+
+export function policyDocument(org: Policy, project: Policy): EffectivePolicyDocument {
+  const usual = DEFAULT_POLICY;
+  const tolerance = { ...usual.tolerance };
+  for (const context of RISK_CONTEXTS) {
+    const own = org.tolerance?.[context] ?? usual.tolerance[context];
+    tolerance[context] = lowerTolerance(own, project.tolerance?.[context]);
+  }
+  return {
+    tolerance,
+    allowed_tool_categories: inBoth(
+      org.allowed_tool_categories,
+      project.allowed_tool_categories,
+      plainCategory,
+    ),
+    allowed_origins: inBoth(org.allowed_origins, project.allowed_origins),
+    roles: meetRoles(org.roles ?? {}, project.roles ?? {}),
+    risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
+    floor: meetFloors({ ...usual.floor, ...org.floor }, project.floor ?? {}),
+    host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
+    rules: [...(org.rules ?? []), ...(project.rules ?? [])],
+    deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
+    archived: org.archived === true || project.archived === true,
+  };
+}
+
+function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
+  return b !== undefined && TOLERANCES.indexOf(b) < TOLERANCES.indexOf(a) ? b : a;
+}
+
+function inBoth<T>(
+  a: readonly T[] | null | undefined,
+  b: readonly T[] | null | undefined,
+  plain: (item: T) => T = (item) => item,
+): T[] | null {
+  if (a == null) return b == null ? null : [...b];
+  if (b == null) return [...a];
+  const also = new Set(b.map(plain));
+  return a.filter((item) => also.has(plain(item)));
+}
+
+/** Authors write Shell and shell, and mean the same. */
+export function plainCategory(category: string): string {
+  return category.toLowerCase();
+}
+
+function meetRoles(org: Roles, project: Roles): Roles {
+  const met: Roles = {};
+  for (const role of ROLES) {
+    const [a, b] = [org[role], project[role]];
+    const one = a === undefined || b === undefined ? (a ?? b) : meetRole(a, b);
+    if (one !== undefined) met[role] = one;
+  }
+  return met;
+}
+
+function meetRole(a: RolePolicy, b: RolePolicy): RolePolicy {
+  const most = a.max_risk === undefined ? b.max_risk : lowerRisk(a.max_risk, b.max_risk);
+  return {
+    allow: meetSelection(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
+    deny: meetSelection(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
+    ...(most === undefined ? {} : { max_risk: most }),
+    ...(a.disabled === true || b.disabled === true ? { disabled: true } : {}),
+  };
+}
+
+function meetSelection(
+  a: RoleSelection,
+  b: RoleSelection,
+  meet: (x: readonly string[], y: readonly string[]) => string[],
+): RoleSelection {
+  const met: Record<string, readonly string[]> = {};
+  for (const field of ["origins", "tools", "categories"] as const) {
+    const [x, y] = [a[field], b[field]];
+    const one = x === undefined || y === undefined ? (x ?? y) : meet(x, y);
+    if (one !== undefined) met[field] = one;
+  }
+  return met as RoleSelection;
+}
+
+function lowerRisk(a: Risk, b: Risk | undefined): Risk {
+  return b !== undefined && compareRisk(b, a) < 0 ? b : a;
+}
+
+function higherRisks(org: Record<string, Risk>, project: Record<string, Risk>): Record<string, Risk> {
+  const met = { ...org };
+  for (const [name, risk] of Object.entries(project)) {
+    met[name] = Object.hasOwn(met, name) ? higherRisk(met[name]!, risk) : risk;
+  }
+  return met;
+}
+
+function meetFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
+  const met: RiskFloor = { ...org };
+  for (const field of ["egress", "writable_mounts", "host"] as const) {
+    const [a, b] = [org[field], project[field]];
+    if (b !== undefined) met[field] = a === undefined ? b : higherRisk(a, b);
+  }
+  met.categories = higherRisks(inLowerCase(org.categories), inLowerCase(project.categories));
+  return met;
+}
+
+function inLowerCase(risks: Record<string, Risk> | undefined): Record<string, Risk> {
+  return Object.fromEntries(Object.entries(risks ?? {}).map(([name, risk]) => [plainCategory(name), risk]));
+}

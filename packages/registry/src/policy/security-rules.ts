@@ -1,0 +1,127 @@
+/**
+ * Security rules (instr.security-rules): of a tool, and of the policy. A rule denies or raises; there is no way to
+ * write one that allows. What a rule looks at is checked by the same vetted schemas as input is, turned around: the
+ * schema says what does *not* meet the rule, so whatever cannot be decided meets it.
+ */
+
+import {
+  BackplaneError,
+  type Json,
+  type JsonObject,
+  type Risk,
+  type SecurityRule,
+} from "@backplane/contract";
+import { SecurityRuleSchema } from "@backplane/contract/schema";
+import type { SchemaCheck, Schemas } from "@backplane/ports";
+import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
+
+export interface CompiledRule {
+  /** `the plugin's rule no-etc`, for people. */
+  name: string;
+  tools: ToolMatch | null;
+  /** null: every call meets it. */
+  check: SchemaCheck | null;
+  action: "deny" | "raise";
+  risk: Risk;
+  reason: string;
+}
+
+/** A rule that this very call meets. */
+export type RuleHit = Pick<CompiledRule, "name" | "action" | "risk" | "reason">;
+
+type Compiler = Pick<Schemas, "compile">;
+
+export const NO_RULES: readonly CompiledRule[] = [];
+const NO_HITS: readonly RuleHit[] = [];
+
+/** Throws request.invalid for a rule that cannot be used: whoever sets a policy is told. */
+export async function compileRules(
+  rules: readonly SecurityRule[],
+  schemas: Compiler,
+): Promise<readonly CompiledRule[]> {
+  const compiled: CompiledRule[] = [];
+  for (const [n, rule] of rules.entries()) {
+    try {
+      compiled.push(await compileRule(rule, `the policy's rule ${rule.id ?? n + 1}`, schemas));
+    } catch (error) {
+      const message = `rule ${rule.id ?? n + 1}: ${error instanceof Error ? error.message : String(error)}`;
+      throw new BackplaneError("request.invalid", message, {
+        details: { issues: [{ path: `body.rules.${n}`, message }] },
+      });
+    }
+  }
+  return compiled;
+}
+
+/** Of a plugin: one that cannot be understood denies every call, because nobody knows what it was to forbid. */
+export async function compilePluginRules(
+  rules: readonly Json[] | undefined,
+  schemas: Compiler,
+): Promise<readonly CompiledRule[]> {
+  if (rules === undefined || rules.length === 0) return NO_RULES;
+  const compiled: CompiledRule[] = [];
+  for (const [n, rule] of rules.entries()) {
+    const read = SecurityRuleSchema.safeParse(rule);
+    const name = `the plugin's rule ${(read.success ? read.data.id : undefined) ?? n + 1}`;
+    try {
+      if (!read.success) throw new Error(read.error.issues[0]?.message ?? "it is no rule");
+      compiled.push(await compileRule(read.data, name, schemas));
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      const reason = `it cannot be understood (${why}), so nothing is let past it`;
+      compiled.push({ name, tools: null, check: null, action: "deny", risk: "critical", reason });
+    }
+  }
+  return compiled;
+}
+
+/** At once where every check answers at once, which is the usual call. */
+export function hitsOf(
+  rules: readonly CompiledRule[],
+  tool: string,
+  input: Json,
+): readonly RuleHit[] | Promise<readonly RuleHit[]> {
+  if (rules.length === 0) return NO_HITS;
+  const hits: RuleHit[] = [];
+  let waiting: Promise<unknown>[] | null = null;
+  for (const rule of rules) {
+    if (rule.tools?.(tool) === false) continue;
+    const issues = rule.check === null ? null : rule.check(input);
+    if (issues instanceof Promise) {
+      waiting ??= [];
+      waiting.push(issues.then((found) => found.length > 0 && hits.push(rule)));
+    } else if (issues === null || issues.length > 0) hits.push(rule);
+  }
+  return waiting === null ? hits : Promise.all(waiting).then(() => hits);
+}
+
+async function compileRule(rule: SecurityRule, name: string, schemas: Compiler): Promise<CompiledRule> {
+  const { when, action, tools } = rule;
+  const schema: JsonObject = { not: { allOf: when.map(conditionOf) } };
+  return {
+    name,
+    tools: tools === undefined ? null : toolMatch(tools),
+    // The schema is its own key: rules have no file that could name them.
+    check: when.length === 0 ? null : await schemas.compile(`rule ${JSON.stringify(schema)}`, schema),
+    action,
+    risk: rule.risk ?? "high",
+    reason: rule.reason ?? (action === "deny" ? "the rule forbids this call" : "the rule raises this call"),
+  };
+}
+
+function conditionOf({ pointer, matches, equals, one_of, exists }: SecurityRule["when"][number]): JsonObject {
+  if (exists === false) return { not: at(pointer, {}) };
+  if (exists === true) return at(pointer, {});
+  if (matches !== undefined) return at(pointer, { type: "string", pattern: matches });
+  return at(pointer, { enum: one_of ?? [equals ?? null] });
+}
+
+/** The schema of a value that has something like `test` at this pointer; `*` is any item of a list. */
+function at(pointer: string, test: JsonObject): JsonObject {
+  const parts = pointer.split("/").slice(1);
+  return parts.reduceRight<JsonObject>((inner, part): JsonObject => {
+    const name = part.replaceAll("~1", "/").replaceAll("~0", "~");
+    if (name === "*") return { type: "array", contains: inner };
+    return { type: "object", required: [name], properties: { [name]: inner } };
+  }, test);
+}

@@ -1,0 +1,62 @@
+import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { open, SERVER, serverWith, signIn } from "../../../servers/test/sign-ins/signed-house.ts";
+import { readSignIn } from "../../src/secrets/sign-in-record.ts";
+
+const at = (server: typeof SERVER, version: string, url: string) => ({
+  ...server,
+  version,
+  runtime: { ...server.runtime, entrypoint: [url] },
+});
+const OLD = "https://old.example/mcp";
+const NEW = "https://new.example/mcp";
+
+verifies(
+  "sec.credential-destination",
+  "a binding that moves to another server takes neither its secrets nor its headers along, unless the change names them",
+  async () => {
+    const house = await openHouse();
+    const { bindings, packages, secrets } = house.kernel;
+    const ref = (await secrets.put(admin, "notes", "for-the-old-server")).ref;
+    const server = serverWith(["authorization"]);
+    const given = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
+    const { binding_id } = await house.bind(at(server, "1.0.0", OLD), given);
+    for (const [version, url] of [
+      ["1.1.0", OLD],
+      ["2.0.0", NEW],
+      ["3.0.0", OLD],
+    ] as const) {
+      await packages.install(admin, house.importer.add(at(server, version, url)));
+    }
+    const patch = (package_version: string, more: object = {}) =>
+      bindings.patch(user, binding_id, { package_version, ...more }, undefined);
+    expect(await patch("1.1.0")).toMatchObject({ ...given, status: "active" });
+    // With a slot that would be left without its secret, nothing moves until the change names one.
+    await expect(patch("2.0.0")).rejects.toMatchObject({ code: "binding.invalid" });
+    expect(await bindings.get(user, binding_id)).toMatchObject({ ...given, package_version: "1.1.0" });
+    const upgrade = bindings.upgrade(user, { package_id: server.package_id, package_version: "2.0.0" });
+    await expect(upgrade).rejects.toMatchObject({ code: "binding.invalid" });
+    const { secrets: named } = given;
+    expect(await patch("2.0.0", { secrets: named })).toMatchObject({ secrets: named, config: {} });
+    // A share of the calls at another server begins without them as well.
+    const share = { package_version: "3.0.0", export_id: "*", rollout: { traffic_percent: 10 } };
+    const beside = await bindings.create(user, { package_id: server.package_id, ...share });
+    expect(beside).toMatchObject({ secrets: {}, status: "inactive", unbound_slots: ["authorization"] });
+  },
+);
+
+verifies(
+  "sec.credential-destination",
+  "the sign-in at the old server ends, and is not stored any more",
+  async () => {
+    const { as, house, binding_id } = await open();
+    await signIn(house, as, binding_id);
+    const { packages, bindings, signIns } = house.kernel;
+    expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
+    await packages.install(admin, house.importer.add(at(SERVER, "0.2.0", NEW)));
+    await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
+    expect((await readSignIn(house.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
+    expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");
+  },
+);

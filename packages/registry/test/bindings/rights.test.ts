@@ -1,0 +1,70 @@
+/** Who may bind what: the host's admin, a caller of the whole org, a key of one project. */
+import type { Caller } from "@backplane/ports";
+import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+
+const orgAdmin: Caller = { ...admin, actor: "key_org", admin: false, scope: { ...scope, project_id: null } };
+
+test("only an admin lowers a class; it is recorded, audited, and anybody may ask for more isolation", async () => {
+  const house = await openHouse();
+  const made = await house.bind(manifest([tool("echo")]));
+  const lower = { policy: { class: "worker" as const } };
+  const id = made.binding_id;
+  await expect(house.kernel.bindings.patch(user, id, lower, undefined)).rejects.toMatchObject({
+    code: "binding.class_forbidden",
+  });
+  const lowered = await house.kernel.bindings.patch(admin, id, lower, undefined);
+  expect(lowered.class_lowered_by).toBe("admin");
+  // Another change by a user keeps who lowered it; raising it again needs nobody's leave.
+  const kept = await house.kernel.bindings.patch(user, id, { rollout: { traffic_percent: 90 } }, undefined);
+  expect(kept.class_lowered_by).toBe("admin");
+  const audit = await house.kernel.audit.list(admin, { action: "binding.change" }, { limit: 10 });
+  expect(audit.items.some((entry) => entry.details.class_lowered_by === "admin")).toBe(true);
+  const raised = await house.kernel.bindings.patch(user, id, { policy: { class: "isolated" } }, undefined);
+  expect(raised.class_lowered_by).toBeNull();
+});
+
+test("org-wide bindings need a caller of the whole org", async () => {
+  const house = await openHouse();
+  const content = manifest([tool("echo")]);
+  await house.kernel.packages.install(admin, house.importer.add(content));
+  const body = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo", org_wide: true };
+  await expect(house.kernel.bindings.create(user, body)).rejects.toMatchObject({ code: "policy.denied" });
+  const made = await house.kernel.bindings.create(orgAdmin, body);
+  expect(made.scope).toEqual({ org_id: "org_local", project_id: null });
+  await expect(
+    house.kernel.bindings.patch(user, made.binding_id, { config: {} }, undefined),
+  ).rejects.toMatchObject({ code: "policy.denied" });
+});
+
+test("a key of one project, whatever its scopes, changes nothing of the org's and mounts nothing", async () => {
+  const house = await openHouse();
+  const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
+  const org = await house.bind(manifest([tool("echo")]), { org_wide: true });
+  const { bindings, events, audit } = house.kernel;
+  const projectAdmin: Caller = { ...admin, actor: "key_project" };
+  const denied = { code: "policy.denied" };
+  await expect(bindings.create(projectAdmin, { ...named, org_wide: true })).rejects.toMatchObject(denied);
+  const disable = bindings.patch(projectAdmin, org.binding_id, { status: "disabled" }, undefined);
+  await expect(disable).rejects.toMatchObject(denied);
+  await expect(bindings.remove(projectAdmin, org.binding_id)).rejects.toMatchObject(denied);
+  // The host's disk is not even an org's: only the admin token opens it.
+  const mounts = [{ source: "/", target: "/host", writable: true }];
+  const asked = bindings.create(projectAdmin, { ...named, policy: { mounts } });
+  await expect(asked).rejects.toMatchObject(denied);
+  const own = await bindings.create(admin, { ...named, policy: { mounts } });
+  const patch = (policy: object) => bindings.patch(projectAdmin, own.binding_id, { policy }, undefined);
+  expect((await patch({ mounts, timeout_ms: 5_000 })).policy).toEqual({ mounts, timeout_ms: 5_000 });
+  const wider = [...mounts, { source: "/etc", target: "/etc2", writable: false }];
+  await expect(patch({ mounts: wider })).rejects.toMatchObject(denied);
+  expect((await patch({})).policy).toEqual({});
+  await expect(patch({ mounts })).rejects.toMatchObject(denied);
+  // What the admin did for the whole org is told where it was done.
+  const stop = new AbortController();
+  for await (const event of events.watch(user, 0, stop.signal))
+    if (event.type === "binding.changed" && event.subject.id === org.binding_id) stop.abort();
+  expect(stop.signal.aborted).toBe(true);
+  const seen = (await audit.list(user, { action: "binding.create" }, { limit: 10 })).items;
+  expect(seen.map((entry) => entry.subject)).toContain(org.binding_id);
+}, 10_000);

@@ -1,0 +1,272 @@
+import { readdirSync, readFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
+import {
+  type BusEvent,
+  CONFIG_LIMITS,
+  type ConfigUpdated,
+  type Json,
+  type KernelPlugin,
+} from "@backplane/contract";
+import { createKernel } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
+import { createSecretVault } from "@backplane/store";
+import {
+  admin,
+  guest,
+  type House,
+  openHouse,
+  until,
+  orgUser as user,
+} from "@backplane/test-kit/kernel/house";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { createLiveConfig } from "../../src/config/live-config.ts";
+
+const ORG = "org_local";
+
+function hear({ kernel }: House): ConfigUpdated[] {
+  const heard: ConfigUpdated[] = [];
+  kernel.config.onUpdated((updated) => heard.push(updated));
+  return heard;
+}
+
+const auditOf = async ({ kernel }: House) =>
+  (await kernel.audit.list({ ...admin, scope: user.scope }, {}, { limit: 100 })).items
+    .filter((entry) => entry.action.startsWith("config."))
+    .map(({ actor, action, subject, details }) => ({ actor, action, subject, details }))
+    .toReversed();
+
+verifies(
+  "config.store",
+  "a write is there for the next read and told once per key; many keys are written whole or not at all",
+  async () => {
+    const onBus: BusEvent[] = [];
+    const spy: KernelPlugin = {
+      name: "spy",
+      version: "1.0.0",
+      category: "adapter",
+      subscriptions: () => ["config.updated"],
+      onEvent: (event) => void onBus.push(event),
+    };
+    const house = await openHouse({ plugins: [spy] });
+    const { config } = house.kernel;
+    const told: ConfigUpdated[] = [];
+    config.onUpdated((updated) => told.push(updated));
+    for (const pattern of Object.keys(await config.list(user))) await config.unset(user, pattern);
+    await until(() => onBus.length === told.length);
+    onBus.length = 0;
+    told.length = 0;
+    const heard = hear(house);
+    await config.set(user, { provider: "prod" });
+    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    expect(await config.get(user, "provider")).toEqual({ key: "provider", value: "prod" });
+
+    const values: Record<string, Json> = {
+      "plugin.llm_openai.base_url": "https://api.example.com",
+      "plugin.llm_openai.retries": 3,
+      "providers.prod.params": { stop: ["\n"], seed: null },
+      provider: "other",
+    };
+    await config.set(user, values);
+    expect(await config.list(user)).toEqual(values);
+    expect(heard.slice(1).toSorted((a, b) => (a.key < b.key ? -1 : 1))).toEqual([
+      { key: "plugin.llm_openai.base_url", prefix_match_hint: "plugin.llm_openai." },
+      { key: "plugin.llm_openai.retries", prefix_match_hint: "plugin.llm_openai." },
+      { key: "provider", prefix_match_hint: "" },
+      { key: "providers.prod.params", prefix_match_hint: "providers.prod." },
+    ]);
+
+    heard.length = 0;
+    const refused: Record<string, Json>[] = [
+      { provider: "third", "not a key": 1 },
+      { provider: "third", big: "x".repeat(CONFIG_LIMITS.value_bytes) },
+      Object.fromEntries(Array.from({ length: CONFIG_LIMITS.keys_per_write + 1 }, (_, n) => [`k${n}`, n])),
+    ];
+    for (const change of refused) await expect(config.set(user, change)).rejects.toThrow();
+    // The store itself gives up half way: the org is full after the second key.
+    const full = "x".repeat(CONFIG_LIMITS.value_bytes - 2);
+    const room = Math.floor(CONFIG_LIMITS.bytes_per_org / CONFIG_LIMITS.value_bytes) - 1;
+    for (let n = 0; n < room; n += 50) {
+      const part = Array.from({ length: Math.min(50, room - n) }, (_, i) => [`fill.k${n + i}`, full]);
+      await config.set(user, Object.fromEntries(part));
+    }
+    heard.length = 0;
+    const before = await config.list(user);
+    await expect(config.set(user, { provider: "third", "x.a": full, "x.b": full })).rejects.toMatchObject({
+      code: "config.limit",
+    });
+    expect(await config.list(user)).toEqual(before);
+    expect(heard).toEqual([]);
+
+    expect(await config.unset(user, "fill.*")).toHaveLength(room);
+    expect(heard).toHaveLength(room);
+    expect(heard[0]).toMatchObject({ prefix_match_hint: "fill." });
+    heard.length = 0;
+    expect(await config.unset(user, "provider")).toEqual(["provider"]);
+    expect(await config.unset(user, "provider")).toEqual([]);
+    expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
+    await expect(config.get(user, "provider")).rejects.toMatchObject({ code: "config.not_found" });
+    await until(() => onBus.length === told.length);
+    expect(onBus.map(({ payload }) => payload)).toEqual(told);
+    expect(new Set(onBus.map(({ session_id }) => session_id))).toEqual(new Set(["kernel"]));
+  },
+);
+
+verifies(
+  "config.mask",
+  "a secret key is masked in every read, sealed on disk, and shown to an admin only, on the record",
+  async () => {
+    const house = await openHouse();
+    const { config } = house.kernel;
+    const value = "sk-verysecretvalue-9876";
+    await config.set(user, {
+      "plugin.a.api_key": value,
+      "plugin.a.access_token": value,
+      "plugin.a.secret": { nested: value },
+      "plugin.a.password": "1234",
+      "plugin.a.model": "m-1",
+    });
+    const masked = {
+      "plugin.a.access_token": "****9876",
+      "plugin.a.api_key": "****9876",
+      "plugin.a.model": "m-1",
+      "plugin.a.password": "****",
+      "plugin.a.secret": "****",
+    };
+    expect(await config.list(admin)).toEqual(masked);
+    for (const [key, shown] of Object.entries(masked)) {
+      expect(await config.get(admin, key)).toEqual({ key, value: shown });
+    }
+
+    for (const caller of [user, guest]) {
+      await expect(config.get(caller, "plugin.a.api_key", { show: true })).rejects.toMatchObject({
+        code: "auth.scope",
+        details: { needs: "admin" },
+      });
+    }
+    expect(await auditOf(house)).toHaveLength(1);
+    expect(await config.get(admin, "plugin.a.api_key", { show: true })).toEqual({
+      key: "plugin.a.api_key",
+      value,
+    });
+    expect((await config.get(admin, "plugin.a.secret", { show: true })).value).toEqual({ nested: value });
+    expect((await auditOf(house)).slice(1)).toEqual([
+      { actor: "admin", action: "config.show", subject: "plugin.a.api_key", details: {} },
+      { actor: "admin", action: "config.show", subject: "plugin.a.secret", details: {} },
+    ]);
+    // A read that cannot be recorded is not answered.
+    const deaf = createKernel({
+      ...house.deps,
+      store: {
+        ...house.store,
+        audit: { ...house.store.audit, append: () => Promise.reject(new Error("no disk")) },
+      },
+    });
+    await expect(deaf.config.get(admin, "plugin.a.api_key", { show: true })).rejects.toThrow("no disk");
+
+    const files = readdirSync(dirname(house.file)).filter((name) => name.startsWith(basename(house.file)));
+    expect(files.length).toBeGreaterThan(1);
+    for (const name of files) {
+      const bytes = readFileSync(join(dirname(house.file), name));
+      expect(bytes.includes("verysecret"), name).toBe(false);
+    }
+    const all = Buffer.concat(files.map((name) => readFileSync(join(dirname(house.file), name))));
+    expect(all.includes("plugin.a.access_token")).toBe(true);
+    expect(all.includes("m-1")).toBe(true);
+  },
+);
+
+test("a sealed value opens for its own org and key alone, and without its key is still listed as there", async () => {
+  const house = await openHouse();
+  const { config } = house.kernel;
+  await config.set(user, { "a.token": "first-secret", "b.token": "second-secret" });
+  const stolen = (await house.store.config.get(ORG, "a.token"))!;
+  await house.store.config.write(ORG, { set: [{ ...stolen, key: "b.token" }], unset: [] }, "", {});
+  await house.store.config.write("org_other", { set: [stolen], unset: [] }, "", {});
+  await house.store.secrets.put(
+    { org_id: ORG, name: "a.token", ciphertext: stolen.value, last4: "" },
+    "",
+    {},
+  );
+  const live = createLiveConfig(house.deps);
+  expect(await live.get(ORG, "a.token")).toBe("first-secret");
+  await expect(live.get(ORG, "b.token")).rejects.toMatchObject({ code: "internal" });
+  await expect(live.get("org_other", "a.token")).rejects.toMatchObject({ code: "internal" });
+  expect(() => house.deps.vault.open(ORG, "a.token", stolen.value)).toThrow();
+  expect(await config.list(user)).toEqual({ "a.token": "****cret", "b.token": "****" });
+  expect(house.logged.some(({ message }) => message.includes("cannot be opened"))).toBe(true);
+  expect(JSON.stringify(house.logged)).not.toMatch(/first-secret|second-secret/);
+
+  const vault = createSecretVault([{ id: "k2", key: new Uint8Array(32).fill(8) }]);
+  const lost = createLiveConfig({ ...house.deps, vault });
+  await expect(lost.list(ORG)).rejects.toMatchObject({ code: "internal" });
+});
+
+test("every write is on the record by its keys, never by its values; guests and plugins do not write", async () => {
+  const house = await openHouse();
+  const { config } = house.kernel;
+  await config.set(user, { "a.b": "value-1", "a.password": "value-2" });
+  await config.set(user, { c: "value-3" });
+  await config.unset(user, "a.*");
+  await config.unset(user, "a.*");
+  const plugin: Caller = {
+    ...user,
+    actor: "inv_1",
+    delegation: { invocation_id: "inv_1", scopes: [], grant: {} as never },
+  };
+  for (const caller of [guest, plugin]) {
+    await expect(config.set(caller, { c: "value-4" })).rejects.toMatchObject({ code: "policy.denied" });
+    await expect(config.unset(caller, "c")).rejects.toMatchObject({ code: "policy.denied" });
+  }
+  const audit = await auditOf(house);
+  expect(audit).toEqual([
+    { actor: "key_user", action: "config.set", subject: "2 keys", details: { keys: ["a.b", "a.password"] } },
+    { actor: "key_user", action: "config.set", subject: "c", details: { keys: ["c"] } },
+    { actor: "key_user", action: "config.unset", subject: "a.*", details: {} },
+  ]);
+  expect(JSON.stringify(audit)).not.toContain("value-");
+  expect(await config.list(guest)).toEqual({ c: "value-3" });
+});
+
+test("orgs do not see each other, and listeners hear which org was written", async () => {
+  const house = await openHouse();
+  const { config } = house.kernel;
+  const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
+  const heard: string[] = [];
+  const stop = config.onUpdated(({ key }, org_id) => heard.push(`${org_id} ${key}`));
+  await config.set(user, { a: 1 });
+  await config.set(other, { a: 2 });
+  expect((await config.get(user, "a")).value).toBe(1);
+  expect(await config.unset(other, "a")).toEqual(["a"]);
+  expect(await config.list(user)).toEqual({ a: 1 });
+  stop();
+  await config.set(user, { a: 3 });
+  expect(heard).toEqual(["org_local a", "org_other a", "org_other a"]);
+});
+
+test("a listener that throws stops neither the write nor the others", async () => {
+  const house = await openHouse();
+  house.kernel.config.onUpdated(() => {
+    throw new Error("broken listener");
+  });
+  const heard = hear(house);
+  await house.kernel.config.set(user, { "a.b": 1 });
+  expect(heard).toEqual([{ key: "a.b", prefix_match_hint: "a." }]);
+  expect(house.logged.some(({ message }) => message.includes("listener"))).toBe(true);
+});
+
+test("rights of plugins are an admin's to give, however the key is written", async () => {
+  const { kernel } = await openHouse();
+  for (const field of ["trusted", "services", "api"]) {
+    const change = { [`plugin.stranger.${field}`]: true };
+    await expect(kernel.config.set(user, change)).rejects.toMatchObject({ code: "auth.scope" });
+    await kernel.config.set(admin, change);
+  }
+  await expect(kernel.config.set(user, { "plugin.stranger.enabled": false })).rejects.toMatchObject({
+    code: "policy.denied",
+  });
+  await kernel.config.set(admin, { "plugin.stranger.enabled": false });
+  expect(Object.keys(await kernel.config.list(user)).filter((key) => key.startsWith("plugin."))).toHaveLength(
+    4,
+  );
+});

@@ -1,0 +1,75 @@
+import type { Caller } from "@backplane/ports";
+import { admin, openHouse, orgUser, user } from "@backplane/test-kit/kernel/house";
+import { expect } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { codeOfRejected, openPlugins, plugin } from "../../../agent/test/plugins/open-plugins.ts";
+
+const projectAdmin: Caller = { ...user, role: "owner", scopes: ["admin"], admin: true };
+const orgAdmin: Caller = { ...orgUser, role: "owner", scopes: ["admin"], admin: true };
+
+verifies(
+  "sec.scope-of-change",
+  "a project's credential changes no configuration key, whatever the key reaches, and nothing of a refused write is there",
+  async () => {
+    const { kernel } = await openHouse();
+    const { config } = kernel;
+    await config.set(admin, { strategy: "react", "acme.a": 1, "plugin.llm_echo.trusted": false });
+    const before = await config.list(admin);
+    const keys = [
+      "provider",
+      "strategy",
+      "anything.at.all",
+      "plugin.llm_echo.enabled",
+      "plugin.llm_echo.model",
+      "providers.prod.base_url",
+      "_meta.providers_seeded_at",
+    ];
+    for (const caller of [user, projectAdmin]) {
+      for (const key of keys) {
+        expect(await codeOfRejected(config.set(caller, { "acme.b": 2, [key]: "x" })), key).toBe(
+          "policy.denied",
+        );
+      }
+      for (const pattern of ["acme.a", "acme.*", "plugin.*", "strategy"]) {
+        expect(await codeOfRejected(config.unset(caller, pattern)), pattern).toBe("policy.denied");
+      }
+    }
+    expect(await config.list(admin)).toEqual(before);
+  },
+);
+
+verifies(
+  "sec.scope-of-change",
+  "switching a kernel plugin takes the same right by its route and by its configuration key",
+  async () => {
+    const house = await openPlugins((loader) => loader.add(() => plugin("third", "skill")));
+    const { kernel } = await openHouse();
+    const key = "plugin.third.enabled";
+    const elsewhere: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };
+    const callers: [string, Caller][] = [
+      ["project user", user],
+      ["project admin", projectAdmin],
+      ["org user", orgUser],
+      ["org admin", orgAdmin],
+      ["host admin", admin],
+    ];
+    for (const [name, caller] of callers) {
+      const route = await codeOfRejected(house.system.facade.setEnabled(caller, "third", false));
+      const set = await codeOfRejected(kernel.config.set(caller, { [key]: false }));
+      const patterns = [key, "plugin.third.*", "plugin.*"];
+      const unset = [];
+      for (const pattern of patterns) unset.push(await codeOfRejected(kernel.config.unset(caller, pattern)));
+      const may = name === "org admin" || name === "host admin";
+      const expected = may ? "nothing was thrown" : "policy.denied";
+      expect([name, route, set, ...unset]).toEqual([name, ...Array<string>(5).fill(expected)]);
+    }
+    // Another org's key of that name switches nothing; its route answers that it may not.
+    expect(await codeOfRejected(house.system.facade.setEnabled(elsewhere, "third", false))).toBe(
+      "policy.denied",
+    );
+    await kernel.config.set(elsewhere, { [key]: false });
+    expect(await codeOfRejected(kernel.config.set(elsewhere, { "plugin.third.trusted": true }))).toBe(
+      "auth.scope",
+    );
+  },
+);

@@ -1,0 +1,56 @@
+import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
+import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+
+const DEVKIT = manifest([
+  tool("search", { max_concurrency: 1, permissions: { network: "egress", secret_slots: ["token"] } }),
+  tool("count", { config_schema: "config.json", permissions: { filesystem: "scratch" } }),
+  hook("notify", ["run.completed"]),
+]);
+const SCHEMAS = { "config.json": { type: "object", required: ["region"] } };
+
+test("one binding stands for every tool of a package: config and slots of all of them are its own", async () => {
+  const house = await openHouse();
+  await expect(house.bind(DEVKIT, { export_id: "*" }, SCHEMAS)).rejects.toMatchObject({
+    code: "binding.invalid",
+    message: expect.stringContaining("region"),
+  });
+  const { kernel } = house;
+  await kernel.secrets.put(admin, "token", "0123456789");
+  const wanted = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "*" };
+  const config = { region: "eu" };
+  const waiting = await kernel.bindings.create(admin, { ...wanted, config });
+  expect(waiting).toMatchObject({ status: "inactive", unbound_slots: ["token"] });
+  const secrets = { token: "secret://org_local/token" };
+  const { binding_id } = await kernel.bindings.patch(admin, waiting.binding_id, { secrets }, undefined);
+  const found = await kernel.exports.discover(user, "tool");
+  expect(found.map((one) => [one.export_id, one.binding_id])).toEqual([
+    ["count", binding_id],
+    ["search", binding_id],
+  ]);
+  expect(await kernel.exports.discover(user, "hook")).toEqual([]);
+  // Each tool gets its own permissions, not those of its neighbours.
+  const count = await house.call({ export_id: "count" });
+  expect(count.grant).toMatchObject({ network: "none", filesystem: "scratch", secret_slots: [] });
+  const search = await house.call({ binding_id, export_id: "search" });
+  expect(search.grant).toMatchObject({ filesystem: "none", secret_slots: ["token"] });
+  expect(await kernel.bindings.validate(admin, binding_id)).toMatchObject({
+    valid: true,
+    requested: { network: "egress", filesystem: "scratch", secret_slots: ["token"] },
+  });
+});
+
+test("what is bound by itself stands before its package as a whole", async () => {
+  const house = await openHouse();
+  const content = manifest([tool("search"), tool("count")]);
+  const whole = await house.bind(content, { export_id: "*" });
+  const single = await house.bind(content, { export_id: "search" });
+  expect((await house.call({ export_id: "search" })).binding_id).toBe(single.binding_id);
+  expect((await house.call({ export_id: "count" })).binding_id).toBe(whole.binding_id);
+});
+
+test("a package without tools cannot be bound as a whole", async () => {
+  const house = await openHouse();
+  const bound = house.bind(manifest([hook("notify", ["run.completed"])]), { export_id: "*" });
+  await expect(bound).rejects.toMatchObject({ code: "binding.invalid" });
+});

@@ -1,0 +1,256 @@
+/** The whole chain of one call, from random policies at every level: the manifest's to the caller's caller. */
+
+import type { Binding, Grant, Package } from "@backplane/contract";
+import { callerOf } from "@backplane/door";
+import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
+import { openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { covers } from "../../src/grant/domains.ts";
+import { callerLevel, standingLevel, toGrant } from "../../src/grant/effective.ts";
+import { intersect, type Level, moreIsolated } from "../../src/grant/intersect.ts";
+import { type Exported, exported, host, level, maybe, narrow } from "./random-levels.ts";
+
+function standing(
+  { asked: permissions, policy: bound, isolation: kept, capabilities }: Exported,
+  around: HostPolicy,
+) {
+  const content = manifest([tool("one", { permissions })], {
+    runtime: { protocol: "rterm.plugin.v1", entrypoint: ["./p"], capabilities },
+  });
+  const binding = { policy: bound } as Binding;
+  const pack = { manifest: content } as Package;
+  return standingLevel({ binding, package: pack, export: content.exports[0]! }, kept, scope, around);
+}
+
+/** In every dimension. What a level leaves out, it allows. */
+function wider(child: Grant, parent: Level): string[] {
+  const outside = <T>(mine: readonly T[], theirs: readonly T[] | null | undefined) =>
+    theirs !== undefined && theirs !== null && mine.some((one) => !theirs.includes(one));
+  const { mounts } = parent;
+  const found: [string, boolean][] = [
+    ["class", parent.class !== undefined && moreIsolated(child.class, parent.class) !== child.class],
+    ["network", parent.network === "none" && child.network !== "none"],
+    [
+      "domains",
+      parent.allowed_domains !== undefined &&
+        child.allowed_domains.some((one) => !parent.allowed_domains!.some((wide) => covers(wide, one))),
+    ],
+    [
+      "filesystem",
+      parent.filesystem !== undefined &&
+        child.filesystem !== "none" &&
+        child.filesystem !== parent.filesystem,
+    ],
+    [
+      "mounts",
+      (mounts === false && child.mounts.length > 0) ||
+        (Array.isArray(mounts) &&
+          child.mounts.some(
+            (one) =>
+              !mounts.some(
+                (other) =>
+                  other.source === one.source &&
+                  other.target === one.target &&
+                  (other.writable || !one.writable),
+              ),
+          )),
+    ],
+    ["scopes", outside(child.gateway_api_scopes, parent.gateway_api_scopes)],
+    ["slots", outside(child.secret_slots, parent.secret_slots)],
+    ["capabilities", outside(child.capabilities, parent.capabilities)],
+    [
+      "tools",
+      parent.tools !== undefined &&
+        parent.tools !== null &&
+        (child.tools === null || outside(child.tools, parent.tools)),
+    ],
+  ];
+  return found.filter(([, is]) => is).map(([dimension]) => dimension);
+}
+
+const KEY = `${scope.org_id}/${scope.project_id}`;
+const around = (own: Partial<HostPolicy>, org?: GrantLevel, project?: GrantLevel) =>
+  hostPolicy({
+    ...own,
+    ...(org === undefined ? {} : { orgs: new Map([[scope.org_id, org]]) }),
+    ...(project === undefined ? {} : { projects: new Map([[KEY, project]]) }),
+  });
+
+test("a grant is never wider than manifest, binding, project, org, host and caller, however deep it is called", () => {
+  fc.assert(
+    fc.property(
+      host,
+      level,
+      level,
+      fc.array(fc.record({ of: exported, narrow }), { minLength: 1, maxLength: 4 }),
+      (own, org, project, calls) => {
+        const house = around(own, org, project);
+        let caller = user;
+        let before: Grant | null = null;
+        for (const call of calls) {
+          const ceiling = callerLevel(caller, call.narrow);
+          const grant = toGrant(intersect(standing(call.of, house), ceiling ?? {}));
+          const { asked: manifested, policy: bound } = call.of;
+          const parents: Record<string, Level> = {
+            manifest: { ...manifested, class: call.of.isolation, capabilities: call.of.capabilities },
+            binding: {
+              ...bound.permissions,
+              mounts: bound.mounts ?? false,
+              capabilities: bound.capabilities ?? [],
+              ...(bound.allowed_domains === undefined ? {} : { allowed_domains: bound.allowed_domains }),
+            },
+            org,
+            project,
+            host: {
+              ...(own.min_class === undefined ? {} : { class: own.min_class }),
+              ...(own.network === undefined ? {} : { network: own.network }),
+              ...(own.default_domains === undefined ? {} : { allowed_domains: own.default_domains }),
+              ...(own.mounts === undefined ? {} : { mounts: own.mounts }),
+            },
+            narrow: call.narrow ?? {},
+            caller: before ?? {},
+          };
+          for (const [name, parent] of Object.entries(parents)) {
+            expect(wider(grant, parent), `${name}: ${JSON.stringify({ grant, parent })}`).toEqual([]);
+          }
+          before = grant;
+          caller = callerOf({
+            id: "inv_1",
+            ...scope,
+            grant,
+            effect_class: "unknown",
+            delivery_id: null,
+            depth: 0,
+          } as never)!;
+        }
+      },
+    ),
+    { numRuns: 3_000 },
+  );
+});
+
+test("one level more never widens, whoever adds it", () => {
+  fc.assert(
+    fc.property(
+      host,
+      exported,
+      maybe(level),
+      maybe(level),
+      level,
+      narrow,
+      narrow,
+      (own, of, org, project, more, first, second) => {
+        const without = standing(of, around(own, org, project));
+        const added = [
+          standing(of, around(own, intersect(org ?? {}, more) as GrantLevel, project)),
+          standing(of, around(own, org, intersect(project ?? {}, more) as GrantLevel)),
+        ];
+        // Domains are the operator's to name: until one level has, nothing can be reached and so nothing is narrowed.
+        const named = [of.asked, of.policy, org, project, { allowed_domains: own.default_domains }].some(
+          (one) => one?.allowed_domains !== undefined,
+        );
+        const base = toGrant(without);
+        const asLevel: Level = named ? base : { ...base, allowed_domains: ["*"] };
+        for (const one of added) expect(wider(toGrant(one), asLevel)).toEqual([]);
+        // A caller gives nothing at all, not even where nobody else has said anything.
+        for (const chain of [[first], [second], [first, second]]) {
+          const grant = toGrant(intersect(without, ...chain.map((one) => one ?? {})));
+          expect(wider(grant, base)).toEqual([]);
+          expect(wider(toGrant(intersect(without, first ?? {}, second ?? {})), grant)).toEqual([]);
+        }
+      },
+    ),
+    { numRuns: 3_000 },
+  );
+});
+
+test("a caller that names domains where nobody granted any gets none", async () => {
+  const house = await openHouse();
+  await house.bind(manifest([tool("reach", { permissions: { network: "egress" } })]));
+  const { grant } = await house.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
+  expect(grant).toMatchObject({ network: "egress", allowed_domains: [] });
+});
+
+verifies(
+  "grant.narrow",
+  "the grant is recorded, shown in context, and holds for what the call itself calls: tools, scopes, secrets",
+  async () => {
+    const full = {
+      network: "egress",
+      filesystem: "scratch",
+      allowed_domains: ["*.example.com"],
+      gateway_api_scopes: ["tools:invoke", "runs:read"],
+      secret_slots: ["jira"],
+    };
+    const house = await openHouse({
+      host: {
+        orgs: new Map([[scope.org_id, { allowed_domains: ["api.example.com", "other.org"] }]]),
+        projects: new Map([[KEY, { gateway_api_scopes: ["tools:invoke"], tools: ["reach", "deep"] }]]),
+      },
+    });
+    const { kernel } = house;
+    const admin = { ...user, actor: "admin", role: "owner" as const, admin: true };
+    await kernel.secrets.put(admin, "jira", "a-secret-value");
+    const content = manifest(["reach", "deep", "other"].map((id) => tool(id, { permissions: full })));
+    const secrets = { jira: "secret://org_local/jira" };
+    await house.bind(content, { secrets });
+    for (const export_id of ["deep", "other"]) {
+      await kernel.bindings.create(admin, {
+        package_id: "acme/devkit",
+        package_version: "0.1.0",
+        export_id,
+        secrets,
+      });
+    }
+    const refusals: string[] = [];
+    house.runner.script = async ({ order }) => {
+      expect(order.context.grant).toEqual(order.grant);
+      expect(Object.keys(order.context.secrets ?? {})).toEqual(order.grant.secret_slots);
+      if (order.export_id !== "reach") return ok();
+      const caller = await kernel.keys.authenticate(order.context.gateway.delegation_token!);
+      expect(caller.delegation!.scopes).toEqual(order.grant.gateway_api_scopes);
+      const child = await (await kernel.invocations.invoke(caller, { export_id: "deep" })).settled;
+      expect(wider(child.grant!, order.grant)).toEqual([]);
+      await kernel.invocations
+        .invoke(caller, { export_id: "other" })
+        .catch((error: { code: string; message: string }) =>
+          refusals.push(`${error.code}: ${error.message}`),
+        );
+      return ok();
+    };
+    const wide = await house.call({ export_id: "reach" });
+    const small = await house.call({
+      export_id: "reach",
+      narrow: { network: "none", secret_slots: [], filesystem: "none" },
+    });
+    expect([wide.status, small.status], JSON.stringify([wide.error, small.error])).toEqual([
+      "succeeded",
+      "succeeded",
+    ]);
+    expect(wide.grant).toMatchObject({
+      network: "egress",
+      allowed_domains: ["api.example.com"],
+      gateway_api_scopes: ["tools:invoke"],
+      secret_slots: ["jira"],
+      tools: ["deep", "reach"],
+    });
+    expect((await kernel.invocations.get(user, wide.id)).grant).toEqual(wide.grant);
+    expect(refusals).toHaveLength(2);
+    expect(refusals[0]).toBe("policy.denied: the calling invocation may not use the tool other");
+    const children = (await kernel.invocations.list(user, { export_id: "deep" }, { limit: 9 })).items;
+    expect(children.map(({ grant }) => [grant!.network, grant!.filesystem, grant!.secret_slots])).toEqual([
+      ["none", "none", []],
+      ["egress", "scratch", ["jira"]],
+    ]);
+    // Refusals are on the record too.
+    const refused = (await kernel.invocations.list(user, { export_id: "other" }, { limit: 9 })).items;
+    expect(refused.map(({ status, error }) => [status, error?.code])).toEqual([
+      ["failed", "policy.denied"],
+      ["failed", "policy.denied"],
+    ]);
+  },
+);

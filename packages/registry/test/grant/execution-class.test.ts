@@ -1,0 +1,36 @@
+import { readFileSync } from "node:fs";
+import type { ExecutionClass } from "@backplane/contract";
+import { readManifest } from "@backplane/supply";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { effectiveClass, lowers } from "../../src/grant/execution-class.ts";
+
+const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
+const silent = devkit.replaceAll(/^execution_class.*\n/gm, "");
+const asking = (wanted: ExecutionClass) =>
+  readManifest(silent.replaceAll(/^kind = .*\n/gm, (line) => `${line}execution_class = "${wanted}"\n`));
+const classesOf = (manifest: ReturnType<typeof readManifest>) =>
+  Object.fromEntries(manifest.exports.map((item) => [item.kind, effectiveClass({ policy: {} }, item)]));
+
+const DEFAULTS = { harness: "isolated", tool: "isolated", hook: "worker", compactor: "worker" };
+
+verifies("pkg.class-defaults", "an export that asks for no class runs as its kind's default", () => {
+  expect(silent).not.toContain("execution_class");
+  expect(classesOf(readManifest(silent))).toEqual(DEFAULTS);
+});
+
+test("a package can ask for more isolation than its kind has, never for less", () => {
+  expect(classesOf(asking("inline"))).toEqual(DEFAULTS);
+  expect(classesOf(asking("worker"))).toEqual(DEFAULTS);
+  expect(new Set(Object.values(classesOf(asking("isolated"))))).toEqual(new Set(["isolated"]));
+});
+
+test("the binding's class counts, and lowering is known as such", () => {
+  const [item] = readManifest(silent).exports.filter(({ kind }) => kind === "tool");
+  expect(effectiveClass({ policy: { class: "worker" } }, item!)).toBe("worker");
+  expect((["inline", "worker", "isolated"] as const).map((wanted) => lowers(wanted, item!))).toEqual([
+    true,
+    true,
+    false,
+  ]);
+});

@@ -1,0 +1,135 @@
+/** Turns are inside the chain too: a sub-agent's tools call no more than it may, and a resumed turn is no wider. */
+import type { KernelTool } from "@backplane/contract";
+import { plugin as agentTool } from "@backplane/plugin-agent-tool";
+import { toolOk } from "@backplane/sdk/kernel";
+import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { openTalk } from "../../../agent/test/loop/talk.ts";
+
+const yes = {
+  name: "yes",
+  version: "1.0.0",
+  category: "adapter" as const,
+  subscriptions: () => ["approval.request"],
+  async onEvent(event: { payload: unknown }, ctx: { emit: (...args: never[]) => Promise<unknown> }) {
+    const { id } = event.payload as { id: string };
+    const answer = [{ id, response: "approve" }, { session_id: "kernel" }] as never[];
+    await ctx.emit("approval.response" as never, ...answer);
+  },
+};
+
+const content = manifest(
+  ["outer", "inner"].map((id) => tool(id, { permissions: { gateway_api_scopes: ["tools:invoke"] } })),
+);
+
+async function bindBoth(talk: Awaited<ReturnType<typeof openTalk>>): Promise<void> {
+  await talk.bind(content);
+  await talk.kernel.bindings.create(admin, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "inner",
+  });
+}
+
+test("a tool that a sub-agent may use cannot reach one that it may not", async () => {
+  const talk = await openTalk({ plugins: [agentTool, yes as never] });
+  await bindBoth(talk);
+  const reached: string[] = [];
+  talk.runner.script = async ({ order }) => {
+    if (order.export_id === "inner") return ok();
+    const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    const told = await talk.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+      async (ticket) => (await ticket.settled).status,
+      (error: { code: string }) => error.code,
+    );
+    reached.push(told);
+    return ok();
+  };
+  await talk.say("/tool outer {}");
+  const child = { goal: "/tool outer {}", tools: ["outer"] };
+  await talk.say(`/tool agent ${JSON.stringify(child)}`);
+  expect(reached).toEqual(["succeeded", "policy.denied"]);
+  const calls = (await talk.kernel.invocations.list(user, { export_id: "outer" }, { limit: 5 })).items;
+  expect(calls.map(({ grant }) => grant!.tools)).toEqual([["outer"], null]);
+});
+
+const asks: KernelTool = {
+  name: "deploy",
+  description: "Deploys.",
+  parameters: { type: "object", properties: {} },
+  requires_approval: true,
+  run: () => toolOk("deployed"),
+};
+
+test("a turn that a plugin began goes on after a restart with that plugin's rights", async () => {
+  const long = { host: { approval_timeout_ms: 3_600_000 }, tools: [asks] };
+  const first = await openTalk(long);
+  const scopes = ["runs:write", "tools:invoke"] as const;
+  await first.bind(
+    manifest([
+      tool("harness", { permissions: { gateway_api_scopes: [...scopes] } }, { effect_class: "unknown" }),
+    ]),
+  );
+  let parent = "";
+  first.runner.script = async ({ order }) => {
+    const caller = await first.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    parent = order.invocation_id;
+    await first.kernel.runs.start(caller, { session_id: "s1", input: { text: "/tool deploy {}" } });
+    return ok();
+  };
+  await first.call({ export_id: "harness", narrow: { tools: ["deploy"] } });
+  const pending = async (talk: typeof first) =>
+    (await talk.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+  await until(async () => (await pending(first)).length === 1);
+  await first.crash();
+
+  const second = await openTalk({ ...long, file: first.file });
+  const [question] = await pending(second);
+  await second.kernel.approvals.answer(admin, question!.id, { response: "approve" });
+  await until(async () => (await second.tape()).at(-1)?.payload.role === "assistant");
+  const runs = (await second.kernel.runs.list(user, { session_id: "s1" }, { limit: 5 })).items;
+  expect(runs.map(({ requested_by, resumed }) => [requested_by, resumed])).toEqual([[parent, 1]]);
+  // It is offered what the first call's grant names, and not the project's other tools.
+  const asked = second.events.filter(({ kind }) => kind === "llm.call.request").at(-1)!;
+  const offered = (asked.payload.tools as { name: string }[]).map(({ name }) => name);
+  expect(offered).toContain("deploy");
+  expect(offered).not.toContain("harness");
+});
+
+test("a plugin that may compact reaches the project's compactor, one that may not does not", async () => {
+  const talk = await openTalk();
+  const compactor = { id: "shrink", kind: "compactor", compactor: {} };
+  const asking = (id: string, ...scopes: string[]) =>
+    tool(id, { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" });
+  await talk.bind(manifest([compactor, asking("may", "compactions:write"), asking("mayNot", "chains:read")]));
+  for (const export_id of ["may", "mayNot"]) {
+    await talk.kernel.bindings.create(admin, {
+      package_id: "acme/devkit",
+      package_version: "0.1.0",
+      export_id,
+    });
+  }
+  await talk.say("hello");
+  const told: unknown[] = [];
+  talk.runner.script = async ({ order }) => {
+    if (order.export_id === "shrink") return ok({ seed_blocks: [], summary: { text: "short" } });
+    const caller = await talk.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    const done = talk.kernel.sessions.compact(caller, { session_id: "s1" });
+    told.push(
+      await done.then(
+        ({ origin }) => origin,
+        ({ message }: Error) => message,
+      ),
+    );
+    return ok();
+  };
+  for (const export_id of ["may", "mayNot"]) await talk.call({ export_id });
+  expect(told[0]).toBe("compaction");
+  expect(told[1]).toContain("was not granted tools:invoke");
+  const calls = (await talk.kernel.invocations.list(user, { export_id: "shrink" }, { limit: 5 })).items;
+  // Newest first; a compaction that fails is tried again.
+  expect(calls.map(({ status }) => status)).toEqual(["failed", "failed", "failed", "succeeded"]);
+  expect(calls.at(-1)!.grant!.gateway_api_scopes).toEqual([]);
+});

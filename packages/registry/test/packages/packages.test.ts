@@ -1,0 +1,97 @@
+import type { Caller } from "@backplane/ports";
+import { admin, guest, openHouse, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+
+test("installing twice is once, other bytes of a version are refused, and bound packages stay", async () => {
+  const house = await openHouse();
+  const { packages } = house.kernel;
+  const content = manifest([tool("echo")]);
+  const source = house.importer.add(content);
+  await expect(packages.install(user, source)).rejects.toMatchObject({ code: "package.source_forbidden" });
+  await expect(packages.install(guest, source)).rejects.toMatchObject({ code: "policy.denied" });
+  const first = await packages.install(admin, source);
+  expect(first).toMatchObject({
+    created: true,
+    package: { package_id: "acme/devkit", installed_by: "admin" },
+  });
+  expect(await packages.install(admin, source)).toEqual({ created: false, package: first.package });
+  const other = house.importer.add(content, {}, "other bytes");
+  await expect(packages.install(admin, other)).rejects.toMatchObject({ code: "package.conflict" });
+  expect(house.importer.discarded).toHaveLength(1);
+  const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
+  await expect(packages.get(far, first.package.id)).rejects.toMatchObject({ code: "package.not_found" });
+  const shared = await packages.install(far, source);
+  const binding = await house.kernel.bindings.create(admin, {
+    package_id: "acme/devkit",
+    package_version: "0.1.0",
+    export_id: "echo",
+  });
+  await expect(packages.remove(admin, first.package.id)).rejects.toMatchObject({ code: "package.bound" });
+  await house.kernel.bindings.remove(admin, binding.binding_id);
+  await packages.remove(admin, first.package.id);
+  // The other org still uses the bytes.
+  expect(house.importer.discarded).not.toContain(first.package.digest);
+  await packages.remove(far, shared.package.id);
+  expect(house.importer.discarded).toContain(first.package.digest);
+  expect((await packages.list(admin, { limit: 10 })).items).toEqual([]);
+  const actions = (
+    await house.kernel.audit.list(
+      { ...admin, scope: { ...admin.scope, project_id: null } },
+      {},
+      { limit: 50 },
+    )
+  ).items;
+  expect(actions.map((entry) => entry.action)).toContain("package.remove");
+});
+
+test("who works where a package was installed hears of it, and no project learns another's bindings", async () => {
+  const house = await openHouse();
+  const { packages, bindings, events, audit } = house.kernel;
+  const { package: installed } = await packages.install(admin, house.importer.add(manifest([tool("echo")])));
+  const stop = new AbortController();
+  for await (const event of events.watch(user, 0, stop.signal)) {
+    expect(event).toMatchObject({ type: "package.installed", subject: { id: installed.id } });
+    stop.abort();
+  }
+  const seen = (await audit.list(admin, { action: "package.install" }, { limit: 10 })).items;
+  expect(seen.map((entry) => entry.subject)).toEqual([installed.id]);
+  const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
+  await bindings.create(admin, named);
+  const refused = (caller: Caller) => packages.remove(caller, installed.id).catch((error: unknown) => error);
+  // What the org's admin installed is not a project's to remove; what a project installed is its own.
+  expect(await refused(user)).toMatchObject({ code: "policy.denied" });
+  const installer: Caller = {
+    ...user,
+    actor: "key_2",
+    scopes: ["admin"],
+    admin: true,
+    scope: { ...user.scope, project_id: "proj_other" },
+  };
+  const next = house.importer.add(manifest([tool("echo")], { version: "0.2.0" }));
+  const { package: own } = await packages.install(installer, next);
+  const bound = await bindings.create(admin, { ...named, package_version: "0.2.0" });
+  const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
+  expect(removing).toMatchObject({ code: "package.bound", details: { bindings: [] } });
+  expect(JSON.stringify(removing)).not.toContain(bound.binding_id);
+  await bindings.remove(admin, bound.binding_id);
+  await packages.remove(installer, own.id);
+  // The binding had moved to the version that is gone.
+  const { binding_id } = await bindings.create(admin, named);
+  const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
+  expect(await refused(org)).toMatchObject({ details: { bindings: [binding_id] } });
+});
+
+test("a package that nothing here can run is refused when it is installed", async () => {
+  const house = await openHouse();
+  house.runner.runs = (protocol) => protocol === "vai.rpc.v1";
+  const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] };
+  const source = house.importer.add(manifest([tool("echo")], { runtime }));
+  await expect(house.kernel.packages.install(admin, source)).rejects.toMatchObject({
+    code: "package.invalid",
+    message: expect.stringContaining("does not run mcp.stdio packages yet"),
+  });
+  expect(house.importer.discarded).toHaveLength(1);
+  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+  await house.kernel.packages.install(admin, house.importer.add(manifest([tool("echo")])));
+});

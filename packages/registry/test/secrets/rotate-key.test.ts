@@ -1,0 +1,145 @@
+import { randomBytes } from "node:crypto";
+import { createKernel } from "@backplane/kernel";
+import type { Caller } from "@backplane/ports";
+import { createSecretVault, type VaultKey } from "@backplane/store";
+import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const there: Caller = { ...admin, scope: { org_id: "org_there", project_id: null } };
+const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
+
+async function openVaulted() {
+  const kept = [FIRST];
+  const file = { read: () => kept.toReversed(), append: (key: VaultKey) => void kept.push(key) };
+  const house = await openHouse();
+  house.deps.vault = createSecretVault(file.read(), file);
+  return { ...house, kept, kernel: createKernel(house.deps) };
+}
+
+test("everything of every org is sealed again, in steps, over an interruption and a race, and the old key can go", async () => {
+  const { kernel, store, deps, kept } = await openVaulted();
+  const values = new Map<string, string>();
+  for (let i = 0; i < 130; i++) {
+    values.set(`s${i}`, randomBytes(12).toString("hex"));
+    await kernel.secrets.put(i % 2 === 0 ? admin : there, `s${i}`, values.get(`s${i}`)!);
+  }
+  await kernel.config.set(there, { "llm.api_key": "sk-config-value", "llm.model": "m" });
+  // The gateway dies after the first step.
+  const replace = store.sealed.replace.bind(store.sealed);
+  let steps = 0;
+  store.sealed.replace = async (changes) => {
+    if (++steps > 1) throw new Error("killed");
+    return await replace(changes);
+  };
+  await expect(kernel.secrets.rotateKey(admin, { new_key: true })).rejects.toThrow("killed");
+  expect(kept).toHaveLength(2);
+  const [newest] = deps.vault.keys();
+  const left = await store.sealed.list("secret", newest!.prefix, { org_id: "", name: "" }, 500);
+  expect(left.length).toBe(30);
+  // Meanwhile both halves open.
+  for (const [name, value] of [...values].slice(0, 6)) {
+    const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
+    const sealed = await store.secrets.sealed(org_id, name);
+    expect(deps.vault.open(org_id, name, sealed!.ciphertext)).toBe(value);
+  }
+  // Somebody else writes a value just as it is sealed again.
+  let raced = "";
+  store.sealed.replace = async (changes) => {
+    if (raced === "") {
+      const { row } = changes[0]!;
+      raced = row.name;
+      values.set(raced, "a newer value");
+      await kernel.secrets.put(
+        { ...admin, scope: { org_id: row.org_id, project_id: null } },
+        raced,
+        "a newer value",
+      );
+    }
+    return await replace(changes);
+  };
+  const done = await kernel.secrets.rotateKey(admin, { new_key: false });
+  expect(done).toEqual({
+    key_id: newest!.id,
+    secrets: 29,
+    config_values: 1,
+    sign_ins: 0,
+    unreadable: [],
+    unused_keys: ["k1"],
+  });
+  // The old key is gone.
+  const only = createSecretVault([kept[1]!]);
+  for (const [name, value] of values) {
+    const org_id = Number(name.slice(1)) % 2 === 0 ? "org_local" : "org_there";
+    const sealed = await store.secrets.sealed(org_id, name);
+    expect(only.open(org_id, name, sealed!.ciphertext), name).toBe(value);
+  }
+  deps.vault = only;
+  const after = createKernel(deps);
+  expect(await after.config.get(there, "llm.api_key", { show: true })).toMatchObject({
+    value: "sk-config-value",
+  });
+  const { items } = await kernel.audit.list(
+    { ...admin, scope: { ...admin.scope, project_id: null } },
+    { action: "secret.rotate_key" },
+    { limit: 5 },
+  );
+  expect(items.map(({ subject, details }) => [subject, details])).toEqual([
+    [newest!.id, { new_key: false }],
+    [newest!.id, { new_key: true }],
+  ]);
+});
+
+test("what cannot be opened is named and left, and its key is not called unused", async () => {
+  const { kernel, store } = await openVaulted();
+  await kernel.secrets.put(admin, "good", "a-good-value");
+  const lost = { org_id: "org_local", name: "lost", ciphertext: "v1.k0.AAAA.BBBB", last4: "****" };
+  const broken = { ...lost, name: "broken", ciphertext: "v1.k1.AAAA.BBBB" };
+  for (const row of [lost, broken]) await store.secrets.put(row, "2026-01-01T00:00:00.000Z", {});
+  const done = await kernel.secrets.rotateKey(admin, { new_key: true });
+  expect(done).toMatchObject({ secrets: 1, unused_keys: [] });
+  expect(done.unreadable.map(({ name }) => name).toSorted()).toEqual(["broken", "lost"]);
+  for (const caller of [user, there].map((one) => ({ ...one, actor: "key_x" }))) {
+    await expect(kernel.secrets.rotateKey(caller, { new_key: true })).rejects.toMatchObject({
+      code: "policy.denied",
+    });
+  }
+});
+
+verifies(
+  "secret.rotate",
+  "a rotated secret is used by the next call, and calls in flight finish",
+  async () => {
+    const house = await openHouse();
+    const { secrets } = house.kernel;
+    expect((await secrets.put(admin, "jira", "the-first-value")).version).toBe(1);
+    const content = manifest([tool("t", { permissions: { secret_slots: ["jira"] } })]);
+    await house.bind(content, { secrets: { jira: "secret://org_local/jira" } });
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    house.runner.script = async ({ order }) => {
+      if (house.runner.orders.length === 1) await held;
+      const { jira } = order.context.secrets!;
+      return ok({ content: [{ type: "text", text: `${jira} of ${jira!.length}` }] });
+    };
+    const first = house.call({ export_id: "t" });
+    await until(() => house.runner.orders.length === 1);
+    expect((await secrets.put(admin, "jira", "the-second-value")).version).toBe(2);
+    const second = await house.call({ export_id: "t" });
+    release();
+    const texts = [await first, second].map(({ status, result }) => [
+      status,
+      (result as { content: { text: string }[] }).content[0]!.text,
+    ]);
+    expect(texts).toEqual([
+      ["succeeded", "[redacted] of 15"],
+      ["succeeded", "[redacted] of 16"],
+    ]);
+    const { items } = await house.kernel.audit.list(admin, { action: "secret.put" }, { limit: 5 });
+    expect(items).toHaveLength(2);
+  },
+);

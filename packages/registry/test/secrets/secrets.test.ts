@@ -1,0 +1,49 @@
+import type { Caller } from "@backplane/ports";
+import { admin, guest, openHouse, orgUser, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { expect, test } from "vitest";
+
+test("values are write-only: reads show name, last four and who uses it", async () => {
+  const house = await openHouse();
+  const { secrets } = house.kernel;
+  await secrets.put(user, "jira_token", "a-very-secret-value");
+  const short = await secrets.put(user, "pin", "12345678");
+  expect(short.last4).toBe("****");
+  const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
+  const ref = "secret://org_local/jira_token";
+  const binding = await house.bind(content, { secrets: { jira_token: ref } });
+  expect(await secrets.get(user, "jira_token")).toMatchObject({
+    ref,
+    last4: "alue",
+    used_by: [binding.binding_id],
+  });
+  const rotated = await secrets.put(user, "jira_token", "another-secret-value");
+  expect(rotated.version).toBe(2);
+  const audit = await house.kernel.audit.list(admin, {}, { limit: 50 });
+  const sealed = await house.store.secrets.sealed("org_local", "jira_token");
+  const shown = JSON.stringify([await secrets.list(user, { limit: 10 }), audit, sealed]);
+  expect(shown).not.toContain("secret-value");
+  await expect(secrets.remove(admin, "jira_token")).rejects.toMatchObject({ code: "secret.in_use" });
+  await secrets.remove(admin, "pin");
+  await expect(secrets.get(user, "pin")).rejects.toMatchObject({ code: "secret.not_found" });
+  await expect(secrets.remove(admin, "pin")).rejects.toMatchObject({ code: "secret.not_found" });
+  await expect(secrets.put(guest, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
+});
+
+test("another project sees that a secret is used, not by what, and the change is on the actor's record", async () => {
+  const house = await openHouse();
+  const { secrets, audit } = house.kernel;
+  await secrets.put(orgUser, "jira_token", "a-very-secret-value");
+  const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
+  const { binding_id } = await house.bind(content, {
+    secrets: { jira_token: "secret://org_local/jira_token" },
+  });
+  const stranger: Caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect((await secrets.get(stranger, "jira_token")).used_by).toEqual([]);
+  expect((await secrets.list(stranger, { limit: 10 })).items[0]?.used_by).toEqual([]);
+  const refused = await secrets.remove(stranger, "jira_token").catch((error: unknown) => error);
+  expect(refused).toMatchObject({ code: "policy.denied" });
+  expect(JSON.stringify(refused)).not.toContain(binding_id);
+  expect((await secrets.list(user, { limit: 10 })).items[0]?.used_by).toEqual([binding_id]);
+  expect((await audit.list(orgUser, { action: "secret.put" }, { limit: 10 })).items).toHaveLength(1);
+});

@@ -1,0 +1,38 @@
+import type { Caller } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { createWorkspaces, type WorkspaceParts } from "../../src/workspaces/workspaces.ts";
+
+const admin: Caller = {
+  actor: "admin",
+  scope: { org_id: "org_local", project_id: null },
+  role: "owner",
+  scopes: ["admin"],
+  admin: true,
+};
+
+test("files that change while the folder waits for its turn are not what was reviewed", async () => {
+  const surveys = ["sha256:reviewed", "sha256:other"];
+  const asked: string[] = [];
+  const parts = {
+    deps: {
+      clock: { now: () => 0 },
+      ids: { next: () => "ws_1" },
+      store: { bindings: { get: async () => null } },
+      importer: {
+        import: async ({ digest }: { digest: string }) => {
+          asked.push(digest);
+          throw new Error("imported");
+        },
+      },
+    },
+    folders: {
+      resolve: async (path: string) => path,
+      survey: async () => ({ digest: surveys.shift() ?? "sha256:other", files: [] }),
+    },
+  } as unknown as WorkspaceParts;
+  const { facade } = createWorkspaces(parts);
+  const wanted = { path: "/tools", kind: "workspace", watch: false, digest: "sha256:reviewed" } as const;
+  await facade.trust(admin, wanted).catch(() => {});
+  await expect(facade.trust(admin, wanted)).rejects.toMatchObject({ code: "workspace.changed" });
+  expect(asked.filter((digest) => digest !== wanted.digest)).toEqual([]);
+});

@@ -1,0 +1,147 @@
+/**
+ * `plugins_list`, `plugin_install` and `plugin_unload` (instr.admin): core tools, by which an admin's agent manages
+ * instrument plugins. They act for the caller of the turn and for nobody else, and what changes anything is approved.
+ */
+
+import {
+  BackplaneError,
+  EXECUTION_CLASSES,
+  type ExecutionClass,
+  type Json,
+  type JsonObject,
+  type KernelToolSpec,
+  type ToolReturn,
+  toBackplaneError,
+} from "@backplane/contract";
+import { coreTool } from "@backplane/door";
+import type { Caller, InstrumentsFacade, RegisteredTool } from "@backplane/ports";
+
+interface AdminTool {
+  spec: KernelToolSpec;
+  brief: (args: JsonObject) => string | null;
+  run: (caller: Caller, args: JsonObject) => Promise<{ brief: string; data: Json }>;
+}
+
+export function instrumentAdminTools(
+  instruments: InstrumentsFacade,
+  version: string,
+  /** For whom the call is made; null outside of a turn. */
+  callerOf: (as: string) => Caller | null,
+): RegisteredTool[] {
+  return toolsOf(instruments).map(({ brief, run, spec }) =>
+    coreTool(version, {
+      spec,
+      brief: async (args) => brief(args),
+      run: async (args, call) => {
+        try {
+          const caller = callerOf(call.as);
+          if (caller === null) {
+            throw new BackplaneError(
+              "auth.missing",
+              `${spec.name} acts for the caller of a turn; call it in a session`,
+            );
+          }
+          const { brief: words, data } = await run(caller, args);
+          return { ok: true, brief: words, display: { kind: "json", data } };
+        } catch (error) {
+          return refused(error);
+        }
+      },
+    }),
+  );
+}
+
+function toolsOf(instruments: InstrumentsFacade): AdminTool[] {
+  return [
+    {
+      spec: {
+        name: "plugins_list",
+        description:
+          "Lists the instrument plugins that are bound here, whether they run, and their instruments. Admins only.",
+        parameters: { type: "object", properties: {}, additionalProperties: false },
+        effect_class: "read_only",
+        risk: "high",
+      },
+      brief: () => null,
+      async run(caller) {
+        const plugins = await instruments.list(caller);
+        return { brief: `${plugins.length} plugins`, data: plugins as unknown as Json };
+      },
+    },
+    {
+      spec: {
+        name: "plugin_install",
+        description:
+          "Installs and loads an instrument plugin from a folder, zip or jar on the gateway's machine. Admins only.",
+        parameters: {
+          type: "object",
+          properties: {
+            path: {
+              type: "string",
+              minLength: 1,
+              maxLength: 4_096,
+              description: "Absolute path on the gateway's machine.",
+            },
+            config: { type: "object", description: "The plugin's settings." },
+            class: {
+              enum: [...EXECUTION_CLASSES],
+              description:
+                "Left out: isolated. inline runs its code in the gateway itself, with all that it may do.",
+            },
+          },
+          required: ["path"],
+          additionalProperties: false,
+        },
+        requires_approval: true,
+        effect_class: "unknown",
+        risk: "high",
+        timeout_ms: 120_000,
+      },
+      brief: (args) =>
+        `install the plugin ${args.path as string}${args.class === "inline" ? " into the gateway itself" : ""}`,
+      async run(caller, args) {
+        const {
+          class: given,
+          config,
+          path,
+        } = args as { path: string; config?: JsonObject; class?: ExecutionClass };
+        const plugin = await instruments.install(caller, path, {
+          ...(config === undefined ? {} : { config }),
+          ...(given === undefined ? {} : { class: given }),
+        });
+        return {
+          brief: `${plugin.plugin_id} ${plugin.version}: ${plugin.state}`,
+          data: plugin as unknown as Json,
+        };
+      },
+    },
+    {
+      spec: {
+        name: "plugin_unload",
+        description:
+          "Unloads an instrument plugin and removes its instruments; its package and data stay. Admins only.",
+        parameters: {
+          type: "object",
+          properties: { plugin_id: { type: "string", minLength: 1, maxLength: 64 } },
+          required: ["plugin_id"],
+          additionalProperties: false,
+        },
+        requires_approval: true,
+        effect_class: "unknown",
+        risk: "high",
+      },
+      brief: (args) => `unload the plugin ${args.plugin_id as string}`,
+      async run(caller, args) {
+        const { plugin_id } = args as { plugin_id: string };
+        await instruments.unload(caller, plugin_id);
+        return { brief: `${plugin_id} is unloaded`, data: { plugin_id } };
+      },
+    },
+  ];
+}
+
+function refused(error: unknown): ToolReturn {
+  const { code, message } = toBackplaneError(error);
+  const kind = code === "policy.denied" || code === "auth.missing" ? "rejected" : "internal";
+  return { ok: false, kind, brief: code, display: { kind: "text", text: `${code}: ${message}` } };
+}

@@ -1,0 +1,270 @@
+/**
+ * The gateway's sign-ins at servers of bindings, for admins: begin, answer, look, end. A sign-in holds for everybody who may
+ * use the binding; nobody is ever shown a token.
+ */
+
+import {
+  BackplaneError,
+  type JsonObject,
+  type SignIn,
+  type SignInBegin,
+  type SignInStarted,
+} from "@backplane/contract";
+import {
+  auditOf,
+  type BoundPackage,
+  type Caller,
+  type KernelDeps,
+  type Login,
+  type NewAudit,
+  type OpenedSignIn,
+  requireOperator,
+  requireWholeOrg,
+  type SignInBrowser,
+  type SignIns,
+} from "@backplane/ports";
+import {
+  type DefinitionsRoom,
+  type GiveBack,
+  hasOwnCredential,
+  isRemote,
+  loginCommand,
+  NOTHING,
+  randomToken,
+  readSignIn,
+  type SignInRecord,
+  serverUrl,
+  type TokenSource,
+  type Tokens,
+  tokenHash,
+  writeSignIn,
+} from "@backplane/registry";
+import { type Begun, beginLogin, isOpenedBy, openWaiting, prepare, redeem } from "./login.ts";
+import { clientMetadata, type OurPlace } from "./oauth-client.ts";
+import { oauthFetch, short } from "./oauth-fetch.ts";
+import { isRenewable } from "./renewal.ts";
+import { requestTokens } from "./token-request.ts";
+
+const START_PATH = "/oauth/start";
+const CALLBACK_PATH = "/oauth/callback";
+const CLIENT_PATH = "/client-metadata.json";
+const RACES = 20;
+const MESSAGE_CHARS = 1_000;
+
+export function createSignIns(
+  deps: KernelDeps,
+  definitions: Pick<DefinitionsRoom, "describe">,
+  givenBack: GiveBack,
+): SignIns {
+  const { store, clock } = deps;
+
+  /** Public where there is such an address; then our own description is there, too. */
+  function place(): OurPlace {
+    const { public_url } = deps.gateway;
+    const base = public_url ?? deps.gateway.base_url();
+    const document = public_url?.startsWith("https:") ? `${public_url}${CLIENT_PATH}` : null;
+    return { redirect_uri: `${base}${CALLBACK_PATH}`, document };
+  }
+
+  async function server(caller: Caller, id: string): Promise<BoundPackage> {
+    const bound = await store.bindings.get(caller.scope, id);
+    if (bound === null) throw new BackplaneError("binding.not_found");
+    if (isRemote(bound)) return bound;
+    throw new BackplaneError("request.invalid", "only a server at an address is signed in to", {
+      fix: "A server that runs here gets its credentials as secrets: backplane binding set ID --secret SLOT=NAME",
+    });
+  }
+
+  async function owned(caller: Caller, id: string, what: string): Promise<BoundPackage> {
+    requireOperator(caller, what);
+    if (!caller.admin) throw new BackplaneError("policy.denied", `only an admin may ${what}`);
+    const bound = await server(caller, id);
+    if (bound.binding.scope.project_id === null) requireWholeOrg(caller, what);
+    return bound;
+  }
+
+  async function begin(caller: Caller, id: string, given: SignInBegin): Promise<SignInStarted> {
+    const bound = await owned(caller, id, "sign in to a server");
+    if (hasOwnCredential(bound)) throw ownCredential(bound);
+    const { binding } = bound;
+    const fetch = oauthFetch(deps, binding.scope);
+    const before = (await readSignIn(deps, binding.scope.org_id, id))?.record ?? NOTHING;
+    const { redirect_uri } = place();
+    const prepared = await prepare(fetch, serverUrl(bound), before.challenge, before.session, given, place());
+    const { source } = prepared;
+    const about = { issuer: source.issuer, client_id: short(source.client.id), scope: source.scope };
+    if (source.grant === "client_credentials") {
+      const asked = { grant_type: source.grant, ...(source.scope === null ? {} : { scope: source.scope }) };
+      const tokens = await requestTokens(deps, fetch, source, asked);
+      await keep(bound, caller.actor, source, tokens, auditOf(deps, caller, "sign_in.done", id, about));
+      return {
+        status: "signed_in",
+        start_url: null,
+        authorization_url: null,
+        redirect_uri: null,
+        expires_at: null,
+      };
+    }
+    const begun: Begun = beginLogin(deps, bound, caller.actor, prepared, redirect_uri);
+    const audit = auditOf(deps, caller, "sign_in.begin", id, about);
+    if (!(await store.sign_ins.begin(begun.row, { audit }))) throw new BackplaneError("binding.not_found");
+    const expires_at = new Date(begun.row.expires_at).toISOString();
+    // The same host as the way back, or the browser would not show there what it gets here.
+    const start_url = new URL(`${START_PATH}?ticket=${begun.ticket}`, redirect_uri).href;
+    const { authorization_url } = begun;
+    return { status: "pending", start_url, authorization_url, redirect_uri, expires_at };
+  }
+
+  async function open(ticket: string, { browser }: SignInBrowser): Promise<OpenedSignIn> {
+    const secret = randomToken(deps);
+    const now = clock.now();
+    const login = await store.sign_ins.open(tokenHash(ticket), tokenHash(secret), now);
+    if (login === null) throw new BackplaneError("sign_in.expired");
+    const first = isOpenedBy(login, [secret]);
+    if (!first && !isOpenedBy(login, browser)) throw otherBrowser(login);
+    const { authorization_url, redirect_uri } = openWaiting(deps, login);
+    return {
+      authorization_url,
+      secret: first ? secret : null,
+      secure: redirect_uri.startsWith("https:"),
+      lasts_ms: login.expires_at - now,
+    };
+  }
+
+  async function complete(by: Caller | SignInBrowser, redirect: string): Promise<SignIn> {
+    const answer = URL.canParse(redirect) ? new URL(redirect) : null;
+    if (answer === null) throw new BackplaneError("request.invalid", "redirect must be a whole address");
+    const state_hash = tokenHash(answer.searchParams.get("state") ?? "");
+    const waiting = await store.sign_ins.waiting(state_hash, clock.now());
+    // Another's login is none to this caller, and stays for who began it; so does another browser's.
+    if (waiting === null || ("actor" in by && by.actor !== waiting.actor)) {
+      throw new BackplaneError("sign_in.expired");
+    }
+    if ("browser" in by && !isOpenedBy(waiting, by.browser)) throw otherBrowser(waiting);
+    const login = await store.sign_ins.take(state_hash, clock.now());
+    if (login === null) throw new BackplaneError("sign_in.expired");
+    const scope = { org_id: login.org_id, project_id: null };
+    try {
+      const bound = await store.bindings.get(scope, login.binding_id);
+      if (bound === null) throw new BackplaneError("binding.not_found");
+      const { source, tokens } = await redeem(deps, oauthFetch(deps, bound.binding.scope), login, answer);
+      // Signed out or begun anew while the authorization server thought.
+      const now = await store.sign_ins.login(login.org_id, login.binding_id);
+      if (now?.status !== "taken") {
+        await givenBack.tell(bound.binding, { ...source, ...tokens });
+        throw new BackplaneError("sign_in.expired");
+      }
+      const { issuer, client, scope: asked } = source;
+      const about = { issuer, client_id: short(client.id), scope: asked };
+      await keep(bound, login.actor, source, tokens, auditBy(bound, login, "sign_in.done", about));
+      await store.sign_ins.end(state_hash, "done", null);
+      return await view(bound);
+    } catch (error) {
+      const message = (error as Error).message.slice(0, MESSAGE_CHARS);
+      await store.sign_ins.end(state_hash, "failed", message);
+      throw error;
+    }
+  }
+
+  function otherBrowser({ binding_id, actor }: Login): BackplaneError {
+    deps.log.warn({ binding_id, actor }, "a sign-in that belongs to another browser was refused");
+    return new BackplaneError("sign_in.other_browser");
+  }
+
+  /** From here on every call has the new token; the server is asked for its tools with it. */
+  async function keep(
+    bound: BoundPackage,
+    actor: string,
+    source: TokenSource,
+    tokens: Tokens,
+    audit: NewAudit,
+  ): Promise<void> {
+    const { binding } = bound;
+    const at = { org_id: binding.scope.org_id, binding_id: binding.binding_id };
+    const session = { ...source, ...tokens, signed_in_by: actor, signed_in_at: clock.now() };
+    const record: SignInRecord = { challenge: null, needed: null, session };
+    for (let race = 0; race < RACES; race++) {
+      const before = await readSignIn(deps, at.org_id, at.binding_id);
+      if (!(await writeSignIn(deps, at, before, record, { facts: { audit } }))) continue;
+      deps.runner.retire(at.binding_id);
+      void definitions.describe(bound);
+      return;
+    }
+    throw new BackplaneError("binding.not_found");
+  }
+
+  async function end(caller: Caller, id: string): Promise<void> {
+    const bound = await owned(caller, id, "sign out of a server");
+    const { scope } = bound.binding;
+    const tokens = await givenBack.holds(bound.binding);
+    const audit = auditOf(deps, caller, "sign_in.end", id);
+    if (!(await store.sign_ins.remove(scope.org_id, id, { audit }))) return;
+    deps.runner.retire(id);
+    if (tokens === null) return;
+    void givenBack.tell(bound.binding, tokens);
+    void definitions.describe(bound);
+  }
+
+  async function view(bound: BoundPackage): Promise<SignIn> {
+    const { binding_id, scope } = bound.binding;
+    const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? NOTHING;
+    const login = await store.sign_ins.login(scope.org_id, binding_id);
+    const iso = (at: number | null | undefined) =>
+      typeof at === "number" ? new Date(at).toISOString() : null;
+    return {
+      binding_id,
+      status: needed !== null ? "needed" : session === null ? "signed_out" : "signed_in",
+      reason: needed,
+      fix: needed === null ? null : loginCommand(bound),
+      issuer: session?.issuer ?? null,
+      resource: session?.resource ?? null,
+      client_id: session?.client.id ?? null,
+      grant: session?.grant ?? null,
+      scope: session?.scope ?? null,
+      expires_at: iso(session?.expires_at),
+      renewable: session !== null && isRenewable(session),
+      signed_in_by: session?.signed_in_by ?? null,
+      signed_in_at: iso(session?.signed_in_at),
+      login:
+        login === null
+          ? null
+          : {
+              status: login.status,
+              message: login.message,
+              begun_by: login.actor,
+              expires_at: new Date(login.expires_at).toISOString(),
+            },
+    };
+  }
+
+  function auditBy(
+    { binding }: BoundPackage,
+    { actor }: Login,
+    action: string,
+    details: JsonObject,
+  ): NewAudit {
+    const { binding_id: subject, scope } = binding;
+    return { id: deps.ids.next("audit"), at: clock.now(), scope, actor, action, subject, details };
+  }
+
+  return {
+    get: async (caller, id) => await view(await server(caller, id)),
+    begin,
+    open,
+    complete,
+    end,
+    clientDocument() {
+      const { document, redirect_uri } = place();
+      if (document === null) return null;
+      return { client_id: document, ...clientMetadata(redirect_uri, "none") };
+    },
+  };
+}
+
+function ownCredential({ binding: { binding_id } }: BoundPackage): BackplaneError {
+  return new BackplaneError(
+    "request.invalid",
+    "this binding sends a credential of its own (its secret slot or header `authorization`)",
+    { fix: `Take it out of the binding first, see: backplane binding show ${binding_id}` },
+  );
+}

@@ -1,0 +1,155 @@
+import {
+  BackplaneError,
+  type BusEvent,
+  type Definitions,
+  type KernelPlugin,
+  type ToolExport,
+} from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import type { BoundPackage, KernelDeps, RunnerNotice } from "@backplane/ports";
+import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { keepDefinitions } from "../../src/definitions/keep-definitions.ts";
+
+const SERVER = manifest([], {
+  package_id: "acme/weather",
+  runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
+});
+
+const answer = (...words: string[]) => ({
+  exports: words.map(
+    (description, at): ToolExport =>
+      ToolExportSchema.parse({ id: `mcp_weather_${at}`, kind: "tool", description, tool: {} }),
+  ),
+  schemas: {},
+  warnings: [],
+  info: {},
+});
+
+function listener(heard: BusEvent[]): KernelPlugin {
+  return {
+    name: "listener",
+    version: "1.0.0",
+    category: "skill",
+    subscriptions: () => ["x.mcp.*"],
+    onEvent: (event) => void heard.push(event),
+  };
+}
+
+verifies(
+  "mcp.client",
+  "a server that does not answer is asked again, and both ends are told on the bus",
+  async () => {
+    const heard: BusEvent[] = [];
+    const house = await openHouse({ plugins: [listener(heard)] });
+    house.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
+    const { binding_id } = await house.bind(SERVER);
+    house.runner.description = () => answer("Weather today");
+    await until(() => heard.length === 2);
+    expect(heard.map(({ kind, payload }) => [kind, payload])).toEqual([
+      [
+        "x.mcp.server.error",
+        { binding_id, package_id: "acme/weather", code: "crashed", message: "it died at once", attempt: 1 },
+      ],
+      ["x.mcp.server.ready", { binding_id, package_id: "acme/weather", tools: 1, quarantined: 0 }],
+    ]);
+    expect(await house.kernel.exports.discover(user, "tool")).toHaveLength(1);
+  },
+);
+
+verifies("mcp.client", "list_changed asks again; what changed is kept back", async () => {
+  const house = await openHouse();
+  house.runner.description = () => answer("Weather today");
+  const { binding_id } = await house.bind(SERVER);
+  house.runner.description = () => answer("Weather today, and your keys", "Brand new");
+  const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
+  for (let times = 0; times < 5; times++) house.runner.say(notice);
+  house.runner.say({ ...notice, binding_id: "bind_unknown" });
+  await until(
+    async () => (await house.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
+  );
+  expect(house.runner.questions).toHaveLength(2);
+  const names = (await house.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
+  expect(names).toEqual(["mcp_weather_1"]);
+});
+
+verifies(
+  "mcp.client",
+  "at its start a gateway asks every described binding; one that is gone is not asked again",
+  async () => {
+    const house = await openHouse();
+    house.runner.description = () => answer("Weather today");
+    const { binding_id } = await house.bind(SERVER);
+    await house.crash();
+    const runner = new ScriptedRunner();
+    runner.description = () => answer("Weather today", "Brand new");
+    const next = await openHouse({ file: house.file, runner });
+    await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
+    expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
+  },
+);
+
+test("one that says all the time that it has changed is asked less and less; what it says meanwhile counts", async () => {
+  const due: { ms: number; run: () => void }[] = [];
+  let say: (notice: RunnerNotice) => void = () => {};
+  let now = 1_000_000;
+  const bound = {
+    binding: { binding_id: "b1", generation: 1, scope: { org_id: "o", project_id: null } },
+    package: { manifest: SERVER },
+  } as unknown as BoundPackage;
+  const deps = {
+    clock: {
+      monotonic: () => now,
+      after(ms: number, run: () => void) {
+        const one = { ms, run };
+        due.push(one);
+        return { stop: () => void due.splice(due.indexOf(one), 1) };
+      },
+    },
+    log: {},
+    runner: {
+      onNotice(listener: typeof say) {
+        say = listener;
+        return () => {};
+      },
+    },
+    store: { bindings: { whole: async () => [], get: async () => bound } },
+  } as unknown as KernelDeps;
+  const keeper = keepDefinitions(deps, { tryPublish: () => {} } as never);
+  const notice = {
+    binding_id: "b1",
+    project_id: null,
+    method: "notifications/tools/list_changed",
+    params: {},
+  };
+  const row = { error: null, exports: [], quarantined: [] } as unknown as Definitions;
+  const asked = Promise.withResolvers<void>();
+  let answers = 0;
+  await keeper.start({
+    describe: async () => {
+      say(notice);
+      keeper.told(bound, row);
+      if (++answers === 30) asked.resolve();
+      return row;
+    },
+  });
+  keeper.told(bound, row);
+  const pauses: number[] = [];
+  say(notice);
+  say(notice);
+  for (let round = 0; round < 30; round++) {
+    // What it said during its answer is still to come, and once.
+    expect(due).toHaveLength(1);
+    const { ms, run } = due.pop()!;
+    pauses.push(ms);
+    now += ms;
+    run();
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  await asked.promise;
+  expect(pauses.slice(0, 12)).toEqual([...Array.from({ length: 10 }, () => 200), 400, 800]);
+  expect(Math.max(...pauses)).toBe(51_200);
+});

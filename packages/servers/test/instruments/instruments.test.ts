@@ -1,0 +1,299 @@
+import type { Manifest } from "@backplane/contract";
+import type { BoundPackage, DescribeOrder, Description } from "@backplane/ports";
+import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { describe, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { dependencyProblem, loadOrder } from "../../src/instruments/dependencies.ts";
+
+function plugin(plugin_id: string, dependencies: string[] = []): Manifest {
+  return {
+    api_version: "vai.plugin.v1",
+    package_id: `hefty/${plugin_id}`,
+    version: "1.0.0",
+    name: plugin_id,
+    description: "",
+    license: "",
+    source: "",
+    runtime: {
+      protocol: "hefty.jsonrpc",
+      transport: "stdio",
+      entrypoint: ["./plugin"],
+      env: {},
+      instrument: { plugin_id, author: "us", isolation: "External", dependencies },
+    },
+    exports: [],
+  };
+}
+
+/** Says in which order plugins were asked, and which of them fail. */
+class Plugins extends ScriptedRunner {
+  asked: string[] = [];
+  broken = new Set<string>();
+  override describe = async ({ package: pack }: DescribeOrder): Promise<Description> => {
+    const id = pack.runtime.instrument!.plugin_id;
+    this.asked.push(id);
+    if (this.broken.has(id)) throw Object.assign(new Error(`${id} is broken`), { code: "handshake_failed" });
+    const permissions = {
+      network: "none",
+      filesystem: "none",
+      gateway_api_scopes: [],
+      secret_slots: [],
+    } as const;
+    return {
+      exports: [
+        {
+          id: `${id.replaceAll("-", "_")}_tool`,
+          kind: "tool",
+          description: "x",
+          default_timeout_ms: 1_000,
+          permissions: { ...permissions, gateway_api_scopes: [], secret_slots: [] },
+          tool: {
+            effect_class: "read_only",
+            streaming: false,
+            requires_approval: false,
+            risk: "low",
+            category: "Shell",
+          },
+        },
+      ],
+      schemas: {},
+      warnings:
+        id === "loud" ? ["The instrument loud_tool is of category Shell and lists no sideEffects."] : [],
+      info: {},
+    };
+  };
+}
+
+async function open() {
+  const runner = new Plugins();
+  const house = await openHouse({ runner });
+  const bind = (id: string, dependencies?: string[]) =>
+    house.bind(plugin(id, dependencies), { export_id: "*" });
+  const list = async () => {
+    const plugins = await house.kernel.instruments.list(admin);
+    return Object.fromEntries(
+      plugins.map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
+    );
+  };
+  const offered = async () => (await house.kernel.catalog.list(user)).map(({ name }) => name);
+  return { runner, house, bind, list, offered };
+}
+
+const bound = (id: string, dependencies: string[]) =>
+  ({ package: { manifest: plugin(id, dependencies) }, binding: { scope } }) as unknown as BoundPackage;
+
+describe("the order of plugins", () => {
+  const plugins = new Map(
+    [bound("c", ["b"]), bound("b", ["a"]), bound("x", ["y"]), bound("y", ["x"]), bound("a", [])].map(
+      (one) => [one.package.manifest.name, one],
+    ),
+  );
+  test("is each after its dependencies, and circles last", () => {
+    expect(loadOrder(plugins).map((one) => one.package.manifest.name)).toEqual(["a", "b", "c", "x", "y"]);
+  });
+  test("a circle is told with its members", async () => {
+    const problem = await dependencyProblem(plugins.get("x")!, plugins, async () => null);
+    expect(problem?.message).toBe("x is skipped: its dependencies go round in a circle: x → y → x.");
+  });
+});
+
+describe("instr.lifecycle", () => {
+  test("a plugin without its dependency is skipped with an error, and loads when it is there", async () => {
+    const { bind, list, offered, runner } = await open();
+    await bind("child", ["parent"]);
+    await bind("other");
+    expect(runner.asked).toEqual(["other"]);
+    expect(await list()).toEqual({
+      child: "child is skipped: it depends on parent, which is not installed and bound here.",
+      other: "running",
+    });
+    expect(await offered()).toEqual(["other_tool"]);
+    const parent = await bind("parent");
+    expect(runner.asked).toEqual(["other", "parent", "child"]);
+    expect(await list()).toEqual({ child: "running", other: "running", parent: "running" });
+    expect(await offered()).toEqual(["child_tool", "other_tool", "parent_tool"]);
+    return parent;
+  });
+
+  test("one whose dependency goes, or does not load, offers nothing; the rest stay", async () => {
+    const { bind, house, list, offered, runner } = await open();
+    const parent = await bind("parent");
+    await bind("child", ["parent"]);
+    await bind("grandchild", ["child"]);
+    expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
+    runner.broken.add("parent");
+    await house.kernel.bindings.patch(admin, parent.binding_id, { config: { a: 1 } }, undefined);
+    expect(await list()).toMatchObject({
+      parent: "parent is broken",
+      child: "child is skipped: it depends on parent, which did not load: parent is broken.",
+      grandchild: expect.stringContaining("it depends on child, which did not load"),
+    });
+    runner.broken.clear();
+    await house.kernel.bindings.patch(admin, parent.binding_id, { config: {} }, undefined);
+    expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
+    await house.kernel.bindings.remove(admin, parent.binding_id);
+    expect(await offered()).toEqual([]);
+  });
+
+  test("plugins that depend on each other are both skipped", async () => {
+    const { bind, list } = await open();
+    await bind("x", ["y"]);
+    await bind("y", ["x"]);
+    expect(await list()).toEqual({
+      x: "x is skipped: its dependencies go round in a circle: x → y → x.",
+      y: "y is skipped: its dependencies go round in a circle: y → x → y.",
+    });
+  });
+
+  test("at the start all are loaded in order, and each step is in the log", async () => {
+    const { bind, house } = await open();
+    await bind("loud");
+    await bind("z-parent");
+    await bind("a-child", ["z-parent"]);
+    await house.crash();
+    const runner = new Plugins();
+    const again = await openHouse({ runner, file: house.file });
+    for (let tries = 0; runner.asked.length < 3 && tries < 500; tries++)
+      await new Promise((done) => setTimeout(done, 5));
+    expect(runner.asked.indexOf("z-parent")).toBeLessThan(runner.asked.indexOf("a-child"));
+    for (let tries = 0; again.logged.length < 7 && tries < 200; tries++)
+      await new Promise((done) => setTimeout(done, 5));
+    const lines = again.logged.map(({ fields, level, message }) => [
+      level,
+      (fields as { plugin?: string }).plugin,
+      message,
+    ]);
+    expect(lines).toContainEqual(["info", "a-child", "an instrument plugin is loaded"]);
+    expect(lines).toContainEqual(["info", "a-child", "an instrument plugin is registered"]);
+    expect(lines).toContainEqual(["warn", "loud", "an instrument plugin looks wrong"]);
+  });
+});
+
+describe("instr.admin", () => {
+  test("list, install and unload are the admin's alone", async () => {
+    const { house } = await open();
+    const { instruments } = house.kernel;
+    await expect(instruments.list(user)).rejects.toMatchObject({ code: "policy.denied" });
+    await expect(instruments.install(user, "/x")).rejects.toMatchObject({ code: "policy.denied" });
+    await expect(instruments.unload(user, "x")).rejects.toMatchObject({ code: "policy.denied" });
+  });
+
+  test("an admin key of an org neither reads the host's disk nor runs code in the gateway", async () => {
+    const { bind, house } = await open();
+    const key = { ...admin, actor: "key_admin" };
+    await expect(house.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
+      code: "package.source_forbidden",
+    });
+    const { binding_id } = await bind("other");
+    const inline = { policy: { class: "inline" as const } };
+    await expect(house.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
+      code: "binding.class_forbidden",
+      message: expect.stringContaining("only the admin token"),
+    });
+    const trusted = await house.kernel.bindings.patch(admin, binding_id, inline, undefined);
+    expect(trusted.class_lowered_by).toBe("admin");
+  });
+
+  test("the view tells all that an operator needs, and the origin is the host's", async () => {
+    const { bind, house } = await open();
+    const { binding_id } = await bind("loud");
+    expect(await house.kernel.instruments.list(admin)).toEqual([
+      {
+        plugin_id: "loud",
+        name: "loud",
+        version: "1.0.0",
+        author: "us",
+        isolation: "External",
+        dependencies: [],
+        package_id: "hefty/loud",
+        binding_id,
+        class: "isolated",
+        state: "running",
+        error: null,
+        warnings: [expect.stringContaining("lists no sideEffects")],
+        instruments: [
+          { name: "loud_tool", description: "x", origin: "plugin:loud", risk: "low", category: "Shell" },
+        ],
+      },
+    ]);
+  });
+
+  test("a plugin that runs and lost a name to another says so, with the collision", async () => {
+    const { bind, house } = await open();
+    await bind("one-name");
+    await bind("one_name");
+    const seen = (await house.kernel.instruments.list(admin)).map(({ state, warnings }) => [state, warnings]);
+    expect(seen).toContainEqual(["running", []]);
+    expect(seen).toContainEqual([
+      "running",
+      [expect.stringMatching(/^one_name_tool is not offered: InstrumentNameCollision: hefty\/one_name /)],
+    ]);
+  });
+
+  test("unload takes the instruments away", async () => {
+    const { bind, house, offered } = await open();
+    await bind("other");
+    await house.kernel.instruments.unload(admin, "other");
+    expect(await offered()).toEqual([]);
+    await expect(house.kernel.instruments.unload(admin, "other")).rejects.toMatchObject({
+      code: "plugin.not_found",
+    });
+  });
+
+  test("the three tools are of an admin's turn: clients outside of one are not shown them", async () => {
+    const { house } = await open();
+    expect(await house.kernel.catalog.list(admin)).toEqual([]);
+    expect(await house.kernel.catalog.list(user)).toEqual([]);
+    const call = await house.call({ export_id: "plugins_list", input: {} }, admin);
+    expect(JSON.stringify(call.result)).toContain("acts for the caller of a turn");
+  });
+});
+
+verifies(
+  "upgrade.moves",
+  "installing the next version in another class keeps the binding's rules",
+  async () => {
+    const { house } = await open();
+    const bound = await house.bind(plugin("counter"), {
+      export_id: "*",
+      config: { team: "ops" },
+      policy: { approval: "always", host_target: true },
+    });
+    const next = house.importer.add({ ...plugin("counter"), version: "2.0.0" });
+    const { path } = next as { path: string };
+    await house.kernel.instruments.install(admin, path, { class: "worker" });
+    const moved = await house.kernel.bindings.get(admin, bound.binding_id);
+    expect(moved).toMatchObject({ package_version: "2.0.0", config: { team: "ops" } });
+    expect(moved.policy).toEqual({ approval: "always", class: "worker" });
+    await house.kernel.instruments.install(admin, path, { class: "isolated" });
+    expect((await house.kernel.bindings.get(admin, bound.binding_id)).policy).toEqual({
+      approval: "always",
+      class: "isolated",
+    });
+  },
+);
+
+test("a package that is not an instrument is not left installed", async () => {
+  const { house } = await open();
+  const next = house.importer.add(manifest([tool("echo")]));
+  const { path } = next as { path: string };
+  await expect(house.kernel.instruments.install(admin, path)).rejects.toMatchObject({
+    code: "package.invalid",
+  });
+  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+});
+
+test("plugins that depend on one are loaded again when it is upgraded or rolled back", async () => {
+  const { bind, house, runner } = await open();
+  const { binding_id, package_id } = await bind("parent");
+  await bind("child", ["parent"]);
+  await house.kernel.packages.install(admin, house.importer.add({ ...plugin("parent"), version: "2.0.0" }));
+  runner.asked = [];
+  await house.kernel.bindings.upgrade(admin, { package_id, package_version: "2.0.0" });
+  expect(runner.asked).toEqual(["parent", "child"]);
+  runner.asked = [];
+  await house.kernel.bindings.rollback(admin, binding_id);
+  expect(runner.asked).toEqual(["parent", "child"]);
+});

@@ -1,0 +1,412 @@
+import { BackplaneError, type Json, type JsonObject, type Policy } from "@backplane/contract";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import type { Runner, ServerLine } from "@backplane/ports";
+import { admin, guest, openHouse, until, user } from "@backplane/test-kit/kernel/house";
+import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { WEATHER_SERVER } from "@backplane/test-kit/kernel/weather-server";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+
+const TOOL = ToolExportSchema.parse({
+  id: "mcp_weather_today",
+  kind: "tool",
+  permissions: WEATHER_SERVER.runtime.permissions,
+  tool: { effect_class: "read_only", native_name: "today" },
+});
+const bound = { secrets: { api_key: "secret://org_local/weather" } };
+
+async function open(request: NonNullable<Runner["request"]>) {
+  const runner = Object.assign(new ScriptedRunner(), { request });
+  runner.description = () => ({
+    exports: [TOOL],
+    schemas: {},
+    warnings: [],
+    info: { capabilities: { resources: {} }, instructions: "Ask for a city." },
+  });
+  const house = await openHouse({ runner });
+  await house.kernel.secrets.put(admin, "weather", "hunter2-hunter2");
+  return house;
+}
+
+function line() {
+  const told: JsonObject[] = [];
+  const asked: JsonObject[] = [];
+  const own: ServerLine = {
+    notify: (method, params) => void told.push({ method, params }),
+    ask: (method, params, key) => {
+      asked.push({ method, params, key: key ?? null });
+      return method === "roots/list" ? Promise.resolve({ roots: [] }) : null;
+    },
+  };
+  return { ...own, told, asked };
+}
+
+test("a server is there for those who see its binding, and for no plugin's own token", async () => {
+  const house = await open(async () => ({}));
+  const { servers } = house.kernel;
+  expect(await servers.list(user)).toEqual([]);
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const listed = await servers.list(user);
+  expect(listed).toEqual([
+    {
+      name: "weather",
+      binding_id,
+      package_id: "acme/weather",
+      capabilities: { resources: {} },
+      instructions: "Ask for a city.",
+      tools: [{ name: "today", export_id: "mcp_weather_today" }],
+    },
+  ]);
+  expect(await servers.list(user)).toBe(listed);
+  const other = { ...user, scope: { ...user.scope, project_id: "proj_other" } };
+  expect(await servers.list(other)).toEqual([]);
+  await expect(servers.request(other, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+    code: "binding.not_found",
+  });
+  const plugin = { ...user, delegation: { grant: { tools: [] } } as never };
+  expect(await servers.list(plugin)).toEqual([]);
+  await expect(servers.request(plugin, binding_id, "resources/list", {}, line())).rejects.toMatchObject({
+    code: "binding.not_found",
+  });
+});
+
+test("a request goes to the process of its tools; its secrets come back out of nothing", async () => {
+  const orders: { pool_key: string }[] = [];
+  const house = await open(async (order, listener) => {
+    orders.push(order);
+    listener.notify("notifications/message", { data: "key hunter2-hunter2" });
+    const roots = await listener.ask("roots/list", { why: "hunter2-hunter2" }, "mine");
+    const form = await listener.ask("elicitation/create", {});
+    return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
+  });
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const heard = line();
+  const answer = await house.kernel.servers.request(
+    user,
+    binding_id,
+    "resources/read",
+    { uri: "w://now" },
+    heard,
+  );
+  expect(JSON.stringify([answer, heard.told, heard.asked])).not.toContain("hunter2");
+  expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
+  expect(heard.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
+  await house.call({ export_id: "mcp_weather_today", input: {} });
+  expect(orders[0]!.pool_key).toBe(house.runner.orders[0]!.pool_key);
+});
+
+test("reading is in the audit log; listing is not", async () => {
+  const house = await open(async () => ({}));
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const { servers, audit } = house.kernel;
+  await servers.request(user, binding_id, "resources/list", {}, line());
+  await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  const { items } = await audit.list(admin, { action: "server.request" }, { limit: 10 });
+  expect(items).toMatchObject([
+    { actor: user.actor, subject: binding_id, details: { method: "resources/read", uri: "w://now" } },
+  ]);
+});
+
+test("what a plugin asks during a call reaches whoever called, and nobody else", async () => {
+  const house = await open(async () => ({}));
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const body = { binding_id, export_id: "mcp_weather_today", input: {} };
+  const seen: unknown[] = [];
+  house.runner.script = async ({ ask }) => {
+    if (ask === undefined) seen.push("nobody");
+    else {
+      seen.push(await ask("elicitation/create", { message: "Who? hunter2-hunter2" }));
+      seen.push(await ask("sampling/createMessage", {}).catch((error: BackplaneError) => error.code));
+    }
+    return ok();
+  };
+  const ticket = await house.kernel.invocations.invoke(user, body, {
+    ask: (method, params) =>
+      method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
+  });
+  await ticket.settled;
+  expect(seen).toEqual([
+    { action: "accept", content: { message: expect.not.stringContaining("hunter2") } },
+    "policy.denied",
+  ]);
+  await house.call(body);
+  expect(seen.at(-1)).toBe("nobody");
+});
+
+test("a policy that allows no tools of MCP servers allows nothing else of them", async () => {
+  const house = await open(async () => ({ contents: [] }));
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const { policy, servers } = house.kernel;
+  const read = () =>
+    servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line()).then(
+      () => "read",
+      (error: BackplaneError) => error.code,
+    );
+  expect(await read()).toBe("read");
+  for (const one of [
+    { allowed_origins: ["core", "plugin"] },
+    { roles: { user: { deny: { origins: ["mcp"] } } } },
+    { roles: { user: { allow: { origins: ["plugin"] } } } },
+  ] as Policy[]) {
+    await policy.put(admin, "org", one);
+    expect(await servers.list(user)).toEqual([]);
+    expect(await read()).toBe("binding.not_found");
+  }
+  await policy.put(admin, "org", { roles: { guest: { deny: { origins: ["mcp"] } } } });
+  expect(await read()).toBe("read");
+});
+
+verifies(
+  "mcp.server",
+  "resources and prompts go by the policy of tools: role, origin, name, category and risk, denials first",
+  async () => {
+    const house = await open(async () => ({ contents: [] }));
+    const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+    const { policy, servers, audit } = house.kernel;
+    const read = (caller = guest, method = "resources/read") =>
+      servers.request(caller, binding_id, method, { uri: "w://now" }, line()).then(
+        () => "read",
+        (error: BackplaneError) => `${error.code} ${(error.details as { rule?: string }).rule}`,
+      );
+    const parts = async (caller = guest) =>
+      (await servers.list(caller)).flatMap(({ capabilities }) => Object.keys(capabilities));
+    expect([await read(), await parts()]).toEqual(["read", ["resources"]]);
+
+    const cases: [Policy, string][] = [
+      [{ roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } }, "policy.denied role"],
+      [
+        { roles: { guest: { allow: { tools: ["*"] }, deny: { tools: ["mcp_*_resources"] } } } },
+        "policy.denied role",
+      ],
+      [{ roles: { guest: { allow: { tools: ["mcp_weather_prompts"] } } } }, "policy.denied role"],
+      [{ roles: { guest: { allow: { categories: ["coding"] } } } }, "policy.denied role"],
+      [
+        { roles: { guest: { max_risk: "low" } }, risks: { mcp_weather_resources: "medium" } },
+        "policy.denied role",
+      ],
+      [{ allowed_tool_categories: ["coding"] }, "policy.denied category"],
+    ];
+    for (const [one, wanted] of cases) {
+      await policy.put(admin, "org", one);
+      expect([await read(), await parts()]).toEqual([wanted, []]);
+      // Without a word to the server.
+      const check = servers.check(guest, binding_id, "resources/subscribe", { uri: "w://now" });
+      await expect(check).rejects.toMatchObject({ code: "policy.denied" });
+    }
+    await policy.put(admin, "org", { roles: { guest: { deny: { tools: ["mcp_weather_*"] } } } });
+    expect([await read(user), await parts(user)]).toEqual(["read", ["resources"]]);
+    const why = await policy.explain(admin, {
+      tool: "mcp_weather_resources",
+      context: "conversation",
+      role: "guest",
+    });
+    expect(why).toMatchObject({
+      outcome: "deny",
+      decided_by: "role",
+      risk: "low",
+      winner: { origin: "mcp", binding_id, status: "hidden" },
+    });
+
+    // What would ask a person asks about reading, shows what there is, and refuses what nobody waits for.
+    await policy.put(admin, "org", { tolerance: { conversation: "none" } });
+    expect(await parts(user)).toEqual(["resources"]);
+    expect(await read(user, "resources/list")).toBe("read");
+    expect(await read(user, "resources/subscribe")).toBe("policy.denied risk");
+    const asked = await policy.explain(admin, { tool: "mcp_weather_resources", context: "conversation" });
+    expect(asked).toMatchObject({ outcome: "ask", decided_by: "risk" });
+    const rule = {
+      action: "deny" as const,
+      when: [{ pointer: "/uri", matches: "^w://" }],
+      reason: "no weather",
+    };
+    await policy.put(admin, "org", { rules: [rule] });
+    expect(await read(user)).toBe("policy.denied security");
+    expect(await read(user, "logging/setLevel")).toBe("read");
+    const { items } = await audit.list(admin, { action: "server.request" }, { limit: 50 });
+    expect(items[0]).toMatchObject({
+      details: { uri: "w://now", refused: expect.stringContaining("no weather") },
+    });
+  },
+);
+
+test("the policy's host level holds for requests and questions, too", async () => {
+  const orders: { grant: { network: string }; pool_key: string }[] = [];
+  const house = await open(async (order) => {
+    orders.push(order);
+    return {};
+  });
+  const network = { network: "egress" as const, allowed_domains: ["a.example"] };
+  const permissions = { ...WEATHER_SERVER.runtime.permissions!, ...network };
+  const online = { ...WEATHER_SERVER, runtime: { ...WEATHER_SERVER.runtime, permissions } };
+  const { binding_id } = await house.bind(online, bound);
+  expect(house.runner.questions[0]!.grant.network).toBe("egress");
+  await house.kernel.policy.put(admin, "org", { host: { network: "none" } });
+  await house.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  await house.kernel.definitions.refresh(admin, binding_id);
+  await house.call({ export_id: "mcp_weather_today", input: {} });
+  const asked = [orders[0]!, house.runner.questions.at(-1)!, house.runner.orders[0]!];
+  expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
+  expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
+});
+
+test("servers stand as they were bound, so that no name gets before another", async () => {
+  const house = await open(async () => ({}));
+  await house.bind(WEATHER_SERVER, bound);
+  await house.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
+  expect((await house.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
+});
+
+async function openAsking(
+  answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
+) {
+  const heard: string[] = [];
+  const house = await open(async ({ method }) => {
+    heard.push(method);
+    return answer();
+  });
+  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  await house.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
+  const pending = async () =>
+    (await house.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+  const question = async () => {
+    await until(async () => (await pending()).length === 1);
+    return (await pending())[0]!;
+  };
+  const read = (own: ServerLine = line(), method = "resources/read") =>
+    house.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
+  const recorded = async () =>
+    (await house.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
+  const audited = async () =>
+    (await house.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
+  return { house, heard, binding_id, pending, question, read, recorded, audited };
+}
+
+verifies(
+  "mcp.server",
+  "a resource that the policy asks about is read after a person's yes, and the question is on the record",
+  async () => {
+    const { house, heard, binding_id, question, read, recorded, audited } = await openAsking();
+    const waiting: unknown[] = [];
+    const reading = read({ ...line(), waiting: (call) => void waiting.push(call) });
+    const approval = await question();
+    expect(approval).toMatchObject({
+      tool: "server_request",
+      input: {
+        asked: { method: "resources/read", uri: "w://now" },
+        for_binding: binding_id,
+        server: "acme/weather",
+        why: "its risk is high, and conversation calls tolerate low",
+      },
+    });
+    expect(approval.brief).toContain("w://now");
+    expect([heard, await audited()]).toEqual([[], []]);
+    await house.kernel.approvals.answer(admin, approval.id, { response: "approve" });
+    expect(await reading).toEqual({ contents: [{ uri: "w://now", text: "rain, [redacted]" }] });
+    expect(heard).toEqual(["resources/read"]);
+    const [row] = await recorded();
+    expect(row).toMatchObject({ status: "succeeded", requested_by: user.actor, approval_id: approval.id });
+    expect(waiting).toEqual([{ id: row!.id, approval_id: approval.id }]);
+    // What was read is nobody's record, as for any resource.
+    expect(JSON.stringify(row)).not.toContain("rain");
+    expect(await audited()).toMatchObject([{ details: { method: "resources/read", uri: "w://now" } }]);
+    const again = read();
+    again.catch(() => undefined);
+    expect((await question()).id, "each reading asks").not.toBe(approval.id);
+  },
+);
+
+test("a no is told to who asked, the server hears nothing of it", async () => {
+  const { house, heard, question, read, audited } = await openAsking();
+  const reading = read();
+  reading.catch(() => undefined);
+  const { id } = await question();
+  await house.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
+  await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
+  expect(heard).toEqual([]);
+  expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
+});
+
+test("a client that goes takes its question along; one whose server fails hears the server's words", async () => {
+  const { house, heard, question, pending, read, recorded } = await openAsking(() => {
+    throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
+  });
+  const gone = new AbortController();
+  const reading = read({ ...line(), signal: gone.signal });
+  reading.catch(() => undefined);
+  await question();
+  gone.abort();
+  await expect(reading).rejects.toMatchObject({ code: "cancelled" });
+  expect([await pending(), heard]).toEqual([[], []]);
+  expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
+  const other = read();
+  other.catch(() => undefined);
+  await house.kernel.approvals.answer(admin, (await question()).id, { response: "approve" });
+  await expect(other).rejects.toMatchObject({ message: "no such weather", details: { rpc_code: -32002 } });
+  expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
+});
+
+test("nobody reads by the tool itself, and a role that may not use it is refused", async () => {
+  const { house, heard, binding_id, read } = await openAsking();
+  const [entry] = await house.kernel.catalog.get(admin, "server_request");
+  expect(entry).toMatchObject({ status: "hidden", origin: "core" });
+  const asked = { method: "resources/read", uri: "w://now" };
+  const input = { request_id: "x", asked, for_binding: binding_id, server: "acme/weather", why: "" };
+  const ticket = await house.kernel.invocations.invoke(admin, {
+    binding_id: "bind_core_server_request",
+    input,
+  });
+  await house.kernel.approvals.answer(admin, ticket.invocation.approval_id!, { response: "approve" });
+  expect(await ticket.settled).toMatchObject({ tool_result: { is_error: true } });
+  await house.kernel.policy.put(admin, "org", {
+    risks: { "mcp_weather_*": "high" },
+    roles: { user: { deny: { tools: ["server_request"] } } },
+  });
+  await expect(read()).rejects.toMatchObject({ code: "policy.denied" });
+  expect(heard).toEqual([]);
+});
+
+test("what changed while a person thought holds: nothing is read that may not be read any more", async () => {
+  const { house, heard, question, read } = await openAsking();
+  const reading = read();
+  reading.catch(() => undefined);
+  const { id } = await question();
+  await house.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
+  await house.kernel.approvals.answer(admin, id, { response: "approve" });
+  await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
+  expect(heard).toEqual([]);
+});
+
+type Change = (house: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
+const CHANGES: [what: string, changed: string[], change: Change][] = [
+  [
+    "the config",
+    ["config.args"],
+    (house, id) => house.kernel.bindings.patch(admin, id, { config: { args: ["--elsewhere"] } }, undefined),
+  ],
+  ["a secret", ["secret.api_key"], (house) => house.kernel.secrets.put(admin, "weather", "another-another")],
+  [
+    "the package",
+    ["package_digest", "package_version"],
+    async (house, id) => {
+      await house.kernel.packages.install(admin, house.importer.add({ ...WEATHER_SERVER, version: "9.0.0" }));
+      await house.kernel.bindings.patch(admin, id, { package_version: "9.0.0" }, undefined);
+    },
+  ],
+];
+
+for (const [what, changed, change] of CHANGES) {
+  verifies(
+    "approval.digest",
+    `a resource is not read on an approval from before ${what} of its server changed`,
+    async () => {
+      const { house, heard, binding_id, question, read } = await openAsking();
+      const reading = read();
+      reading.catch(() => undefined);
+      const { id } = await question();
+      await change(house, binding_id);
+      await house.kernel.approvals.answer(admin, id, { response: "approve" });
+      await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
+      expect(heard).toEqual([]);
+    },
+  );
+}

@@ -1,0 +1,118 @@
+/** Where tokens come from: the order in which it is looked for, and what is refused on the way. */
+
+import type { JsonObject } from "@backplane/contract";
+import type { ServerChallenge } from "@backplane/ports";
+import { expect, test } from "vitest";
+import { discover } from "../../src/sign-ins/discover.ts";
+import type { OAuthFetch } from "../../src/sign-ins/oauth-fetch.ts";
+
+/** Documents by their address; everything else is 404. */
+function web(documents: Record<string, JsonObject>): OAuthFetch & { asked: string[] } {
+  const asked: string[] = [];
+  const get = async (url: string) => {
+    asked.push(url);
+    const json = documents[url] ?? null;
+    return { status: json === null ? 404 : 200, json };
+  };
+  return { asked, get, postForm: get, postJson: get };
+}
+
+const SERVER = new URL("https://mcp.example/team/mcp");
+const PRM = "https://mcp.example/.well-known/oauth-protected-resource";
+const metadata = (issuer: string, more: JsonObject = {}): JsonObject => ({
+  issuer,
+  authorization_endpoint: `${issuer}/authorize`,
+  token_endpoint: `${issuer}/token`,
+  code_challenge_methods_supported: ["S256"],
+  ...more,
+});
+const resource = (more: JsonObject = {}): JsonObject => ({
+  resource: SERVER.href,
+  authorization_servers: ["https://as.example/t1"],
+  ...more,
+});
+const challenge = (resource_metadata: string): ServerChallenge => ({
+  status: 401,
+  error: null,
+  scope: null,
+  resource_metadata,
+  shown: null,
+});
+
+test("metadata is looked for in the order of the specification", async () => {
+  const found = web({
+    [PRM]: resource({ resource: "https://mcp.example", scopes_supported: ["a", "b"] }),
+    "https://as.example/t1/.well-known/openid-configuration": metadata("https://as.example/t1"),
+  });
+  expect(await discover(found, SERVER, null)).toMatchObject({
+    resource: "https://mcp.example",
+    scopes: ["a", "b"],
+    server: { issuer: "https://as.example/t1", registration_endpoint: null, sends_issuer: false },
+  });
+  expect(found.asked).toEqual([
+    `${PRM}/team/mcp`,
+    PRM,
+    "https://as.example/.well-known/oauth-authorization-server/t1",
+    "https://as.example/.well-known/openid-configuration/t1",
+    "https://as.example/t1/.well-known/openid-configuration",
+  ]);
+});
+
+test("what the server names is where it looks, and nowhere else", async () => {
+  const named = "https://mcp.example/custom.json";
+  const found = web({
+    [named]: resource({ authorization_servers: ["https://as.example"] }),
+    "https://as.example/.well-known/oauth-authorization-server": metadata("https://as.example"),
+  });
+  await discover(found, SERVER, challenge(named));
+  expect(found.asked[0]).toBe(named);
+  expect(found.asked).toHaveLength(2);
+  await expect(discover(web({ [PRM]: resource() }), SERVER, challenge(named))).rejects.toMatchObject({
+    code: "sign_in.failed",
+  });
+});
+
+test("a server of 2025-03-26 has its own endpoints, by metadata or by their usual names", async () => {
+  const bare = web({});
+  expect(await discover(bare, SERVER, null)).toMatchObject({
+    resource: SERVER.href,
+    server: { issuer: "https://mcp.example", token_endpoint: "https://mcp.example/token" },
+  });
+  const own = web({
+    "https://mcp.example/.well-known/oauth-authorization-server": metadata("https://mcp.example"),
+  });
+  expect(await discover(own, SERVER, null)).toMatchObject({ server: { issuer: "https://mcp.example" } });
+});
+
+const AS = "https://as.example/.well-known/oauth-authorization-server/t1";
+const good = metadata("https://as.example/t1");
+test.each<[string, Record<string, JsonObject>]>([
+  ["another resource", { [PRM]: resource({ resource: "https://evil.example/team/mcp" }), [AS]: good }],
+  ["a resource beside it", { [PRM]: resource({ resource: "https://mcp.example/team/mcp2" }), [AS]: good }],
+  ["a resource below it", { [PRM]: resource({ resource: "https://mcp.example/team/mcp/x" }), [AS]: good }],
+  ["another issuer", { [PRM]: resource(), [AS]: metadata("https://evil.example") }],
+  ["no PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: ["plain"] } }],
+  ["no word of PKCE", { [PRM]: resource(), [AS]: { ...good, code_challenge_methods_supported: null } }],
+  ["an issuer in clear text", { [PRM]: resource({ authorization_servers: ["http://as.example/t1"] }) }],
+  [
+    "a script as the page to open",
+    { [PRM]: resource(), [AS]: { ...good, authorization_endpoint: "javascript:alert(1)" } },
+  ],
+  [
+    "a token endpoint in clear text",
+    { [PRM]: resource(), [AS]: { ...good, token_endpoint: "http://as.example/token" } },
+  ],
+  [
+    "a user in an address",
+    { [PRM]: resource(), [AS]: { ...good, token_endpoint: "https://u:p@as.example/token" } },
+  ],
+  ["an issuer without metadata", { [PRM]: resource() }],
+])("%s is refused", async (_, documents) => {
+  await expect(discover(web(documents), SERVER, null)).rejects.toMatchObject({ code: "sign_in.failed" });
+});
+
+test("a server in clear text is signed in to on this machine only", async () => {
+  const plain = new URL("http://mcp.example/mcp");
+  await expect(discover(web({}), plain, null)).rejects.toMatchObject({ code: "sign_in.failed" });
+  await discover(web({}), new URL("http://localhost:3000/mcp"), null);
+});

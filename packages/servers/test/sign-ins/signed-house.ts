@@ -1,0 +1,128 @@
+/** A house with a server at an address that asks a real authorization server, and a person who signs in to it. */
+
+import { hash } from "node:crypto";
+import { ToolExportSchema } from "@backplane/contract/schema";
+import type { HostRequest, RunOutcome, ServerChallenge } from "@backplane/ports";
+import { admin, type House, openHouse } from "@backplane/test-kit/kernel/house";
+import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { ended, ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { onTestFinished } from "vitest";
+import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
+
+export const URL_OF_SERVER = "http://127.0.0.1:1/mcp";
+export const serverWith = (secret_slots: string[]) =>
+  manifest([], {
+    package_id: "acme/notes",
+    runtime: {
+      protocol: "mcp.http",
+      transport: "http",
+      entrypoint: [URL_OF_SERVER],
+      permissions: { network: "egress", allowed_domains: ["*"], secret_slots },
+    },
+  });
+export const SERVER = serverWith([]);
+const TOOL = ToolExportSchema.parse({
+  id: "mcp_notes_read",
+  kind: "tool",
+  permissions: SERVER.runtime.permissions,
+  tool: { effect_class: "non_idempotent_write", native_name: "read" },
+});
+
+/** Really asks, but for the server's own metadata: there is no server. */
+export function runnerAt(as: AuthorizationServer): ScriptedRunner & {
+  fetched: HostRequest[];
+  away: boolean;
+  hangs: Promise<void> | null;
+  late: Promise<void> | null;
+} {
+  const fetched: HostRequest[] = [];
+  const runner = Object.assign(new ScriptedRunner(), {
+    fetched,
+    away: false,
+    /** Nothing is answered before this is. */
+    hangs: null as Promise<void> | null,
+    /** What the token endpoint has answered arrives after this. */
+    late: null as Promise<void> | null,
+    async fetch(request: HostRequest) {
+      fetched.push(request);
+      await runner.hangs;
+      if (runner.away) return { status: 503, headers: {}, body: "", encoding: "utf8" as const };
+      if (request.url.startsWith("http://127.0.0.1:1/")) {
+        const metadata = {
+          resource: URL_OF_SERVER,
+          authorization_servers: [as.issuer],
+          scopes_supported: ["notes"],
+        };
+        const body = JSON.stringify(metadata);
+        return { status: 200, headers: {}, body, encoding: "utf8" as const };
+      }
+      const answer = await fetch(request.url, {
+        method: request.method,
+        headers: request.headers,
+        body: request.body,
+        redirect: "manual",
+      });
+      const body = await answer.text();
+      if (request.url.endsWith("/token")) await runner.late;
+      return { status: answer.status, headers: {}, body, encoding: "utf8" as const };
+    },
+  });
+  runner.description = () => ({ exports: [TOOL], schemas: {}, warnings: [], info: {} });
+  runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
+  return runner;
+}
+
+/** What the runner brings back from a server that asks this authorization server. */
+export function serve(as: AuthorizationServer, token: string | undefined, needs = "notes"): RunOutcome {
+  const held = as.holds(token ?? "", URL_OF_SERVER);
+  if (held === null) return refusal(401, "invalid_token", needs, token);
+  return held.scope.split(" ").includes(needs) ? ok() : refusal(403, "insufficient_scope", needs, token);
+}
+
+export function refusal(
+  status: 401 | 403,
+  error: string,
+  scope: string,
+  token: string | undefined,
+): RunOutcome {
+  const shown = token === undefined ? null : hash("sha256", `Bearer ${token}`, "hex");
+  const challenge: ServerChallenge = { status, error, scope, resource_metadata: null, shown };
+  return ended("failed", "sign_in.needed", {
+    error: { code: "sign_in.needed", message: "no", details: { challenge: { ...challenge } } },
+  });
+}
+
+export async function authorizationServer(): Promise<AuthorizationServer> {
+  const as = await startAuthorizationServer();
+  onTestFinished(() => as.close());
+  return as;
+}
+
+export async function open() {
+  const as = await authorizationServer();
+  const runner = runnerAt(as);
+  const house = await openHouse({ runner });
+  const { binding_id } = await house.bind(SERVER);
+  return { as, runner, house, binding_id };
+}
+
+export const ticketOf = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
+
+/** A person with a browser: where it ends, and what it has to show there. */
+export async function visit({ kernel }: House, as: AuthorizationServer, binding_id: string) {
+  const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
+  const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
+  const back = await as.visit(opened.authorization_url);
+  return { back, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
+}
+
+export async function signIn(house: House, as: AuthorizationServer, binding_id: string): Promise<void> {
+  const { back, browser } = await visit(house, as, binding_id);
+  await house.kernel.signIns.complete(browser, back);
+}
+
+/** Requests for a new token that went out, answered or not. */
+export const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
+  fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
+
+export const call = (house: House) => house.call({ export_id: "mcp_notes_read", input: {} });

@@ -1,0 +1,196 @@
+/**
+ * The kernel's event bus: in memory, one FIFO per session, a closed catalog, and a scope on every event. It holds
+ * sessions only while they have work; ports are what plugins and the kernel's parts publish and subscribe through.
+ */
+
+import { BUS_LIMITS, type BusEvent, IdTable, KERNEL_SESSION } from "@backplane/contract";
+import type { Scope, Timer } from "@backplane/ports";
+import type { Bus, BusDeps, BusLimits, BusPort, BusStats, KernelPort, PluginSeat } from "./bus-port.ts";
+import { checkSeat } from "./check-seat.ts";
+import { Dispatch } from "./dispatch.ts";
+import { type Backbone, type Draft, Port } from "./port.ts";
+import { PublishRules } from "./publish-rules.ts";
+import { Requests } from "./requests.ts";
+import { Routes, type Subscriber } from "./routes.ts";
+import { type ScopeSessions, SessionQueue } from "./session-queue.ts";
+
+/** Handlers of these have their call's time, all others their category's (bus.isolation). */
+const TIMED: ReadonlySet<string> = new Set(["tool.call.request", "llm.call.request"]);
+/** A reaction of a settled promise is the same microtask as `queueMicrotask` makes, for a seventh of its price. */
+const SOON = Promise.resolve();
+
+export function createBus(deps: BusDeps): Bus {
+  return new MemoryBus(deps);
+}
+
+class MemoryBus implements Bus, Backbone {
+  readonly limits: BusLimits;
+  readonly routes = new Routes();
+  readonly requests: Requests;
+  readonly #deps: BusDeps;
+  readonly #dispatch: Dispatch;
+  readonly #scopes = new Map<string, Map<string | null, ScopeSessions>>();
+  readonly #calls = new Map<string, number>();
+  readonly #ports = new Map<Port, { seat: PluginSeat; prefixes: readonly string[] } | null>();
+  readonly #run: (queue: SessionQueue) => void;
+  #sweep: Timer | null = null;
+  #closed = false;
+
+  constructor(deps: BusDeps) {
+    this.#deps = deps;
+    this.limits = { ...BUS_LIMITS, category_ms: {}, ...deps.limits };
+    this.requests = new Requests(deps.clock);
+    this.#dispatch = new Dispatch({
+      clock: deps.clock,
+      log: deps.log,
+      limits: this.limits,
+      routes: this.routes,
+      requests: this.requests,
+      pause: deps.pause ?? ((run) => void deps.clock.after(0, run)),
+      calls: this.#calls,
+      tellFailure: (event, name, error) => this.#tellFailure(event, name, error),
+      idle: (queue) => this.#forget(queue),
+    });
+    this.#run = (queue) => this.#dispatch.run(queue);
+  }
+
+  attach(seat: PluginSeat): BusPort {
+    const prefixes = checkSeat(seat, [...this.#ports.values()]);
+    const { name, category, settled = null } = seat;
+    const home = this.scopeOf(seat.scope);
+    home.ports++;
+    const self: Subscriber = { name, category, scope: { ...seat.scope }, held: 0, settled };
+    const port = new Port(this, self, new PublishRules({ name, category, prefixes }), home);
+    this.#ports.set(port, { seat, prefixes });
+    return port;
+  }
+
+  kernel(part?: string, prefixes: readonly string[] = []): KernelPort {
+    const name = part === undefined ? "kernel" : `kernel-${part}`;
+    const self: Subscriber = { name, category: null, scope: null, held: 0, settled: null };
+    const port = new Port(this, self, new PublishRules({ name, category: null, prefixes }), null);
+    this.#ports.set(port, null);
+    return port;
+  }
+
+  stats(): BusStats {
+    const totals = { sessions: 0, queued: 0, waiting: 0, scopes: 0 };
+    for (const scope of this.#everyScope()) {
+      totals.scopes++;
+      totals.sessions += scope.sessions.size;
+      for (const queue of scope.sessions.values()) {
+        totals.queued += queue.size;
+        totals.waiting += queue.waiting;
+      }
+    }
+    const { size: requests } = this.requests;
+    return { ...totals, running: this.#dispatch.running, requests, subscriptions: this.routes.size };
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const port of this.#ports.keys()) port.detach();
+    this.#dispatch.stop();
+    this.#sweep?.stop();
+    this.#sweep = null;
+    this.#scopes.clear();
+    this.#calls.clear();
+  }
+
+  scopeOf({ org_id, project_id }: Scope): ScopeSessions {
+    let projects = this.#scopes.get(org_id);
+    if (projects === undefined) {
+      projects = new Map();
+      this.#scopes.set(org_id, projects);
+    }
+    let scope = projects.get(project_id);
+    if (scope === undefined) {
+      scope = { org_id, project_id, kinds: new Map(), version: -1, sessions: new IdTable(), ports: 0 };
+      projects.set(project_id, scope);
+    }
+    return scope;
+  }
+
+  queueOf(scope: ScopeSessions, session_id: string): SessionQueue {
+    let queue = scope.sessions.get(session_id);
+    if (queue === undefined) {
+      queue = new SessionQueue(scope, session_id, this.#run);
+      scope.sessions.add(session_id, queue);
+    }
+    return queue;
+  }
+
+  stamp({ kind, payload, session_id, source, scope, call_ms }: Draft): BusEvent {
+    const { clock, ids } = this.#deps;
+    const event: BusEvent = Object.freeze({
+      id: ids.next("event"),
+      kind,
+      session_id,
+      ts: clock.now() / 1000,
+      source,
+      org_id: scope.org_id,
+      project_id: scope.project_id,
+      payload,
+    });
+    if (call_ms !== undefined && TIMED.has(kind)) this.#calls.set(event.id, call_ms);
+    return event;
+  }
+
+  enter(queue: SessionQueue, event: BusEvent): void {
+    queue.push(event);
+    if (queue.awake) return;
+    queue.awake = true;
+    void SOON.then(queue.wake);
+  }
+
+  withdraw(by: Subscriber, error: Error): void {
+    for (const scope of this.#everyScope()) {
+      for (const queue of scope.sessions.values()) queue.refuse((publish) => publish.by === by, error);
+    }
+  }
+
+  gone(port: Port): void {
+    this.#ports.delete(port);
+    if (port.home === null) return;
+    port.home.ports--;
+    this.#forgetScope(port.home);
+  }
+
+  /** On the kernel's session and in the scope of the event, so that nobody else reads of it. */
+  #tellFailure({ org_id, project_id, id: event_id }: BusEvent, name: string, error: string): void {
+    const scope = this.scopeOf({ org_id, project_id });
+    const queue = this.queueOf(scope, KERNEL_SESSION);
+    if (queue.size >= this.limits.queue + this.limits.reserve) {
+      this.#deps.log.error({ plugin: name }, "a plugin.error was dropped: the kernel's session is full");
+      return;
+    }
+    const payload = Object.freeze({ name, error, event_id });
+    const draft = { kind: "plugin.error", payload, session_id: KERNEL_SESSION, source: "kernel", scope };
+    this.enter(queue, this.stamp({ ...draft, call_ms: undefined }));
+  }
+
+  #forget(queue: SessionQueue): void {
+    queue.scope.sessions.delete(queue.id);
+    this.#forgetScope(queue.scope);
+  }
+
+  /** A moment later: a conversation that pauses between events would make and drop its scope with each of them. */
+  #forgetScope(scope: ScopeSessions): void {
+    if (this.#closed || scope.ports > 0 || scope.sessions.size > 0) return;
+    this.#sweep ??= this.#deps.clock.after(this.limits.sweep_ms, () => this.#sweepScopes());
+  }
+
+  #sweepScopes(): void {
+    this.#sweep = null;
+    for (const [org_id, projects] of this.#scopes) {
+      for (const [project_id, { ports, sessions }] of projects) {
+        if (ports === 0 && sessions.size === 0) projects.delete(project_id);
+      }
+      if (projects.size === 0) this.#scopes.delete(org_id);
+    }
+  }
+
+  *#everyScope(): Iterable<ScopeSessions> {
+    for (const projects of this.#scopes.values()) yield* projects.values();
+  }
+}

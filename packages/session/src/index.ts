@@ -1,0 +1,28 @@
+export { createBus } from "./bus/bus.ts";
+export type { Bus, BusPort, KernelPort, KernelPublishOptions, PluginSeat } from "./bus/bus-port.ts";
+export { PublishRules } from "./bus/publish-rules.ts";
+export { checkClientSessionId, clientSessionIdProblem } from "./bus/session-ids.ts";
+export { blockOf, entryOfBlock } from "./sessions/blocks.ts";
+export { ContextBuilder, contextOf } from "./sessions/context.ts";
+export { entryFor, type TapedEntry, type TapedEvent } from "./sessions/entry-for.ts";
+export { DEFAULT_WORKSPACE, LiveSessions } from "./sessions/live-sessions.ts";
+export {
+  createPersister,
+  type Persister,
+  type PersisterDeps,
+  type TapeFeed,
+  type TapeItem,
+  type WrittenItem,
+} from "./sessions/persister.ts";
+export { sessionName } from "./sessions/session-name.ts";
+export {
+  type Compaction,
+  createSessions,
+  type Hydrated,
+  type SessionDeps,
+  type Sessions,
+} from "./sessions/sessions.ts";
+export { tapeName } from "./sessions/tape-name.ts";
+export { share, snapshot } from "./snapshot/snapshot.ts";
+export { displayText, refusalKind, type ToolOutcome, toolError } from "./tape/outcome.ts";
+export { createTurnTape, type TurnCall, type TurnTape, turnOf } from "./tape/turn-tape.ts";

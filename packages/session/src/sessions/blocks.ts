@@ -1,0 +1,123 @@
+/** VAI's view of a tape. Entries are what is stored; a block is one of them seen through that seed's words. */
+
+import type { Block, Entry, Json, JsonObject } from "@backplane/contract";
+import type { NewEntry } from "@backplane/ports";
+import { resultText, summaryOf } from "./context.ts";
+
+type Content = Block["content"];
+
+const BLOCK_OF_ROLE: Readonly<Record<string, Block["kind"]>> = {
+  system: "system",
+  user: "input",
+  assistant: "response",
+};
+
+/** Null: the entry is none of VAI's six kinds. */
+export function blockOf(entry: Entry): Block | null {
+  const { payload } = entry;
+  const entry_id = entry.id;
+  switch (entry.kind) {
+    case "anchor": {
+      const summary = summaryOf(entry);
+      return summary === null ? null : { entry_id, kind: "system", content: contentOf(summary) };
+    }
+    case "message": {
+      const kind = BLOCK_OF_ROLE[textOf(payload.role)];
+      return kind === undefined ? null : { entry_id, kind, content: contentOf(payload.content) };
+    }
+    case "tool_call":
+      return {
+        entry_id,
+        kind: "tool_call",
+        content: [],
+        tool_call_id: textOf(payload.id),
+        name: textOf(payload.name),
+        input: payload.args ?? {},
+      };
+    case "tool_result": {
+      const value = payload.value ?? dataIn(payload.envelope);
+      return {
+        entry_id,
+        kind: "tool_result",
+        // A tool of a kernel plugin answers with what is to be displayed and has no other value.
+        content: contentOf(payload.error ?? value ?? resultText(payload)),
+        tool_call_id: textOf(payload.tool_call_id),
+        ...(isStructured(value) ? { structured_output: value } : {}),
+        is_error: payload.ok !== true,
+      };
+    }
+    case "event":
+      return blockOfEvent(entry_id, payload);
+  }
+}
+
+function blockOfEvent(entry_id: number, { name, data }: JsonObject): Block | null {
+  if (!isObject(data)) return null;
+  if (name === "thinking") return { entry_id, kind: "thinking", content: contentOf(data.content) };
+  if (name !== "tool.error") return null;
+  // The call never ran: this is its outcome.
+  const content = contentOf(data.brief);
+  return { entry_id, kind: "tool_result", content, tool_call_id: textOf(data.id), is_error: true };
+}
+
+/** The entry that a given block becomes, for seeds of compactors and blocks that a client adds. */
+export function entryOfBlock(block: Block, date: string): NewEntry {
+  const { kind, content } = block;
+  const entry = (of: NewEntry["kind"], payload: JsonObject): NewEntry => ({
+    kind: of,
+    payload,
+    meta: { source: "block" },
+    date,
+  });
+  switch (kind) {
+    case "system":
+      return entry("message", { role: "system", content: content as Json });
+    case "input":
+      return entry("message", { role: "user", content: content as Json });
+    case "response":
+      return entry("message", { role: "assistant", content: content as Json });
+    case "thinking":
+      return entry("event", { name: "thinking", data: { content: content as Json } });
+    case "tool_call":
+      return entry("tool_call", {
+        id: block.tool_call_id ?? "",
+        name: block.name ?? "",
+        args: block.input ?? {},
+      });
+    case "tool_result": {
+      const shown = block.structured_output ?? (content as Json);
+      const outcome: JsonObject =
+        block.is_error === true ? { ok: false, error: shown } : { ok: true, value: shown };
+      return entry("tool_result", { tool_call_id: block.tool_call_id ?? "", ...outcome });
+    }
+  }
+}
+
+/** Text becomes one text block; blocks stay as they are; any other value is shown as its JSON. */
+function contentOf(value: Json | undefined): Content {
+  if (value === undefined || value === null || value === "") return [];
+  if (typeof value === "string") return [{ type: "text", text: value }];
+  if (Array.isArray(value) && value.every(isContent)) return value as Content;
+  return [{ type: "text", text: JSON.stringify(value) }];
+}
+
+function dataIn(envelope: Json | undefined): Json | undefined {
+  const display = isObject(envelope) ? envelope.display : undefined;
+  return isObject(display) ? display.data : undefined;
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+function isContent(value: Json): boolean {
+  return isObject(value) && typeof value.type === "string";
+}
+
+function isStructured(value: Json | undefined): boolean {
+  return isObject(value) || (Array.isArray(value) && !value.every(isContent));
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,190 @@
+/**
+ * What the model is shown of a tape (loop.history): the summary of the last compaction as a system message, then
+ * messages, calls and their results. Whatever stands before the last anchor is left out (tape.compaction). Fed entry
+ * by entry, so that a long conversation is not read again for each turn.
+ */
+import type { ChatMessage, Entry, Json, JsonObject, ToolCallRequest } from "@backplane/contract";
+import { share } from "../snapshot/snapshot.ts";
+
+type ToolMessage = Extract<ChatMessage, { role: "tool" }>;
+
+/** The calls of one model answer. They may be recorded in any order among their results. */
+interface Group {
+  step: Json | undefined;
+  content: Json;
+  calls: ToolCallRequest[];
+  results: Map<string, ToolMessage>;
+}
+
+const NO_OUTCOME = "no outcome of this call was recorded";
+
+export class ContextBuilder {
+  #messages: ChatMessage[] = [];
+  #group: Group | null = null;
+  /** The open group as messages, until it changes. */
+  #open: ChatMessage[] | null = null;
+  /** What a user said while calls ran: models want results right behind their calls. */
+  #deferred: ChatMessage[] = [];
+  #answer: { text: Json; ids: readonly Json[] } | null = null;
+  #chars = 0;
+
+  /** About four characters make a token; a provider's own count is better where there is one. */
+  get tokens(): number {
+    return Math.ceil(this.#chars / 4);
+  }
+
+  add(entry: Entry): void {
+    const { payload } = entry;
+    switch (entry.kind) {
+      case "anchor":
+        this.#restart(summaryOf(entry));
+        break;
+      case "message":
+        this.#message(payload);
+        break;
+      case "tool_call":
+        this.#call(payload, entry.meta.step);
+        break;
+      case "tool_result":
+        this.#result(textOf(payload.tool_call_id), resultText(payload), payload.ok !== true);
+        break;
+      case "event":
+        this.#event(payload);
+        break;
+    }
+  }
+
+  /** How many messages there are. */
+  get size(): number {
+    const open = this.#group === null ? 0 : 1 + this.#group.calls.length;
+    return this.#messages.length + open + this.#deferred.length;
+  }
+
+  messages(): ChatMessage[] {
+    return [...this.#messages, ...this.#rendered(), ...this.#deferred];
+  }
+
+  #rendered(): ChatMessage[] {
+    this.#open ??= this.#group === null ? [] : rendered(this.#group).map(share);
+    return this.#open;
+  }
+
+  #restart(summary: string | null): void {
+    this.#messages = [];
+    this.#open = null;
+    this.#group = null;
+    this.#deferred = [];
+    this.#answer = null;
+    this.#chars = 0;
+    if (summary === null) return;
+    this.#messages.push(share({ role: "system", content: summary }));
+    this.#count(summary);
+  }
+
+  #message({ role, content = "", attachments }: JsonObject): void {
+    this.#count(content);
+    if (role === "user") {
+      const message: ChatMessage = { role, content };
+      if (Array.isArray(attachments)) message.attachments = attachments as JsonObject[];
+      (this.#group === null ? this.#messages : this.#deferred).push(share(message));
+    } else if (role === "assistant" || role === "system") {
+      this.#close();
+      this.#messages.push(share({ role, content }));
+    }
+  }
+
+  #call({ id, name, args }: JsonObject, step: Json | undefined): void {
+    const call = { id: textOf(id), name: textOf(name), args: (args ?? {}) as JsonObject };
+    this.#count(args ?? {});
+    const open = this.#group;
+    // Without a step (blocks that a client added) calls belong together until one has its result.
+    const same = open !== null && open.step === step && (step !== undefined || open.results.size === 0);
+    if (!same) {
+      this.#close();
+      const text = this.#answer?.ids.includes(call.id) === true ? this.#answer.text : "";
+      this.#group = { step, content: text, calls: [], results: new Map() };
+    }
+    this.#group!.calls.push(call);
+    this.#open = null;
+  }
+
+  #result(tool_call_id: string, content: string, is_error: boolean): void {
+    const message: ToolMessage = { role: "tool", tool_call_id, content, ...(is_error && { is_error }) };
+    if (this.#group?.calls.some(({ id }) => id === tool_call_id) === true) {
+      this.#open = null;
+      this.#group.results.set(tool_call_id, message);
+    } else if (!this.#late(message)) return;
+    this.#count(content);
+  }
+
+  /** A call that an interrupt cut off ends behind the turn's last message; the model is told of its end all the same. */
+  #late(message: ToolMessage): boolean {
+    const place = this.#messages.findLastIndex(
+      (one) => one.role === "tool" && one.tool_call_id === message.tool_call_id && one.content === NO_OUTCOME,
+    );
+    if (place >= 0) this.#messages[place] = share(message);
+    return place >= 0;
+  }
+
+  #event({ name, data }: JsonObject): void {
+    if (!isObject(data)) return;
+    if (name === "tool.error") this.#result(textOf(data.id), textOf(data.brief), true);
+    else if (name === "llm.call.response") {
+      const calls = Array.isArray(data.tool_calls) ? data.tool_calls : [];
+      this.#answer = { text: data.text ?? "", ids: calls.filter(isObject).map(({ id }) => id!) };
+    }
+  }
+
+  #close(): void {
+    this.#messages.push(...this.#rendered(), ...this.#deferred);
+    this.#group = null;
+    this.#open = null;
+    this.#deferred = [];
+  }
+
+  #count(value: Json): void {
+    this.#chars += typeof value === "string" ? value.length : JSON.stringify(value).length;
+  }
+}
+
+export function contextOf(entries: readonly Entry[]): ChatMessage[] {
+  const builder = new ContextBuilder();
+  for (const entry of entries) builder.add(entry);
+  return builder.messages();
+}
+
+function rendered({ content, calls, results }: Group): ChatMessage[] {
+  return [
+    { role: "assistant", content, tool_calls: calls },
+    ...calls.map(
+      ({ id }) =>
+        results.get(id) ?? { role: "tool" as const, tool_call_id: id, content: NO_OUTCOME, is_error: true },
+    ),
+  ];
+}
+
+/** What a model reads of a result: what would be displayed, else the error, else the value. */
+export function resultText({ envelope, error, value }: JsonObject): string {
+  const display = isObject(envelope) ? envelope.display : undefined;
+  if (isObject(display)) {
+    const shown = display.text ?? display.markdown ?? display.data;
+    if (shown !== undefined) return typeof shown === "string" ? shown : JSON.stringify(shown);
+  }
+  const shown = error ?? value ?? "";
+  return typeof shown === "string" ? shown : JSON.stringify(shown);
+}
+
+/** The summary that a compaction's anchor carries; null for every other entry. */
+export function summaryOf(entry: Entry): string | null {
+  const state = entry.kind === "anchor" ? entry.payload.state : undefined;
+  if (!isObject(state)) return null;
+  return state.kind === "compaction" && typeof state.summary === "string" ? state.summary : null;
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === "string" ? value : "";
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,14 @@
+/** One text for a session's whole key. Remembered by key object: it is looked up for every event of a turn. */
+import type { SessionKey } from "@backplane/ports";
+
+const names = new WeakMap<SessionKey, string>();
+
+export function sessionName(key: SessionKey): string {
+  let name = names.get(key);
+  if (name === undefined) {
+    const { scope, workspace, session_id } = key;
+    name = JSON.stringify([scope.org_id, scope.project_id, workspace, session_id]);
+    names.set(key, name);
+  }
+  return name;
+}

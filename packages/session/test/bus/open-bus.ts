@@ -1,0 +1,99 @@
+/** A bus with a clock that moves only when told, and ports of every category in one project. */
+
+import { randomFillSync } from "node:crypto";
+import { type BusEvent, createIdSource, type PluginCategory } from "@backplane/contract";
+import type { Clock, Timer } from "@backplane/ports";
+import { createBus } from "../../src/bus/bus.ts";
+import type { Bus, BusDeps, BusPort } from "../../src/bus/bus-port.ts";
+
+export const scope = { org_id: "org_acme", project_id: "proj_one" };
+
+class HandClock implements Clock {
+  #ms = 1_000_000;
+  readonly #timers = new Map<object, { at: number; run: () => void }>();
+
+  get timers(): number {
+    return this.#timers.size;
+  }
+
+  now(): number {
+    return 1_700_000_000_000 + this.#ms;
+  }
+
+  monotonic(): number {
+    return this.#ms;
+  }
+
+  after(ms: number, run: () => void): Timer {
+    const key = {};
+    this.#timers.set(key, { at: this.#ms + ms, run });
+    return { stop: () => void this.#timers.delete(key) };
+  }
+
+  /** Moves on in small steps, with the microtasks of each step run before the next. */
+  async advance(ms: number): Promise<void> {
+    const end = this.#ms + ms;
+    while (this.#ms < end) {
+      this.#ms = Math.min(end, this.#ms + 50);
+      for (const [key, timer] of this.#timers) {
+        if (timer.at > this.#ms || !this.#timers.delete(key)) continue;
+        timer.run();
+      }
+      await turn();
+    }
+  }
+}
+
+export function turn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve));
+}
+
+export async function until(condition: () => boolean): Promise<void> {
+  for (let i = 0; i < 100_000; i++) {
+    if (condition()) return;
+    await turn();
+  }
+  throw new Error("the condition never came true");
+}
+
+export interface OpenBus {
+  bus: Bus;
+  clock: HandClock;
+  logged: { level: string; fields: object; message: string }[];
+  plug: (name: string, category: PluginCategory) => BusPort;
+  /** All events that a kernel watcher sees, in order. */
+  seen: BusEvent[];
+  idle: () => Promise<void>;
+}
+
+export function openBus(deps: Partial<BusDeps> = {}): OpenBus {
+  const clock = new HandClock();
+  const logged: OpenBus["logged"] = [];
+  const write = (level: string) => (fields: object, message: string) =>
+    void logged.push({ level, fields, message });
+  const log = { debug: write("debug"), info: write("info"), warn: write("warn"), error: write("error") };
+  const ids = createIdSource(
+    () => clock.now(),
+    (bytes) => void randomFillSync(bytes),
+  );
+  const bus = createBus({ clock, ids, log, pause: (run) => void setImmediate(run), ...deps });
+  const seen: BusEvent[] = [];
+  bus.kernel("watcher").subscribe("*", (event) => void seen.push(event));
+  return {
+    bus,
+    clock,
+    logged,
+    seen,
+    plug: (name, category) => bus.attach({ name, category, scope }),
+    idle: () => until(() => bus.stats().sessions === 0),
+  };
+}
+
+export function codeOfThrown(run: () => unknown): string {
+  try {
+    run();
+  } catch (error) {
+    return (error as { code: string }).code;
+  }
+  return "nothing was thrown";
+}

@@ -1,0 +1,94 @@
+import type { Block, Entry } from "@backplane/contract";
+import { expect, test } from "vitest";
+import { blockOf, entryOfBlock } from "../../src/sessions/blocks.ts";
+
+const NOW = "2026-11-01T10:00:00.000Z";
+const text = (value: string) => [{ type: "text", text: value }];
+const entry = (kind: Entry["kind"], payload: Entry["payload"]): Entry => ({
+  id: 7,
+  kind,
+  payload,
+  meta: {},
+  date: NOW,
+});
+
+test("every entry that VAI has a word for is shown as that block", () => {
+  const shown: [Entry, Partial<Block> | null][] = [
+    [entry("message", { role: "system", content: "s" }), { kind: "system", content: text("s") }],
+    [entry("message", { role: "user", content: "u" }), { kind: "input", content: text("u") }],
+    [entry("message", { role: "assistant", content: "" }), { kind: "response", content: [] }],
+    [entry("message", { role: "critic", content: "?" }), null],
+    [
+      entry("anchor", { name: "a", state: { kind: "compaction", summary: "so far" } }),
+      { kind: "system", content: text("so far") },
+    ],
+    [entry("anchor", { name: "session/start", state: {} }), null],
+    [
+      entry("tool_call", { id: "c", name: "search", args: { q: 1 } }),
+      { kind: "tool_call", content: [], tool_call_id: "c", name: "search", input: { q: 1 } },
+    ],
+    [
+      entry("tool_result", { tool_call_id: "c", ok: true, value: { hits: 2 } }),
+      {
+        kind: "tool_result",
+        content: text('{"hits":2}'),
+        tool_call_id: "c",
+        structured_output: { hits: 2 },
+        is_error: false,
+      },
+    ],
+    [
+      entry("tool_result", { tool_call_id: "c", ok: false, error: "no" }),
+      { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
+    ],
+    [
+      entry("tool_result", {
+        tool_call_id: "c",
+        ok: true,
+        envelope: { brief: "seen", display: { kind: "text", text: "bread costs 3" } },
+      }),
+      { kind: "tool_result", content: text("bread costs 3"), tool_call_id: "c", is_error: false },
+    ],
+    [
+      entry("tool_result", {
+        tool_call_id: "c",
+        ok: true,
+        envelope: { brief: "seen", display: { kind: "json", data: { price: 3 } } },
+      }),
+      {
+        kind: "tool_result",
+        content: text('{"price":3}'),
+        tool_call_id: "c",
+        structured_output: { price: 3 },
+        is_error: false,
+      },
+    ],
+    [
+      entry("event", { name: "tool.error", data: { id: "c", kind: "rejected", brief: "no" } }),
+      { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
+    ],
+    [
+      entry("event", { name: "thinking", data: { content: "hm" } }),
+      { kind: "thinking", content: text("hm") },
+    ],
+    [entry("event", { name: "memory.query", data: {} }), null],
+  ];
+  for (const [given, block] of shown) {
+    expect(blockOf(given)).toEqual(block === null ? null : { entry_id: 7, ...block });
+  }
+});
+
+test("a block put on a tape reads as the same block", () => {
+  const blocks: Block[] = [
+    { kind: "system", content: text("You are a coding agent.") },
+    { kind: "input", content: text("Summary of prior work.") },
+    { kind: "response", content: [...text("see"), { type: "image", url: "u" }] },
+    { kind: "thinking", content: text("hm") },
+    { kind: "tool_call", content: [], tool_call_id: "c", name: "search", input: { q: 1 } },
+    { kind: "tool_result", content: text("3 issues"), tool_call_id: "c", is_error: false },
+    { kind: "tool_result", content: text("no"), tool_call_id: "c", is_error: true },
+  ];
+  for (const block of blocks) {
+    expect(blockOf({ id: 7, ...entryOfBlock(block, NOW) })).toEqual({ entry_id: 7, ...block });
+  }
+});

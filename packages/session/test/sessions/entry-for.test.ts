@@ -1,0 +1,143 @@
+import { hash } from "node:crypto";
+import { expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { entryFor, type TapedEvent } from "../../src/sessions/entry-for.ts";
+import { share } from "../../src/snapshot/snapshot.ts";
+
+const event = (kind: string, payload: TapedEvent["payload"], session_id = "sess_1"): TapedEvent => ({
+  id: "evt_1",
+  kind,
+  session_id,
+  ts: 1_793_527_200.25,
+  source: "acme",
+  payload,
+});
+const shape = (kind: string, payload: TapedEvent["payload"]) => {
+  const taped = entryFor(event(kind, payload));
+  return taped === null ? null : { kind: taped.entry.kind, payload: taped.entry.payload };
+};
+
+verifies("tape.append-only", "each bus event becomes the entry that the persistence table names", () => {
+  expect(shape("user.message.received", { text: "hi" })).toEqual({
+    kind: "message",
+    payload: { role: "user", content: "hi" },
+  });
+  expect(shape("user.message.received", { text: "see", attachments: [{ name: "a" }] })).toEqual({
+    kind: "message",
+    payload: { role: "user", content: "see", attachments: [{ name: "a" }] },
+  });
+  expect(shape("assistant.message.done", { content: "hello", tool_calls: [] })).toEqual({
+    kind: "message",
+    payload: { role: "assistant", content: "hello" },
+  });
+  const calls = [{ id: "c1", name: "search", args: {} }];
+  expect(shape("assistant.message.done", { content: "", tool_calls: calls })).toEqual({
+    kind: "message",
+    payload: { role: "assistant", content: "", tool_calls: calls },
+  });
+  expect(
+    shape("tool.call.request", { id: "c1", name: "search", args: { q: 1 }, schema_version: "v1" }),
+  ).toEqual({ kind: "tool_call", payload: { id: "c1", name: "search", args: { q: 1 } } });
+  expect(shape("tool.call.result", { id: "c1", ok: true, value: 3, request_id: "r" })).toEqual({
+    kind: "tool_result",
+    payload: { tool_call_id: "c1", ok: true, value: 3 },
+  });
+  for (const kind of [
+    "assistant.message.delta",
+    "llm.call.delta",
+    "session.started",
+    "session.handoff",
+    "session.reset",
+    "session.archived",
+    "session.forked",
+    "session.compaction.started",
+  ]) {
+    expect(shape(kind, { content: "x" })).toBeNull();
+  }
+  for (const kind of [
+    "user.interrupt",
+    "llm.call.response",
+    "llm.call.error",
+    "tool.call.start",
+    "tool.error",
+    "memory.query",
+    "memory.write",
+    "memory.result",
+    "strategy.decide.request",
+    "strategy.decide.response",
+    "plugin.error",
+    "x.acme.thing",
+  ]) {
+    const data = { any: ["thing"] };
+    expect(shape(kind, data)).toEqual({ kind: "event", payload: { name: kind, data } });
+  }
+  expect(entryFor(event("user.message.received", { text: "hi" }, "kernel"))).toBeNull();
+});
+
+test("an entry carries its event's date, id and source, and what it answers", () => {
+  const taped = entryFor(
+    event("tool.call.result", { id: "c1", ok: false, error: "no", request_id: "evt_0" }),
+  );
+  expect(taped?.entry).toMatchObject({
+    date: "2026-11-01T10:00:00.250Z",
+    meta: { event_id: "evt_1", source: "acme", request_id: "evt_0" },
+  });
+});
+
+verifies("tape.durable", "messages, calls and results are essential and cannot opt out; others can", () => {
+  const essential = (kind: string, payload = {}) => entryFor(event(kind, payload))?.essential;
+  for (const kind of [
+    "user.message.received",
+    "assistant.message.done",
+    "tool.call.request",
+    "tool.call.result",
+    "tool.error",
+  ]) {
+    for (const payload of [{}, { persist: false }, { __persist__: false }]) {
+      expect(essential(kind, payload)).toBe(true);
+    }
+  }
+  for (const kind of ["llm.call.response", "memory.query", "x.acme.thing"]) {
+    expect(essential(kind)).toBe(false);
+    expect(entryFor(event(kind, { persist: false }))).toBeNull();
+    expect(entryFor(event(kind, { __persist__: false }))).toBeNull();
+    expect(essential(kind, { persist: true })).toBe(false);
+  }
+});
+
+verifies("tape.durable", "a model call stores a reference, so its entry does not grow with the talk", () => {
+  const messages = Array.from({ length: 500 }, (_, n) => ({ role: "user", content: `${n}`.repeat(100) }));
+  const payload = { provider: "p", model: "m", messages, tools: [{ name: "t" }], params: { top_p: 1 } };
+  const taped = entryFor(event("llm.call.request", payload));
+  expect(taped?.entry.payload).toEqual({
+    name: "llm.call.request",
+    data: {
+      provider: "p",
+      model: "m",
+      tool_names: ["t"],
+      params: { top_p: 1 },
+      messages_ref: { entries: "before", count: 500, digest: expect.stringMatching(/^sha256:[0-9a-f]{64}$/) },
+    },
+  });
+  expect(JSON.stringify(taped).length).toBeLessThan(500);
+  const other = entryFor(event("llm.call.request", { ...payload, messages: messages.slice(1) }));
+  expect(other?.entry.payload.data).not.toEqual(taped?.entry.payload.data);
+});
+
+test("the digest of a call's messages is that of their JSON, however often they come", () => {
+  const said = share({ role: "user", content: "hi" });
+  const asked = share({ role: "assistant", content: "", tool_calls: [{ id: "1", name: "n", args: {} }] });
+  for (const messages of [
+    [],
+    [said],
+    [{ role: "system", content: "be brief" }, said, asked],
+    [said, asked],
+  ]) {
+    const digest = `sha256:${hash("sha256", JSON.stringify(messages))}`;
+    const payload = { provider: "p", model: "m", messages, params: {} };
+    const messages_ref = { entries: "before", count: messages.length, digest };
+    for (let n = 0; n < 2; n++) {
+      expect(shape("llm.call.request", payload)?.payload).toMatchObject({ data: { messages_ref } });
+    }
+  }
+});

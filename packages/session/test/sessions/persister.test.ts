@@ -1,0 +1,234 @@
+import { BackplaneError } from "@backplane/contract";
+import type { RunHold, SessionKey, TapeWrite } from "@backplane/ports";
+import { TestClock } from "@backplane/test-kit/kernel/clock";
+import { expect, test } from "vitest";
+import { logTo } from "@backplane/test-kit/log-to";
+import { verifies } from "../../../../test/support/verifies.ts";
+import type { TapedEvent } from "../../src/sessions/entry-for.ts";
+import { createPersister } from "../../src/sessions/persister.ts";
+
+const key = (session_id: string): SessionKey => ({
+  scope: { org_id: "org_local", project_id: "proj_default" },
+  workspace: "/w",
+  session_id,
+});
+const event = (kind: string, payload: object): TapedEvent => ({
+  id: "evt_1",
+  kind,
+  session_id: "s",
+  ts: 1,
+  source: "acme",
+  payload: payload as Record<string, unknown>,
+});
+const user = (text: string) => event("user.message.received", { text });
+const seen = (n: number) => event("memory.query", { query: String(n), k: 1 });
+
+/** A store whose writes end when the test says so. */
+function setUp() {
+  const writes: {
+    session_id: string;
+    hold: RunHold | undefined;
+    entries: string[];
+    end(error?: Error): void;
+  }[] = [];
+  const logged: string[] = [];
+  const lost: object[] = [];
+  const taken: RunHold[] = [];
+  const clock = new TestClock();
+  const appendTape = ({ key: at, entries, hold }: TapeWrite) =>
+    new Promise<{ chain_id: string; first_id: number; last_id: number }>((resolve, reject) => {
+      writes.push({
+        session_id: at.session_id,
+        hold,
+        entries: entries.map(({ kind, payload }) =>
+          kind === "message" ? (payload.content as string) : (payload.data as { query: string }).query,
+        ),
+        end: (error) =>
+          error === undefined ? resolve({ chain_id: "ch", first_id: 1, last_id: 1 }) : reject(error),
+      });
+    });
+  const persister = createPersister({
+    store: { sessions: { appendTape } },
+    clock,
+    log: logTo((_, message) => logged.push(message)),
+    lost: (loss) => lost.push(loss),
+    takenOver: (hold) => taken.push(hold),
+  });
+  const settled = async () => {
+    for (let n = 0; n < 5; n++) await Promise.resolve();
+  };
+  return { persister, writes, logged, lost, taken, clock, settled };
+}
+
+verifies("tape.durable", "a message is acknowledged when it is on disk, and not before", async () => {
+  const { persister, writes, settled } = setUp();
+  let acknowledged = false;
+  const writing = persister.write(key("s"), user("a")).then(() => {
+    acknowledged = true;
+  });
+  await settled();
+  expect(writes.map((write) => write.entries)).toEqual([["a"]]);
+  expect(acknowledged).toBe(false);
+  writes[0]!.end();
+  await writing;
+  const refused = persister.write(key("s"), user("b"));
+  writes[1]!.end(new BackplaneError("store.unavailable"));
+  await expect(refused).rejects.toMatchObject({ code: "store.unavailable" });
+});
+
+test("entries keep their order, and other kinds ride along with the next write", async () => {
+  const { persister, writes, settled } = setUp();
+  await persister.write(key("s"), seen(1));
+  const first = persister.write(key("s"), user("a"));
+  await persister.write(key("s"), seen(2));
+  const second = persister.write(key("s"), user("b"));
+  await persister.write(key("s"), seen(3));
+  const other = persister.write(key("t"), user("c"));
+  await settled();
+  expect(writes.map((write) => [write.session_id, write.entries])).toEqual([
+    ["s", ["1", "a"]],
+    ["t", ["c"]],
+  ]);
+  writes[0]!.end();
+  writes[1]!.end();
+  await Promise.all([first, other]);
+  await settled();
+  expect(writes[2]?.entries).toEqual(["2", "b", "3"]);
+  writes[2]!.end();
+  await second;
+  await persister.drain();
+  expect(writes).toHaveLength(3);
+});
+
+test("alone they are written soon, and draining waits for them", async () => {
+  const { persister, writes, clock } = setUp();
+  await persister.write(key("s"), seen(1));
+  await persister.write(key("s"), event("llm.call.delta", { content: "x" }));
+  await expect.poll(() => writes.length).toBe(1);
+  writes[0]!.end();
+  await persister.drain();
+  await persister.write(key("s"), seen(2));
+  const drained = persister.drain();
+  expect(writes[1]?.entries).toEqual(["2"]);
+  writes[1]!.end();
+  await drained;
+  expect(clock.timers).toBe(0);
+});
+
+verifies(
+  "tape.durable",
+  "what is lost of other kinds is warned of and told, and holds nobody up",
+  async () => {
+    const { persister, writes, logged, lost } = setUp();
+    await persister.write(key("s"), seen(1));
+    const message = persister.write(key("s"), user("a"));
+    writes[0]!.end(new BackplaneError("internal", "the schema refuses it"));
+    await expect(message).rejects.toMatchObject({ code: "internal" });
+    const told = { source: "kernel-session-persister", key: key("s") };
+    expect(lost).toEqual([{ ...told, entries: 1, error: "the schema refuses it" }]);
+    expect(logged).toEqual(["entries of a session were lost"]);
+
+    // A store that never answers: what waits is bounded.
+    void persister.write(key("s"), user("b"));
+    for (let n = 0; n < 1_010; n++) await persister.write(key("s"), seen(n));
+    expect(lost).toHaveLength(11);
+    expect(lost.at(-1)).toMatchObject({ ...told, entries: 1 });
+    writes[1]!.end();
+    await expect.poll(() => writes.length).toBe(3);
+    expect(writes[2]?.entries).toHaveLength(1_000);
+    writes[2]!.end();
+    await persister.drain();
+  },
+);
+
+test("what waits beside a write that is refused is written without it", async () => {
+  const { persister, writes, lost, settled } = setUp();
+  const first = persister.write(key("s"), user("a"));
+  await settled();
+  const beside = persister.write(key("s"), user("b"));
+  await persister.write(key("s"), seen(1));
+  const tried: number[] = [];
+  const rider = persister.ride(key("s"), [], ({ entries }) => {
+    tried.push(entries.length);
+    return Promise.reject(new BackplaneError("idempotency.in_progress"));
+  });
+  writes[0]!.end();
+  await first;
+  await expect(rider).rejects.toMatchObject({ code: "idempotency.in_progress" });
+  await settled();
+  expect(tried).toEqual([2]);
+  expect(writes[1]?.entries).toEqual(["b", "1"]);
+  writes[1]!.end();
+  await beside;
+  expect(lost).toEqual([]);
+});
+
+test("entries are kept in order while the store is away; whoever waits for one is told at once", async () => {
+  const { persister, writes, lost } = setUp();
+  await persister.write(key("s"), seen(1));
+  const message = persister.write(key("s"), user("a"));
+  writes[0]!.end(new BackplaneError("store.unavailable"));
+  await expect(message).rejects.toMatchObject({ code: "store.unavailable" });
+  await persister.write(key("s"), seen(2));
+  await expect.poll(() => writes.length).toBe(2);
+  expect(writes[1]!.entries).toEqual(["1", "2"]);
+  writes[1]!.end(new BackplaneError("store.unavailable"));
+  await expect.poll(() => writes.length).toBe(3);
+  expect(writes[2]!.entries).toEqual(["1", "2"]);
+  writes[2]!.end();
+  await persister.drain();
+  expect(lost).toEqual([]);
+});
+
+test("what a turn writes carries its hold; once it is lost, late entries of it are dropped", async () => {
+  const { persister, writes, lost, taken, settled } = setUp();
+  const hold = { run_id: "run_1", fence: 3 };
+  persister.hold(key("s"), hold);
+  const message = persister.write(key("s"), user("a"));
+  await persister.write(key("s"), seen(1));
+  expect(writes[0]!.hold).toEqual(hold);
+  writes[0]!.end(new BackplaneError("run.taken_over"));
+  await expect(message).rejects.toMatchObject({ code: "run.taken_over" });
+  expect(taken).toEqual([hold]);
+  await settled();
+  writes[1]!.end(new BackplaneError("run.taken_over"));
+  await settled();
+  persister.release(key("s"), hold, "lost");
+  await persister.write(key("s"), seen(2));
+  await persister.drain();
+  expect(writes).toHaveLength(2);
+  // Another's message is not of that turn, and takes nothing of it along.
+  await persister.write(key("s"), seen(3));
+  const next = persister.write(key("s"), user("b"));
+  expect(writes[2]).toMatchObject({ entries: ["b"] });
+  expect(writes[2]!.hold).toBeUndefined();
+  writes[2]!.end();
+  await next;
+  persister.hold(key("s"), { run_id: "run_2", fence: 0 });
+  await persister.write(key("s"), seen(4));
+  void persister.drain();
+  expect(writes[3]).toMatchObject({ entries: ["4"], hold: { run_id: "run_2", fence: 0 } });
+  writes[3]!.end();
+  expect(lost).toEqual([]);
+});
+
+test("writes an event that comes just after its turn ended instead of dropping it", async () => {
+  const { persister, writes, lost, taken, settled } = setUp();
+  const hold = { run_id: "run_1", fence: 0 };
+  persister.hold(key("s"), hold);
+  await persister.write(key("s"), seen(1));
+  const drained = persister.drain();
+  await settled();
+  expect(writes.map((write) => write.hold)).toEqual([hold]);
+  // The turn's end is on disk, and its hold released, while the store refuses the write that still carries it.
+  persister.release(key("s"), hold, "ended");
+  writes[0]!.end(new BackplaneError("run.taken_over"));
+  await settled();
+  expect(writes.map((write) => [write.entries, write.hold])).toEqual([
+    [["1"], hold],
+    [["1"], undefined],
+  ]);
+  writes[1]!.end();
+  await drained;
+  expect([lost, taken]).toEqual([[], []]);
+});

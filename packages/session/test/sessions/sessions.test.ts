@@ -1,0 +1,155 @@
+import { randomFillSync } from "node:crypto";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createIdSource } from "@backplane/contract";
+import type { SessionKey, Store } from "@backplane/ports";
+import { openSqliteStore } from "@backplane/store";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { entryFor } from "../../src/sessions/entry-for.ts";
+import { createSessions, type Sessions } from "../../src/sessions/sessions.ts";
+
+let dir: string;
+let store: Store;
+let sessions: Sessions;
+let made = 0;
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "bp-sessions-"));
+  store = await openSqliteStore({ file: join(dir, "store.db"), threaded: false });
+  const clock = { now: () => Date.now() };
+  sessions = createSessions({
+    store,
+    clock,
+    ids: createIdSource(clock.now, (bytes) => randomFillSync(bytes)),
+  });
+});
+afterAll(async () => {
+  await store.close();
+  rmSync(dir, { recursive: true });
+});
+
+const freshKey = (): SessionKey => {
+  made++;
+  return {
+    scope: { org_id: `org_s${made}`, project_id: "proj_default" },
+    workspace: "/home/acme",
+    session_id: "chat",
+  };
+};
+const said = (kind: string, payload: object) =>
+  entryFor({
+    id: "evt_1",
+    kind,
+    session_id: "chat",
+    ts: 1_700_000_000,
+    source: "web",
+    payload: payload as Record<string, unknown>,
+  })!.entry;
+const user = (text: string) => said("user.message.received", { text });
+const assistant = (content: string) => said("assistant.message.done", { content, tool_calls: [] });
+const told = async ({ scope }: SessionKey) =>
+  (await store.outbox.read(0, 100, scope)).map((event) => `${event.type} ${event.subject.kind}`);
+
+test("a session is opened once, starts with its anchor, and tells of it", async () => {
+  const key = freshKey();
+  const [one, two] = await Promise.all([sessions.open(key), sessions.open(key)]);
+  expect(one).toEqual(two);
+  expect(one.name).toMatch(/^[0-9a-f]{16}__[0-9a-f]{16}$/);
+  const [start] = await sessions.entries(key.scope, one.head_chain_id, 0, 10);
+  expect(start).toMatchObject({ id: 1, kind: "anchor", payload: { name: "session/start" } });
+  expect(await told(key)).toEqual(["session.created session", "chain.created chain"]);
+  const unknown = { ...key, session_id: "none" };
+  await expect(sessions.get(unknown)).rejects.toMatchObject({ code: "session.not_found" });
+  await expect(sessions.chain(key.scope, "ch_none")).rejects.toMatchObject({ code: "chain.not_found" });
+});
+
+verifies(
+  "tape.compaction",
+  "the model's context is what comes after the last anchor, and an undone compaction leaves no trace in it",
+  async () => {
+    const key = freshKey();
+    const { head_chain_id } = await sessions.create(key);
+    await sessions.append(key, [user("one"), assistant("two"), said("memory.query", { query: "q", k: 1 })]);
+    const before = await sessions.hydrate(key);
+    expect(before.messages).toEqual([
+      { role: "user", content: "one" },
+      { role: "assistant", content: "two" },
+    ]);
+    const source = { chain_id: head_chain_id, last_entry_id: before.session.last_entry_id };
+    const chain = await sessions.compact(key, {
+      summary: "They counted.",
+      source,
+      tokens_before: 900,
+      tokens_after: 90,
+    });
+    expect(chain).toMatchObject({ parent_chain_id: head_chain_id, origin: "compaction" });
+    await sessions.append(key, [user("three")]);
+    const after = await sessions.hydrate(key);
+    expect(after.messages).toEqual([
+      { role: "system", content: "They counted." },
+      { role: "user", content: "three" },
+    ]);
+    expect(after.entries[0]).toMatchObject({
+      kind: "anchor",
+      payload: { state: { kind: "compaction", source, tokens_before: 900, tokens_after: 90 } },
+    });
+    await expect(sessions.compact(key, { summary: "late", source })).rejects.toMatchObject({
+      code: "chain.changed",
+    });
+    expect((await sessions.undo(key, "admin")).id).toBe(head_chain_id);
+    expect((await sessions.hydrate(key)).messages).toEqual(before.messages);
+    await expect(sessions.undo(key, "admin")).rejects.toMatchObject({ code: "request.invalid" });
+    expect((await told(key)).slice(2)).toEqual(["chain.compacted chain"]);
+    const audit = await store.audit.list(key.scope, { action: "compaction.undo" }, { limit: 5 });
+    expect(audit.items).toMatchObject([{ actor: "admin", subject: "chat", details: { from: chain.id } }]);
+  },
+);
+
+verifies(
+  "tape.reset",
+  "after a reset nothing of the old tape is in the context, and it is still there",
+  async () => {
+    const key = freshKey();
+    const { head_chain_id } = await sessions.create(key);
+    await sessions.append(key, [user("old")]);
+    const fresh = await sessions.reset(key);
+    expect((await sessions.hydrate(key)).messages).toEqual([]);
+    expect((await sessions.entries(key.scope, fresh.id, 0, 9)).map((entry) => entry.payload.name)).toEqual([
+      "session/start",
+    ]);
+    expect((await sessions.entries(key.scope, head_chain_id, 0, 9)).at(-1)?.payload.content).toBe("old");
+    expect((await sessions.chains(key, { limit: 9 })).items).toHaveLength(2);
+    expect((await told(key)).slice(2)).toEqual(["session.archived session", "chain.created chain"]);
+  },
+);
+
+verifies("tape.fork", "a child session continues the talk without its parent hearing of it", async () => {
+  const key = freshKey();
+  const { head_chain_id } = await sessions.create(key);
+  await sessions.append(key, [user("one")]);
+  // An org's caller forks a project's chain: the child stays in the project.
+  const org = { ...key.scope, project_id: null };
+  const chain = await sessions.fork(org, head_chain_id, { child_id: "chat::agent::1" });
+  expect(chain).toMatchObject({ ...key.scope, workspace: key.workspace, session_id: "chat::agent::1" });
+  const child = { ...key, session_id: "chat::agent::1" };
+  await sessions.append(child, [user("two")]);
+  const texts = async (of: SessionKey) => (await sessions.hydrate(of)).messages.map((item) => item.content);
+  expect(await texts(child)).toEqual(["one", "two"]);
+  expect(await texts(key)).toEqual(["one"]);
+  await expect(sessions.undo(child, "admin")).rejects.toMatchObject({ code: "request.invalid" });
+  const beside = await sessions.fork(key.scope, head_chain_id, { at: 1 });
+  expect(beside.session_id).toBe("chat");
+  expect((await sessions.get(key)).head_chain_id).toBe(head_chain_id);
+  expect(await sessions.verify(key.scope, chain.id)).toBeNull();
+  expect((await told(key)).slice(2)).toEqual([
+    "session.created session",
+    "chain.forked chain",
+    "chain.forked chain",
+  ]);
+  expect((await sessions.list(key.scope, {}, { limit: 9 })).items.map((item) => item.id)).toEqual([
+    "chat::agent::1",
+    "chat",
+  ]);
+});

@@ -1,0 +1,77 @@
+import fc from "fast-check";
+import { expect, test } from "vitest";
+import { isShared, share, snapshot } from "../../src/snapshot/snapshot.ts";
+import { codeOfThrown } from "../bus/open-bus.ts";
+
+test("a payload is kept as a frozen copy, so later changes reach nobody", () => {
+  const history = [{ role: "user", content: "hi" }];
+  const kept = snapshot({ messages: history, tools: undefined }) as { messages: typeof history };
+  history.push({ role: "user", content: "later" });
+  history[0]!.content = "changed";
+  expect(kept).toEqual({ messages: [{ role: "user", content: "hi" }] });
+  expect(Object.isFrozen(kept) && Object.isFrozen(kept.messages) && Object.isFrozen(kept.messages[0])).toBe(
+    true,
+  );
+  expect(Object.isFrozen(history)).toBe(false);
+});
+
+test("every JSON object comes out as it went in", () => {
+  const json = fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 6 }));
+  fc.assert(
+    fc.property(json, (value) => {
+      fc.pre(!JSON.stringify(value).includes("__proto__"));
+      expect(JSON.stringify(snapshot(value))).toBe(JSON.stringify(value));
+    }),
+  );
+});
+
+test("what is not plain data is refused", () => {
+  const loop: Record<string, unknown> = {};
+  loop.self = loop;
+  const odd = [
+    new Date(),
+    new Map(),
+    () => {},
+    Symbol("s"),
+    1n,
+    Buffer.from("a"),
+    new (class Own {})(),
+    loop,
+  ];
+  for (const value of odd) {
+    expect([String(typeof value), codeOfThrown(() => snapshot({ value }))]).toEqual([
+      typeof value,
+      "request.invalid",
+    ]);
+    expect(codeOfThrown(() => snapshot({ list: [value] }))).toBe("request.invalid");
+  }
+  expect(codeOfThrown(() => snapshot(JSON.parse('{"a":{"__proto__":{"admin":true}}}')))).toBe(
+    "request.invalid",
+  );
+  expect(snapshot(Object.assign(Object.create(null) as object, { a: 1 }))).toEqual({ a: 1 });
+});
+
+test("what is shared is copied and frozen once, and later payloads hold that copy", () => {
+  const mine = { role: "user", content: [{ text: "hi" }] };
+  const message = share(mine);
+  mine.content[0]!.text = "changed";
+  expect(message).toEqual({ role: "user", content: [{ text: "hi" }] });
+  expect(Object.isFrozen(message) && Object.isFrozen(message.content[0])).toBe(true);
+  const { messages } = snapshot({ messages: [message, { ...message }] }) as { messages: unknown[] };
+  expect(messages[0]).toBe(message);
+  expect(messages[1]).not.toBe(message);
+  expect(messages[1]).toEqual(message);
+  expect([isShared(message), isShared(mine), isShared(Object.freeze({}))]).toEqual([true, false, false]);
+});
+
+test("sharing opens no way around the limits of a payload", () => {
+  const nested = (depth: number): Record<string, unknown> => (depth === 1 ? {} : { in: nested(depth - 1) });
+  const deep = share(nested(60));
+  expect(isShared(deep)).toBe(true);
+  const wrapped = (levels: number): object => (levels === 0 ? deep : [wrapped(levels - 1)]);
+  expect(() => snapshot({ up: wrapped(3) })).not.toThrow();
+  expect(codeOfThrown(() => snapshot({ up: wrapped(4) }))).toBe("request.invalid");
+  const odd = { at: new Date(0) };
+  expect(share(odd)).toBe(odd);
+  expect(codeOfThrown(() => snapshot({ odd }))).toBe("request.invalid");
+});

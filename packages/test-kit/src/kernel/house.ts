@@ -1,0 +1,147 @@
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import {
+  type Binding,
+  type BindingCreate,
+  createIdSource,
+  type Invocation,
+  type InvokeBody,
+  type Json,
+  type KernelPlugin,
+  type Manifest,
+} from "@backplane/contract";
+import { createKernel } from "@backplane/kernel";
+import {
+  type Caller,
+  type HostPolicy,
+  hostPolicy,
+  type Kernel,
+  type KernelDeps,
+  type Store,
+} from "@backplane/ports";
+import { createSecretVault, openSqliteStore } from "@backplane/store";
+import { createSchemas } from "@backplane/supply";
+import { onTestFinished } from "vitest";
+import { inlineLoader } from "../inline-loader.ts";
+import { logTo } from "../log-to.ts";
+import { TestClock } from "./clock.ts";
+import { TestImporter } from "./manifests.ts";
+import { ScriptedRunner } from "./scripted-runner.ts";
+
+export const scope = { org_id: "org_local", project_id: "proj_default" };
+export const admin: Caller = { actor: "admin", scope, role: "owner", scopes: ["admin"], admin: true };
+export const user: Caller = { actor: "key_user", scope, role: "user", scopes: [], admin: false };
+/** As `user`, for the whole org: what serves every project is changed by such a credential alone. */
+export const orgUser: Caller = { ...user, scope: { ...scope, project_id: null } };
+export const guest: Caller = { ...user, actor: "key_guest", role: "guest" };
+/** Of the whole org, which plugins are for. */
+export const owner: Caller = {
+  ...user,
+  actor: "key_owner",
+  role: "owner",
+  scope: { ...user.scope, project_id: null },
+};
+
+export interface House {
+  kernel: Kernel;
+  store: Store;
+  runner: ScriptedRunner;
+  importer: TestImporter;
+  clock: TestClock;
+  deps: KernelDeps;
+  file: string;
+  logged: { level: string; fields: object; message: string }[];
+  /** Installs one package and binds its export, by default the first. */
+  bind(content: Manifest, body?: Partial<BindingCreate>, schemas?: Record<string, Json>): Promise<Binding>;
+  call(body: InvokeBody, caller?: Caller): Promise<Invocation>;
+  /** As kill -9: nothing that was under way goes on, what is on disk stays. */
+  crash(): Promise<void>;
+}
+
+export interface HouseOptions {
+  host?: Partial<HostPolicy>;
+  start?: boolean;
+  runner?: ScriptedRunner;
+  artifacts?: KernelDeps["artifacts"];
+  plugins?: readonly KernelPlugin[];
+}
+
+export async function openHouse(options: HouseOptions & { file?: string } = {}): Promise<House> {
+  const file = options.file ?? join(temporary(), "store.db");
+  const store = await openSqliteStore({ file, threaded: false });
+  return await furnish(store, file, options);
+}
+
+export async function furnish(store: Store, file: string, options: HouseOptions = {}): Promise<House> {
+  const clock = new TestClock();
+  const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
+  const ids = createIdSource(() => clock.now(), random);
+  const runner = options.runner ?? new ScriptedRunner();
+  const importer = new TestImporter();
+  const schemas = createSchemas();
+  const logged: House["logged"] = [];
+  const deps: KernelDeps = {
+    store,
+    runner,
+    importer,
+    schemas,
+    vault: createSecretVault([{ id: "k1", key: new Uint8Array(32).fill(7) }]),
+    clock,
+    ids,
+    node_id: ids.next("node"),
+    random,
+    host: hostPolicy({ retry: { max_attempts: 3, base_ms: 5 }, ...options.host }),
+    gateway: { base_url: () => "http://127.0.0.1:7420" },
+    log: logTo((level, message, fields) => logged.push({ level, fields, message })),
+    ...(options.artifacts === undefined ? {} : { artifacts: options.artifacts }),
+    ...(options.plugins === undefined ? {} : { plugins: inlineLoader(options.plugins, temporary) }),
+  };
+  const kernel = createKernel(deps);
+  if (options.start !== false) await kernel.start();
+  let crashed = false;
+  onTestFinished(async () => {
+    if (!crashed) {
+      await kernel.stop(0);
+      clock.halt();
+      await store.close();
+    }
+    await schemas.close();
+  });
+  return {
+    kernel,
+    store,
+    runner,
+    importer,
+    clock,
+    deps,
+    file,
+    logged,
+    async bind(content, body = {}, schemasOf = {}) {
+      await kernel.packages.install(admin, importer.add(content, schemasOf));
+      const { package_id, version, exports } = content;
+      const wanted = { package_id, package_version: version, export_id: exports[0]?.id ?? "*", ...body };
+      return await kernel.bindings.create(admin, wanted);
+    },
+    async call(body, caller = user) {
+      return await (await kernel.invocations.invoke(caller, body)).settled;
+    },
+    async crash() {
+      crashed = true;
+      runner.halt();
+      clock.halt();
+      await store.close();
+    },
+  };
+}
+
+function temporary(): string {
+  const folder = mkdtempSync(join(tmpdir(), "backplane-kernel-"));
+  onTestFinished(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+}
+
+/** Waits for a condition that an event will make true; the test's own timeout is the limit. */
+export async function until(condition: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await condition())) await new Promise((resolve) => setTimeout(resolve, 2));
+}

@@ -1,0 +1,82 @@
+import { createHash } from "node:crypto";
+import { BackplaneError, type Json, type Manifest, type PluginExport } from "@backplane/contract";
+import { ManifestSchema } from "@backplane/contract/schema";
+import type { ImportedPackage, PackageImporter, PackageSource } from "@backplane/ports";
+
+type Draft = Record<string, unknown> & { id: string };
+
+export function tool(
+  id: string,
+  more: Record<string, unknown> = {},
+  toolPart: Record<string, unknown> = {},
+): Draft {
+  return { id, kind: "tool", tool: { effect_class: "read_only", ...toolPart }, ...more };
+}
+
+export function hook(id: string, events: string[], more: Record<string, unknown> = {}): Draft {
+  return { id, kind: "hook", hook: { subscribes_to: events }, ...more };
+}
+
+export function manifest(exports: Draft[], more: Record<string, unknown> = {}): Manifest {
+  return ManifestSchema.parse({
+    api_version: "vai.plugin.v1",
+    package_id: "acme/devkit",
+    version: "0.1.0",
+    name: "Devkit",
+    runtime: { protocol: "vai.rpc.v1", entrypoint: ["node", "plugin.js"] },
+    exports: exports as unknown as PluginExport[],
+    ...more,
+  });
+}
+
+/** Manifests given by the test in place of archives; digests as real ones, from the content. */
+export class TestImporter implements PackageImporter {
+  readonly #shelf = new Map<string, ImportedPackage>();
+  readonly discarded: string[] = [];
+  sweep: NonNullable<PackageImporter["sweep"]> = async () => 0;
+
+  add(content: Manifest, schemas: Record<string, Json> = {}, salt = ""): PackageSource {
+    const hash = createHash("sha256")
+      .update(JSON.stringify([content, schemas, salt]))
+      .digest("hex");
+    this.#shelf.set(hash, {
+      digest: `sha256:${hash}`,
+      size_bytes: 100,
+      manifest: content,
+      schemas,
+      origin: "folder",
+      first_installed_at: null,
+    });
+    return { kind: "folder", path: hash };
+  }
+
+  async import(source: PackageSource): Promise<ImportedPackage> {
+    const found = source.kind === "folder" ? this.#shelf.get(source.path) : undefined;
+    if (found === undefined) throw new Error("the test has put no such package on the shelf");
+    return found;
+  }
+
+  /** What such a folder is, is supply's to know. */
+  async openAgentPlugin(): Promise<never> {
+    throw new BackplaneError("package.invalid", "there are no Agent Plugins here");
+  }
+
+  release(): void {}
+
+  async discard(digest: string, used: () => Promise<boolean>): Promise<void> {
+    if (!(await used())) this.discarded.push(digest);
+  }
+
+  /** Files of packages, by path; every package has the same. */
+  readonly texts = new Map<string, string>();
+
+  async files(_digest: string, folder: string): Promise<string[]> {
+    const below = [...this.texts.keys()].filter((path) => path.startsWith(`${folder}/`));
+    return below.map((path) => path.slice(folder.length + 1));
+  }
+
+  async read(_digest: string, path: string, most: number): Promise<Uint8Array | null> {
+    const text = this.texts.get(path);
+    return text === undefined || text.length > most ? null : new TextEncoder().encode(text);
+  }
+}

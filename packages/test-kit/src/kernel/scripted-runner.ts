@@ -1,0 +1,128 @@
+import type { Json, JsonObject } from "@backplane/contract";
+import type {
+  DescribeOrder,
+  Description,
+  RunListener,
+  Runner,
+  RunnerHealth,
+  RunnerNotice,
+  RunOrder,
+  RunOutcome,
+} from "@backplane/ports";
+
+interface Running {
+  order: RunOrder;
+  /** Rejects nothing; resolves with the reason when the call is cancelled. */
+  cancelled: Promise<"user" | "shutdown">;
+  event: (event: JsonObject & { type: string }) => void;
+  /** Absent: nobody is there to ask. */
+  ask?: RunListener["ask"];
+}
+
+export type Script = (running: Running) => RunOutcome | Promise<RunOutcome>;
+
+export const ok = (result: Json | null = { content: [{ type: "text", text: "done" }] }): RunOutcome => ({
+  status: "succeeded",
+  result,
+  error: null,
+  violations: 0,
+  stderr_tail: null,
+  egress: null,
+  dispatched: true,
+});
+
+export const ended = (
+  status: RunOutcome["status"],
+  code: string,
+  more: Partial<RunOutcome> = {},
+): RunOutcome => ({
+  ...ok(null),
+  status,
+  error: { code, message: `${code} in the test` },
+  ...more,
+});
+
+/** The Runner port with a script in place of processes: keeps every order, and cancels like the real one. */
+export class ScriptedRunner implements Runner {
+  readonly orders: RunOrder[] = [];
+  readonly retired: string[] = [];
+  sandbox = { enabled: true, available: true, reason: "" };
+  script: Script = () => ok();
+  runs: (protocol: string) => boolean = () => true;
+  /** False: a script that is cancelled answers by itself, or never. */
+  obeys = true;
+  /** What the listeners of a call's process prove; a call that is not here has none. */
+  readonly proofs = new Map<string, string>();
+  readonly listenerProof = (invocation_id: string): string | null => this.proofs.get(invocation_id) ?? null;
+  readonly questions: DescribeOrder[] = [];
+  /** What a described binding answers. */
+  description: () => Description | Promise<Description> = () => ({
+    exports: [],
+    schemas: {},
+    warnings: [],
+    info: {},
+  });
+  readonly #listeners = new Set<(notice: RunnerNotice) => void>();
+  #halted = false;
+  readonly #cancels = new Map<string, (reason: "user" | "shutdown") => void>();
+
+  async run(order: RunOrder, listener: RunListener): Promise<RunOutcome> {
+    this.orders.push(order);
+    const cancelled = new Promise<"user" | "shutdown">((resolve) => {
+      this.#cancels.set(order.invocation_id, resolve);
+    });
+    try {
+      const stopped = cancelled.then(() => ended("cancelled", "cancelled"));
+      const work = this.script({
+        order,
+        cancelled,
+        event: (event) => listener.event(event),
+        ...(listener.ask === undefined ? {} : { ask: listener.ask }),
+      });
+      const outcome = this.obeys ? await Promise.race([work, stopped]) : await work;
+      return this.#halted ? await new Promise<never>(() => {}) : outcome;
+    } finally {
+      this.#cancels.delete(order.invocation_id);
+    }
+  }
+
+  readonly describe = async (order: DescribeOrder): Promise<Description> => {
+    this.questions.push(order);
+    return await this.description();
+  };
+
+  readonly onNotice = (listener: (notice: RunnerNotice) => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  };
+
+  /** As a server that says something by itself. */
+  say(notice: RunnerNotice): void {
+    for (const listener of this.#listeners) listener(notice);
+  }
+
+  cancel(invocation_id: string, reason: "user" | "shutdown"): boolean {
+    const cancel = this.#cancels.get(invocation_id);
+    cancel?.(reason);
+    return cancel !== undefined;
+  }
+
+  get running(): number {
+    return this.#cancels.size;
+  }
+
+  retire(binding_id: string): void {
+    this.retired.push(binding_id);
+  }
+
+  health(): RunnerHealth {
+    return { processes: 0, prewarmed: 0, running: this.#cancels.size, held_back: [], sandbox: this.sandbox };
+  }
+
+  async close(): Promise<void> {}
+
+  /** As when the gateway is killed: nothing that runs ever answers. */
+  halt(): void {
+    this.#halted = true;
+  }
+}

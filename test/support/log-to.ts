@@ -1,9 +1,0 @@
-/** One logger for tests: every line goes to `note`, or nowhere. */
-import type { Logger } from "@backplane/kernel/ports";
-
-type LogLevel = keyof Logger;
-
-export function logTo(note: (level: LogLevel, message: string, fields: object) => void = () => {}): Logger {
-  const at = (level: LogLevel) => (fields: object, message: string) => note(level, message, fields);
-  return { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
-}
