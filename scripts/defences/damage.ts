@@ -99,7 +99,7 @@ export const DAMAGE_DEFENCES: Mutant[] = [
   },
   {
     defence: "the audit log's hashes are computed again",
-    file: "packages/store/src/stores/access.ts",
+    file: "packages/store/src/stores/audit.ts",
     from: "if (row.hash !== next) return",
     to: "if (row.hash === next + next) return",
     tests: TAMPERING,

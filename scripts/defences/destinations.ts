@@ -8,7 +8,7 @@ const FAILURE = ["packages/sdk/test/kernel/llm-failure.test.ts"];
 const OWNERS = ["packages/registry/test/secrets/owners.test.ts"];
 const RULES = "packages/registry/src/config/write-rules.ts";
 const CONFIG_OP = "packages/store/src/ops/config.ts";
-const ACCESS_OP = "packages/store/src/ops/access.ts";
+const SECRETS_OP = "packages/store/src/ops/secrets.ts";
 const NETWORK = "packages/gateway/src/plugins/network-guard.ts";
 const INLINE = "packages/gateway/src/plugins/inline-plugin.ts";
 const VENDOR = "packages/sdk/src/kernel/vendor-fetch.ts";
@@ -51,15 +51,15 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "secret: replaced by its owner",
-    file: ACCESS_OP,
+    file: SECRETS_OP,
     from: "where excluded.project_id = '' or secrets.project_id = excluded.project_id",
     to: "where 1 = 1",
     tests: OWNERS,
   },
   {
     defence: "secret: removed by its owner",
-    file: ACCESS_OP,
-    from: 'if (p.project_id !== "" && held.project_id !== p.project_id) refuseForeign(p.name);',
+    file: SECRETS_OP,
+    from: 'if (p.project_id !== "" && stored.project_id !== p.project_id) refuseOtherOwner(p.name);',
     to: "",
     tests: OWNERS,
   },
@@ -73,14 +73,14 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "credential: dropped when its destination changes",
     file: CONFIG_OP,
-    from: "if (!first && before?.value !== value) moved.push(key);",
+    from: "if (!first && before?.value !== value) changed.push(key);",
     to: "void first;",
     tests: DESTINATION,
   },
   {
     defence: "credential: dropped when its destination goes",
     file: CONFIG_OP,
-    from: "const moved = gone.filter(isDestination).map(({ key }) => key as string);",
+    from: "const changed = removed.filter(isDestination).map(({ key }) => key as string);",
     to: "const moved: string[] = [];",
     tests: DESTINATION,
   },

@@ -37,14 +37,14 @@ export const FENCE_DEFENCES: Mutant[] = [
   },
   {
     defence: "fence: a stale gateway appends nothing",
-    file: `${STORE}/ops/tape.ts`,
+    file: `${STORE}/ops/entries.ts`,
     from: "  yield* requireHeld(p.hold, dialect);\n  return",
     to: "  return",
     tests: CONTRACT,
   },
   {
     defence: "fence: a message with a key is fenced too",
-    file: `${STORE}/ops/tape.ts`,
+    file: `${STORE}/ops/entries.ts`,
     from: "if (p.hold !== null) yield* requireHeld",
     to: "if (p.hold === undefined) yield* requireHeld",
     tests: CONTRACT,

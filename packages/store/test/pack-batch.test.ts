@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createPacker, unpack } from "../src/sqlite/writer/pack-batch.ts";
+import { createPacker, unpackBatch } from "../src/sqlite/writer/pack-batch.ts";
 import type { Call } from "../src/sqlite/writer/run-batch.ts";
 
 const pack = createPacker();
@@ -11,7 +11,7 @@ test("a batch comes out of its packet as it went in", () => {
   fc.assert(
     fc.property(fc.array(plain), (inputs) => {
       const calls = inputs.map((input) => ({ name: "openInvocation", input }) as Call);
-      expect(unpack(pack(calls))).toEqual(calls);
+      expect(unpackBatch(pack(calls))).toEqual(calls);
     }),
     { numRuns: 300 },
   );
@@ -19,7 +19,7 @@ test("a batch comes out of its packet as it went in", () => {
 
 test("a key named __proto__ is a key", () => {
   const input = JSON.parse('{"__proto__":{"polluted":true},"a":1}') as unknown;
-  const [call] = unpack(pack([{ name: "openInvocation", input } as Call]));
+  const [call] = unpackBatch(pack([{ name: "openInvocation", input } as Call]));
   const out = call!.input as object;
   expect(Object.getPrototypeOf(out)).toBe(Object.prototype);
   expect(JSON.stringify(out)).toBe(JSON.stringify(input));
@@ -31,7 +31,7 @@ test("strings of any kind keep their borders", () => {
     name: "appendProgress",
     input: [[input, 2 ** 53 - 1, null]],
   }));
-  expect(unpack(pack(calls))).toEqual(calls);
+  expect(unpackBatch(pack(calls))).toEqual(calls);
 });
 
 test("a key is written once, however many calls have it", () => {
@@ -41,7 +41,7 @@ test("a key is written once, however many calls have it", () => {
   }));
   const packet = pack(calls);
   expect(packet.text.match(/outcome/g)).toHaveLength(1);
-  expect(unpack(packet)).toEqual(calls);
+  expect(unpackBatch(packet)).toEqual(calls);
 });
 
 test("a batch that outgrows the table does not change the next one", () => {
@@ -50,7 +50,7 @@ test("a batch that outgrows the table does not change the next one", () => {
   ];
   const few: Call[] = [{ name: "appendProgress", input: [["a", 1, null]] }];
   const first = pack(few);
-  expect(unpack(pack(many))).toEqual(many);
-  expect(unpack(pack(few))).toEqual(few);
-  expect(unpack(first)).toEqual(few);
+  expect(unpackBatch(pack(many))).toEqual(many);
+  expect(unpackBatch(pack(few))).toEqual(few);
+  expect(unpackBatch(first)).toEqual(few);
 });

@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { openSqliteStore } from "@backplane/store";
 import { expect, test } from "vitest";
-import { listAudit, listKeys, listSecrets, readKey } from "../src/ops/access.ts";
 import { listApprovals } from "../src/ops/approvals.ts";
+import { listAudit } from "../src/ops/audit.ts";
 import {
   activeBindings,
   activeHooks,
@@ -19,11 +19,13 @@ import type { EntryRow } from "../src/ops/entry-hash.ts";
 import { readHeld } from "../src/ops/holds.ts";
 import { listInvocations, readDelegation, readProgress } from "../src/ops/invocation-reads.ts";
 import { deadJobs, dueLanes } from "../src/ops/jobs.ts";
+import { listKeys, readKey } from "../src/ops/keys.ts";
 import type { Op, Row, Statement } from "../src/ops/op.ts";
 import { readOutbox } from "../src/ops/outbox.ts";
 import { digestInUse, listPackages } from "../src/ops/packages.ts";
 import { listRuns, readRun } from "../src/ops/runs.ts";
 import { listSealed } from "../src/ops/sealed.ts";
+import { listSecrets } from "../src/ops/secrets.ts";
 import {
   listChains,
   listSessions,

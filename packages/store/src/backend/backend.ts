@@ -1,24 +1,27 @@
-/** What the two databases give; every port above is written once on top of it. */
+/** What a database provides. Every port is implemented once on top of it. */
 import type { Soon } from "@backplane/contract";
 import type { Dialect, Op } from "../ops/op.ts";
 import type { WriteInput, WriteName, WriteResult } from "../ops/writes.ts";
 
 export interface Backend {
   dialect: Dialect;
-  /** The caller's time for an operation, or null where the database's own clock counts (see nowAt). */
-  at(now: number): number | null;
-  /** Resolves when it is on disk. Rejects with a BackplaneError, and then nothing of it was written. */
+  /** The caller's time for an operation, or null where the database uses its own clock (see nowAt). */
+  callerTime(now: number): number | null;
+  /** Resolves when the write is on disk. Rejects with a BackplaneError; nothing was written then. */
   write<N extends WriteName>(name: N, input: WriteInput<N>): Promise<WriteResult<N>>;
-  /** Best effort: rides on the next commit. */
-  later(rows: WriteInput<"appendProgress">): void;
+  /** Writes progress events with the next commit. Best effort. */
+  bufferProgress(rows: WriteInput<"appendProgress">): void;
   read<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
-  /** As `read`, but gives damaged rows too: for what verifies hashes itself and says where they break. */
+  /** As `read`, but returns damaged rows too, for code that verifies hashes itself and reports where they break. */
   readUnchecked<T>(op: (dialect: Dialect) => Op<T>): Promise<T>;
-  /** A read that the request path makes all the time; `key` names it for a cache that is always fresh. */
-  readHot<T>(key: string, op: (dialect: Dialect) => Op<T>): Soon<T>;
+  /**
+   * A read that every request makes (bench row http.invoke). `key` identifies it in a cache that is never stale; a cached
+   * value is returned without a promise.
+   */
+  readCached<T>(key: string, op: (dialect: Dialect) => Op<T>): Soon<T>;
   onAppended(listener: () => void): () => void;
   /** This process committed events. */
-  appended(): void;
+  notifyAppended(): void;
   ping(): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,9 +1,9 @@
 export interface Listeners {
   add(listener: () => void): () => void;
-  call(): void;
+  notify(): void;
 }
 
-/** Several calls of one turn reach a listener as one. */
+/** Several notifications within one turn of the event loop reach a listener as one. */
 export function createListeners(): Listeners {
   const listeners = new Set<() => void>();
   let scheduled = false;
@@ -14,7 +14,7 @@ export function createListeners(): Listeners {
         listeners.delete(listener);
       };
     },
-    call() {
+    notify() {
       if (scheduled || listeners.size === 0) return;
       scheduled = true;
       setImmediate(() => {

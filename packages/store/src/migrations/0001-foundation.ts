@@ -1,6 +1,6 @@
 /**
- * Scope columns: project_id '' is the whole org. Columns exist where something is searched, sorted or changed
- * by them; the rest of a row is one JSON text, which is what keeps an insert cheap.
+ * In scope columns project_id '' is the whole org. A value has a column of its own where it is searched, sorted or
+ * updated; the rest of a row is one JSON text, which keeps an insert cheap.
  */
 import type { Migration } from "./migration.ts";
 
@@ -30,7 +30,7 @@ export const foundation: Migration = {
       primary key (org_id, ref, binding_id)) {clustered}`,
     `create index binding_secrets_binding on binding_secrets (binding_id)`,
 
-    // An index costs every call about a microsecond, so the one list index covers all cheap filters.
+    // An index costs every call about a microsecond, so one list index covers all cheap filters.
     `create table invocations (
       id {id} primary key, org_id {id} not null, project_id {id} not null, status {id} not null,
       export_id {id} not null, binding_id {id} not null, session_id {id}, node_id {id} not null,
@@ -79,8 +79,8 @@ export const foundation: Migration = {
     `create index audit_project on audit (org_id, project_id, seq)`,
     `create index audit_action on audit (org_id, action, seq)`,
 
-    // Several PostgreSQL transactions commit in another order than they insert, so `seq` is given afterwards,
-    // to rows that are visible, by one reader at a time. With one writer `pos` is that order already.
+    // PostgreSQL transactions commit in another order than they insert, so `seq` is assigned later, to committed rows,
+    // by one reader at a time. With the one writer of SQLite `pos` already has the order of commits.
     `create table outbox (
       pos {serial}, seq {int}, id {id} not null, type {id} not null, org_id {id} not null,
       project_id {id} not null, occurred_at {int} not null, subject_kind text not null,
@@ -93,8 +93,8 @@ export const foundation: Migration = {
     { postgres: `insert into outbox_head (one, seq) values (1, 0)` },
     `create table cursors (consumer {id} primary key, seq {int} not null)`,
 
-    // due_at is null while a job cannot be claimed: behind another of its group, done, or dead.
-    // open_group is null once a job is finished. Both keep their index as small as the work that is left.
+    // due_at is null while a job cannot be claimed: behind another job of its group, done, or dead. open_group is null
+    // once a job is finished. Both keep their index as small as the number of open jobs.
     `create table jobs (
       pos {serial}, id {id} not null unique, queue {id} not null, group_name {id}, open_group {id},
       state {id} not null, run_at {int} not null, due_at {int}, max_attempts {int} not null,

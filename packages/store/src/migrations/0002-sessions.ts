@@ -1,7 +1,7 @@
 /**
- * A session's key is all of scope, workspace and id. `root_chain` is its first chain: it sorts by age, which a
- * client's own id does not. Entries lie in the order in which they were written: a hundred talks at once fill the
- * same pages, so a second takes 1.5 to 2 times the entries that a table sorted by chain would take.
+ * The key of a session is its scope, workspace and id. `root_chain` is its first chain, whose id sorts by age, unlike an
+ * id that the client chose. Entries are stored in the order in which they were written: concurrent sessions fill the same
+ * pages, which allows 1.5 to 2 times the entries per second of a table sorted by chain.
  */
 import type { Migration } from "./migration.ts";
 

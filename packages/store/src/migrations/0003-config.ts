@@ -1,4 +1,4 @@
-/** The live configuration of an org. `bytes` stands before the value, so adding it up reads no long rows. */
+/** The live configuration of an org. `bytes` precedes the value, so that summing it up does not read long rows. */
 import type { Migration } from "./migration.ts";
 
 export const config: Migration = {

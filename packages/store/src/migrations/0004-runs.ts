@@ -1,4 +1,4 @@
-/** One row per turn. `output_entry` is known only when the answer is on the tape, so it stands beside `outcome`. */
+/** One row per turn. `output_entry` is known only once the answer is on the tape, so it is a column beside `outcome`. */
 import type { Migration } from "./migration.ts";
 
 export const runs: Migration = {

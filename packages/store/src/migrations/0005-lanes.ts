@@ -1,6 +1,6 @@
 /**
- * A lane has its own share of the workers; when a job ended says when it may go. Deliveries of before are in the
- * lane that new ones get, their binding, which is how their group begins.
+ * A lane has its own share of the workers. `ended_at` determines when a job may be removed. Existing deliveries get the
+ * same lane as new ones: their binding, which is the first part of their group.
  */
 import type { Migration } from "./migration.ts";
 

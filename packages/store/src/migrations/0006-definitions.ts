@@ -1,4 +1,4 @@
-/** What the tools of a described binding are. One JSON text per binding: it is read and written whole. */
+/** The definitions of the tools of a described binding, one JSON text per binding, which is read and written as a whole. */
 import type { Migration } from "./migration.ts";
 
 export const definitions: Migration = {

@@ -1,4 +1,4 @@
-/** The policy of an org ('' is no project) and of each project that narrows it. */
+/** The policy of an org (project_id '') and of each project that restricts it further. */
 import type { Migration } from "./migration.ts";
 
 export const policy: Migration = {

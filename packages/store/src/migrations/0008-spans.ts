@@ -1,6 +1,6 @@
 /**
- * What one append wrote becomes one row (ops/spans.ts). Entries of before get a row each: their hashes, and so the
- * bytes that they cover, stay as they are.
+ * The entries of one append become one row (ops/spans.ts). Each existing entry gets a row of its own: its hash, and so the
+ * bytes that the hash covers, must not change.
  */
 import type { Migration } from "./migration.ts";
 

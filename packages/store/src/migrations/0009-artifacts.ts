@@ -1,6 +1,6 @@
 /**
- * Files that calls handed over, in pieces, for nodes that share nothing but the database. With SQLite they lie in the
- * home, and there is no table. Pieces are not compressed: they are read one by one, and most are compressed already.
+ * Artifacts of calls, in pieces, for nodes that share only the database. With SQLite they are files in the home, without a
+ * table. Pieces are not compressed: they are read one by one, and most artifacts are already compressed.
  */
 import type { Migration } from "./migration.ts";
 

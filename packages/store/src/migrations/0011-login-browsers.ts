@@ -1,6 +1,6 @@
 /**
- * An attempt to sign in belongs to the browser that opened it first. Attempts from before know of none: those that wait have
- * to begin anew, and the others are over.
+ * A login attempt belongs to the browser that opened it first. Existing attempts have no browser, so pending ones must be
+ * started again.
  */
 import type { Migration } from "./migration.ts";
 

@@ -1,4 +1,4 @@
-/** When servers of bindings had the gateway's model, for as long as their quota looks back; goes with the binding. */
+/** When servers of bindings used the gateway's model, for the window of their quota. Removed with the binding. */
 import type { Migration } from "./migration.ts";
 
 export const sampling: Migration = {

@@ -1,4 +1,4 @@
-/** A secret belongs to the project that stored it, or to the whole org ('' as everywhere); those from before are the org's. */
+/** A secret belongs to the project that stored it, or to the whole org (''). Existing secrets belong to the org. */
 import type { Migration } from "./migration.ts";
 
 export const secretOwners: Migration = {

@@ -1,6 +1,6 @@
 /**
- * A run has a fence that rises with each takeover, and a count of messages that other gateways added to it. A session
- * has at most one running run. Earlier versions could leave several; the newest of them stays.
+ * A run has a fence that increases with each takeover, and a count of the messages that other gateways added to it. A
+ * session has at most one running run. Earlier versions could leave several; the newest of them is kept.
  */
 import type { Migration } from "./migration.ts";
 

@@ -16,7 +16,7 @@ import { runFences } from "./0015-run-fences.ts";
 import type { Migration } from "./migration.ts";
 import { newestOf } from "./schema-version.ts";
 
-/** In order; the version of the last one is the schema that this build writes. */
+/** In order. The version of the last migration is the schema that this build writes. */
 export const MIGRATIONS: readonly Migration[] = [
   foundation,
   sessions,

@@ -8,8 +8,8 @@ export interface Migration {
 }
 
 /**
- * `{id}` sorts byte by byte in both databases (ids, cursors), `{int}` holds 53 bits, `{serial}` numbers rows
- * in the order of insertion.
+ * Types in the statements: `{id}` is text sorted by bytes in both databases (ids, cursors), `{int}` an integer of 53 bits,
+ * `{serial}` numbers rows in the order of insertion.
  */
 const TOKENS: Record<Dialect, Record<string, string>> = {
   sqlite: {

@@ -5,7 +5,7 @@ export function newestOf(migrations: readonly Migration[]): number {
   return migrations.at(-1)?.version ?? 0;
 }
 
-/** The steps that are missing. Throws `store.schema_newer`: an older build must not touch newer data. */
+/** The steps that the database lacks. Throws `store.schema_newer`, because an older build must not change newer data. */
 export function missingSteps(found: number, migrations: readonly Migration[]): Migration[] {
   const newest = newestOf(migrations);
   if (found > newest) {

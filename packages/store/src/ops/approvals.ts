@@ -1,18 +1,18 @@
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
-/** First answer wins. */
+/** The first answer wins. False: it was answered before. */
 export function* resolveApproval(p: {
   id: string;
   status: string;
   resolution: string;
   facts: FactRows;
 }): Op<boolean> {
-  const hit = yield sql(
+  const resolved = yield sql(
     "update approvals set status = $2, resolution = $3 where id = $1 and status = 'pending' returning id",
     [p.id, p.status, p.resolution],
   );
-  if (hit.length === 0) return false;
+  if (resolved.length === 0) return false;
   yield* writeFacts(p.facts);
   return true;
 }

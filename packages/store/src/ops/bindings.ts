@@ -18,7 +18,7 @@ export interface WriteBinding {
 }
 
 export function* createBinding(p: WriteBinding): Op<void> {
-  yield* requireFreePlace(p);
+  yield* requireUnbound(p);
   yield sql(
     `insert into bindings (binding_id, org_id, project_id, package_id, package_version, export_id, kind, status, generation, body)
       values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`,
@@ -39,32 +39,32 @@ export function* createBinding(p: WriteBinding): Op<void> {
   yield* writeFacts(p.facts);
 }
 
-/** The generation is the lock: of racing writers that read the same one, exactly one wins. */
+/** The generation is an optimistic lock: of writers that read the same generation, exactly one succeeds. */
 export function* updateBinding(p: WriteBinding & { expected: number }): Op<boolean> {
-  yield* requireFreePlace(p);
-  const hit = yield sql(
+  yield* requireUnbound(p);
+  const updated = yield sql(
     `update bindings set package_version = $5, status = $6, generation = $7, body = $8
       where binding_id = $1 and org_id = $2 and project_id = $3 and generation = $4 returning binding_id`,
     [p.binding_id, p.org_id, p.project_id, p.expected, p.package_version, p.status, p.generation, p.body],
   );
-  if (hit.length === 0) return false;
+  if (updated.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.binding_id]);
   yield* writeRefs(p);
   yield* writeFacts(p.facts);
   return true;
 }
 
-/** All or none: the first that has changed since it was read ends the transaction. */
+/** All or nothing: the first binding that changed since it was read aborts the transaction. */
 export function* updateBindings(p: { changes: (WriteBinding & { expected: number })[] }): Op<void> {
   for (const change of p.changes) {
     if (yield* updateBinding(change)) continue;
-    refuse("binding.conflict", `${change.binding_id} was changed at the same time. Nothing was moved.`, {
+    refuse("binding.conflict", `${change.binding_id} was changed at the same time. No binding was updated.`, {
       binding_id: change.binding_id,
     });
   }
 }
 
-/** A project caller may remove its own binding, an org caller any of the org; `expected` null takes any generation. */
+/** A project removes its own bindings, the whole org any of them. `expected` null accepts any generation. */
 export function* removeBinding(p: {
   org_id: string;
   project_id: string;
@@ -72,14 +72,14 @@ export function* removeBinding(p: {
   expected: number | null;
   facts: FactRows;
 }): Op<boolean> {
-  const same = p.expected === null ? "" : "and generation = $4";
+  const generation = p.expected === null ? "" : "and generation = $4";
   const values = [p.id, p.org_id, p.project_id];
-  const gone = yield sql(
-    `delete from bindings where binding_id = $1 and org_id = $2 and ($3 = '' or project_id = $3) ${same}
+  const removed = yield sql(
+    `delete from bindings where binding_id = $1 and org_id = $2 and ($3 = '' or project_id = $3) ${generation}
       returning binding_id`,
     p.expected === null ? values : [...values, p.expected],
   );
-  if (gone.length === 0) return false;
+  if (removed.length === 0) return false;
   yield sql("delete from binding_secrets where binding_id = $1", [p.id]);
   yield sql("delete from definitions where binding_id = $1", [p.id]);
   yield sql("delete from sign_ins where binding_id = $1", [p.id]);
@@ -89,7 +89,7 @@ export function* removeBinding(p: {
   return true;
 }
 
-function* requireFreePlace(p: WriteBinding): Op<void> {
+function* requireUnbound(p: WriteBinding): Op<void> {
   const [package_] = yield findPackage(p.org_id, p.package_id, p.package_version);
   if (package_ === undefined) {
     refuse("package.not_found", `${p.package_id} ${p.package_version} is not installed.`);
@@ -100,7 +100,7 @@ function* requireFreePlace(p: WriteBinding): Op<void> {
     [p.org_id, p.project_id, p.package_id, p.package_version, p.export_id, p.binding_id],
   );
   if (other !== undefined) {
-    refuse("binding.conflict", `${p.export_id} of ${p.package_id} ${p.package_version} is bound already.`, {
+    refuse("binding.conflict", `${p.export_id} of ${p.package_id} ${p.package_version} is already bound.`, {
       binding_id: other.binding_id,
     });
   }
@@ -118,7 +118,7 @@ function* writeRefs(p: WriteBinding): Op<void> {
 
 const BOUND = `select b.binding_id, b.body, p.id as package_row, p.body as package from bindings b
   join packages p on p.org_id = b.org_id and p.package_id = b.package_id and p.version = b.package_version`;
-/** $1 org, $2 project: a project sees its own and the org's, the org ('') sees all. */
+/** $1 is the org, $2 the project. A project sees its own rows and the org's, the whole org ('') sees all rows. */
 const VISIBLE = "b.org_id = $1 and ($2 = '' or b.project_id = '' or b.project_id = $2)";
 
 export function* readBinding(values: SqlValue[]): Op<Row | undefined> {
@@ -133,7 +133,7 @@ export function* listBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
-/** Those of whole packages too: what they hold is not known here. */
+/** Includes bindings of whole packages, whose exports are not known here. */
 export function* candidateBindings(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where ${VISIBLE} and b.export_id in ($3, '*') and ($4 = '' or b.package_id = $4) order by b.binding_id`,
@@ -148,11 +148,11 @@ export function* activeBindings(values: SqlValue[]): Op<Row[]> {
   );
 }
 
-export function* wholeBindings(): Op<Row[]> {
+export function* wholePackageBindings(): Op<Row[]> {
   return yield sql(`${BOUND} where b.export_id = '*' and b.status = 'active' order by b.binding_id`, []);
 }
 
-/** A hook sees what a caller of its scope would see: the org's hooks everything, a project's its own events. */
+/** A hook receives the events of its own scope: hooks of the org all of them, hooks of a project its own. */
 export function* activeHooks(values: SqlValue[]): Op<Row[]> {
   return yield sql(
     `${BOUND} where b.org_id = $1 and b.project_id in ('', $2) and b.kind = 'hook' and b.status = 'active'

@@ -1,9 +1,9 @@
-/** The live configuration of an org. A change is one transaction: removals, writes, the check of the bounds, facts. */
+/** The live configuration of an org. A change is one transaction: removals, writes, the check of the limits, facts. */
 import { configGroupOf, isDestinationConfig } from "@backplane/contract";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type Op, type Row, refuse, sql } from "./op.ts";
 
-/** From a key up to and without another. */
+/** `to` is not part of the range. */
 export interface KeyRange {
   from: string;
   to: string;
@@ -11,7 +11,7 @@ export interface KeyRange {
 
 export interface ConfigWrite {
   org_id: string;
-  /** Sorted by key: two writers take their locks in the same order. */
+  /** Sorted by key, so that two writers take their locks in the same order. */
   set: { key: string; value: string; sealed: number; bytes: number }[];
   unset: KeyRange[];
   now: string;
@@ -39,33 +39,33 @@ export function* writeConfig(p: ConfigWrite): Op<string[]> {
       [p.org_id, row.key, row.bytes, row.sealed, p.now, row.value],
     );
   }
-  if (p.set.length > 0) yield* checkBounds(p);
+  if (p.set.length > 0) yield* checkLimits(p);
   if (p.set.length + removed.length > 0) yield* writeFacts(p.facts);
   return removed.sort();
 }
 
 /**
- * A stored credential belongs to the destination that it was given for: when that changes, the sealed values of the same
- * group go in the same transaction, whoever makes the change, unless this very write brings them anew.
+ * A stored credential belongs to the destination that it was given for. When the destination changes, the sealed values
+ * of the same group are removed in the same transaction, whoever makes the change, unless the same write sets them again.
  */
-function* dropCredentials(p: ConfigWrite, gone: readonly Row[]): Op<string[]> {
-  const moved = gone.filter(isDestination).map(({ key }) => key as string);
-  const removedToo = new Set(gone.map(({ key }) => key));
+function* dropCredentials(p: ConfigWrite, removed: readonly Row[]): Op<string[]> {
+  const changed = removed.filter(isDestination).map(({ key }) => key as string);
+  const removedKeys = new Set(removed.map(({ key }) => key));
   for (const row of p.set) {
     const { key, value } = row;
-    if (removedToo.has(key)) continue;
+    if (removedKeys.has(key)) continue;
     const [before] = yield sql("select key, value, sealed from config where org_id = $1 and key = $2", [
       p.org_id,
       key,
     ]);
     if (!isDestination(row) && (before === undefined || !isDestination(before))) continue;
-    // Without a plugin there was no instance yet, and so nothing that its secrets were sent to.
+    // Before `plugin` is set there is no instance, so its secrets were not sent anywhere yet.
     const first = before === undefined && key.endsWith(".plugin");
-    if (!first && before?.value !== value) moved.push(key);
+    if (!first && before?.value !== value) changed.push(key);
   }
   const dropped: string[] = [];
   const given = new Set(p.set.map(({ key }) => key));
-  for (const group of new Set(moved.map(configGroupOf))) {
+  for (const group of new Set(changed.map(configGroupOf))) {
     if (group === null) continue;
     const sealed = yield sql(
       "select key from config where org_id = $1 and key >= $2 and key < $3 and sealed = 1 order by key",
@@ -80,12 +80,12 @@ function* dropCredentials(p: ConfigWrite, gone: readonly Row[]): Op<string[]> {
   return dropped;
 }
 
-/** A sealed text is looked at by its name alone: what its letters spell means nothing. */
+/** A sealed value is ciphertext, so only its key can tell whether it is a destination. */
 function isDestination({ key, value, sealed }: Row): boolean {
   return isDestinationConfig(key as string, sealed === 1 ? "" : (value as string));
 }
 
-function* checkBounds(p: ConfigWrite): Op<void> {
+function* checkLimits(p: ConfigWrite): Op<void> {
   const [held] = yield sql(
     "select count(*) as keys, cast(coalesce(sum(bytes), 0) as bigint) as bytes from config where org_id = $1",
     [p.org_id],

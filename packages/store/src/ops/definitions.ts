@@ -9,14 +9,14 @@ export interface WriteDefinitions {
   facts: FactRows;
 }
 
-/** The revision is the lock: of two who asked the same server, the second reads again and compares. */
+/** The revision is an optimistic lock: of two writers that asked the same server, the second reads again and compares. */
 export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
   const [binding] = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
     p.binding_id,
     p.org_id,
   ]);
   if (binding === undefined) return false;
-  const hit =
+  const written =
     p.revision === 1
       ? yield sql(
           `insert into definitions (binding_id, org_id, revision, body) values ($1, $2, 1, $3)
@@ -28,7 +28,7 @@ export function* putDefinitions(p: WriteDefinitions): Op<boolean> {
             returning binding_id`,
           [p.binding_id, p.org_id, p.revision, p.body, p.revision - 1],
         );
-  if (hit.length === 0) return false;
+  if (written.length === 0) return false;
   yield* writeFacts(p.facts);
   return true;
 }

@@ -1,15 +1,11 @@
-/** Appending to the tape: ids and hashes are serial with any number of writers. */
+/** Appends entries to the tape of a session, alone or in the transaction of another write. */
 
 import type { EntryRow } from "./entry-hash.ts";
-import { type Dialect, type Op, refuse, type SqlValue, sql } from "./op.ts";
+import { type HoldColumns, requireHeld } from "./holds.ts";
+import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
+import { type Dialect, type Op, refuse, sql } from "./op.ts";
+import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { writeSpans } from "./spans.ts";
-
-export interface KeyColumns {
-  org_id: string;
-  project_id: string;
-  workspace: string;
-  session_id: string;
-}
 
 export interface AppendedRows {
   chain_id: string;
@@ -17,44 +13,38 @@ export interface AppendedRows {
   last_id: number;
 }
 
-export const KEY = "org_id = $1 and project_id = $2 and workspace = $3";
-
-export function keyValues(key: KeyColumns): SqlValue[] {
-  return [key.org_id, key.project_id, key.workspace, key.session_id];
-}
-
-const MOVE_TIP = "update chains set last_entry = $2, hash = $3 where id = $1";
+const UPDATE_TIP = "update chains set last_entry = $2, hash = $3 where id = $1";
 
 export function* appendEntries(
-  p: { key: KeyColumns; chain_id: string | null; entries: EntryRow[] },
+  p: { key: SessionKeyColumns; chain_id: string | null; entries: EntryRow[] },
   dialect: Dialect,
 ): Op<AppendedRows> {
   const count = p.entries.length;
-  const alone = dialect === "sqlite" && p.chain_id === null;
-  const { chain_id, hash, last_id } = alone
-    ? yield* takeOnHead(p.key, count)
-    : yield* take(p.key, p.chain_id, count);
+  const on_head = dialect === "sqlite" && p.chain_id === null;
+  const { chain_id, hash, last_id } = on_head
+    ? yield* reserveIdsOnHead(p.key, count)
+    : yield* reserveIds(p.key, p.chain_id, count);
   const first_id = last_id - count + 1;
   if (count === 0) return { chain_id, first_id, last_id };
   const tip = yield* writeSpans(chain_id, first_id, hash, p.entries);
-  yield sql(MOVE_TIP, [chain_id, last_id, tip]);
+  yield sql(UPDATE_TIP, [chain_id, last_id, tip]);
   return { chain_id, first_id, last_id };
 }
 
-interface Taken {
+interface ReservedIds {
   chain_id: string;
-  /** Of the entry before. */
+  /** Hash of the entry before the new ones. */
   hash: string;
-  /** Of the entries that are to be written. */
+  /** Id of the last entry that will be written. */
   last_id: number;
 }
 
-const TAKE = `update sessions set last_entry = last_entry + $5 where ${KEY} and id = $4 returning last_entry, head_chain`;
-const READ_TIP = `select hash, archived_at from chains where ${KEY} and session_id = $4 and id = $5`;
+const RESERVE_IDS = `update sessions set last_entry = last_entry + $5 where ${SESSION_KEY} and id = $4 returning last_entry, head_chain`;
+const READ_TIP = `select hash, archived_at from chains where ${SESSION_KEY} and session_id = $4 and id = $5`;
 
-/** The session's row is locked first, so that ids and hashes are serial with any number of writers. */
-function* take(key: KeyColumns, named: string | null, count: number): Op<Taken> {
-  const [session] = yield sql(TAKE, [...keyValues(key), count]);
+/** Locks the session's row first, so that ids and hashes are serial with any number of writers. */
+function* reserveIds(key: SessionKeyColumns, named: string | null, count: number): Op<ReservedIds> {
+  const [session] = yield sql(RESERVE_IDS, [...keyValues(key), count]);
   if (session === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const chain_id = named ?? (session.head_chain as string);
   const [chain] = yield sql(READ_TIP, [...keyValues(key), chain_id]);
@@ -65,13 +55,42 @@ function* take(key: KeyColumns, named: string | null, count: number): Op<Taken> 
 
 const READ_HEAD = `select s.last_entry, s.head_chain, c.hash from sessions s join chains c on c.id = s.head_chain
   where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`;
-const SET_LAST = `update sessions set last_entry = $5 where ${KEY} and id = $4`;
+const SET_LAST = `update sessions set last_entry = $5 where ${SESSION_KEY} and id = $4`;
 
-/** The same where one writer needs no lock, for the chain that nearly every entry goes to: a third cheaper. */
-function* takeOnHead(key: KeyColumns, count: number): Op<Taken> {
+/** The same without a lock, for SQLite and its one writer, on the chain that nearly every entry goes to. A third cheaper (bench row loop.turn). */
+function* reserveIdsOnHead(key: SessionKeyColumns, count: number): Op<ReservedIds> {
   const [head] = yield sql(READ_HEAD, keyValues(key));
   if (head === undefined) refuse("session.not_found", `There is no session ${key.session_id}.`);
   const last_id = (head.last_entry as number) + count;
   yield sql(SET_LAST, [...keyValues(key), last_id]);
   return { chain_id: head.head_chain as string, hash: head.hash as string, last_id };
+}
+
+export interface TapeRows {
+  key: SessionKeyColumns;
+  entries: EntryRow[];
+  /** Null: the entries are not written by a turn. */
+  hold: HoldColumns | null;
+}
+
+export function* appendOnce(
+  p: TapeRows & { chain_id: string | null; once: CompletedKey },
+  dialect: Dialect,
+): Op<AppendedRows> {
+  if (p.hold !== null) yield* requireHeld(p.hold, dialect);
+  const written = yield* appendEntries(p, dialect);
+  yield* completeKeyWith(p.once, { entry_id: written.last_id }, dialect);
+  return written;
+}
+
+/** Appends entries of a turn. Refused with `run.taken_over` once another gateway owns the turn. */
+export function* appendHeld(p: TapeRows & { hold: HoldColumns }, dialect: Dialect): Op<AppendedRows> {
+  yield* requireHeld(p.hold, dialect);
+  return yield* appendEntries({ ...p, chain_id: null }, dialect);
+}
+
+/** Appends to the head chain of the session. */
+export function* writeTape(tape: TapeRows | null, dialect: Dialect): Op<AppendedRows | null> {
+  if (tape === null) return null;
+  return yield* appendEntries({ key: tape.key, chain_id: null, entries: tape.entries }, dialect);
 }

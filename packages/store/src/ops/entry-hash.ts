@@ -1,10 +1,9 @@
 /**
- * The tape is a chain of hashes. Each entry's covers the one before it; the first of a chain covers where the chain comes
- * from, so a changed byte anywhere behind an entry, or a changed parent, is found.
+ * The hashes of a tape. The hash of an entry covers the hash of the entry before it, and the first hash of a chain covers
+ * the chain's origin. A changed byte in any earlier entry, or a changed parent, is therefore detected.
  */
 import { hash as digest } from "node:crypto";
 
-/** kind, date, payload, meta */
 export type EntryRow = [kind: string, date: string, payload: string, meta: string];
 
 export function entryHash(previous: string, chain_id: string, id: number, entry: EntryRow): string {
@@ -12,7 +11,7 @@ export function entryHash(previous: string, chain_id: string, id: number, entry:
   return digest("sha256", `${previous}\n${JSON.stringify([chain_id, id, kind, date, payload, meta])}`);
 }
 
-/** What a chain's first entry is chained to; `inherited` is the hash of the last entry that it shows of others. */
+/** The hash that precedes a chain's first entry. `inherited` is the hash of the last entry that is visible from its ancestors. */
 export function originHash(
   inherited: string,
   chain_id: string,

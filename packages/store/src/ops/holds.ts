@@ -1,10 +1,10 @@
 /**
- * Who may write to a turn: the gateway whose run row has this fence. The check is part of the transaction of each
- * write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
+ * A turn belongs to the gateway whose fence its run row has; no other gateway may write to it. The check is part of the
+ * transaction of each write. On PostgreSQL it locks the row, so a takeover either waits for the write or makes it fail.
  */
 
-import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { type Dialect, type Op, type Row, refuse, sql } from "./op.ts";
+import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 
 export interface HoldColumns {
   run_id: string;
@@ -21,25 +21,25 @@ export function* findHeld(hold: HoldColumns, dialect: Dialect): Op<Row | undefin
 
 export function* requireHeld(hold: HoldColumns, dialect: Dialect): Op<void> {
   if ((yield* findHeld(hold, dialect)) !== undefined) return;
-  refuse("run.taken_over", `Run ${hold.run_id} has ended or is carried on by another gateway.`, {
+  refuse("run.taken_over", `Run ${hold.run_id} has ended or was taken over by another gateway.`, {
     run_id: hold.run_id,
   });
 }
 
-/** Without a lock: what the owner of a turn asks between its writes. */
+/** Reads without a lock, for the owner of a turn between its writes. */
 export function* readHeld(hold: HoldColumns): Op<Row | undefined> {
   return (yield sql(READ_HELD, [hold.run_id, hold.fence]))[0];
 }
 
-const READ_RUNNING = `select id from runs where ${KEY} and session_id = $4 and status = 'running'`;
+const READ_RUNNING = `select id from runs where ${SESSION_KEY} and session_id = $4 and status = 'running'`;
 
-/** After the session's row is locked, so no turn begins before the transaction ends. */
-export function* requireIdle(key: KeyColumns): Op<void> {
+/** Call it with the session's row locked, so that no turn begins before the transaction ends. */
+export function* requireIdle(key: SessionKeyColumns): Op<void> {
   const [running] = yield sql(READ_RUNNING, keyValues(key));
   if (running !== undefined) refuseBusy(running.id as string);
 }
 
-export function* findRunning(key: KeyColumns): Op<string | null> {
+export function* findRunning(key: SessionKeyColumns): Op<string | null> {
   const [running] = yield sql(READ_RUNNING, keyValues(key));
   return (running?.id as string | undefined) ?? null;
 }

@@ -1,21 +1,21 @@
 /**
- * A row without `status` is a claim in progress; one with it is a stored answer. A claim whose request died is
- * free again after stale_ms, an answer after expires_at. Whose clock counts: see nowAt.
+ * Idempotency keys. A row without `status` is a claim in progress; a row with it is a stored response. A claim whose
+ * request died can be claimed again after stale_ms, a response after expires_at. For the clock see nowAt.
  */
-import { type Dialect, locked, nowAt, type Op, type Row, refuse, sql } from "./op.ts";
+import { type Dialect, nowAt, type Op, type Row, refuse, rowLock, sql } from "./op.ts";
 
-interface KeyOf {
+interface KeyClaim {
   org_id: string;
   project_id: string;
   key: string;
   digest: string;
   now: number | null;
   stale_ms: number;
-  /** Until when an answer is kept, or an abandoned claim may lie about. */
+  /** How long a response, or an abandoned claim, is kept. */
   ttl_ms: number;
 }
 
-export type BeginAnswer =
+export type KeyState =
   | { state: "new" }
   | { state: "done"; status: number; body: string }
   | { state: "in_progress" }
@@ -26,7 +26,7 @@ const readKeyRow = (dialect: Dialect, lock: string) => `select digest, status, b
       then 1 else 0 end as free
   from idempotency where org_id = $1 and project_id = $2 and key = $3 ${lock}`;
 
-export function* beginIdempotent(p: KeyOf, dialect: Dialect): Op<BeginAnswer> {
+export function* beginIdempotent(p: KeyClaim, dialect: Dialect): Op<KeyState> {
   const key = [p.org_id, p.project_id, p.key];
   const now = nowAt(dialect, "$5");
   for (;;) {
@@ -36,8 +36,8 @@ export function* beginIdempotent(p: KeyOf, dialect: Dialect): Op<BeginAnswer> {
       [...key, p.digest, p.now, p.ttl_ms],
     );
     if (claimed.length > 0) return { state: "new" };
-    const [row] = yield sql(readKeyRow(dialect, locked(dialect, "for update")), [...key, p.now, p.stale_ms]);
-    // Another node gave the claim up in between: try to be the one who takes it.
+    const [row] = yield sql(readKeyRow(dialect, rowLock(dialect, "for update")), [...key, p.now, p.stale_ms]);
+    // Another node abandoned the claim in between, so try to claim the key again.
     if (row === undefined) continue;
     const found = stateOf(row, p.digest);
     if (found.state === "new") {
@@ -51,28 +51,28 @@ export function* beginIdempotent(p: KeyOf, dialect: Dialect): Op<BeginAnswer> {
   }
 }
 
-/** How things stand, without a claim. */
-export function* findIdempotent(p: Omit<KeyOf, "ttl_ms">, dialect: Dialect): Op<BeginAnswer> {
+/** Reads the state of a key without claiming it. */
+export function* findIdempotent(p: Omit<KeyClaim, "ttl_ms">, dialect: Dialect): Op<KeyState> {
   const [row] = yield sql(readKeyRow(dialect, ""), [p.org_id, p.project_id, p.key, p.now, p.stale_ms]);
   return row === undefined ? { state: "new" } : stateOf(row, p.digest);
 }
 
-function stateOf(row: Row, digest: string): BeginAnswer {
+function stateOf(row: Row, digest: string): KeyState {
   if (row.free === 1) return { state: "new" };
   if (row.digest !== digest) return { state: "conflict" };
   if (row.status === null) return { state: "in_progress" };
   return { state: "done", status: row.status as number, body: row.body as string };
 }
 
-export interface TakeKey extends KeyOf {
+export interface CompletedKey extends KeyClaim {
   status: number;
   body: string;
 }
 
-/** Claim and answer in one, in the transaction of the work itself: there is no moment between the two. */
-export function* takeKey(p: TakeKey, dialect: Dialect): Op<void> {
+/** Claims a key and stores its response in the transaction of the work itself, so that neither exists without the other. */
+export function* completeKey(p: CompletedKey, dialect: Dialect): Op<void> {
   const now = nowAt(dialect, "$5");
-  const taken = yield sql(
+  const claimed = yield sql(
     `insert into idempotency (org_id, project_id, key, digest, claimed_at, expires_at, status, body)
       values ($1, $2, $3, $4, ${now}, ${now} + $6, $7, $8)
       on conflict (org_id, project_id, key) do update set digest = excluded.digest, claimed_at = excluded.claimed_at,
@@ -81,13 +81,18 @@ export function* takeKey(p: TakeKey, dialect: Dialect): Op<void> {
       returning key`,
     [p.org_id, p.project_id, p.key, p.digest, p.now, p.ttl_ms, p.status, p.body, p.stale_ms],
   );
-  if (taken.length === 0) refuse("idempotency.in_progress", "Another request with this key was first.");
+  if (claimed.length === 0)
+    refuse("idempotency.in_progress", "Another request with this key is in progress.");
 }
 
-/** The same, where the answer holds what the work has just made. */
-export function* takeKeyFor(p: TakeKey, made: Record<string, string | number>, dialect: Dialect): Op<void> {
-  const body = JSON.stringify({ ...(JSON.parse(p.body) as object), ...made });
-  yield* takeKey({ ...p, body }, dialect);
+/** The same, with values in the response that the work has just created, such as ids. */
+export function* completeKeyWith(
+  p: CompletedKey,
+  created: Record<string, string | number>,
+  dialect: Dialect,
+): Op<void> {
+  const body = JSON.stringify({ ...(JSON.parse(p.body) as object), ...created });
+  yield* completeKey({ ...p, body }, dialect);
 }
 
 export function* finishIdempotent(
@@ -117,13 +122,13 @@ export function* abandonIdempotent(org_id: string, project_id: string, key: stri
   ]);
 }
 
-/** Bounded, so that a sweep never holds up the writers behind it; the store repeats it. */
+/** Removes at most `limit` rows, so that other writers do not wait long; the store repeats it. */
 export function* sweepIdempotent(now: number | null, limit: number, dialect: Dialect): Op<number> {
-  const gone = yield sql(
+  const removed = yield sql(
     `delete from idempotency where (org_id, project_id, key) in (
       select org_id, project_id, key from idempotency where expires_at <= ${nowAt(dialect, "$1")} limit $2)
       returning 1 as one`,
     [now, limit],
   );
-  return gone.length;
+  return removed.length;
 }

@@ -1,6 +1,6 @@
 /**
- * Reading invocations. A filtered list walks the covering index in windows, so that no filter ever walks the
- * whole history in one statement and no further index makes every call dearer.
+ * Reads invocations. A filtered list scans the covering index in windows, so that no statement scans the whole history
+ * and no further index slows down every call.
  */
 
 import { INVOCATION_COLUMNS } from "./invocations.ts";
@@ -19,7 +19,7 @@ export interface ListInvocations {
   filter: InvocationFilter;
   before: string;
   limit: number;
-  /** How many rows one statement looks at. */
+  /** How many rows one statement scans. */
   window?: number;
 }
 
@@ -34,19 +34,19 @@ export function* readInvocation(id: string, org_id: string, project_id: string):
   return rows[0];
 }
 
-/** Up to `limit` rows, and where to go on: `resume` is set when the walk stopped before the end of history. */
+/** Up to `limit` rows. `resume` is the id to continue from when the scan stopped before the end of the history. */
 export function* listInvocations(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
   if (p.filter.session_id !== "") return { rows: yield sessionPage(p), resume: null };
   const projects = p.project_id === "" ? yield* projectsOf(p.org_id) : [p.project_id];
   const rows: Row[] = [];
   let resume: string | null = null;
   for (const project_id of projects) {
-    const found = yield* walk({ ...p, project_id });
+    const found = yield* scanProject({ ...p, project_id });
     rows.push(...found.rows);
     if (found.resume !== null && (resume === null || found.resume > resume)) resume = found.resume;
   }
   rows.sort((a, b) => ((a.id as string) < (b.id as string) ? 1 : -1));
-  // What lies before the point where one project's walk stopped may not be complete yet.
+  // Rows older than the point where the scan of one project stopped may be incomplete.
   const complete = resume === null ? rows : rows.filter((row) => (row.id as string) >= resume!);
   return { rows: complete.slice(0, p.limit), resume: complete.length >= p.limit ? null : resume };
 }
@@ -61,7 +61,7 @@ function sessionPage(p: ListInvocations) {
   );
 }
 
-/** Jumps from project to project in the index instead of reading every row. */
+/** Skips from project to project in the index instead of reading every row. */
 function* projectsOf(org_id: string): Op<string[]> {
   const rows = yield sql(
     `with recursive seen (project_id) as (
@@ -75,15 +75,15 @@ function* projectsOf(org_id: string): Op<string[]> {
   return rows.map((row) => row.project_id as string);
 }
 
-function* walk(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
+function* scanProject(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
   const { status, export_id, binding_id } = p.filter;
   const filter: SqlValue[] = [status, export_id, binding_id];
   const filtered = filter.some((value) => value !== "");
   const rows: Row[] = [];
-  const reach = p.window ?? WINDOW;
+  const window_size = p.window ?? WINDOW;
   let before = p.before;
   for (let window = 0; window < WINDOWS_PER_PAGE; window++) {
-    const size = filtered ? reach : p.limit;
+    const size = filtered ? window_size : p.limit;
     rows.push(
       ...(yield sql(
         `select ${INVOCATION_COLUMNS} from invocations where id in (
@@ -98,7 +98,7 @@ function* walk(p: ListInvocations): Op<{ rows: Row[]; resume: string | null }> {
     if (!filtered || rows.length >= p.limit) return { rows, resume: null };
     const [last] = yield sql(
       `select id from invocations where org_id = $1 and project_id = $2 and id < $3 order by id desc limit 1 offset $4`,
-      [p.org_id, p.project_id, before, reach - 1],
+      [p.org_id, p.project_id, before, window_size - 1],
     );
     if (last === undefined) return { rows, resume: null };
     before = last.id as string;

@@ -1,12 +1,11 @@
-/** waiting_approval → running → one of the terminal statuses, each step once and only by the fence's holder. */
+/** waiting_approval → running → one of the terminal statuses, each step once and only by the owner of the fence. */
 
-import type { AppendedRows } from "./entries.ts";
+import { type AppendedRows, type TapeRows, writeTape } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { requireHeld } from "./holds.ts";
-import { type TakeKey, takeKey } from "./idempotency.ts";
-import { ofGoneNode } from "./leases.ts";
-import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "./op.ts";
-import { type TapeRows, writeTape } from "./tape.ts";
+import { type CompletedKey, completeKey } from "./idempotency.ts";
+import { ofExpiredNode } from "./leases.ts";
+import { type Dialect, type Op, type Row, rowLock, type SqlValue, sql } from "./op.ts";
 
 export const INVOCATION_COLUMNS =
   "id, org_id, project_id, status, export_id, binding_id, session_id, node_id, fence, retry_count, started_at, body, outcome";
@@ -19,7 +18,7 @@ export interface OpenInvocation {
   /** token_hash, invocation_id, org_id, project_id, scopes, expires_at */
   delegation: SqlValue[] | null;
   tape: TapeRows | null;
-  once: TakeKey | null;
+  once: CompletedKey | null;
   facts: FactRows;
 }
 
@@ -31,10 +30,10 @@ const INSERT_DELEGATION = `insert into delegations (token_hash, invocation_id, o
   values ($1, $2, $3, $4, $5, $6)`;
 
 export function* openInvocation(p: OpenInvocation, dialect: Dialect): Op<AppendedRows | null> {
-  // A call of a turn is admitted only by the gateway that has the turn.
+  // A call of a turn is admitted only by the gateway that owns the turn.
   if (p.tape?.hold != null) yield* requireHeld(p.tape.hold, dialect);
-  // Before the row: a key that is taken leaves nothing to undo.
-  if (p.once !== null) yield* takeKey(p.once, dialect);
+  // Before the row is inserted, so that a key in use leaves nothing to undo.
+  if (p.once !== null) yield* completeKey(p.once, dialect);
   yield sql(INSERT_INVOCATION, p.row);
   if (p.approval !== null) yield sql(INSERT_APPROVAL, p.approval);
   if (p.delegation !== null) yield sql(INSERT_DELEGATION, p.delegation);
@@ -59,7 +58,7 @@ export function* startInvocation(p: {
   return true;
 }
 
-/** Nothing has run yet, so the row says what would run now. */
+/** Asks for a new approval. Nothing has run yet, so the row is changed to what would run now. */
 export function* askAgain(p: {
   id: string;
   fence: number;
@@ -81,7 +80,7 @@ export function* retriedInvocation(p: {
   id: string;
   fence: number;
   retry_count: number;
-  /** Set after a crash: the token of the life before is revoked, and this one, if any, takes its place. */
+  /** Set after a crash: the delegation from before the crash is revoked and replaced by this one, if there is one. */
   renewed: { delegation: SqlValue[] | null } | null;
 }): Op<boolean> {
   const hit = yield sql(
@@ -109,10 +108,10 @@ const SETTLE = `update invocations set status = $3, retry_count = $4, started_at
   where id = $1 and fence = $2 and status in ('running', 'waiting_approval')`;
 const SETTLE_RETURNING = `${SETTLE} returning id`;
 
-/** The same in one round trip, which is what a settlement on PostgreSQL costs. */
-const SETTLE_AT_ONCE = `with hit as (${SETTLE_RETURNING}),
+/** The same in one round trip, which dominates the cost of a settlement on PostgreSQL. */
+const SETTLE_IN_ONE_STATEMENT = `with hit as (${SETTLE_RETURNING}),
   revoked as (delete from delegations where invocation_id in (select id from hit)),
-  told as (
+  published as (
     insert into outbox (id, type, org_id, project_id, occurred_at, subject_kind, subject_id, summary, from_hook)
     select e->>0, e->>1, e->>2, e->>3, (e->>4)::bigint, e->>5, e->>6, e->>7, (e->>8)::bigint
       from json_array_elements($7::json) e where exists (select 1 from hit))
@@ -121,7 +120,7 @@ const SETTLE_AT_ONCE = `with hit as (${SETTLE_RETURNING}),
 export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boolean> {
   const values = [p.id, p.fence, p.status, p.retry_count, p.started_at, p.outcome];
   if (dialect === "postgres" && p.facts.audit === null) {
-    return (yield sql(SETTLE_AT_ONCE, [...values, JSON.stringify(p.facts.events)])).length > 0;
+    return (yield sql(SETTLE_IN_ONE_STATEMENT, [...values, JSON.stringify(p.facts.events)])).length > 0;
   }
   const hit = yield sql(dialect === "sqlite" ? SETTLE : SETTLE_RETURNING, values);
   if (hit.length === 0) return false;
@@ -132,7 +131,7 @@ export function* settleInvocation(p: SettleInvocation, dialect: Dialect): Op<boo
 
 const NO_FACTS: FactRows = { events: [], audit: null };
 
-/** Null is a lost settlement, which leaves the tape as it is. */
+/** Null: the call was settled before, and nothing was appended to the tape. */
 export function* settleWithTape(
   p: { settle: SettleInvocation; tape: TapeRows },
   dialect: Dialect,
@@ -160,15 +159,15 @@ export function* appendProgress(rows: SqlValue[][], dialect: Dialect): Op<void> 
   );
 }
 
-/** Takes over what gone nodes left. */
+/** Takes over the calls of nodes whose lease has expired. */
 export function* claimInvocations(
   p: { status: "running" | "waiting_approval"; node_id: string; now: number | null; limit: number },
   dialect: Dialect,
 ): Op<Row[]> {
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
-      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${ofGoneNode(dialect, "i.node_id", "$3")}
-      order by i.id limit $2 ${locked(dialect, "for update of i skip locked")})
+      select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${ofExpiredNode(dialect, "i.node_id", "$3")}
+      order by i.id limit $2 ${rowLock(dialect, "for update of i skip rowLock")})
       returning ${INVOCATION_COLUMNS}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
   );

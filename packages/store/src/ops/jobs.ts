@@ -1,16 +1,16 @@
 /**
  * ready → leased → done, or → ready again (failed, lease expired) → dead.
  *
- * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs
- * wait behind others. Whoever finishes a job of a group lets the next one out. On PostgreSQL a lock per group
- * keeps "is someone before me?" and "who is next?" from missing each other. Whose clock counts: see nowAt.
+ * Only the first unfinished job of a group has a due_at, so a claim is a plain index range however many jobs wait behind
+ * others. Finishing a job of a group makes the next one due. On PostgreSQL a lock per group serializes enqueuing and
+ * finishing, so that neither misses a job of the other. For the clock see nowAt.
  */
-import { type Dialect, locked, nowAt, type Op, type Row, sql } from "./op.ts";
+import { type Dialect, nowAt, type Op, type Row, rowLock, sql } from "./op.ts";
 
 export interface JobRow {
   id: string;
   queue: string;
-  /** '' when there is none. */
+  /** '' without a lane. */
   lane: string;
   group: string | null;
   payload: string;
@@ -27,7 +27,7 @@ export function* enqueueJobs(
   if (dialect === "postgres") {
     const groups = new Set<string>();
     for (const job of jobs) if (job.group !== null) groups.add(groupKey(job.queue, job.group));
-    // Sorted: two enqueuers of the same groups take the locks in the same order.
+    // Sorted, so that two enqueuers of the same groups take the locks in the same order.
     for (const key of [...groups].sort()) yield lockGroup(key);
   }
   const at = nowAt(dialect, "$4");
@@ -55,13 +55,13 @@ export function* enqueueJobs(
 export function* claimJobs(
   p: {
     queue: string;
-    /** Null: of any lane. */
+    /** Null: any lane. */
     lane: string | null;
     node_id: string;
     now: number | null;
     lease_ms: number;
     limit: number;
-    /** Leaves out jobs whose lease has run out. */
+    /** Excludes jobs whose lease has expired. */
     ready_only: boolean;
   },
   dialect: Dialect,
@@ -71,14 +71,14 @@ export function* claimJobs(
   const due = yield sql(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
       where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${ready}
-      order by due_at limit $3 ${locked(dialect, "for update skip locked")}`,
+      order by due_at limit $3 ${rowLock(dialect, "for update skip rowLock")}`,
     p.lane === null ? [p.queue, p.now, p.limit] : [p.queue, p.now, p.limit, p.lane],
   );
   const claimed: Row[] = [];
   for (const job of due) {
     if ((job.attempt as number) >= (job.last_attempt as number)) {
-      // Its last attempt's lease ran out: nobody will ever report.
-      yield* bury(job, "the last attempt never reported back", p.now, dialect);
+      // The lease of its last attempt expired, so no worker will report its outcome.
+      yield* markDead(job, "the last attempt never reported back", p.now, dialect);
       continue;
     }
     const [row] = yield sql(
@@ -113,7 +113,7 @@ export function* completeJob(
     [p.id, p.fence, p.now],
   );
   if (job === undefined) return false;
-  yield* letNextOut(job, dialect);
+  yield* releaseNextInGroup(job, dialect);
   return true;
 }
 
@@ -123,12 +123,12 @@ export function* failJob(
 ): Op<boolean> {
   const [job] = yield sql(
     `select id, queue, group_name, attempt, last_attempt from jobs
-      where id = $1 and fence = $2 and state = 'leased' ${locked(dialect, "for update")}`,
+      where id = $1 and fence = $2 and state = 'leased' ${rowLock(dialect, "for update")}`,
     [p.id, p.fence],
   );
   if (job === undefined) return false;
   if (p.retry_ms === null || (job.attempt as number) >= (job.last_attempt as number)) {
-    yield* bury(job, p.error, p.now, dialect);
+    yield* markDead(job, p.error, p.now, dialect);
   } else {
     const at = `${nowAt(dialect, "$2")} + $4`;
     yield sql(
@@ -139,26 +139,26 @@ export function* failJob(
   return true;
 }
 
-/** Attempts count on; it gets as many new ones as it had at first. Behind its group, as if enqueued now. */
+/** Makes a dead job ready again, behind its group, with as many new attempts as it had at first. The count of attempts continues. */
 export function* replayJob(p: { id: string; now: number | null }, dialect: Dialect): Op<boolean> {
   const [job] = yield sql(
-    `select queue, group_name from jobs where id = $1 and state = 'dead' ${locked(dialect, "for update")}`,
+    `select queue, group_name from jobs where id = $1 and state = 'dead' ${rowLock(dialect, "for update")}`,
     [p.id],
   );
   if (job === undefined) return false;
   const group = job.group_name as string | null;
-  let waits = false;
+  let waiting = false;
   if (group !== null) {
     if (dialect === "postgres") yield lockGroup(groupKey(job.queue as string, group));
     const open = yield sql("select id from jobs where queue = $1 and open_group = $2 limit 1", [
       job.queue as string,
       group,
     ]);
-    waits = open.length > 0;
+    waiting = open.length > 0;
   }
   const at = nowAt(dialect, "$2");
   yield sql(
-    `update jobs set state = 'ready', open_group = group_name, run_at = ${at}, due_at = ${waits ? "null" : at},
+    `update jobs set state = 'ready', open_group = group_name, run_at = ${at}, due_at = ${waiting ? "null" : at},
       ended_at = null, last_attempt = attempt + max_attempts where id = $1`,
     [p.id, p.now],
   );
@@ -177,8 +177,8 @@ export function* deadJobs(queue: string, limit: number): Op<Row[]> {
 }
 
 /**
- * Each lane with something to do, and in how many ms its first job falls due. A lease counts: when it runs out, its
- * job is due again. Steps from lane to lane, so a long queue of one costs no more than a short one.
+ * Each lane with open jobs, and in how many milliseconds its first job is due. A leased job is due when its lease
+ * expires. The query skips from lane to lane, so its cost does not depend on the length of a lane.
  */
 export function* dueLanes(queue: string, now: number | null, dialect: Dialect): Op<Row[]> {
   return yield sql(
@@ -194,16 +194,16 @@ export function* dueLanes(queue: string, now: number | null, dialect: Dialect): 
   );
 }
 
-function* bury(job: Row, error: string, now: number | null, dialect: Dialect): Op<void> {
+function* markDead(job: Row, error: string, now: number | null, dialect: Dialect): Op<void> {
   yield sql(
     `update jobs set state = 'dead', due_at = null, open_group = null, last_error = $2,
       ended_at = ${nowAt(dialect, "$3")} where id = $1`,
     [job.id as string, error, now],
   );
-  yield* letNextOut(job, dialect);
+  yield* releaseNextInGroup(job, dialect);
 }
 
-function* letNextOut(job: Row, dialect: Dialect): Op<void> {
+function* releaseNextInGroup(job: Row, dialect: Dialect): Op<void> {
   const group = job.group_name as string | null;
   if (group === null) return;
   const queue = job.queue as string;

@@ -1,8 +1,8 @@
-/** A lease row stays after release, so that its fencing token never falls. Whose clock counts: see nowAt. */
-import { type Dialect, eachText, nowAt, type Op, sql } from "./op.ts";
+/** A lease row stays after its release, so that its fencing token never decreases. For the clock see nowAt. */
+import { type Dialect, jsonTexts, nowAt, type Op, sql } from "./op.ts";
 
 /** $1 name, $2 holder, $3 now, $4 ttl */
-const take = (dialect: Dialect) => `insert into leases (name, holder, fence, expires_at)
+const acquire = (dialect: Dialect) => `insert into leases (name, holder, fence, expires_at)
   values ($1, $2, 1, ${nowAt(dialect, "$3")} + $4)
   on conflict (name) do update set holder = excluded.holder, fence = leases.fence + 1, expires_at = excluded.expires_at
   where leases.expires_at <= ${nowAt(dialect, "$3")}`;
@@ -11,7 +11,7 @@ export function* acquireLease(
   p: { name: string; holder: string; now: number | null; ttl_ms: number },
   dialect: Dialect,
 ): Op<number | null> {
-  const [row] = yield sql(`${take(dialect)} or leases.holder = $2 returning fence`, [
+  const [row] = yield sql(`${acquire(dialect)} or leases.holder = $2 returning fence`, [
     p.name,
     p.holder,
     p.now,
@@ -20,7 +20,7 @@ export function* acquireLease(
   return (row?.fence as number | undefined) ?? null;
 }
 
-/** One holder may hold several slots. A slot that another gateway takes in between is simply not ours. */
+/** One holder may have several slots. A slot that another gateway acquires in between is skipped. */
 export function* acquireSlot(
   p: { name: string; max: number; holder: string; now: number | null; ttl_ms: number },
   dialect: Dialect,
@@ -30,12 +30,12 @@ export function* acquireSlot(
     [`${p.name}#`, `${p.name}$`, p.now],
   );
   const held = new Set(rows.map((row) => row.name));
-  // Counted, not only looked up: after `max` was lowered, slots beyond it may still be held.
+  // Slots beyond `max` may still be held after it was lowered, so held slots are counted.
   if (held.size >= p.max) return null;
   for (let slot = 0; slot < p.max; slot++) {
     const name = `${p.name}#${slot}`;
     if (held.has(name)) continue;
-    const [row] = yield sql(`${take(dialect)} returning fence`, [name, p.holder, p.now, p.ttl_ms]);
+    const [row] = yield sql(`${acquire(dialect)} returning fence`, [name, p.holder, p.now, p.ttl_ms]);
     if (row !== undefined) return { name, fence: row.fence as number };
   }
   return null;
@@ -48,7 +48,7 @@ export function* renewLeases(
   const now = nowAt(dialect, "$3");
   const rows = yield sql(
     `update leases set expires_at = ${now} + $4 where holder = $2 and expires_at > ${now}
-      and name in (${eachText(dialect, "$1")}) returning name`,
+      and name in (${jsonTexts(dialect, "$1")}) returning name`,
     [JSON.stringify(p.names), p.holder, p.now, p.ttl_ms],
   );
   return rows.length;
@@ -63,10 +63,10 @@ export function* releaseLease(name: string, holder: string): Op<boolean> {
 }
 
 /**
- * Narrows a claim to rows whose node is gone: it holds no lease `node/…`. A SQLite home is exclusive, so there any other
- * node is gone, and no parameter is read.
+ * Restricts a claim to rows of nodes whose lease `node/…` has expired. A SQLite home is exclusive, so every other node
+ * has ended and no parameter is used.
  */
-export function ofGoneNode(dialect: Dialect, column: string, now: string): string {
+export function ofExpiredNode(dialect: Dialect, column: string, now: string): string {
   if (dialect === "sqlite") return "";
   return `and not exists (select 1 from leases l where l.name = 'node/' || ${column} and l.expires_at > ${nowAt(dialect, now)})`;
 }

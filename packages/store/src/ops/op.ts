@@ -1,9 +1,10 @@
 /**
  * Every operation is written once, as a generator that yields statements and gets rows back. SQLite runs it
- * synchronously inside the writer's batch, PostgreSQL asynchronously inside a transaction. An operation holds
- * no state of its own, so an executor may run it again from the start.
+ * synchronously inside the writer's batch, PostgreSQL asynchronously inside a transaction. An operation keeps no state
+ * between runs, so an executor may run it again from the start.
  *
- * The writer's thread loads this folder and node:sqlite, nothing else: no import of another room here or in ops/.
+ * The writer's thread loads this folder, so nothing here imports more than node:crypto and plain functions of the
+ * contract: the memory of that thread counts against the idle gateway (bench row boot.rss).
  */
 export type SqlValue = string | number | null;
 export type Row = Record<string, SqlValue>;
@@ -15,34 +16,34 @@ export interface Statement {
 }
 
 /**
- * On SQLite a write without `returning` answers one empty row when it changed something, none when it did not:
- * `returning` costs a hot update a tenth of its time.
+ * On SQLite a write without `returning` yields one empty row when it changed something and no row otherwise, because
+ * `returning` costs a frequent update a tenth of its time (bench row store.append).
  */
 export type Op<T> = Generator<Statement, T, Row[]>;
 
-/** Placeholders are $1, $2 …; a statement is prepared once per text, so build texts from constants only. */
+/** Placeholders are $1, $2 … A statement is prepared once per text, so build texts from constants only. */
 export function sql(text: string, values: readonly SqlValue[] = []): Statement {
   return { text, values };
 }
 
-/** A refusal as plain data: it crosses the thread, and the store makes a BackplaneError of it. */
+/** A refusal as plain data, which can cross a thread. The store turns it into a BackplaneError. */
 export interface Failure {
   code: string;
   message: string | undefined;
   details?: Record<string, unknown>;
 }
 
-class Refused extends Error {
+class RefusedError extends Error {
   readonly failure: Failure;
   constructor(failure: Failure) {
     super(failure.message);
-    this.name = "Refused";
+    this.name = "RefusedError";
     this.failure = failure;
   }
 }
 
 export function refuse(code: string, message: string, details?: Record<string, unknown>): never {
-  throw new Refused(details === undefined ? { code, message } : { code, message, details });
+  throw new RefusedError(details === undefined ? { code, message } : { code, message, details });
 }
 
 export function failureOf(error: unknown): Failure | undefined {
@@ -50,22 +51,22 @@ export function failureOf(error: unknown): Failure | undefined {
   return typeof failure?.code === "string" ? failure : undefined;
 }
 
-/** A list as one JSON parameter, usable in `in (…)`. */
-export function eachText(dialect: Dialect, placeholder: string): string {
+/** Expands a list that is passed as one JSON parameter, for use in `in (…)`. */
+export function jsonTexts(dialect: Dialect, placeholder: string): string {
   return dialect === "sqlite"
     ? `select value from json_each(${placeholder})`
     : `select json_array_elements_text(${placeholder}::json)`;
 }
 
-/** Row locks: SQLite has one writer and needs none. */
-export function locked(dialect: Dialect, clause: string): string {
+/** A clause that locks rows; empty on SQLite, which has one writer. */
+export function rowLock(dialect: Dialect, clause: string): string {
   return dialect === "sqlite" ? "" : clause;
 }
 
 /**
- * This moment: on PostgreSQL the server's clock, since the clocks of the nodes that share it differ. A caller's own
- * time is passed where it is the only one there is (SQLite), and is null otherwise. Stable within a statement, so
- * that an index serves comparisons with it.
+ * The current time. On PostgreSQL it is the server's clock, because the clocks of the nodes that share it differ; the
+ * placeholder is then null. On SQLite it is the caller's time. The expression is stable within a statement, so
+ * comparisons with it can use an index.
  */
 export function nowAt(dialect: Dialect, placeholder: string): string {
   return dialect === "sqlite"

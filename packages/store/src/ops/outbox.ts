@@ -2,9 +2,9 @@ import { enqueueJobs, type JobRow } from "./jobs.ts";
 import { type Dialect, type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 /**
- * PostgreSQL: gives numbers to events that have none yet. Transactions commit in another order than they
- * insert, so numbering at insert would let a late one appear behind a cursor that has passed it. Only visible
- * (committed) rows are numbered, and the head row's lock makes the numbers appear in order.
+ * PostgreSQL only: numbers the events that have no number yet. Transactions commit in another order than they insert, so
+ * with numbers given at insert a late commit would appear behind a cursor that has already passed it. Only committed rows
+ * are numbered, and the lock on the head row makes the numbers appear in order.
  */
 export function* numberEvents(limit: number): Op<number> {
   const waiting = yield sql("select pos from outbox where seq is null limit 1");
@@ -21,7 +21,7 @@ export function* numberEvents(limit: number): Op<number> {
   return numbered.length;
 }
 
-/** Scope as for invocations: a project's own, or with '' the whole org; null reads every org (the dispatcher). */
+/** `project_id` '' reads the whole org. `org_id` null reads every org, for the dispatcher. */
 export function* readOutbox(
   p: { after: number; limit: number; org_id: string | null; project_id: string },
   dialect: Dialect,
@@ -48,7 +48,7 @@ export function* surveyOutbox(after: number, limit: number, dialect: Dialect): O
   );
 }
 
-/** The highest position written by anyone, numbered or not: a cheap way to see that there is something. */
+/** The highest position, numbered or not: a cheap way to detect new events. */
 export function* lastPosition(): Op<number> {
   return ((yield sql("select max(pos) as pos from outbox"))[0]?.pos as number | null) ?? 0;
 }
@@ -61,7 +61,7 @@ export function* advanceCursor(
   p: { consumer: string; from: number; to: number; jobs: JobRow[]; now: number | null },
   dialect: Dialect,
 ): Op<boolean> {
-  // The first move creates the row; of two nodes that do, the insert lets one through.
+  // The first move creates the row; the insert succeeds for one of two nodes.
   const moved =
     p.from === 0
       ? yield sql(

@@ -11,15 +11,15 @@ export interface InsertPackage {
   facts: FactRows;
 }
 
-/** The body of the row that is there, or null when this call created it. */
+/** The body of the existing row, or null when this call created the row. */
 export function* insertPackage(p: InsertPackage): Op<string | null> {
-  const [there] = yield findPackage(p.org_id, p.package_id, p.version);
-  if (there !== undefined) {
-    if (there.digest === p.digest) return there.body as string;
-    refuse("package.conflict", `${p.package_id} ${p.version} is installed already with other bytes.`, {
+  const [existing] = yield findPackage(p.org_id, p.package_id, p.version);
+  if (existing !== undefined) {
+    if (existing.digest === p.digest) return existing.body as string;
+    refuse("package.conflict", `${p.package_id} ${p.version} is already installed with other content.`, {
       package_id: p.package_id,
       version: p.version,
-      installed: there.digest,
+      installed: existing.digest,
       given: p.digest,
     });
   }
@@ -47,8 +47,11 @@ export function* removePackage(p: { org_id: string; id: string; facts: FactRows 
       bindings: users.map((user) => user.binding_id),
     });
   }
-  const gone = yield sql("delete from packages where id = $1 and org_id = $2 returning id", [p.id, p.org_id]);
-  if (gone.length === 0) return false;
+  const removed = yield sql("delete from packages where id = $1 and org_id = $2 returning id", [
+    p.id,
+    p.org_id,
+  ]);
+  if (removed.length === 0) return false;
   yield* writeFacts(p.facts);
   return true;
 }

@@ -1,4 +1,4 @@
-/** Policies: one row per org and per project that has its own, replaced whole under its generation. */
+/** One row per org and per project with a policy of its own. The generation is an optimistic lock. */
 
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type Op, type Row, sql } from "./op.ts";
@@ -6,7 +6,7 @@ import { type Op, type Row, sql } from "./op.ts";
 export interface PolicyWrite {
   org_id: string;
   project_id: string;
-  /** Of the row that is written; the one before has one less. */
+  /** Of the new row; the stored row has one less. */
   generation: number;
   updated_at: string;
   updated_by: string;
@@ -33,7 +33,7 @@ export function* putPolicy(p: PolicyWrite): Op<boolean> {
   return true;
 }
 
-/** The org's row and, for a project, its own. */
+/** The row of the org and, for a project, its own. */
 export function* readPolicies(org_id: string, project_id: string): Op<Row[]> {
   return yield sql(
     `select org_id, project_id, generation, updated_at, updated_by, document from policies

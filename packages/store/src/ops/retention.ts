@@ -1,6 +1,6 @@
 /**
- * What may go after a while, a bounded step at a time, so that no writer waits for long behind one. Never touched:
- * invocation rows, tapes, audit. Whose clock counts: see nowAt.
+ * Removes rows whose retention has ended, in bounded steps, so that no other writer waits long. Invocation rows, tapes
+ * and the audit log are never removed. For the clock see nowAt.
  */
 import { type Dialect, nowAt, type Op, sql } from "./op.ts";
 
@@ -11,19 +11,19 @@ export interface SweepStep {
 }
 
 export function* sweepJobs(p: SweepStep & { state: "done" | "dead" }, dialect: Dialect): Op<number> {
-  const gone = yield sql(
+  const deleted = yield sql(
     `delete from jobs where pos in (
       select pos from jobs where state = $1 and ended_at <= ${nowAt(dialect, "$2")} - $3 order by ended_at limit $4)
       returning pos`,
     [p.state, p.now, p.keep_ms, p.limit],
   );
-  return gone.length;
+  return deleted.length;
 }
 
-/** From the old end, no further than the slowest reader has come. Nobody has read anything: nothing goes. */
+/** Removes the oldest events, up to the cursor of the slowest reader. Without any cursor nothing is removed. */
 export function* sweepOutbox(p: SweepStep, dialect: Dialect): Op<number> {
   const seq = dialect === "sqlite" ? "pos" : "seq";
-  const gone = yield sql(
+  const deleted = yield sql(
     `delete from outbox where pos in (
       select pos from (
         select pos, occurred_at from outbox where ${seq} <= (select min(seq) from cursors) order by ${seq} limit $3
@@ -31,25 +31,25 @@ export function* sweepOutbox(p: SweepStep, dialect: Dialect): Op<number> {
       returning pos`,
     [p.now, p.keep_ms, p.limit],
   );
-  return gone.length;
+  return deleted.length;
 }
 
-/** Tokens end with their call; this is for what a death has left. A live call may outlast its token for a while. */
+/** A token is revoked with its call; this removes those that a crash left behind. A live call may outlast its token for a while. */
 export function* sweepDelegations(p: SweepStep, dialect: Dialect): Op<number> {
-  const gone = yield sql(
+  const deleted = yield sql(
     `delete from delegations where token_hash in (
       select token_hash from delegations where expires_at <= ${nowAt(dialect, "$1")} - $2 limit $3)
       returning token_hash`,
     [p.now, p.keep_ms, p.limit],
   );
-  return gone.length;
+  return deleted.length;
 }
 
-const CALLS = 20;
+const CALLS_PER_STEP = 20;
 
 /**
- * Progress events of calls that ended by `ended_before`. Goes through the calls by id, that is by age, from `after`
- * on and up to `id_before`; answers where to go on, null when it has seen them all.
+ * Removes progress events of calls that ended before `ended_before`. Visits the calls by id, that is by age, after
+ * `after` and before `id_before`. The returned `after` is where to continue; null: all calls were visited.
  */
 export function* sweepProgress(
   p: { after: string; id_before: string; ended_before: string; limit: number },
@@ -59,7 +59,7 @@ export function* sweepProgress(
     dialect === "sqlite" ? "json_extract(i.outcome, '$.ended_at')" : "i.outcome::json->>'ended_at'";
   let after = p.after;
   let removed = 0;
-  for (let seen = 0; seen < CALLS && removed < p.limit; seen++) {
+  for (let seen = 0; seen < CALLS_PER_STEP && removed < p.limit; seen++) {
     const [next] = yield sql(
       "select min(invocation_id) as id from invocation_events where invocation_id > $1 and invocation_id < $2",
       [after, p.id_before],
@@ -72,14 +72,14 @@ export function* sweepProgress(
     );
     if (kept.length === 0) {
       const left = p.limit - removed;
-      const gone = yield sql(
+      const deleted = yield sql(
         `delete from invocation_events where invocation_id = $1 and seq in (
           select seq from invocation_events where invocation_id = $1 order by seq limit $2) returning seq`,
         [id, left],
       );
-      removed += gone.length;
-      // There may be more of this one.
-      if (gone.length === left) break;
+      removed += deleted.length;
+      // This call may have more events.
+      if (deleted.length === left) break;
     }
     after = id;
   }

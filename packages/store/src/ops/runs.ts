@@ -1,12 +1,11 @@
-/** running → one of the other statuses, once. Locks: the run, then its session, then the facts. */
+/** running → one of the other statuses, once. Lock order: the run, its session, the facts. */
 
-import { type AppendedRows, appendEntries } from "./entries.ts";
+import { type AppendedRows, appendEntries, type TapeRows, writeTape } from "./entries.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { findHeld, findRunning, type HoldColumns, refuseBusy, requireHeld } from "./holds.ts";
-import { type TakeKey, takeKeyFor } from "./idempotency.ts";
-import { ofGoneNode } from "./leases.ts";
-import { type Dialect, locked, type Op, type Row, type SqlValue, sql } from "./op.ts";
-import { type TapeRows, writeTape } from "./tape.ts";
+import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
+import { ofExpiredNode } from "./leases.ts";
+import { type Dialect, type Op, type Row, rowLock, type SqlValue, sql } from "./op.ts";
 
 const RUN_COLUMNS =
   "id, org_id, project_id, workspace, session_id, chain_id, status, node_id, body, outcome, output_entry, fence, joins";
@@ -27,19 +26,25 @@ const INSERT_RUN = `insert into runs (${RUN_COLUMNS})
 const INSERT_RUN_RETURNING = `${INSERT_RUN} returning id`;
 
 /**
- * The row names the chain that its message is on. Appending locks the session's row, so of two gateways that begin a
- * turn one is second, finds the other's row and is refused with `session.busy`. `parent` is the turn that a sub-agent's
- * run belongs to.
+ * The row names the chain that its message is on. Appending locks the session's row, so of two gateways that start a turn
+ * the second one finds the other's row and is refused with `session.busy`. `parent` is the turn that started the run of a
+ * sub-agent.
  */
 export function* startRun(
-  p: { run: RunColumns; parent: HoldColumns | null; tape: TapeRows; facts: FactRows; once: TakeKey | null },
+  p: {
+    run: RunColumns;
+    parent: HoldColumns | null;
+    tape: TapeRows;
+    facts: FactRows;
+    once: CompletedKey | null;
+  },
   dialect: Dialect,
 ): Op<AppendedRows> {
   const { run } = p;
   if (p.parent !== null) yield* requireHeld(p.parent, dialect);
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
   if (p.once !== null) {
-    yield* takeKeyFor(p.once, { id: run.id, entry_id: written.last_id }, dialect);
+    yield* completeKeyWith(p.once, { id: run.id, entry_id: written.last_id }, dialect);
   }
   const inserted = yield sql(dialect === "sqlite" ? INSERT_RUN : INSERT_RUN_RETURNING, [
     run.id,
@@ -59,19 +64,19 @@ export function* startRun(
 
 export interface EndRun {
   hold: HoldColumns;
-  /** Messages of other gateways that the turn has read; more than these keep it from ending. */
+  /** How many messages of other gateways the turn has read. The turn does not end while there are more. */
   joins: number;
   org_id: string;
   project_id: string;
   status: string;
   outcome: string;
-  /** Null: there is no output. Otherwise what stands when no entry is written. */
+  /** Null: the run has no output. Otherwise the entry of the output, used when no entry is appended. */
   output_entry: number | null;
   tape: TapeRows | null;
   facts: FactRows;
 }
 
-/** Null: another gateway has it, or it has ended. */
+/** Null: another gateway owns the run, or it has ended. */
 export function* endRun(p: EndRun, dialect: Dialect): Op<AppendedRows | { joins: number } | null> {
   const { run_id } = p.hold;
   const held = yield* findHeld(p.hold, dialect);
@@ -90,20 +95,20 @@ export function* endRun(p: EndRun, dialect: Dialect): Op<AppendedRows | { joins:
   return written ?? { chain_id: held.chain_id as string, first_id: 1, last_id: 0 };
 }
 
-/** A message for a turn of another gateway. Null: the run has ended, or has as many as it takes. */
+/** Adds a message to a turn of another gateway. Null: the run has ended, or has the maximum of such messages. */
 export function* joinRun(
-  p: { run_id: string; most: number; tape: TapeRows; once: TakeKey | null },
+  p: { run_id: string; max_joins: number; tape: TapeRows; once: CompletedKey | null },
   dialect: Dialect,
 ): Op<AppendedRows | null> {
   const { org_id, project_id, workspace, session_id } = p.tape.key;
   const [joined] = yield sql(
     `update runs set joins = joins + 1 where id = $1 and status = 'running' and joins < $2
       and org_id = $3 and project_id = $4 and workspace = $5 and session_id = $6 returning id`,
-    [p.run_id, p.most, org_id, project_id, workspace, session_id],
+    [p.run_id, p.max_joins, org_id, project_id, workspace, session_id],
   );
   if (joined === undefined) return null;
   const written = yield* appendEntries({ ...p.tape, chain_id: null }, dialect);
-  if (p.once !== null) yield* takeKeyFor(p.once, { entry_id: written.last_id }, dialect);
+  if (p.once !== null) yield* completeKeyWith(p.once, { entry_id: written.last_id }, dialect);
   return written;
 }
 
@@ -115,7 +120,7 @@ export interface ResumeRun {
   tape: TapeRows;
 }
 
-/** Only for the node that has claimed it: another may have taken it over since. */
+/** Null: the run has ended, or another node has taken it over since. */
 export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | null> {
   const hit = yield sql(
     "update runs set body = $2 where id = $1 and node_id = $3 and fence = $4 and status = 'running' returning id",
@@ -125,8 +130,8 @@ export function* resumeRun(p: ResumeRun, dialect: Dialect): Op<AppendedRows | nu
 }
 
 /**
- * Takes over what gone nodes left. The open calls of such a run go with it, in the same transaction: they belong to
- * nobody until they are claimed, and their old fence ends no call any more.
+ * Takes over the runs of nodes whose lease has expired. Their open calls are released in the same transaction: no node
+ * owns them until they are claimed, and nobody can settle them with the old fence.
  */
 export function* claimRuns(
   p: { node_id: string; now: number | null; limit: number },
@@ -135,8 +140,8 @@ export function* claimRuns(
   const runs = dialect === "sqlite" ? "runs r indexed by runs_running" : "runs r";
   const orphans = yield sql(
     `select r.id, r.node_id from ${runs}
-      where r.status = 'running' and r.node_id <> $1 ${ofGoneNode(dialect, "r.node_id", "$3")}
-      order by r.id limit $2 ${locked(dialect, "for update of r skip locked")}`,
+      where r.status = 'running' and r.node_id <> $1 ${ofExpiredNode(dialect, "r.node_id", "$3")}
+      order by r.id limit $2 ${rowLock(dialect, "for update of r skip rowLock")}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
   );
   const claimed: Row[] = [];
@@ -172,7 +177,7 @@ export interface ListRuns {
   limit: number;
 }
 
-/** A chain's runs are found among its session's: an index of their own would make every turn dearer by a tenth. */
+/** Runs of a chain are searched among those of its session: an index of their own would make every turn a tenth slower. */
 export function* listRuns(p: ListRuns): Op<Row[]> {
   const conditions = ["org_id = $1", "id < $2"];
   const values: SqlValue[] = [p.org_id, p.before, p.limit];

@@ -1,18 +1,18 @@
-/** So many in any window of time, for each binding, whatever node asks. Whose clock counts: see nowAt. */
-import { type Dialect, locked, nowAt, type Op, sql } from "./op.ts";
+/** Limits the sampling calls of a binding within a sliding window, across all nodes. For the clock see nowAt. */
+import { type Dialect, nowAt, type Op, rowLock, sql } from "./op.ts";
 
 export function* takeSampling(
   p: { org_id: string; binding_id: string; count: number; window_ms: number; now: number | null },
   dialect: Dialect,
 ): Op<boolean> {
-  // Who holds the binding counts alone, and sees what those before have written.
+  // The lock on the binding serializes the count, so that it includes every earlier call.
   const bound = yield sql(
-    `select binding_id from bindings where binding_id = $1 and org_id = $2 ${locked(dialect, "for update")}`,
+    `select binding_id from bindings where binding_id = $1 and org_id = $2 ${rowLock(dialect, "for update")}`,
     [p.binding_id, p.org_id],
   );
   if (bound.length === 0) return false;
   const now = nowAt(dialect, "$2");
-  // What lies far ahead was written by a clock that was wrong, and would count for good.
+  // A row far in the future was written with a wrong clock and would count forever.
   yield sql(`delete from sampling_uses where binding_id = $1 and (at <= ${now} - $3 or at > ${now} + $3)`, [
     p.binding_id,
     p.now,

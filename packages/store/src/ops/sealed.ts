@@ -1,4 +1,4 @@
-/** Sealed texts of every org, wherever they lie, for sealing them again with another key. */
+/** The sealed values of every org in all tables, for sealing them again with another key. */
 import { type Op, type Row, type SqlValue, sql } from "./op.ts";
 
 export type SealedKind = "secret" | "config" | "sign_in";
@@ -9,7 +9,7 @@ const TABLES = {
   sign_in: { table: "sign_ins", name: "binding_id", text: "ciphertext", where: "" },
 };
 
-/** Those whose text does not begin with `prefix`, by org and name, behind the place given. */
+/** Values that do not begin with `prefix`, sorted by org and name, after the given position. */
 export function* listSealed(
   kind: SealedKind,
   prefix: string,
@@ -26,15 +26,15 @@ export function* listSealed(
   );
 }
 
-/** Each only if it is still what was read: a value that was written meanwhile stays. */
+/** Replaces each value only if it is still the one that was read. */
 export function* replaceSealed(p: {
   rows: { kind: SealedKind; org_id: string; name: string; was: string; now: string }[];
 }): Op<number> {
   let replaced = 0;
-  for (const { kind, org_id, name: of, was, now } of p.rows) {
+  for (const { kind, org_id, name: row_name, was, now } of p.rows) {
     const { table, name, text } = TABLES[kind];
-    const values: SqlValue[] = [org_id, of, was, now];
-    // What a configuration value takes up is counted.
+    const values: SqlValue[] = [org_id, row_name, was, now];
+    // The size of a configuration value counts against a limit.
     const bytes = kind === "config" ? `, bytes = bytes + $${values.push(now.length - was.length)}` : "";
     const hit = yield sql(
       `update ${table} set ${text} = $4${bytes} where org_id = $1 and ${name} = $2 and ${text} = $3 returning org_id`,

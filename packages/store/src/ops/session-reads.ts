@@ -1,15 +1,15 @@
 /**
- * Reading tapes. A chain shows its ancestors' entries up to the points where the line forked, and its own; a
- * line is read from its oldest part that matters, so what lies before `after` costs nothing.
+ * Reads tapes. A chain shows the entries of its ancestors up to the points where it was forked, and its own. Reading
+ * starts at the oldest ancestor that has entries after `after`, so earlier ones cost nothing.
  */
 
-import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { type Op, type Row, refuse, type SqlValue, sql } from "./op.ts";
+import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { CHAIN_COLUMNS, requireChain, SESSION_COLUMNS } from "./sessions.ts";
 import { lastAnchor, readSpans, readWindow, type StoredEntry } from "./spans.ts";
 
-/** Entries of `chain_id` with lower < id ≤ upper are shown; `hash` is the whole chain's. */
-export interface Stretch {
+/** The visible entries of one chain of a lineage: lower < id ≤ upper. `hash` is that of the whole chain. */
+export interface ChainSegment {
   chain_id: string;
   hash: string;
   parent_id: string | null;
@@ -18,8 +18,11 @@ export interface Stretch {
   upper: number;
 }
 
-export function* readSession(key: KeyColumns): Op<Row | undefined> {
-  return (yield sql(`select ${SESSION_COLUMNS} from sessions where ${KEY} and id = $4`, keyValues(key)))[0];
+export function* readSession(key: SessionKeyColumns): Op<Row | undefined> {
+  return (yield sql(
+    `select ${SESSION_COLUMNS} from sessions where ${SESSION_KEY} and id = $4`,
+    keyValues(key),
+  ))[0];
 }
 
 export function* listSessions(p: {
@@ -39,26 +42,31 @@ export function* listSessions(p: {
   );
 }
 
-export function* listChains(key: KeyColumns, before: string, limit: number): Op<Row[]> {
+export function* listChains(key: SessionKeyColumns, before: string, limit: number): Op<Row[]> {
   return yield sql(
-    `select ${CHAIN_COLUMNS} from chains where ${KEY} and session_id = $4 and id < $5 order by id desc limit $6`,
+    `select ${CHAIN_COLUMNS} from chains where ${SESSION_KEY} and session_id = $4 and id < $5 order by id desc limit $6`,
     [...keyValues(key), before, limit],
   );
 }
 
-/** Oldest first. Ancestors that show nothing after `after` are not even looked up. */
-export function* lineOf(org_id: string, project_id: string, chain_id: string, after: number): Op<Stretch[]> {
+/** Oldest first. Ancestors without visible entries after `after` are not read. */
+export function* lineageOf(
+  org_id: string,
+  project_id: string,
+  chain_id: string,
+  after: number,
+): Op<ChainSegment[]> {
   let row = yield* requireChain(org_id, project_id, chain_id);
   let upper = row.last_entry as number;
-  const line: Stretch[] = [];
+  const lineage: ChainSegment[] = [];
   for (;;) {
     const fork_entry = row.fork_entry as number;
     const parent_id = row.parent_id as string | null;
     const lower = Math.max(fork_entry, after);
     const { id, hash } = row as { id: string; hash: string };
-    line.push({ chain_id: id, hash, parent_id, fork_entry, lower, upper });
+    lineage.push({ chain_id: id, hash, parent_id, fork_entry, lower, upper });
     upper = Math.min(upper, fork_entry);
-    if (parent_id === null || upper <= after) return line.reverse();
+    if (parent_id === null || upper <= after) return lineage.reverse();
     row = yield* requireChain(org_id, project_id, parent_id);
   }
 }
@@ -70,12 +78,12 @@ export function* readEntries(
   after: number,
   limit: number,
 ): Op<StoredEntry[]> {
-  return yield* readLine(yield* lineOf(org_id, project_id, chain_id, after), limit);
+  return yield* readLineage(yield* lineageOf(org_id, project_id, chain_id, after), limit);
 }
 
-function* readLine(line: readonly Stretch[], limit: number): Op<StoredEntry[]> {
+function* readLineage(lineage: readonly ChainSegment[], limit: number): Op<StoredEntry[]> {
   let found: StoredEntry[] = [];
-  for (const { chain_id: id, lower, upper } of line) {
+  for (const { chain_id: id, lower, upper } of lineage) {
     if (found.length >= limit) break;
     if (lower >= upper) continue;
     const entries = yield* readSpans(id, lower, upper, limit - found.length);
@@ -85,10 +93,10 @@ function* readLine(line: readonly Stretch[], limit: number): Op<StoredEntry[]> {
 }
 
 /**
- * What the first chain inherits, then the session's own entries. Each id of those is on exactly one of its chains,
- * so a page is a window of ids, and only chains that reach into it are looked into.
+ * The entries that the first chain inherits, then the session's own. Each id of the latter is on exactly one of the
+ * session's chains, so a page is a window of ids, and only chains that overlap the window are read.
  */
-export function* readSessionEntries(key: KeyColumns, after: number, limit: number): Op<StoredEntry[]> {
+export function* readSessionEntries(key: SessionKeyColumns, after: number, limit: number): Op<StoredEntry[]> {
   const [session] = yield sql(
     `select s.last_entry, s.root_chain, c.fork_entry, c.parent_id from sessions s join chains c on c.id = s.root_chain
       where s.org_id = $1 and s.project_id = $2 and s.workspace = $3 and s.id = $4`,
@@ -98,8 +106,8 @@ export function* readSessionEntries(key: KeyColumns, after: number, limit: numbe
   const { last_entry, fork_entry } = session as { last_entry: number; fork_entry: number };
   let found: StoredEntry[] = [];
   if (session.parent_id !== null && after < fork_entry) {
-    const line = yield* lineOf(key.org_id, key.project_id, session.root_chain as string, after);
-    found = yield* readLine(line.slice(0, -1), limit);
+    const lineage = yield* lineageOf(key.org_id, key.project_id, session.root_chain as string, after);
+    found = yield* readLineage(lineage.slice(0, -1), limit);
   }
   for (let lower = Math.max(after, fork_entry); lower < last_entry && found.length < limit; ) {
     const upper = Math.min(lower + limit - found.length, last_entry);

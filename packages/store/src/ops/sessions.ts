@@ -1,11 +1,11 @@
-/** Sessions and the acts that begin a chain: start, fork, reset, compaction. Entries are never touched again. */
+/** Sessions, and the operations that begin a chain: start, fork, reset, compaction. Written entries never change. */
 
-import { KEY, type KeyColumns, keyValues } from "./entries.ts";
 import { type EntryRow, originHash } from "./entry-hash.ts";
 import { type FactRows, writeFacts } from "./facts.ts";
 import { type HoldColumns, requireHeld, requireIdle } from "./holds.ts";
-import { type TakeKey, takeKeyFor } from "./idempotency.ts";
-import { type Dialect, locked, type Op, type Row, refuse, sql } from "./op.ts";
+import { type CompletedKey, completeKeyWith } from "./idempotency.ts";
+import { type Dialect, type Op, type Row, refuse, rowLock, sql } from "./op.ts";
+import { keyValues, SESSION_KEY, type SessionKeyColumns } from "./session-key.ts";
 import { lastEntry, writeSpans } from "./spans.ts";
 
 export const SESSION_COLUMNS =
@@ -14,7 +14,7 @@ export const CHAIN_COLUMNS =
   "id, org_id, project_id, workspace, session_id, origin, parent_id, fork_entry, last_entry, hash, archived_at, created_at";
 
 export interface SessionRow {
-  key: KeyColumns;
+  key: SessionKeyColumns;
   name: string;
   metadata: string;
 }
@@ -25,16 +25,16 @@ export interface ChainRow {
 }
 
 export function* createSession(
-  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows; once: TakeKey | null },
+  p: { session: SessionRow; chain: ChainRow; first: EntryRow[]; facts: FactRows; once: CompletedKey | null },
   dialect: Dialect,
 ): Op<Row> {
   const { session_id, workspace } = p.session.key;
-  // First, so that a repeat that races is told of the key rather than of the session.
-  if (p.once !== null) yield* takeKeyFor(p.once, { session_id, workspace }, dialect);
-  yield* requireFreeKey(p.session.key);
+  // First, so that a concurrent repeat is refused because of its key and not because of the session.
+  if (p.once !== null) yield* completeKeyWith(p.once, { session_id, workspace }, dialect);
+  yield* requireUnusedKey(p.session.key);
   const session = yield* insertSession(p.session, null, p.chain, p.first.length);
   const start = { ...p.chain, origin: "start", parent_id: null, fork_entry: 0, inherited: "" };
-  yield* beginChain(p.session.key, start, p.first, 1);
+  yield* insertChain(p.session.key, start, p.first, 1);
   yield* writeFacts(p.facts);
   return session;
 }
@@ -48,53 +48,53 @@ export function* forkChain(
     chain: ChainRow;
     into: SessionRow | null;
     facts: FactRows;
-    once: TakeKey | null;
+    once: CompletedKey | null;
   },
   dialect: Dialect,
 ): Op<Row> {
-  if (p.once !== null) yield* takeKeyFor(p.once, { id: p.chain.id }, dialect);
+  if (p.once !== null) yield* completeKeyWith(p.once, { id: p.chain.id }, dialect);
   const source = yield* requireChain(p.org_id, p.project_id, p.chain_id);
-  const shown = yield* lastShown(source, p.at ?? (source.last_entry as number));
-  if (shown === null) {
+  const last_visible = yield* lastVisibleEntry(source, p.at ?? (source.last_entry as number));
+  if (last_visible === null) {
     refuse("request.invalid", `Chain ${p.chain_id} has no entry at or before ${p.at}.`, { at: p.at });
   }
-  const { id: at, hash: inherited } = shown;
+  const { id: at, hash: inherited } = last_visible;
   const key = p.into?.key ?? keyOf(source);
   if (p.into !== null) {
-    yield* requireFreeKey(key);
+    yield* requireUnusedKey(key);
     yield* insertSession(p.into, source.session_id as string, p.chain, at);
   }
-  const begun = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
-  const chain = yield* beginChain(key, begun, [], at + 1);
+  const new_chain = { ...p.chain, origin: "fork", parent_id: p.chain_id, fork_entry: at, inherited };
+  const chain = yield* insertChain(key, new_chain, [], at + 1);
   yield* writeFacts(p.facts);
   return chain;
 }
 
 export function* resetSession(
-  p: { key: KeyColumns; expected_head: string; chain: ChainRow; first: EntryRow[]; facts: FactRows },
+  p: { key: SessionKeyColumns; expected_head: string; chain: ChainRow; first: EntryRow[]; facts: FactRows },
   dialect: Dialect,
 ): Op<Row | null> {
   const session = yield* lockSession(p.key, dialect);
   yield* requireIdle(p.key);
   if (session.head_chain !== p.expected_head) return null;
-  yield sql(`update chains set archived_at = $5 where ${KEY} and session_id = $4 and archived_at is null`, [
-    ...keyValues(p.key),
-    p.chain.created_at,
-  ]);
-  const begun = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
-  const chain = yield* beginHead(p.key, session, begun, p.first);
+  yield sql(
+    `update chains set archived_at = $5 where ${SESSION_KEY} and session_id = $4 and archived_at is null`,
+    [...keyValues(p.key), p.chain.created_at],
+  );
+  const new_chain = { ...p.chain, origin: "reset", parent_id: null, fork_entry: 0, inherited: "" };
+  const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
   yield* writeFacts(p.facts);
   return chain;
 }
 
 export function* compactSession(
   p: {
-    key: KeyColumns;
+    key: SessionKeyColumns;
     expected: { chain_id: string; last_entry_id: number };
     chain: ChainRow;
     first: EntryRow[];
     facts: FactRows;
-    /** Of the turn that makes room for itself; null: asked for by a person. */
+    /** Of the turn that compacts its own session; null: a person asked for it. */
     hold: HoldColumns | null;
   },
   dialect: Dialect,
@@ -103,37 +103,40 @@ export function* compactSession(
   const session = yield* lockSession(p.key, dialect);
   if (p.hold === null) yield* requireIdle(p.key);
   if (session.head_chain !== p.expected.chain_id) return null;
-  // Read after the lock is held: nobody adds to the chain any more.
+  // Read with the lock held, so that nobody appends to the chain any more.
   const source = yield* requireChain(p.key.org_id, p.key.project_id, p.expected.chain_id);
   const last = source.last_entry as number;
   if (last !== p.expected.last_entry_id) return null;
-  const inherited = (yield* lastShown(source, last))?.hash ?? "";
+  const inherited = (yield* lastVisibleEntry(source, last))?.hash ?? "";
   const parent_id = p.expected.chain_id;
-  const begun = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
-  const chain = yield* beginHead(p.key, session, begun, p.first);
+  const new_chain = { ...p.chain, origin: "compaction", parent_id, fork_entry: last, inherited };
+  const chain = yield* insertHeadChain(p.key, session, new_chain, p.first);
   yield* writeFacts(p.facts);
   return chain;
 }
 
 export function* moveHead(
-  p: { key: KeyColumns; from: string; to: string; facts: FactRows },
+  p: { key: SessionKeyColumns; from: string; to: string; facts: FactRows },
   dialect: Dialect,
 ): Op<boolean> {
   const session = yield* lockSession(p.key, dialect);
   yield* requireIdle(p.key);
   if (session.head_chain !== p.from) return false;
   const [chain] = yield sql(
-    `select id from chains where ${KEY} and session_id = $4 and id = $5 and archived_at is null`,
+    `select id from chains where ${SESSION_KEY} and session_id = $4 and id = $5 and archived_at is null`,
     [...keyValues(p.key), p.to],
   );
   if (chain === undefined) return false;
-  yield sql(`update sessions set head_chain = $5 where ${KEY} and id = $4`, [...keyValues(p.key), p.to]);
+  yield sql(`update sessions set head_chain = $5 where ${SESSION_KEY} and id = $4`, [
+    ...keyValues(p.key),
+    p.to,
+  ]);
   yield* writeFacts(p.facts);
   return true;
 }
 
 /** `changes` is a JSON object; a null in it removes the key. */
-export function* patchSession(p: { key: KeyColumns; changes: string }, dialect: Dialect): Op<Row> {
+export function* patchSession(p: { key: SessionKeyColumns; changes: string }, dialect: Dialect): Op<Row> {
   const { metadata } = yield* lockSession(p.key, dialect);
   const merged = {
     ...(JSON.parse(metadata as string) as object),
@@ -141,13 +144,13 @@ export function* patchSession(p: { key: KeyColumns; changes: string }, dialect: 
   };
   const kept = Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null));
   const [row] = yield sql(
-    `update sessions set metadata = $5 where ${KEY} and id = $4 returning ${SESSION_COLUMNS}`,
+    `update sessions set metadata = $5 where ${SESSION_KEY} and id = $4 returning ${SESSION_COLUMNS}`,
     [...keyValues(p.key), JSON.stringify(kept)],
   );
   return row!;
 }
 
-/** $2 '' is the whole org. */
+/** `project_id` '' is the whole org. */
 export function* readChainRow(org_id: string, project_id: string, id: string): Op<Row | undefined> {
   return (yield sql(
     `select ${CHAIN_COLUMNS} from chains where id = $3 and org_id = $1 and ($2 = '' or project_id = $2)`,
@@ -160,17 +163,17 @@ export function* requireChain(org_id: string, project_id: string, id: string): O
   return chain ?? refuse("chain.not_found", `There is no chain ${id}.`);
 }
 
-function* lockSession(key: KeyColumns, dialect: Dialect): Op<Row> {
+function* lockSession(key: SessionKeyColumns, dialect: Dialect): Op<Row> {
   const [session] = yield sql(
-    `select head_chain, last_entry, metadata from sessions where ${KEY} and id = $4 ${locked(dialect, "for update")}`,
+    `select head_chain, last_entry, metadata from sessions where ${SESSION_KEY} and id = $4 ${rowLock(dialect, "for update")}`,
     keyValues(key),
   );
   return session ?? refuse("session.not_found", `There is no session ${key.session_id}.`);
 }
 
-function* requireFreeKey(key: KeyColumns): Op<void> {
-  const taken = yield sql(`select id from sessions where ${KEY} and id = $4`, keyValues(key));
-  if (taken.length > 0) refuse("session.conflict", `There is a session ${key.session_id} already.`);
+function* requireUnusedKey(key: SessionKeyColumns): Op<void> {
+  const existing = yield sql(`select id from sessions where ${SESSION_KEY} and id = $4`, keyValues(key));
+  if (existing.length > 0) refuse("session.conflict", `There is already a session ${key.session_id}.`);
 }
 
 function* insertSession(
@@ -195,47 +198,57 @@ function* insertSession(
   return row!;
 }
 
-interface Begun extends ChainRow {
+interface NewChainRow extends ChainRow {
   origin: string;
   parent_id: string | null;
   fork_entry: number;
   inherited: string;
 }
 
-/** The new chain takes the session's next ids and is its head. */
-function* beginHead(key: KeyColumns, session: Row, begun: Begun, first: EntryRow[]): Op<Row> {
+/** The new chain gets the session's next ids and becomes its head. */
+function* insertHeadChain(
+  key: SessionKeyColumns,
+  session: Row,
+  new_chain: NewChainRow,
+  first: EntryRow[],
+): Op<Row> {
   const first_id = (session.last_entry as number) + 1;
-  const chain = yield* beginChain(key, begun, first, first_id);
-  yield sql(`update sessions set head_chain = $5, last_entry = $6 where ${KEY} and id = $4`, [
+  const chain = yield* insertChain(key, new_chain, first, first_id);
+  yield sql(`update sessions set head_chain = $5, last_entry = $6 where ${SESSION_KEY} and id = $4`, [
     ...keyValues(key),
-    begun.id,
+    new_chain.id,
     first_id + first.length - 1,
   ]);
   return chain;
 }
 
-function* beginChain(key: KeyColumns, begun: Begun, first: EntryRow[], first_id: number): Op<Row> {
-  const origin = originHash(begun.inherited, begun.id, begun.parent_id, begun.fork_entry);
-  const hash = yield* writeSpans(begun.id, first_id, origin, first);
+function* insertChain(
+  key: SessionKeyColumns,
+  new_chain: NewChainRow,
+  first: EntryRow[],
+  first_id: number,
+): Op<Row> {
+  const origin = originHash(new_chain.inherited, new_chain.id, new_chain.parent_id, new_chain.fork_entry);
+  const hash = yield* writeSpans(new_chain.id, first_id, origin, first);
   const [row] = yield sql(
     `insert into chains (${CHAIN_COLUMNS}) values ($5, $1, $2, $3, $4, $6, $7, $8, $9, $10, null, $11)
       returning ${CHAIN_COLUMNS}`,
     [
       ...keyValues(key),
-      begun.id,
-      begun.origin,
-      begun.parent_id,
-      begun.fork_entry,
-      first.length === 0 ? begun.fork_entry : first_id + first.length - 1,
+      new_chain.id,
+      new_chain.origin,
+      new_chain.parent_id,
+      new_chain.fork_entry,
+      first.length === 0 ? new_chain.fork_entry : first_id + first.length - 1,
       hash,
-      begun.created_at,
+      new_chain.created_at,
     ],
   );
   return row!;
 }
 
-/** The last entry that the chain shows up to `at`; null when it shows none. */
-function* lastShown(chain: Row, at: number): Op<{ id: number; hash: string } | null> {
+/** The last visible entry of the chain up to `at`; null when there is none. */
+function* lastVisibleEntry(chain: Row, at: number): Op<{ id: number; hash: string } | null> {
   let upper = at;
   let row = chain;
   for (;;) {
@@ -247,7 +260,7 @@ function* lastShown(chain: Row, at: number): Op<{ id: number; hash: string } | n
   }
 }
 
-function keyOf(row: Row): KeyColumns {
+function keyOf(row: Row): SessionKeyColumns {
   return {
     org_id: row.org_id as string,
     project_id: row.project_id as string,

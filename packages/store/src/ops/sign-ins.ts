@@ -3,12 +3,12 @@ import { type Op, type Row, sql } from "./op.ts";
 
 const LOGIN = "binding_id, org_id, state_hash, start_hash, browser_hash, actor, expires_at, ciphertext";
 
-interface At {
+interface BindingKey {
   org_id: string;
   binding_id: string;
 }
 
-function* isBound({ org_id, binding_id }: At): Op<boolean> {
+function* isBound({ org_id, binding_id }: BindingKey): Op<boolean> {
   const found = yield sql("select binding_id from bindings where binding_id = $1 and org_id = $2", [
     binding_id,
     org_id,
@@ -16,12 +16,12 @@ function* isBound({ org_id, binding_id }: At): Op<boolean> {
   return found.length > 0;
 }
 
-/** The revision is the lock: of two who renew the same token, one writes. */
+/** The revision is an optimistic lock: of two writers that renew the same token, one succeeds. */
 export function* putSignIn(
-  p: At & { revision: number; renewing_until: number; ciphertext: string; facts: FactRows },
+  p: BindingKey & { revision: number; renewing_until: number; ciphertext: string; facts: FactRows },
 ): Op<boolean> {
   if (!(yield* isBound(p))) return false;
-  const hit =
+  const written =
     p.revision === 1
       ? yield sql(
           `insert into sign_ins (binding_id, org_id, revision, renewing_until, ciphertext) values ($1, $2, 1, $3, $4)
@@ -33,24 +33,24 @@ export function* putSignIn(
             where binding_id = $1 and org_id = $2 and revision = $6 returning binding_id`,
           [p.binding_id, p.org_id, p.revision, p.renewing_until, p.ciphertext, p.revision - 1],
         );
-  if (hit.length === 0) return false;
+  if (written.length === 0) return false;
   yield* writeFacts(p.facts);
   return true;
 }
 
-export function* removeSignIn(p: At & { facts: FactRows }): Op<boolean> {
-  const gone = yield sql("delete from sign_ins where binding_id = $1 and org_id = $2 returning binding_id", [
-    p.binding_id,
-    p.org_id,
-  ]);
+export function* removeSignIn(p: BindingKey & { facts: FactRows }): Op<boolean> {
+  const removed = yield sql(
+    "delete from sign_ins where binding_id = $1 and org_id = $2 returning binding_id",
+    [p.binding_id, p.org_id],
+  );
   yield sql("delete from logins where binding_id = $1 and org_id = $2", [p.binding_id, p.org_id]);
-  if (gone.length === 0) return false;
+  if (removed.length === 0) return false;
   yield* writeFacts(p.facts);
   return true;
 }
 
 export function* beginLogin(
-  p: At & {
+  p: BindingKey & {
     state_hash: string;
     start_hash: string;
     actor: string;
@@ -72,7 +72,7 @@ export function* beginLogin(
   return true;
 }
 
-/** The first browser has it; whoever comes later is told which one that was. */
+/** Binds the login to the first browser that opens it. The row names that browser, so later ones can be refused. */
 export function* openLogin(p: { start_hash: string; browser_hash: string; now: number }): Op<Row | null> {
   yield sql(
     `update logins set browser_hash = $2
@@ -86,23 +86,23 @@ export function* openLogin(p: { start_hash: string; browser_hash: string; now: n
   return found ?? null;
 }
 
-export function* waitingLogin(state_hash: string, now: number): Op<Row | undefined> {
+export function* findPendingLogin(state_hash: string, now: number): Op<Row | undefined> {
   return (yield sql(
     `select ${LOGIN} from logins where state_hash = $1 and status = 'pending' and expires_at > $2`,
     [state_hash, now],
   ))[0];
 }
 
-/** What it held is not needed a second time. */
+/** A login is used once, so its ciphertext is removed. */
 export function* takeLogin(p: { state_hash: string; now: number }): Op<Row | null> {
-  const found = yield* waitingLogin(p.state_hash, p.now);
+  const found = yield* findPendingLogin(p.state_hash, p.now);
   if (found === undefined) return null;
-  const hit = yield sql(
+  const taken = yield sql(
     `update logins set status = 'taken', ciphertext = '' where state_hash = $1 and status = 'pending'
       returning binding_id`,
     [p.state_hash],
   );
-  return hit.length === 0 ? null : found;
+  return taken.length === 0 ? null : found;
 }
 
 export function* endLogin(p: { state_hash: string; status: string; message: string | null }): Op<void> {

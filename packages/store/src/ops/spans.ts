@@ -1,7 +1,7 @@
 /**
- * How entries lie on disk: what one append wrote is one row, up to a bound. A turn writes twenty entries in four
- * appends; a row and an index line for each entry would cost twice the time and the pages. An anchor always begins a
- * row, so that what lies before it is never read with it.
+ * The storage format of entries: one row, a span, holds the entries of one append, up to a limit. A turn writes twenty
+ * entries in four appends; a row and an index entry for each of them would double time and pages (bench row loop.turn).
+ * An anchor always begins a span, so that entries before it are never read with it.
  */
 import type { Json, JsonObject } from "@backplane/contract";
 import { type EntryRow, entryHash } from "./entry-hash.ts";
@@ -16,7 +16,7 @@ export interface StoredEntry {
   hash: string;
 }
 
-/** Reading one entry reads its row, so a row is small; and `last_id` bounds `first_id`, which the queries rely on. */
+/** Reading one entry reads its whole span, so spans are small. The queries rely on the limit: `last_id` bounds `first_id`. */
 const SPAN_ENTRIES = 64;
 const SPAN_CHARS = 256 * 1024;
 
@@ -24,7 +24,7 @@ const ANCHOR = "anchor";
 const INSERT_SPAN =
   "insert into spans (chain_id, first_id, last_id, anchor, body) values ($1, $2, $3, $4, $5)";
 
-/** Answers the hash of the last one. */
+/** Returns the hash of the last entry. */
 export function* writeSpans(
   chain_id: string,
   first_id: number,
@@ -48,7 +48,7 @@ export function* writeSpans(
     }
     if (entry[0] === ANCHOR) anchor = id;
     hash = entryHash(hash, chain_id, id, entry);
-    const part = spell(entry, hash);
+    const part = serializeEntry(entry, hash);
     parts.push(part);
     chars += part.length;
   }
@@ -58,7 +58,7 @@ export function* writeSpans(
   return hash;
 }
 
-function spell([kind, date, payload, meta]: EntryRow, hash: string): string {
+function serializeEntry([kind, date, payload, meta]: EntryRow, hash: string): string {
   return `[${JSON.stringify(kind)},${JSON.stringify(date)},${payload},${meta},"${hash}"]`;
 }
 
@@ -72,13 +72,13 @@ export function* spansOf(chain_id: string, lower: number, upper: number): Op<Row
 
 const NEXT_SPAN = "select first_id from spans where chain_id = $1 and last_id > $2 order by last_id limit 1";
 
-/** Entries of one chain with lower < id ≤ upper. Ids that another chain of the session took are not on this one. */
+/** Entries of one chain with lower < id ≤ upper. Ids that belong to another chain of the session are missing. */
 export function* readSpans(chain_id: string, lower: number, upper: number, limit: number): Op<StoredEntry[]> {
   const found: StoredEntry[] = [];
   for (let at = lower; at < upper && found.length < limit; ) {
     const end = Math.min(upper, at + limit - found.length);
     const rows = yield* spansOf(chain_id, at, end);
-    for (const row of rows) collect(row, at, end, found);
+    for (const row of rows) decodeSpan(row, at, end, found);
     if (rows.length === 0) {
       const [next] = yield sql(NEXT_SPAN, [chain_id, end]);
       if (next === undefined) break;
@@ -96,10 +96,10 @@ const READ_WINDOW = `select e.first_id, e.last_id, e.body from chains c
     and c.fork_entry < $6 and c.last_entry > $5
   order by e.first_id`;
 
-/** The same over all chains of a session: `key` names it as the chains' columns do. */
+/** The same over all chains of a session. `key` is in the order of `keyValues`. */
 export function* readWindow(key: readonly string[], lower: number, upper: number): Op<StoredEntry[]> {
   const found: StoredEntry[] = [];
-  for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) collect(row, lower, upper, found);
+  for (const row of yield sql(READ_WINDOW, [...key, lower, upper])) decodeSpan(row, lower, upper, found);
   return found;
 }
 
@@ -114,18 +114,18 @@ export function* lastAnchor(chain_id: string, upper: number): Op<number | null> 
 const READ_LAST = `${SPANS}
   where chain_id = $1 and last_id < $2 + ${SPAN_ENTRIES} and first_id <= $2 order by last_id desc limit 1`;
 
-/** The chain's own last entry up to `upper`. */
+/** The last entry of the chain itself up to `upper`. */
 export function* lastEntry(chain_id: string, upper: number): Op<StoredEntry | null> {
   const [row] = yield sql(READ_LAST, [chain_id, upper]);
   if (row === undefined) return null;
   const found: StoredEntry[] = [];
-  collect(row, 0, upper, found);
+  decodeSpan(row, 0, upper, found);
   return found.at(-1) ?? null;
 }
 
 /**
- * The first entry that is not as it was written: with another hash than its own bytes and the entry before give, or
- * spelled in another way. Answers the hash to go on from, and how far it came.
+ * Verifies a span: each hash must follow from the entry and the hash before it, and the text must be what `writeSpans`
+ * writes. Returns the hash and id to continue from, or the first broken entry.
  */
 export function checkSpan(
   chain_id: string,
@@ -137,13 +137,13 @@ export function checkSpan(
   let hash = previous;
   let id = first;
   let text = "[";
-  for (const [kind, date, payload, meta, written] of partsOf(row)) {
+  for (const [kind, date, payload, meta, written] of parseSpan(row)) {
     if (id > upper) break;
-    // What was written came from JSON.stringify, so this spells the same text again.
+    // The stored text came from JSON.stringify, so this gives the same text again.
     const entry: EntryRow = [kind, date, JSON.stringify(payload), JSON.stringify(meta)];
     hash = entryHash(hash, chain_id, id, entry);
     if (written !== hash) return { broken: id };
-    text += `${id === first ? "" : ","}${spell(entry, hash)}`;
+    text += `${id === first ? "" : ","}${serializeEntry(entry, hash)}`;
     id++;
   }
   const whole = id > (row.last_id as number);
@@ -151,20 +151,20 @@ export function checkSpan(
   return same ? { hash, last_id: id - 1 } : { broken: first };
 }
 
-type Part = [kind: string, date: string, payload: Json, meta: Json, hash: string];
+type SpanPart = [kind: string, date: string, payload: Json, meta: Json, hash: string];
 
-/** A text that is no span any more has no entries. */
-function partsOf(row: Row): Part[] {
+/** A text that is not valid JSON any more has no entries. */
+function parseSpan(row: Row): SpanPart[] {
   try {
-    return JSON.parse(row.body as string) as Part[];
+    return JSON.parse(row.body as string) as SpanPart[];
   } catch {
     return [];
   }
 }
 
-function collect(row: Row, lower: number, upper: number, found: StoredEntry[]): void {
+function decodeSpan(row: Row, lower: number, upper: number, found: StoredEntry[]): void {
   let id = row.first_id as number;
-  for (const [kind, date, payload, meta, hash] of JSON.parse(row.body as string) as Part[]) {
+  for (const [kind, date, payload, meta, hash] of JSON.parse(row.body as string) as SpanPart[]) {
     if (id > lower && id <= upper) {
       found.push({ id, kind, date, payload: payload as JsonObject, meta: meta as JsonObject, hash });
     }

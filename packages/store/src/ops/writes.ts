@@ -1,12 +1,11 @@
-/** Every write by name: the name and plain arguments are what travels to the writer's thread. */
+/** Every write by name. A name and plain arguments are what is sent to the writer's thread. */
 
-import { createKey, putSecret, removeSecret, revokeKey } from "./access.ts";
 import { resolveApproval } from "./approvals.ts";
+import { type AuditRow, appendAudit } from "./audit.ts";
 import { createBinding, removeBinding, updateBinding, updateBindings } from "./bindings.ts";
 import { writeConfig } from "./config.ts";
 import { putDefinitions } from "./definitions.ts";
-import { appendEntries } from "./entries.ts";
-import { type AuditRow, appendAudit } from "./facts.ts";
+import { appendEntries, appendHeld, appendOnce } from "./entries.ts";
 import { abandonIdempotent, beginIdempotent, finishIdempotent, sweepIdempotent } from "./idempotency.ts";
 import {
   appendProgress,
@@ -20,6 +19,7 @@ import {
   startInvocation,
 } from "./invocations.ts";
 import { claimJobs, completeJob, enqueueJobs, extendJob, failJob, replayJob } from "./jobs.ts";
+import { createKey, revokeKey } from "./keys.ts";
 import { acquireLease, acquireSlot, releaseLease, renewLeases } from "./leases.ts";
 import type { Dialect, Op } from "./op.ts";
 import { advanceCursor, numberEvents } from "./outbox.ts";
@@ -29,6 +29,7 @@ import { sweepDelegations, sweepJobs, sweepOutbox, sweepProgress } from "./reten
 import { claimRuns, endRun, joinRun, resumeRun, startRun } from "./runs.ts";
 import { takeSampling } from "./sampling.ts";
 import { replaceSealed } from "./sealed.ts";
+import { putSecret, removeSecret } from "./secrets.ts";
 import {
   compactSession,
   createSession,
@@ -38,9 +39,8 @@ import {
   resetSession,
 } from "./sessions.ts";
 import { beginLogin, endLogin, openLogin, putSignIn, removeSignIn, takeLogin } from "./sign-ins.ts";
-import { appendHeld, appendOnce } from "./tape.ts";
 
-/** Each takes one plain value and the dialect. */
+/** Each write has one plain argument and the dialect. */
 const WRITES = {
   insertPackage,
   removePackage,
@@ -117,7 +117,7 @@ export type WriteName = keyof Writes;
 export type WriteInput<N extends WriteName> = Parameters<Writes[N]>[0];
 export type WriteResult<N extends WriteName> = ReturnType<Writes[N]> extends Op<infer T> ? T : never;
 
-/** Writes of one statement: PostgreSQL needs no explicit transaction for them. */
+/** Writes that are one statement, for which PostgreSQL needs no explicit transaction. */
 const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "appendProgress",
   "finishIdempotent",
@@ -132,7 +132,7 @@ const SINGLE_STATEMENT: ReadonlySet<WriteName> = new Set<WriteName>([
   "sweepDelegations",
 ]);
 
-/** Most calls open with nothing beside their row, and settle in one statement. */
+/** Most calls open with nothing but their row, and settle in one statement. */
 export function isSingleStatement(name: WriteName, input: unknown): boolean {
   if (name === "settleInvocation") return (input as WriteInput<"settleInvocation">).facts.audit === null;
   if (name === "retriedInvocation") return (input as WriteInput<"retriedInvocation">).renewed === null;
@@ -142,7 +142,7 @@ export function isSingleStatement(name: WriteName, input: unknown): boolean {
   return approval === null && delegation === null && facts.events.length === 0 && facts.audit === null;
 }
 
-/** The write as a fresh generator; the name and the input come as one pair from the typed `write()`. */
+/** Starts the write as a new generator. The typed `write()` guarantees that name and input belong together. */
 export function startWrite(name: WriteName, input: unknown, dialect: Dialect): Op<unknown> {
   const make = WRITES[name] as (input: unknown, dialect: Dialect) => Op<unknown>;
   return make(input, dialect);

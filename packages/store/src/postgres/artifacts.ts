@@ -1,8 +1,8 @@
 /**
- * Files that calls handed over, each under the hash of its bytes, as rows: whichever node ran the call, every node
- * serves them. A file is there whole or not at all, since its pieces come in one transaction. Nothing holds a
- * connection while a reader takes its time: pieces are asked for one by one, so a file may go away midway, and then
- * its reader gets an error, never an end. Age goes by the server's clock, as the nodes' differ.
+ * Stores artifacts of calls as rows, by the hash of their content, so that every node can serve them. The pieces of an
+ * artifact are written in one transaction, so it is complete or absent. A slow reader holds no connection, because pieces
+ * are read one by one. An artifact may therefore be removed midway; its reader gets an error then, never a short file.
+ * Ages use the server's clock, because the clocks of the nodes differ.
  */
 import { createHash } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
@@ -11,9 +11,9 @@ import type pg from "pg";
 import { toPostgresError } from "./errors.ts";
 import { inTransaction } from "./transactions.ts";
 
-/** What one answer of the database holds in memory. */
+/** How much of an artifact one query holds in memory. */
 const PIECE_BYTES = 256 * 1024;
-/** A file may be some thousand pieces, so that few of them are a step. */
+/** An artifact may have some thousand pieces, so a step removes few artifacts. */
 const SWEEP_STEP = 20;
 const HEX = /^[0-9a-f]{64}$/;
 const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";
@@ -21,28 +21,28 @@ const NOW = "(extract(epoch from statement_timestamp()) * 1000)::bigint";
 export function openPostgresArtifacts(pool: pg.Pool): ArtifactFiles {
   return {
     async keep(sha256, bytes) {
-      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no usable hash");
-      await inTransaction(pool, (client) => keep(client, sha256, bytes)).catch(failed);
+      if (!HEX.test(sha256)) throw new BackplaneError("internal", "an artifact has no valid hash");
+      await inTransaction(pool, (client) => keep(client, sha256, bytes)).catch(throwStoreError);
     },
 
     async open(sha256) {
       if (!HEX.test(sha256)) return null;
-      // Before the first byte goes out: an answer that turns out wrong at its end cannot be taken back.
-      const bytes = await sizeIfWhole(pool, sha256).catch(failed);
+      // Verified before the first byte is sent, because a response cannot be withdrawn.
+      const bytes = await sizeIfWhole(pool, sha256).catch(throwStoreError);
       return bytes === null ? null : { bytes, content: contentOf(pool, sha256, bytes) };
     },
 
     async sweep(min_age_ms) {
       for (let removed = 0; ; ) {
-        const gone = await sweepStep(pool, min_age_ms).catch(failed);
-        removed += gone;
-        if (gone < SWEEP_STEP) return removed;
+        const deleted = await sweepStep(pool, min_age_ms).catch(throwStoreError);
+        removed += deleted;
+        if (deleted < SWEEP_STEP) return removed;
       }
     },
   };
 }
 
-/** Two that bring the same file take turns at its row; the second finds it there. */
+/** The row lock serializes two writers of the same artifact; the second finds it stored. */
 async function keep(client: pg.PoolClient, sha256: string, bytes: Uint8Array): Promise<void> {
   const { rows } = await client.query<{ fresh: boolean }>(
     `insert into artifacts (sha256, bytes, kept_at) values ($1, $2, ${NOW})
@@ -60,7 +60,7 @@ async function keep(client: pg.PoolClient, sha256: string, bytes: Uint8Array): P
   }
 }
 
-/** Null: not here, or not the bytes that were kept. */
+/** Null: the artifact is missing or damaged. */
 async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null> {
   const { rows } = await pool.query<{ bytes: number }>("select bytes from artifacts where sha256 = $1", [
     sha256,
@@ -72,17 +72,17 @@ async function sizeIfWhole(pool: pg.Pool, sha256: string): Promise<number | null
   return read.isWhole() ? bytes : null;
 }
 
-/** It may have been swept or changed since it was opened: the last piece goes out only when the whole is right. */
+/** Sends the last piece only when the whole hash is right: the artifact may have been removed or changed since it was opened. */
 async function* contentOf(pool: pg.Pool, sha256: string, bytes: number): AsyncGenerator<Uint8Array> {
   const read = createReader(pool, sha256, bytes);
   while (!read.done) {
-    const piece = await read.next().catch(failed);
+    const piece = await read.next().catch(throwStoreError);
     if (piece === null || (read.done && !read.isWhole())) throw new BackplaneError("artifact.not_found");
     yield piece;
   }
 }
 
-/** One pass over the pieces of a file, hashed as they come. */
+/** Reads the pieces in order and hashes them. */
 function createReader(pool: pg.Pool, sha256: string, bytes: number) {
   const hash = createHash("sha256");
   let piece = 0;
@@ -92,7 +92,7 @@ function createReader(pool: pg.Pool, sha256: string, bytes: number) {
       return seen >= bytes;
     },
     isWhole: () => seen === bytes && hash.digest("hex") === sha256,
-    /** Null: it is not there, or of no use. */
+    /** Null: the piece is missing or empty. */
     async next(): Promise<Uint8Array | null> {
       const { rows } = await pool.query<{ content: Buffer }>(
         "select content from artifact_pieces where sha256 = $1 and piece = $2",
@@ -107,7 +107,7 @@ function createReader(pool: pg.Pool, sha256: string, bytes: number) {
   };
 }
 
-/** One that is being kept again this moment is passed over: it has just become young. */
+/** Skips artifacts that are locked: they are being stored again, which renews their age. */
 async function sweepStep(pool: pg.Pool, min_age_ms: number): Promise<number> {
   const { rowCount } = await pool.query(
     `delete from artifacts where sha256 in (
@@ -117,6 +117,6 @@ async function sweepStep(pool: pg.Pool, min_age_ms: number): Promise<number> {
   return rowCount ?? 0;
 }
 
-function failed(error: unknown): never {
+function throwStoreError(error: unknown): never {
   throw toPostgresError(error);
 }

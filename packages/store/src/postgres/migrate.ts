@@ -1,4 +1,4 @@
-/** Brings a schema to the newest version. Gateways that start together take turns. */
+/** Migrates a schema to the newest version. An advisory lock serializes gateways that start at the same time. */
 import type pg from "pg";
 import { type Migration, statementsOf } from "../migrations/migration.ts";
 import {
@@ -8,7 +8,7 @@ import {
   WRITE_SCHEMA_VERSION,
 } from "../migrations/schema-version.ts";
 
-const TURN = 7_420_001;
+const MIGRATION_LOCK = 7_420_001;
 
 export async function migrateDatabase(
   pool: pg.Pool,
@@ -18,14 +18,14 @@ export async function migrateDatabase(
   const client = await pool.connect();
   let broken: Error | undefined;
   try {
-    await client.query("select pg_advisory_lock($1)", [TURN]);
+    await client.query("select pg_advisory_lock($1)", [MIGRATION_LOCK]);
     await client.query(`create schema if not exists "${schema.replaceAll('"', '""')}"`);
     await client.query(CREATE_SCHEMA_VERSION);
     const found = await client.query<{ version: number }>(READ_SCHEMA_VERSION);
     for (const step of missingSteps(found.rows[0]!.version, migrations)) await apply(client, step);
-    await client.query("select pg_advisory_unlock($1)", [TURN]);
+    await client.query("select pg_advisory_unlock($1)", [MIGRATION_LOCK]);
   } catch (error) {
-    // Closing the connection gives the turn back.
+    // Closing the connection releases the lock.
     broken = error as Error;
     throw error;
   } finally {

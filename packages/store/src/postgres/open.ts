@@ -9,43 +9,43 @@ import { lastPosition } from "../ops/outbox.ts";
 import { isSingleStatement, startWrite, type WriteInput, type WriteName } from "../ops/writes.ts";
 import { createStore } from "../stores/create-store.ts";
 import { openPostgresArtifacts } from "./artifacts.ts";
-import { BUSY_RETRIES, isConflict, toPostgresError } from "./errors.ts";
+import { isConflict, MAX_ATTEMPTS, toPostgresError } from "./errors.ts";
 import { migrateDatabase } from "./migrate.ts";
 import { insertOnce, inTransaction } from "./transactions.ts";
 
 export interface PostgresOptions {
   url: string;
-  /** Default `public`. Created when it is missing. */
+  /** Default `public`. Created if missing. */
   schema?: string;
   pool_size?: number;
-  /** How long the lease of a gateway is: the database ends a transaction that a frozen one left open after this. */
+  /** The duration of a gateway's lease. The database aborts a transaction that a frozen gateway left open after this time. */
   lease_ms?: number;
   log?: Logger;
-  /** Migration tests only. */
+  /** For migration tests. */
   migrations?: readonly Migration[];
-  /** Tests that play with time only: leases and jobs go by the caller's clock, not by the server's. */
+  /** For tests that control the time: leases and jobs use the caller's clock instead of the server's. */
   caller_clock?: boolean;
 }
 
-/** What calls hand over lies beside the rows, since the nodes share nothing else. */
+/** Artifacts are in the database too, since the nodes share nothing else. */
 export interface PostgresStore extends Store {
   artifacts: ArtifactFiles;
 }
 
 const INT8 = 20;
-const WATCH_MS = 1_000;
+const POLL_MS = 1_000;
 const PROGRESS_DELAY_MS = 25;
 const IDLE_MS = 60_000;
 
 export async function openPostgresStore(options: PostgresOptions): Promise<PostgresStore> {
   const { url, schema = "public", log } = options;
-  // Loaded when it is needed: a gateway on SQLite does not pay for it.
+  // Loaded on demand: a gateway on SQLite does not need it.
   const { default: driver } = await import("pg");
   const connection = {
     connectionString: url,
     connectionTimeoutMillis: 10_000,
     statement_timeout: 30_000,
-    // A connection that the network dropped silently never answers.
+    // A connection that the network dropped silently would never answer.
     query_timeout: 40_000,
     keepAlive: true,
     idle_in_transaction_session_timeout: Math.min(options.lease_ms ?? IDLE_MS, IDLE_MS),
@@ -57,18 +57,18 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Postg
     },
   };
   const pool = new driver.Pool({ ...connection, max: options.pool_size ?? 10 });
-  // Of their own: a burst of work, or queries that hang, must not cost the gateway its lease.
+  // Leases have their own pool: neither a burst of work nor hanging queries may cost the gateway its lease.
   const leases = new driver.Pool({
     ...connection,
     max: 1,
     query_timeout: 5_000,
     connectionTimeoutMillis: 5_000,
   });
-  // A connection may break while it is idle and while it works; in the second case its query rejects too.
-  const broke = (error: Error) => log?.warn({ err: error }, "a database connection broke");
+  // A connection may break while idle or during a query; in the second case the query rejects too.
+  const logBroken = (error: Error) => log?.warn({ err: error }, "a database connection broke");
   for (const one of [pool, leases]) {
-    one.on("error", broke);
-    one.on("connect", (client) => client.on("error", broke));
+    one.on("error", logBroken);
+    one.on("connect", (client) => client.on("error", logBroken));
   }
   try {
     await migrateDatabase(pool, schema, options.migrations ?? MIGRATIONS);
@@ -97,7 +97,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
   let progress: WriteInput<"appendProgress"> = [];
   let flushing: Promise<void> = Promise.resolve();
   let timer: NodeJS.Timeout | null = null;
-  let watch: NodeJS.Timeout | null = null;
+  let polling: NodeJS.Timeout | null = null;
   let last_seen = -1;
 
   const ask = async (on: pg.Pool | pg.PoolClient, { text, values }: Statement): Promise<Row[]> =>
@@ -109,7 +109,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     return step.value;
   };
 
-  /** One operation, one transaction. A lost race against another writer runs it again from the start. */
+  /** Runs an operation in one transaction. After a conflict with another writer it runs again from the start. */
   const transact = async <T>(start: () => Op<T>, single: boolean, on = pool): Promise<T> => {
     for (let attempt = 1; ; attempt++) {
       try {
@@ -117,7 +117,7 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
           ? await drive(on, start())
           : await inTransaction(on, (client) => drive(client, start()));
       } catch (error) {
-        if (!isConflict(error) || attempt >= BUSY_RETRIES) throw toPostgresError(error);
+        if (!isConflict(error) || attempt >= MAX_ATTEMPTS) throw toPostgresError(error);
       }
     }
   };
@@ -138,18 +138,18 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
     return flushing;
   };
 
-  /** Another gateway's events make no noise here, so listeners also hear of what is simply there. */
-  const lookForEvents = async (): Promise<void> => {
+  /** Events of other gateways do not notify this process, so it polls for them. */
+  const pollEvents = async (): Promise<void> => {
     const position = await drive(pool, lastPosition()).catch(() => last_seen);
-    if (last_seen >= 0 && position > last_seen) listeners.call();
+    if (last_seen >= 0 && position > last_seen) listeners.notify();
     last_seen = position;
   };
 
   return {
     dialect: "postgres",
-    at: (now) => (caller_clock ? now : null),
+    callerTime: (now) => (caller_clock ? now : null),
     async write(name, input) {
-      // A reader of a settled invocation finds its progress complete.
+      // The progress of a settled invocation must be complete.
       if (name === "settleInvocation" || name === "settleWithTape") await flushProgress();
       const start = () => startWrite(name, input, "postgres");
       const single = isSingleStatement(name, input);
@@ -160,33 +160,34 @@ function createBackend({ pool, leases }: Pools, log: Logger | undefined, caller_
       }
       return (await transact(start, single, LEASE_WRITES.has(name) ? leases : pool)) as never;
     },
-    later(rows) {
+    bufferProgress(rows) {
       progress.push(...rows);
       timer ??= setTimeout(() => void flushProgress(), PROGRESS_DELAY_MS);
     },
     read: (op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     readUnchecked: (op) =>
       drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
-    readHot: (_, op) => drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
+    readCached: (_, op) =>
+      drive(pool, op("postgres")).catch((error) => Promise.reject(toPostgresError(error))),
     onAppended(listener) {
-      watch ??= setInterval(() => void lookForEvents(), WATCH_MS).unref();
+      polling ??= setInterval(() => void pollEvents(), POLL_MS).unref();
       return listeners.add(listener);
     },
-    appended: () => listeners.call(),
+    notifyAppended: () => listeners.notify(),
     async ping() {
       await ask(pool, sql("select version from schema_version limit 1")).catch((error) =>
         Promise.reject(toPostgresError(error)),
       );
     },
     async close() {
-      if (watch !== null) clearInterval(watch);
+      if (polling !== null) clearInterval(polling);
       await flushProgress();
       await Promise.all([pool.end(), leases.end()]);
     },
   };
 }
 
-/** A short name per text, so that each connection parses and plans it once. */
+/** A short name per statement text, so that each connection parses and plans it once. */
 function createStatementNames(): (text: string) => string {
   const names = new Map<string, string>();
   return (text) => {

@@ -1,13 +1,14 @@
 import type pg from "pg";
 import { isConflict } from "./errors.ts";
 
-/** How long it is asked for a commit whose answer got lost; the database has to be back for it. */
-const ASK_MS = 600_000;
-const PAUSE_MS = 500;
+/** How long to ask for the status of a commit whose response was lost. The database has to be available again for it. */
+const STATUS_MS = 600_000;
+const RETRY_MS = 500;
 
 /**
- * A connection that breaks during `commit` leaves it open whether the transaction was committed. The database knows, by
- * the transaction's id, also after a restart; so that is asked before anything is told. What is thrown was not written.
+ * When a connection breaks during `commit`, the client does not know whether the transaction was committed. The database
+ * knows it by the transaction's id, even after a restart, so it is asked before the outcome is reported. When this throws,
+ * nothing was written.
  */
 export async function inTransaction<T>(
   pool: pg.Pool,
@@ -18,7 +19,7 @@ export async function inTransaction<T>(
   let xid: string | null = null;
   let value: T;
   try {
-    // One round trip: its answers come as a list.
+    // One round trip; the results are an array.
     const begun = await client.query("begin; select pg_current_xact_id()::text as xid");
     const [, { rows }] = begun as unknown as [unknown, { rows: { xid: string }[] }];
     value = await work(client);
@@ -36,13 +37,13 @@ export async function inTransaction<T>(
     });
     throw error;
   } finally {
-    // A connection that cannot roll back is thrown away.
+    // A connection that cannot roll back is discarded.
     client.release(broken);
   }
 }
 
-/** Not when the database itself refused it: a conflict, a constraint, a value that does not fit. */
-export function mayHaveCommitted(error: unknown): boolean {
+/** False when the database itself refused the transaction: a conflict, a constraint, an invalid value. */
+function mayHaveCommitted(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
   return !(typeof code === "string" && /^(2[23]|4\d)\w{3}$/.test(code));
 }
@@ -57,15 +58,15 @@ async function wasCommitted(pool: pg.Pool, xid: string, why: unknown): Promise<b
   }, why);
 }
 
-/** Asks until the database answers. Throws `why` when it does not in all the time there is. */
-export async function untilAnswered<T>(ask: () => Promise<T>, why: unknown): Promise<T> {
-  const end = performance.now() + ASK_MS;
+/** Retries until the database answers. Throws `why` when it does not within STATUS_MS. */
+async function untilAnswered<T>(ask: () => Promise<T>, why: unknown): Promise<T> {
+  const end = performance.now() + STATUS_MS;
   for (;;) {
     try {
       return await ask();
     } catch {
       if (performance.now() > end) throw why;
-      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+      await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
     }
   }
 }

@@ -1,10 +1,13 @@
 /**
- * One gateway per home. The lock is an open SQLite transaction on a file of its own: the operating system
- * drops it when the process ends, however it ends, so there is never a stale one to clean up.
+ * Allows one gateway per home. The lock is an open SQLite transaction on a file of its own. The operating system releases
+ * it when the process ends for any reason, so there is never a stale lock to clean up.
  */
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { BackplaneError } from "@backplane/contract";
+
+const SQLITE_BUSY = 5;
+const SQLITE_LOCKED = 6;
 
 export function lockHome(dir: string): { release(): void } {
   let database: DatabaseSync | undefined;
@@ -13,14 +16,14 @@ export function lockHome(dir: string): { release(): void } {
     database.exec("pragma busy_timeout = 0; pragma locking_mode = exclusive; begin exclusive;");
   } catch (error) {
     database?.close();
-    const busy = ((error as { errcode?: number }).errcode ?? 0) & 0xff;
-    if (busy !== 5 && busy !== 6) {
-      throw new BackplaneError("store.unavailable", "The home's lock file cannot be written.", {
+    const errcode = ((error as { errcode?: number }).errcode ?? 0) & 0xff;
+    if (errcode !== SQLITE_BUSY && errcode !== SQLITE_LOCKED) {
+      throw new BackplaneError("store.unavailable", "The lock file of the home cannot be written.", {
         cause: error,
         fix: "Check the permissions and the free space of BACKPLANE_HOME.",
       });
     }
-    throw new BackplaneError("home.locked", "Another gateway runs on this home.", { cause: error });
+    throw new BackplaneError("home.locked", "Another gateway is running on this home.", { cause: error });
   }
   const held = database;
   return {

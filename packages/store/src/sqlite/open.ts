@@ -20,7 +20,7 @@ import { checkCommits, checkContent, checkInThread, planCheck } from "./damage/c
 import { type CheckPart, checkHeader } from "./damage/check-file.ts";
 import { damagedStore } from "./damage/restore-advice.ts";
 import { migrateFile } from "./migrate.ts";
-import { createFreshCache } from "./read-cache.ts";
+import { createReadCache } from "./read-cache.ts";
 import { createGroupCommit } from "./writer/group-commit.ts";
 import { createThreadWriter } from "./writer/thread-writer.ts";
 import { createLocalWriter, type Writer } from "./writer/writer.ts";
@@ -59,7 +59,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   const group = createGroupCommit(writer, (rows, why) =>
     log?.warn({ rows, reason: why.message }, "progress events were lost"),
   );
-  const cache = createFreshCache();
+  const cache = createReadCache();
   const listeners = createListeners();
 
   const read = <T>(op: Op<T>, checked = true): T => {
@@ -71,14 +71,14 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   };
   const backend: Backend = {
     dialect: "sqlite",
-    at: (now) => now,
-    write: (name, input) => cache.around(name, () => group.write(name, input) as Promise<never>),
-    later: (rows) => group.later(rows),
+    callerTime: (now) => now,
+    write: (name, input) => cache.duringWrite(name, () => group.write(name, input) as Promise<never>),
+    bufferProgress: (rows) => group.bufferProgress(rows),
     read: async (op) => read(op("sqlite")),
     readUnchecked: async (op) => read(op("sqlite"), false),
-    readHot: (key, op) => cache.get(key, () => read(op("sqlite"))),
+    readCached: (key, op) => cache.get(key, () => read(op("sqlite"))),
     onAppended: (listener) => listeners.add(listener),
-    appended: () => listeners.call(),
+    notifyAppended: () => listeners.notify(),
     async ping() {
       if (damaged !== null) throw damaged;
       await backend.read(function* (): Op<void> {

@@ -1,18 +1,18 @@
 /**
- * Remembers what the request path reads all the time. The home belongs to this process alone, so its own
- * writes are the only ones there are: each one that touches what is cached empties the cache, and while such a
- * write is under way nothing is answered from it. So a cached answer is never older than an uncached one.
+ * Caches the rows that every request reads (bench row http.invoke). The home belongs to this process alone, so only its
+ * own writes can make the cache stale: each write to a cached table empties the cache, and while such a write is in flight
+ * the cache is bypassed. A cached value is therefore never older than an uncached one.
  */
 import type { WriteName } from "../ops/writes.ts";
 
-export interface FreshCache {
+export interface ReadCache {
   get<T>(key: string, read: () => T): T;
-  /** Wraps every write. */
-  around<T>(name: WriteName, write: () => Promise<T>): Promise<T>;
+  /** Runs a write, bypassing the cache meanwhile when the write changes a cached table. */
+  duringWrite<T>(name: WriteName, write: () => Promise<T>): Promise<T>;
 }
 
 const MAX_ENTRIES = 2_000;
-const TOUCHES: ReadonlySet<WriteName> = new Set<WriteName>([
+const INVALIDATING_WRITES: ReadonlySet<WriteName> = new Set<WriteName>([
   "insertPackage",
   "removePackage",
   "createBinding",
@@ -28,32 +28,32 @@ const TOUCHES: ReadonlySet<WriteName> = new Set<WriteName>([
   "putPolicy",
 ]);
 
-export function createFreshCache(): FreshCache {
+export function createReadCache(): ReadCache {
   const entries = new Map<string, unknown>();
-  let under_way = 0;
+  let pending_writes = 0;
   return {
     get(key, read) {
-      if (under_way > 0) return read();
+      if (pending_writes > 0) return read();
       type Value = ReturnType<typeof read>;
       if (entries.has(key)) return entries.get(key) as Value;
       const value = deepFreeze(read());
-      // Emptied rather than evicted one by one: refilling costs microseconds.
+      // Emptied instead of evicting single entries, since refilling costs microseconds.
       if (entries.size >= MAX_ENTRIES) entries.clear();
       entries.set(key, value);
       return value;
     },
-    around(name, write) {
-      if (!TOUCHES.has(name)) return write();
-      under_way++;
+    duringWrite(name, write) {
+      if (!INVALIDATING_WRITES.has(name)) return write();
+      pending_writes++;
       entries.clear();
       return write().finally(() => {
-        under_way--;
+        pending_writes--;
       });
     },
   };
 }
 
-/** Shared by all readers, so nobody may change it. */
+/** All readers share the value, so no reader may change it. */
 function deepFreeze<T>(value: T): T {
   if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);

@@ -9,46 +9,47 @@ import {
   listBindings,
   readBinding,
   type WriteBinding,
-  wholeBindings,
+  wholePackageBindings,
 } from "../ops/bindings.ts";
 import type { Op, Row } from "../ops/op.ts";
 import { encodeFacts } from "./facts.ts";
 import { decodePackage } from "./packages.ts";
-import { beforeOf, pageOf, projectColumn } from "./scope.ts";
+import { beforeOf, pageOf } from "./page.ts";
+import { projectColumn } from "./scope.ts";
 
 export function createBindingStore(backend: Backend): BindingStore {
-  const hot = (name: string, scope: Scope, rest: string, rows: () => Op<Row[]>) =>
-    backend.readHot(`${name} ${scope.org_id} ${scope.project_id ?? ""} ${rest}`, function* () {
+  const readList = (name: string, scope: Scope, rest: string, rows: () => Op<Row[]>) =>
+    backend.readCached(`${name} ${scope.org_id} ${scope.project_id ?? ""} ${rest}`, function* () {
       return decodeAll(yield* rows());
     });
   return {
     async create(row, facts) {
       await backend.write("createBinding", encodeBinding(row, facts));
-      if (facts.events !== undefined) backend.appended();
+      if (facts.events !== undefined) backend.notifyAppended();
     },
     async update(row, expected, facts) {
       const hit = await backend.write("updateBinding", { ...encodeBinding(row, facts), expected });
-      if (hit && facts.events !== undefined) backend.appended();
+      if (hit && facts.events !== undefined) backend.notifyAppended();
       return hit;
     },
     async updateAll(changes) {
       const encoded = changes.map(({ row, expected, facts }) => ({ ...encodeBinding(row, facts), expected }));
       await backend.write("updateBindings", { changes: encoded });
-      backend.appended();
+      backend.notifyAppended();
     },
     async remove(scope, id, facts, expected) {
-      const gone = await backend.write("removeBinding", {
+      const removed = await backend.write("removeBinding", {
         org_id: scope.org_id,
         project_id: projectColumn(scope.project_id),
         id,
         expected: expected ?? null,
         facts: encodeFacts(facts),
       });
-      if (gone && facts.events !== undefined) backend.appended();
-      return gone;
+      if (removed && facts.events !== undefined) backend.notifyAppended();
+      return removed;
     },
     get: (scope, id) =>
-      backend.readHot(`binding ${scope.org_id} ${scope.project_id ?? ""} ${id}`, function* () {
+      backend.readCached(`binding ${scope.org_id} ${scope.project_id ?? ""} ${id}`, function* () {
         const row = yield* readBinding([scope.org_id, projectColumn(scope.project_id), id]);
         return row === undefined ? null : (decodeAll([row])[0] ?? null);
       }),
@@ -71,16 +72,16 @@ export function createBindingStore(backend: Backend): BindingStore {
       );
     },
     candidates: (scope, export_id, package_id = "") =>
-      hot("candidates", scope, `${export_id} ${package_id}`, () =>
+      readList("candidates", scope, `${export_id} ${package_id}`, () =>
         candidateBindings([scope.org_id, projectColumn(scope.project_id), export_id, package_id]),
       ),
     discover: (scope, kind) =>
-      hot("discover", scope, kind, () =>
+      readList("discover", scope, kind, () =>
         activeBindings([scope.org_id, projectColumn(scope.project_id), kind]),
       ),
-    whole: async () => decodeAll(await backend.read(wholeBindings)),
+    whole: async () => decodeAll(await backend.read(wholePackageBindings)),
     async hooksFor(scope, event) {
-      const hooks = await hot("hooks", scope, "", () =>
+      const hooks = await readList("hooks", scope, "", () =>
         activeHooks([scope.org_id, projectColumn(scope.project_id)]),
       );
       return hooks.filter(({ binding, package: package_ }) =>
@@ -111,7 +112,7 @@ function encodeBinding(row: Binding, facts: Facts): WriteBinding {
   };
 }
 
-/** Bindings of one package share its object: it is parsed once. */
+/** Bindings of one package share one parsed package. */
 function decodeAll(rows: Row[]): BoundPackage[] {
   const packages = new Map<unknown, BoundPackage["package"]>();
   return rows.map((row) => {

@@ -22,7 +22,7 @@ export function createConfigStore(backend: Backend): ConfigStore {
         max_bytes: CONFIG_LIMITS.bytes_per_org,
         facts: encodeFacts(facts),
       });
-      if (facts.events !== undefined) backend.appended();
+      if (facts.events !== undefined) backend.notifyAppended();
       return removed.filter((key) => change.set.every((row) => row.key !== key));
     },
   };
@@ -37,11 +37,11 @@ function decode(row: Row): ConfigRow {
 }
 
 function rangeOf(pattern: string): KeyRange {
-  // "!" sorts before every character that a key may hold, so this is the key alone.
+  // "!" sorts before every character that a key may contain, so the range is this key alone.
   return pattern.endsWith(".*") ? below(pattern.slice(0, -1)) : { from: pattern, to: `${pattern}!` };
 }
 
-/** Keys are ASCII and sort byte by byte; "~" sorts behind every character that they may hold. */
+/** Keys are ASCII and sorted by bytes; "~" sorts after every character that they may contain. */
 function below(prefix: string): KeyRange {
   return { from: prefix, to: `${prefix}~` };
 }

@@ -1,26 +1,33 @@
-/** All ports on one backend: the same code above SQLite and PostgreSQL. */
+/** Implements every port on one backend, with the same code for SQLite and PostgreSQL. */
 import type { Store } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { createListeners } from "../backend/listeners.ts";
 import type { WriteInput, WriteName } from "../ops/writes.ts";
-import { createAuditStore, createIdempotencyStore, createKeyStore, createSecretStore } from "./access.ts";
+import { createApprovalStore } from "./approvals.ts";
+import { createAuditStore } from "./audit.ts";
 import { createBindingStore } from "./bindings.ts";
 import { createConfigStore } from "./config.ts";
 import { createDefinitionStore } from "./definitions.ts";
-import { createApprovalStore, createDelegationStore, createInvocationStore } from "./invocations.ts";
+import { createDelegationStore } from "./delegations.ts";
+import { createIdempotencyStore } from "./idempotency.ts";
+import { createInvocationStore } from "./invocations.ts";
+import { createJobQueue } from "./jobs.ts";
+import { createKeyStore } from "./keys.ts";
+import { createLeaseStore } from "./leases.ts";
+import { createOutboxStore } from "./outbox.ts";
 import { createPackageStore } from "./packages.ts";
 import { createPolicyStore } from "./policies.ts";
-import { createJobQueue, createLeaseStore, createOutboxStore } from "./queues.ts";
 import { createRetentionStore } from "./retention.ts";
 import { createRunStore } from "./runs.ts";
 import { createSamplingStore } from "./sampling.ts";
 import { createSealedStore } from "./sealed.ts";
+import { createSecretStore } from "./secrets.ts";
 import { createSessionStore } from "./sessions.ts";
 import { createSignInStore } from "./sign-ins.ts";
 
-export function createStore(direct: Backend): Store {
-  const audited = createListeners();
-  const backend = tellingAudits(direct, () => audited.call());
+export function createStore(given: Backend): Store {
+  const audit_listeners = createListeners();
+  const backend = notifyingAudits(given, () => audit_listeners.notify());
   return {
     shared: backend.dialect === "postgres",
     packages: createPackageStore(backend),
@@ -35,7 +42,7 @@ export function createStore(direct: Backend): Store {
     keys: createKeyStore(backend),
     delegations: createDelegationStore(backend),
     idempotency: createIdempotencyStore(backend),
-    audit: createAuditStore(backend, audited),
+    audit: createAuditStore(backend, audit_listeners),
     config: createConfigStore(backend),
     policies: createPolicyStore(backend),
     outbox: createOutboxStore(backend),
@@ -49,13 +56,13 @@ export function createStore(direct: Backend): Store {
   };
 }
 
-/** The same backend; whoever listens hears of each write that put something in the audit log. */
-function tellingAudits(backend: Backend, tell: () => void): Backend {
+/** The same backend, which calls `notify` after each write that appended to the audit log. */
+function notifyingAudits(backend: Backend, notify: () => void): Backend {
   return {
     ...backend,
     write<N extends WriteName>(name: N, input: WriteInput<N>) {
       const written = backend.write(name, input);
-      if (isAudited(name, input)) written.then(tell, () => {});
+      if (isAudited(name, input)) written.then(notify, () => {});
       return written;
     },
   };

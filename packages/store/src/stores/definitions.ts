@@ -7,7 +7,7 @@ import { encodeFacts } from "./facts.ts";
 export function createDefinitionStore(backend: Backend): DefinitionStore {
   return {
     get: (org_id, binding_id) =>
-      backend.readHot(`definitions ${org_id} ${binding_id}`, function* () {
+      backend.readCached(`definitions ${org_id} ${binding_id}`, function* () {
         const row = yield* readDefinitions(org_id, binding_id);
         return row === undefined ? null : (JSON.parse(row.body as string) as Definitions);
       }),
@@ -19,7 +19,7 @@ export function createDefinitionStore(backend: Backend): DefinitionStore {
         body: JSON.stringify(row),
         facts: encodeFacts(facts),
       });
-      if (hit && facts.events !== undefined) backend.appended();
+      if (hit && facts.events !== undefined) backend.notifyAppended();
       return hit;
     },
   };

@@ -1,6 +1,6 @@
-import { canonicalJson } from "@backplane/contract";
-import type { Facts, NewAudit } from "@backplane/ports";
-import type { AuditRow, FactRows } from "../ops/facts.ts";
+import type { Facts } from "@backplane/ports";
+import type { FactRows } from "../ops/facts.ts";
+import { encodeAudit } from "./audit.ts";
 import { projectColumn } from "./scope.ts";
 
 export function encodeFacts(facts: Facts): FactRows {
@@ -18,28 +18,4 @@ export function encodeFacts(facts: Facts): FactRows {
     ]),
     audit: facts.audit === undefined ? null : encodeAudit(facts.audit),
   };
-}
-
-export function encodeAudit(entry: NewAudit): AuditRow {
-  const details = canonicalJson(entry.details);
-  const { org_id } = entry.scope;
-  const project_id = projectColumn(entry.scope.project_id);
-  return {
-    values: [entry.id, entry.at, org_id, project_id, entry.actor, entry.action, entry.subject, details],
-    canonical: canonicalAudit([
-      entry.id,
-      entry.at,
-      org_id,
-      project_id,
-      entry.actor,
-      entry.action,
-      entry.subject,
-      details,
-    ]),
-  };
-}
-
-/** The text that an entry's hash covers: every column of the entry, details as stored. */
-export function canonicalAudit(values: readonly unknown[]): string {
-  return canonicalJson(values);
 }

@@ -1,7 +1,6 @@
-/** An invocation in columns: what is searched or changed on its own, one JSON text fixed at open, one at settle. */
-
+/** An invocation is stored as the columns that are searched or updated, one JSON text written at open and one at settle. */
 import { isTerminal, type ToolResult, type ToolResultBlock } from "@backplane/contract";
-import type { InvocationRow, NewDelegation, Settlement } from "@backplane/ports";
+import type { InvocationRow, Settlement } from "@backplane/ports";
 import type { Row, SqlValue } from "../ops/op.ts";
 import { projectColumn, projectOf } from "./scope.ts";
 
@@ -42,7 +41,7 @@ const NO_OUTCOME: Outcome = {
   ended_at: null,
 };
 
-/** What stands in the row's body. */
+/** The text of the column `body`. */
 export function encodeFixed(row: InvocationRow): string {
   const fixed: Fixed = {
     export_kind: row.export_kind,
@@ -89,10 +88,10 @@ export function encodeInvocation(row: InvocationRow): SqlValue[] {
   ];
 }
 
-/** A tool's result block repeats the content of its result; what is the very same value is written once. */
+/** The result block of a tool repeats the content of its result. A value that is identical in both is stored once. */
 type StoredOutcome = Omit<Outcome, "tool_result" | "egress"> & {
   tool_result: Partial<ToolResultBlock> | null;
-  /** Left out when nothing was refused, and in rows of earlier versions. */
+  /** Missing when nothing was refused, and in rows of earlier versions. */
   egress?: Outcome["egress"];
 };
 
@@ -132,7 +131,7 @@ export function decodeInvocation(row: Row): InvocationRow {
   return {
     id: row.id as string,
     ...fixed,
-    // Rows of earlier versions have none.
+    // Rows of earlier versions do not have these fields.
     turn: fixed.turn ?? null,
     depth: fixed.depth ?? 0,
     role: fixed.role ?? "user",
@@ -148,16 +147,4 @@ export function decodeInvocation(row: Row): InvocationRow {
     node_id: row.node_id as string,
     fence: row.fence as number,
   };
-}
-
-export function encodeDelegation(delegation: NewDelegation | undefined): SqlValue[] | null {
-  if (delegation === undefined) return null;
-  return [
-    delegation.token_hash,
-    delegation.invocation_id,
-    delegation.scope.org_id,
-    projectColumn(delegation.scope.project_id),
-    JSON.stringify(delegation.scopes),
-    delegation.expires_at,
-  ];
 }

@@ -3,12 +3,12 @@ import type { PackageStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import { digestInUse, findPackage, listPackages, readPackage } from "../ops/packages.ts";
 import { encodeFacts } from "./facts.ts";
-import { beforeOf, pageOf } from "./scope.ts";
+import { beforeOf, pageOf } from "./page.ts";
 
 export function createPackageStore(backend: Backend): PackageStore {
   return {
     async insert(row, facts) {
-      const there = await backend.write("insertPackage", {
+      const existing = await backend.write("insertPackage", {
         id: row.id,
         org_id: row.org_id,
         package_id: row.package_id,
@@ -17,17 +17,17 @@ export function createPackageStore(backend: Backend): PackageStore {
         body: JSON.stringify(row),
         facts: encodeFacts(facts),
       });
-      if (there !== null) return { row: decodePackage(there), created: false };
-      if (facts.events !== undefined) backend.appended();
+      if (existing !== null) return { row: decodePackage(existing), created: false };
+      if (facts.events !== undefined) backend.notifyAppended();
       return { row, created: true };
     },
     get: (org_id, id) =>
-      backend.readHot(`package ${org_id} ${id}`, function* () {
+      backend.readCached(`package ${org_id} ${id}`, function* () {
         const row = yield* readPackage(org_id, id);
         return row === undefined ? null : decodePackage(row.body);
       }),
     find: (org_id, package_id, version) =>
-      backend.readHot(`package ${org_id} ${package_id} ${version}`, function* () {
+      backend.readCached(`package ${org_id} ${package_id} ${version}`, function* () {
         const [row] = yield findPackage(org_id, package_id, version);
         return row === undefined ? null : decodePackage(row.body);
       }),
@@ -41,9 +41,9 @@ export function createPackageStore(backend: Backend): PackageStore {
       );
     },
     async remove(org_id, id, facts) {
-      const gone = await backend.write("removePackage", { org_id, id, facts: encodeFacts(facts) });
-      if (gone && facts.events !== undefined) backend.appended();
-      return gone;
+      const removed = await backend.write("removePackage", { org_id, id, facts: encodeFacts(facts) });
+      if (removed && facts.events !== undefined) backend.notifyAppended();
+      return removed;
     },
     digestInUse: (digest) => backend.read(() => digestInUse(digest)),
   };

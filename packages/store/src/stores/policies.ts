@@ -9,7 +9,7 @@ import { projectColumn, projectOf } from "./scope.ts";
 export function createPolicyStore(backend: Backend): PolicyStore {
   return {
     at: ({ org_id, project_id }) =>
-      backend.readHot(`policy ${org_id} ${project_id ?? ""}`, function* () {
+      backend.readCached(`policy ${org_id} ${project_id ?? ""}`, function* () {
         const rows = (yield* readPolicies(org_id, projectColumn(project_id))).map(decode);
         const of = (project: string | null) => rows.find(({ scope }) => scope.project_id === project) ?? null;
         return { org: of(null), project: project_id === null ? null : of(project_id) };
@@ -22,7 +22,7 @@ export function createPolicyStore(backend: Backend): PolicyStore {
         document: JSON.stringify(policy),
         facts: encodeFacts(facts),
       });
-      if (written && facts.events !== undefined) backend.appended();
+      if (written && facts.events !== undefined) backend.notifyAppended();
       return written;
     },
   };

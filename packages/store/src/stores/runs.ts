@@ -1,4 +1,4 @@
-/** Runs in columns: what is searched, one JSON text fixed at the start, one at the end. */
+/** A run is stored as the columns that are searched, one JSON text written at the start and one at the end. */
 import type { Run } from "@backplane/contract";
 import type { RunEnd, RunRow, RunStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
@@ -6,9 +6,10 @@ import { readHeld } from "../ops/holds.ts";
 import type { Row } from "../ops/op.ts";
 import { listRuns, type RunColumns, readRun } from "../ops/runs.ts";
 import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./once-key.ts";
-import { beforeOf, pageOf, projectColumn, projectOf } from "./scope.ts";
-import { encodeHold, encodeTape, scopeColumns } from "./session-row.ts";
+import { encodeOnce } from "./idempotency.ts";
+import { beforeOf, pageOf } from "./page.ts";
+import { projectColumn, projectOf, scopeColumns } from "./scope.ts";
+import { encodeHold, encodeTape } from "./session-row.ts";
 
 type Fixed = Pick<
   Run,
@@ -36,7 +37,7 @@ export function createRunStore(backend: Backend): RunStore {
         facts: encodeFacts(facts),
         once: encodeOnce(backend, once),
       });
-      if (facts.events !== undefined) backend.appended();
+      if (facts.events !== undefined) backend.notifyAppended();
       return written;
     },
     async end(scope, hold, joins, end, tape, facts) {
@@ -50,11 +51,16 @@ export function createRunStore(backend: Backend): RunStore {
         tape: tape === null ? null : encodeTape(tape),
         facts: encodeFacts(facts),
       });
-      if (ended !== null && "last_id" in ended && facts.events !== undefined) backend.appended();
+      if (ended !== null && "last_id" in ended && facts.events !== undefined) backend.notifyAppended();
       return ended;
     },
-    join: (run_id, most, tape, once) =>
-      backend.write("joinRun", { run_id, most, tape: encodeTape(tape), once: encodeOnce(backend, once) }),
+    join: (run_id, max_joins, tape, once) =>
+      backend.write("joinRun", {
+        run_id,
+        max_joins,
+        tape: encodeTape(tape),
+        once: encodeOnce(backend, once),
+      }),
     async resume(run, tape) {
       const { id, node_id, body } = encodeRun(run);
       return await backend.write("resumeRun", {
@@ -87,7 +93,7 @@ export function createRunStore(backend: Backend): RunStore {
       return pageOf(rows, page, (row) => row.id as string, publicRun);
     },
     async claimOrphans(node_id, now, limit) {
-      const rows = await backend.write("claimRuns", { node_id, now: backend.at(now), limit });
+      const rows = await backend.write("claimRuns", { node_id, now: backend.callerTime(now), limit });
       return rows.map(decodeRun).sort((a, b) => (a.id < b.id ? -1 : 1));
     },
   };

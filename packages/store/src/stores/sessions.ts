@@ -1,6 +1,8 @@
-import type { Facts, SessionStore } from "@backplane/ports";
+import type { Facts, Scope, SessionStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
+import { originHash } from "../ops/entry-hash.ts";
 import {
+  lineageOf,
   listChains,
   listSessions,
   readEntries,
@@ -9,9 +11,11 @@ import {
   readSinceAnchor,
 } from "../ops/session-reads.ts";
 import { readChainRow } from "../ops/sessions.ts";
+import { checkSpan, spansOf } from "../ops/spans.ts";
 import { encodeFacts } from "./facts.ts";
-import { encodeOnce } from "./once-key.ts";
-import { beforeOf, pageOf, projectColumn } from "./scope.ts";
+import { encodeOnce } from "./idempotency.ts";
+import { beforeOf, pageOf } from "./page.ts";
+import { projectColumn, scopeColumns } from "./scope.ts";
 import {
   decodeChain,
   decodeEntry,
@@ -22,13 +26,11 @@ import {
   encodeSession,
   encodeTape,
   keyColumns,
-  scopeColumns,
 } from "./session-row.ts";
-import { verifyChain } from "./verify-chain.ts";
 
 export function createSessionStore(backend: Backend): SessionStore {
-  const told = <T>(value: T, facts: Facts): T => {
-    if (facts.events !== undefined) backend.appended();
+  const notify = <T>(value: T, facts: Facts): T => {
+    if (facts.events !== undefined) backend.notifyAppended();
     return value;
   };
   return {
@@ -40,7 +42,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         facts: encodeFacts(facts),
         once: encodeOnce(backend, once),
       });
-      return told(decodeSession(row), facts);
+      return notify(decodeSession(row), facts);
     },
     async get(key) {
       const row = await backend.read(() => readSession(keyColumns(key)));
@@ -71,14 +73,15 @@ export function createSessionStore(backend: Backend): SessionStore {
     },
     append(key, entries, chain_id, once) {
       const rows = { key: keyColumns(key), chain_id: chain_id ?? null, entries: entries.map(encodeEntry) };
-      const taken = encodeOnce(backend, once);
-      if (taken === null) return backend.write("appendEntries", rows);
-      return backend.write("appendOnce", { ...rows, hold: null, once: taken });
+      const key_claim = encodeOnce(backend, once);
+      if (key_claim === null) return backend.write("appendEntries", rows);
+      return backend.write("appendOnce", { ...rows, hold: null, once: key_claim });
     },
     appendTape(tape, once) {
       const { hold, ...rows } = encodeTape(tape);
-      const taken = encodeOnce(backend, once);
-      if (taken !== null) return backend.write("appendOnce", { ...rows, hold, chain_id: null, once: taken });
+      const key_claim = encodeOnce(backend, once);
+      if (key_claim !== null)
+        return backend.write("appendOnce", { ...rows, hold, chain_id: null, once: key_claim });
       if (hold !== null) return backend.write("appendHeld", { ...rows, hold });
       return backend.write("appendEntries", { ...rows, chain_id: null });
     },
@@ -108,7 +111,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         facts: encodeFacts(facts),
         once: encodeOnce(backend, once),
       });
-      return told(decodeChain(row), facts);
+      return notify(decodeChain(row), facts);
     },
     async reset(key, expected_head, chain, first, facts) {
       const row = await backend.write("resetSession", {
@@ -118,7 +121,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         first: first.map(encodeEntry),
         facts: encodeFacts(facts),
       });
-      return row === null ? null : told(decodeChain(row), facts);
+      return row === null ? null : notify(decodeChain(row), facts);
     },
     async compact(key, expected, chain, first, facts, hold) {
       const row = await backend.write("compactSession", {
@@ -129,7 +132,7 @@ export function createSessionStore(backend: Backend): SessionStore {
         facts: encodeFacts(facts),
         hold: hold === undefined ? null : encodeHold(hold),
       });
-      return row === null ? null : told(decodeChain(row), facts);
+      return row === null ? null : notify(decodeChain(row), facts);
     },
     async moveHead(key, from, to, facts) {
       const hit = await backend.write("moveHead", {
@@ -138,8 +141,45 @@ export function createSessionStore(backend: Backend): SessionStore {
         to,
         facts: encodeFacts(facts),
       });
-      return hit ? told(true, facts) : false;
+      return hit ? notify(true, facts) : false;
     },
     verify: (scope, chain_id) => verifyChain(backend, scope, chain_id),
   };
+}
+
+const VERIFY_STEP = 1_000;
+
+/**
+ * Follows the hashes from the oldest ancestor. A chain continues from the last entry that is visible from its ancestors,
+ * and the row of the newest chain names its last hash, so a truncated end is detected like a changed byte.
+ */
+async function verifyChain(
+  backend: Backend,
+  { org_id, project_id }: Scope,
+  chain_id: string,
+): Promise<{ chain_id: string; entry_id: number } | null> {
+  const lineage = await backend.readUnchecked(() =>
+    lineageOf(org_id, projectColumn(project_id), chain_id, 0),
+  );
+  let visible = "";
+  let hash = "";
+  let last = 0;
+  for (const part of lineage) {
+    hash = originHash(visible, part.chain_id, part.parent_id, part.fork_entry);
+    let at = part.lower;
+    for (let from = at; from < part.upper; from += VERIFY_STEP) {
+      const to = Math.min(from + VERIFY_STEP, part.upper);
+      for (const row of await backend.readUnchecked(() => spansOf(part.chain_id, from, to))) {
+        // A span that crosses the border of two windows is read with both.
+        if ((row.last_id as number) <= at) continue;
+        const checked = checkSpan(part.chain_id, row, hash, part.upper);
+        if ("broken" in checked) return { chain_id: part.chain_id, entry_id: checked.broken };
+        hash = checked.hash;
+        visible = hash;
+        at = checked.last_id;
+      }
+    }
+    last = Math.max(last, at);
+  }
+  return lineage.at(-1)?.hash === hash ? null : { chain_id, entry_id: last };
 }

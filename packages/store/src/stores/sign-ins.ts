@@ -1,13 +1,13 @@
 import type { Login, LoginState, SignInStore } from "@backplane/ports";
 import type { Backend } from "../backend/backend.ts";
 import type { Row } from "../ops/op.ts";
-import { readLogin, readSignIn, waitingLogin } from "../ops/sign-ins.ts";
+import { findPendingLogin, readLogin, readSignIn } from "../ops/sign-ins.ts";
 import { encodeFacts } from "./facts.ts";
 
 export function createSignInStore(backend: Backend): SignInStore {
   return {
     get: (org_id, binding_id) =>
-      backend.readHot(`sign_in ${org_id} ${binding_id}`, function* () {
+      backend.readCached(`sign_in ${org_id} ${binding_id}`, function* () {
         const row = yield* readSignIn(org_id, binding_id);
         if (row === undefined) return null;
         return {
@@ -26,7 +26,7 @@ export function createSignInStore(backend: Backend): SignInStore {
       return row === null ? null : decode(row);
     },
     async waiting(state_hash, now) {
-      const row = await backend.read(() => waitingLogin(state_hash, now));
+      const row = await backend.read(() => findPendingLogin(state_hash, now));
       return row === undefined ? null : decode(row);
     },
     async take(state_hash, now) {

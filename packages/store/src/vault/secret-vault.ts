@@ -1,8 +1,8 @@
 /**
- * Secret values at rest: AES-256-GCM under a key derived with HKDF-SHA256 from a master key. The text is
- * `v1.KEY_ID.NONCE.SEALED`; org and name are authenticated with it, so a value moved to another row does not
- * open. The first key seals, every key opens: keys are rotated by putting a new one in front. A key is kept before
- * it seals anything, and one that another process has added is looked for before a text counts as unreadable.
+ * Encrypts secret values at rest: AES-256-GCM with a key derived with HKDF-SHA256 from a master key. The text is
+ * `v1.KEY_ID.NONCE.SEALED`. Org and name are authenticated with it, so a value that was moved to another row cannot be
+ * opened. The first key seals and every key opens, so keys are rotated by prepending a new one. A key is stored before it
+ * seals anything. An unknown key id is looked up in the key file again, since another process may have added the key.
  */
 import { createCipheriv, createDecipheriv, hkdfSync, randomBytes } from "node:crypto";
 import { BackplaneError } from "@backplane/contract";
@@ -17,26 +17,27 @@ export interface VaultKey {
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 const KEY_BYTES = 32;
-const LOOK_MS = 1_000;
+const RELOAD_MS = 1_000;
 
-/** Where keys are kept; without it they are those given. */
+/** Stores the keys. Without a key file the given keys are the only ones. */
 export interface KeyFile {
-  /** The newest first. */
+  /** Newest first. */
   read(): readonly VaultKey[];
   /** Durable when it returns. */
   append(key: VaultKey): void;
 }
 
-/** The newest key comes first. */
+/** `given` is sorted, newest key first. */
 export function createSecretVault(given: readonly VaultKey[], file?: KeyFile): SecretVault {
   let derived = deriveAll(given);
   let [newest] = derived.keys();
-  let looked = Number.NEGATIVE_INFINITY;
+  let reloaded = Number.NEGATIVE_INFINITY;
 
-  /** Another gateway on the same file may have added it. Not at every text: one that is lost would cost a read each. */
+  /** Reads the key file at most once a second, so that values with a lost key do not cost a read each. */
   function find(id: string): Buffer | undefined {
-    if (derived.has(id) || file === undefined || performance.now() - looked < LOOK_MS) return derived.get(id);
-    looked = performance.now();
+    if (derived.has(id) || file === undefined || performance.now() - reloaded < RELOAD_MS)
+      return derived.get(id);
+    reloaded = performance.now();
     derived = deriveAll(file.read());
     [newest] = derived.keys();
     return derived.get(id);
@@ -48,7 +49,7 @@ export function createSecretVault(given: readonly VaultKey[], file?: KeyFile): S
       if (file === undefined) {
         throw new BackplaneError(
           "config.invalid",
-          "The keys of this vault are given to it and cannot be added to.",
+          "The keys of this vault come from the configuration, so no key can be added.",
         );
       }
       file.append({ id: `k${randomBytes(6).toString("hex")}`, key: randomBytes(KEY_BYTES) });
@@ -79,13 +80,13 @@ export function createSecretVault(given: readonly VaultKey[], file?: KeyFile): S
           "utf8",
         );
       } catch {
-        throw unreadable("its bytes are not what was sealed for this org and name");
+        throw unreadable("it is damaged, or was sealed for another org or name");
       }
     },
   };
 }
 
-/** By id, in the order given. */
+/** Keys by id, in the given order. */
 function deriveAll(keys: readonly VaultKey[]): Map<string, Buffer> {
   const derived = new Map(keys.map((key) => [key.id, derive(key)]));
   if (derived.size === 0 || derived.size !== keys.length) {
@@ -98,13 +99,13 @@ function derive({ id, key }: VaultKey): Buffer {
   if (key.byteLength !== KEY_BYTES || !/^[A-Za-z0-9_-]{1,64}$/.test(id)) {
     throw new BackplaneError(
       "config.invalid",
-      "A vault key has 32 bytes and an id of letters, digits, _ and -.",
+      "A vault key must have 32 bytes and an id of letters, digits, _ and -.",
     );
   }
   return Buffer.from(hkdfSync("sha256", key, "backplane", "secret-vault v1", 32));
 }
 
-/** As JSON, so that no two pairs of org and name have the same bytes. */
+/** JSON, so that no two pairs of org and name have the same bytes. */
 function aad(key_id: string, org_id: string, name: string): Buffer {
   return Buffer.from(JSON.stringify([key_id, org_id, name]), "utf8");
 }

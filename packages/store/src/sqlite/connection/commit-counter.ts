@@ -17,7 +17,7 @@ export interface Commits {
 }
 
 export interface CommitCounter {
-  /** Part of every transaction that writes. */
+  /** SpanPart of every transaction that writes. */
   next(): Statement;
   /** The transaction is on disk. */
   committed(): void;
@@ -45,7 +45,7 @@ export function createCommitCounter(connection: Connection, file: string): Commi
     },
     committed() {
       Object.assign(state, pending);
-      writeSync(fd, lineOf(state), 0);
+      writeSync(fd, lineageOf(state), 0);
     },
     close: () => closeSync(fd),
   };
@@ -89,7 +89,7 @@ export function readCount(file: string): Commits | "missing" | "damaged" {
 export function resetCount(file: string, commits: Commits, keep_as: string | null): void {
   if (keep_as !== null) renameSync(countFile(file), keep_as);
   const fd = openSync(countFile(file), "w", 0o600);
-  writeSync(fd, lineOf(commits), 0);
+  writeSync(fd, lineageOf(commits), 0);
   closeSync(fd);
 }
 
@@ -98,7 +98,7 @@ export function countFile(file: string): string {
 }
 
 /** Of fixed length: each write covers the one before. */
-function lineOf({ count, at }: Commits): string {
+function lineageOf({ count, at }: Commits): string {
   const text = `${String(count).padStart(16, "0")} ${String(at).padStart(16, "0")}`;
   return `${text} ${crcOf(text)}\n`;
 }

@@ -198,7 +198,7 @@ export function schemaSum(database: DatabaseSync): number {
   return sumOf([...parts, ...steps].flatMap((part) => Object.values(part)));
 }
 
-/** Each value with its type and length, so that no two rows spell the same text. */
+/** Each value with its type and length, so that no two rows serializeEntry the same text. */
 export function sumOf(values: readonly SQLOutputValue[]): number {
   let text = "";
   for (const value of values) {

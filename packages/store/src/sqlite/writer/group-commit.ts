@@ -1,8 +1,8 @@
 /**
- * Collects writes into batches. A write that finds the writer idle goes at the end of this turn of the event loop,
- * so that everything the turn's sockets ask for shares one commit; while a batch is under way, the next one forms
- * by itself, so that the busier the store is, the more writers share a commit. A burst is cut in two: from then on
- * one half of its writers works while the commit of the other half is under way.
+ * Collects writes into batches, one commit each. With an idle writer a batch is sent at the end of the current turn of the
+ * event loop, so that all requests of the turn share a commit. While a batch is in flight the next one accumulates, so
+ * the load determines how many writers share a commit. A burst is split in two: one half of its writers continues while
+ * the other half is being committed. Measured by the bench row store.append.
  */
 import type { WriteInput, WriteName } from "../../ops/writes.ts";
 import { toSqliteError } from "../connection/sqlite-error.ts";
@@ -11,12 +11,12 @@ import type { Writer } from "./writer.ts";
 
 export interface GroupCommit {
   write(name: WriteName, input: unknown): Promise<unknown>;
-  later(rows: WriteInput<"appendProgress">): void;
-  /** Resolves when everything submitted so far has been answered. */
+  bufferProgress(rows: WriteInput<"appendProgress">): void;
+  /** Resolves when every write submitted so far has settled. */
   drain(): Promise<void>;
 }
 
-interface Waiting {
+interface PendingWrite {
   call: Call;
   resolve(value: unknown): void;
   reject(error: Error): void;
@@ -28,52 +28,52 @@ const PROGRESS_DELAY_MS = 25;
 const MAX_PROGRESS_ROWS = 10_000;
 
 export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Error) => void): GroupCommit {
-  const queue: Waiting[] = [];
+  const queue: PendingWrite[] = [];
   let progress: WriteInput<"appendProgress"> = [];
   let timer: NodeJS.Timeout | null = null;
   let scheduled = false;
-  let under_way = 0;
-  /** How many share a commit lately. */
-  let usual = 1;
+  let in_flight = 0;
+  /** Moving average of the size of batches. */
+  let average = 1;
   const idle: (() => void)[] = [];
 
-  const pump = (): void => {
+  const sendBatches = (): void => {
     scheduled = false;
-    while (under_way < writer.depth && (queue.length > 0 || (progress.length > 0 && timer === null))) {
+    while (in_flight < writer.depth && (queue.length > 0 || (progress.length > 0 && timer === null))) {
       send(nextBatch(queue));
     }
-    if (under_way === 0 && queue.length === 0) for (const resolve of idle.splice(0)) resolve();
+    if (in_flight === 0 && queue.length === 0) for (const resolve of idle.splice(0)) resolve();
   };
 
   const schedule = (): void => {
-    if (scheduled || under_way >= writer.depth) return;
+    if (scheduled || in_flight >= writer.depth) return;
     scheduled = true;
-    setImmediate(gather);
+    setImmediate(sendOrWait);
   };
 
-  /** Much fewer than usual are the first of a wave: one more turn, and most of it shares their commit. */
-  const gather = (): void => {
-    if (queue.length >= usual / 2) pump();
-    else setImmediate(pump);
+  /** Far fewer writes than usual are the first of a burst. After one more turn most of the burst shares their commit. */
+  const sendOrWait = (): void => {
+    if (queue.length >= average / 2) sendBatches();
+    else setImmediate(sendBatches);
   };
 
-  const send = (batch: Waiting[]): void => {
+  const send = (batch: PendingWrite[]): void => {
     if (progress.length > 0) batch.unshift(takeProgress());
-    under_way++;
-    void writer.run(batch.map((waiting) => waiting.call)).then((result) => {
-      under_way--;
-      usual += (batch.length - usual) / 5;
-      answer(batch, result);
-      pump();
+    in_flight++;
+    void writer.run(batch.map((pending) => pending.call)).then((result) => {
+      in_flight--;
+      average += (batch.length - average) / 5;
+      settle(batch, result);
+      sendBatches();
     });
   };
 
-  /** A burst in one turn: its first calls are committed while the others are still being made. */
-  const startEarly = (): void => {
-    if (under_way === 0 && queue.length >= writer.burst) send(nextBatch(queue));
+  /** Commits the first calls of a burst while the others are still being submitted. */
+  const sendBurst = (): void => {
+    if (in_flight === 0 && queue.length >= writer.burst) send(nextBatch(queue));
   };
 
-  const takeProgress = (): Waiting => {
+  const takeProgress = (): PendingWrite => {
     const rows = progress;
     progress = [];
     if (timer !== null) clearTimeout(timer);
@@ -90,18 +90,18 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
       new Promise((resolve, reject) => {
         queue.push({ call: { name, input }, resolve, reject });
         schedule();
-        startEarly();
+        sendBurst();
       }),
-    later(rows) {
+    bufferProgress(rows) {
       progress.push(...rows);
       if (progress.length > MAX_PROGRESS_ROWS) {
         const lost = progress.length - MAX_PROGRESS_ROWS;
         progress.splice(0, lost);
-        onLost(lost, new Error("the store is too slow for them"));
+        onLost(lost, new Error("the store is too slow to write them"));
       }
       timer ??= setTimeout(() => {
         timer = null;
-        pump();
+        sendBatches();
       }, PROGRESS_DELAY_MS);
     },
     drain() {
@@ -109,41 +109,41 @@ export function createGroupCommit(writer: Writer, onLost: (rows: number, why: Er
       timer = null;
       return new Promise((resolve) => {
         idle.push(resolve);
-        pump();
+        sendBatches();
       });
     },
   };
 }
 
-/** Bounded in rows and in size: a batch is held in the memory of both threads. */
-function nextBatch(queue: Waiting[]): Waiting[] {
+/** Limited in rows and in size, because both threads hold a batch in memory. */
+function nextBatch(queue: PendingWrite[]): PendingWrite[] {
   let size = 0;
   let count = 0;
   while (count < queue.length && count < MAX_BATCH && size < MAX_BATCH_CHARS) {
-    size += weigh(queue[count]!.call.input, 4);
+    size += estimateSize(queue[count]!.call.input, 4);
     count++;
   }
   return queue.splice(0, count);
 }
 
-function weigh(value: unknown, depth: number): number {
+function estimateSize(value: unknown, depth: number): number {
   if (typeof value === "string") return value.length;
   if (depth === 0 || typeof value !== "object" || value === null) return 0;
   let size = 0;
-  if (Array.isArray(value)) for (const part of value) size += weigh(part, depth - 1);
-  else for (const key in value) size += weigh((value as Record<string, unknown>)[key], depth - 1);
+  if (Array.isArray(value)) for (const part of value) size += estimateSize(part, depth - 1);
+  else for (const key in value) size += estimateSize((value as Record<string, unknown>)[key], depth - 1);
   return size;
 }
 
-function answer(batch: Waiting[], result: BatchResult): void {
+function settle(batch: PendingWrite[], result: BatchResult): void {
   if (result.broken !== null) {
-    for (const waiting of batch) waiting.reject(toSqliteError(result.broken));
+    for (const pending of batch) pending.reject(toSqliteError(result.broken));
     return;
   }
   const failed = new Map(result.failures);
-  for (const [index, waiting] of batch.entries()) {
+  for (const [index, pending] of batch.entries()) {
     const failure = failed.get(index);
-    if (failure === undefined) waiting.resolve(result.values[index]);
-    else waiting.reject(toSqliteError(failure));
+    if (failure === undefined) pending.resolve(result.values[index]);
+    else pending.reject(toSqliteError(failure));
   }
 }

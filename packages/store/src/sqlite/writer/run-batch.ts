@@ -1,7 +1,7 @@
 /**
- * A batch is one transaction: its writers share one fsync. Operations fail alone. The batch first runs without
- * savepoints, since nearly every batch has no failure and each savepoint costs a tenth of a row; when an
- * operation fails after it has written, the batch is rolled back and run again with one savepoint each.
+ * Runs a batch as one transaction, so its writers share one fsync. A failing operation does not affect the others. The
+ * batch first runs without savepoints, since nearly every batch succeeds and a savepoint costs a tenth of a row (bench row
+ * store.append). When an operation fails after it has written, the batch is rolled back and run again with savepoints.
  */
 import { type Failure, failureOf, type Op, type Statement } from "../../ops/op.ts";
 import { startWrite, type WriteName } from "../../ops/writes.ts";
@@ -14,7 +14,7 @@ export interface Call {
   input: unknown;
 }
 
-/** values[i] answers call i, unless failures names i. `broken`: nothing of the batch was written. */
+/** values[i] is the result of call i, unless failures names i. `broken`: nothing of the batch was written. */
 export interface BatchResult {
   values: unknown[];
   failures: [index: number, failure: Failure][];
@@ -27,62 +27,62 @@ export function runBatch(
   counter: CommitCounter | null,
 ): BatchResult {
   try {
-    const { result, wrote } = tryPlain(connection, calls) ?? tryEach(connection, calls);
-    // A batch that only asked leaves no commit behind, so it is not counted.
+    const { result, wrote } = runWithoutSavepoints(connection, calls) ?? runWithSavepoints(connection, calls);
+    // A batch that wrote nothing makes no commit, so it is not counted.
     const counts = wrote && counter !== null;
-    if (counts) connection.run(once(counter.next()));
+    if (counts) connection.run(single(counter.next()));
     connection.exec("commit");
     if (counts) counter.committed();
     return result;
   } catch (error) {
-    // What the disk refuses ends the batch; the rest of its calls are not even tried.
-    abandon(connection);
+    // A disk error ends the batch; its remaining calls are not run.
+    rollBack(connection);
     return { ...emptyResult(), broken: damageOf(error) ?? unavailable(error) };
   }
 }
 
-/** Null: a call failed half way, and everything is rolled back. */
-function tryPlain(connection: Connection, calls: readonly Call[]): Tried | null {
-  const tried = { result: emptyResult(), wrote: false };
+/** Null: a call failed after it had written, and the batch was rolled back. */
+function runWithoutSavepoints(connection: Connection, calls: readonly Call[]): BatchAttempt | null {
+  const attempt = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
-    if (runCall(connection, call, tried, false)) continue;
+    if (runCall(connection, call, attempt, false)) continue;
     connection.exec("rollback");
     return null;
   }
-  return tried;
+  return attempt;
 }
 
-function tryEach(connection: Connection, calls: readonly Call[]): Tried {
-  const tried = { result: emptyResult(), wrote: false };
+function runWithSavepoints(connection: Connection, calls: readonly Call[]): BatchAttempt {
+  const attempt = { result: emptyResult(), wrote: false };
   connection.exec("begin immediate");
   for (const call of calls) {
     connection.exec("savepoint op");
-    runCall(connection, call, tried, true);
+    runCall(connection, call, attempt, true);
     connection.exec("release op");
   }
-  return tried;
+  return attempt;
 }
 
-interface Tried {
+interface BatchAttempt {
   result: BatchResult;
-  /** A statement may have changed something. */
+  /** Some statement may have changed something. */
   wrote: boolean;
 }
 
-function* once(statement: Statement): Op<void> {
+function* single(statement: Statement): Op<void> {
   yield statement;
 }
 
-/** False: the call failed half way and, without a savepoint, has left something behind. */
-function runCall(connection: Connection, call: Call, tried: Tried, savepoint: boolean): boolean {
+/** False: the call failed after it had written, and there is no savepoint to undo its writes. */
+function runCall(connection: Connection, call: Call, attempt: BatchAttempt, savepoint: boolean): boolean {
   const wrote = { value: false };
-  const { result } = tried;
+  const { result } = attempt;
   try {
     result.values.push(connection.runCounting(startWrite(call.name, call.input, "sqlite"), wrote) ?? null);
   } catch (error) {
     if (isDiskError(error) || !connection.inTransaction()) throw error;
-    // A statement is atomic by itself, so an operation that had written nothing leaves nothing behind.
+    // A statement is atomic, so an operation without an earlier write leaves nothing behind.
     if (wrote.value && !savepoint) return false;
     if (savepoint) connection.exec("rollback to op");
     result.failures.push([
@@ -90,7 +90,7 @@ function runCall(connection: Connection, call: Call, tried: Tried, savepoint: bo
       failureOf(error) ?? damageOf(error) ?? internal(error),
     ]);
   }
-  tried.wrote ||= wrote.value;
+  attempt.wrote ||= wrote.value;
   return true;
 }
 
@@ -98,17 +98,17 @@ function emptyResult(): BatchResult {
   return { values: [], failures: [], broken: null };
 }
 
-function abandon(connection: Connection): void {
+function rollBack(connection: Connection): void {
   try {
     if (connection.inTransaction()) connection.exec("rollback");
   } catch {
-    // SQLite rolls back by itself when it cannot do it on request.
+    // SQLite rolls back by itself when an explicit rollback is not possible.
   }
 }
 
 function unavailable(error: unknown): Failure {
   const reason = error instanceof Error ? error.message : String(error);
-  return { code: "store.unavailable", message: `The store did not take the write: ${reason}.` };
+  return { code: "store.unavailable", message: `The store could not write: ${reason}.` };
 }
 
 function internal(error: unknown): Failure {

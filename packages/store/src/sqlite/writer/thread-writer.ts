@@ -1,6 +1,6 @@
 /**
- * The main thread's side of the writer's thread. A thread that dies takes its batches with it: they are
- * reported broken, which is true of every batch that had not committed; the next batch starts a new thread.
+ * The main thread's side of the writer's thread. When the thread dies, its batches are reported as broken; each of them
+ * that had not committed is lost. The next batch starts a new thread.
  */
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
@@ -13,7 +13,7 @@ import type { WriterThreadData } from "./writer-thread.ts";
 
 const LIMITS = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 6, stackSizeMb: 1 };
 
-/** Half of a hundred writers: fewer would pay for more commits than the overlap is worth. */
+/** Half of a hundred writers. With a lower value the additional commits cost more than the overlap saves (bench row store.append). */
 const BURST = 48;
 
 interface Thread {
@@ -37,12 +37,15 @@ export function createThreadWriter(
     worker.on("error", (error) => log?.error({ err: error }, "the store's writer thread failed"));
     worker.on("exit", (code) => {
       if (current === thread) current = null;
-      if (!closed) log?.warn({ code }, "the store's writer thread ended; the next write starts it again");
+      if (!closed) log?.warn({ code }, "the store's writer thread ended; the next write starts a new one");
       for (const resolve of thread.waiting.splice(0)) {
         resolve({
           values: [],
           failures: [],
-          broken: { code: "store.unavailable", message: "The store's writer ended before it answered." },
+          broken: {
+            code: "store.unavailable",
+            message: "The store's writer thread ended before it answered.",
+          },
         });
       }
     });
@@ -52,7 +55,7 @@ export function createThreadWriter(
   let current: Thread | null = start();
   const pack = createPacker();
   return {
-    // One batch at a time: a second would be closed by its first write, and groups would stay small.
+    // One batch at a time. A second one would be sent with its first write, and batches would stay small.
     depth: 1,
     burst: BURST,
     run(calls) {
@@ -66,14 +69,14 @@ export function createThreadWriter(
     async close() {
       closed = true;
       if (current === null) return;
-      const gone = once(current.worker, "exit");
+      const exited = once(current.worker, "exit");
       current.worker.postMessage(null);
-      await gone;
+      await exited;
     },
   };
 }
 
-/** Beside this file, in the sources as in the build. */
+/** In the same folder, in the sources and in the build. */
 function threadEntry(): URL {
   return new URL(
     import.meta.url.endsWith(".ts") ? "./writer-thread.ts" : "./writer-thread.js",

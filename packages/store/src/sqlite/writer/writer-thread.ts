@@ -1,11 +1,11 @@
 /**
- * The writer's thread: one message in is a batch, one message out is its result. It loads node:sqlite and
- * the operations, nothing else, because its memory counts against the idle gateway.
+ * The entry of the writer's thread. It receives batches and answers each with its result. It loads only node:sqlite and
+ * the operations, because its memory counts against the idle gateway (bench row boot.rss).
  */
 import { parentPort, workerData } from "node:worker_threads";
 import { createCommitCounter } from "../connection/commit-counter.ts";
 import { type HookModule, loadHook, openConnection } from "../connection/connection.ts";
-import { type Packed, unpack } from "./pack-batch.ts";
+import { type PackedBatch, unpackBatch } from "./pack-batch.ts";
 import { runBatch } from "./run-batch.ts";
 
 export interface WriterThreadData {
@@ -19,7 +19,7 @@ const connection = openConnection(file, "write", await loadHook(hook));
 connection.guardRows();
 const counter = createCommitCounter(connection, file);
 
-port.on("message", (message: Packed | null) => {
+port.on("message", (message: PackedBatch | null) => {
   if (message === null) {
     connection.close();
     counter?.close();
@@ -27,5 +27,5 @@ port.on("message", (message: Packed | null) => {
     port.close();
     return;
   }
-  port.postMessage(runBatch(connection, unpack(message), counter));
+  port.postMessage(runBatch(connection, unpackBatch(message), counter));
 });

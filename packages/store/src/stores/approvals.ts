@@ -1,0 +1,65 @@
+import type { Approval } from "@backplane/contract";
+import type { ApprovalStore, AskedApproval } from "@backplane/ports";
+import type { Backend } from "../backend/backend.ts";
+import { listApprovals, readApproval } from "../ops/approvals.ts";
+import type { Row, SqlValue } from "../ops/op.ts";
+import { encodeFacts } from "./facts.ts";
+import { beforeOf, pageOf } from "./page.ts";
+import { projectColumn } from "./scope.ts";
+
+export function createApprovalStore(backend: Backend): ApprovalStore {
+  return {
+    async get(scope, id) {
+      const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
+      return row === undefined ? null : decodeApproval(row);
+    },
+    async covers(scope, id) {
+      const row = await backend.read(() => readApproval(id, scope.org_id, projectColumn(scope.project_id)));
+      if (row === undefined) return null;
+      return (JSON.parse(row.body as string) as Partial<AskedApproval>).covers ?? null;
+    },
+    async list(scope, filter, page) {
+      const rows = await backend.read(() =>
+        listApprovals(
+          scope.org_id,
+          projectColumn(scope.project_id),
+          filter.status ?? "",
+          beforeOf(page),
+          page.limit + 1,
+        ),
+      );
+      return pageOf(rows, page, (row) => row.id as string, decodeApproval);
+    },
+    async resolve(id, how, facts) {
+      const { status, ...resolution } = how;
+      const hit = await backend.write("resolveApproval", {
+        id,
+        status,
+        resolution: JSON.stringify(resolution),
+        facts: encodeFacts(facts),
+      });
+      if (hit && facts.events !== undefined) backend.notifyAppended();
+      return hit;
+    },
+  };
+}
+
+export function encodeApproval(approval: AskedApproval): SqlValue[] {
+  return [
+    approval.id,
+    approval.org_id,
+    projectColumn(approval.project_id),
+    approval.invocation_id,
+    approval.status,
+    JSON.stringify(approval),
+  ];
+}
+
+export function decodeApproval(row: Row): Approval {
+  const { covers: _covers, ...asked } = JSON.parse(row.body as string) as AskedApproval;
+  const resolution =
+    row.resolution === null ? {} : (JSON.parse(row.resolution as string) as Partial<Approval>);
+  // Rows of earlier versions do not have these fields.
+  const added = { replaces: asked.replaces ?? null, changed: asked.changed ?? [] };
+  return { ...asked, ...added, ...resolution, status: row.status as Approval["status"] };
+}

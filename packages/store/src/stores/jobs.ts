@@ -1,0 +1,74 @@
+import type { Json } from "@backplane/contract";
+import type { Job, JobQueue, NewJob } from "@backplane/ports";
+import type { Backend } from "../backend/backend.ts";
+import { deadJobs, dueLanes, type JobRow, readJob } from "../ops/jobs.ts";
+import type { Row } from "../ops/op.ts";
+
+export function createJobQueue(backend: Backend): JobQueue {
+  return {
+    enqueue: (jobs, now) =>
+      backend.write("enqueueJobs", { jobs: jobs.map(encodeJob), now: backend.callerTime(now) }),
+    async claim(queue, node_id, now, lease_ms, limit, lane, ready_only = false) {
+      const rows = await backend.write("claimJobs", {
+        queue,
+        lane: lane ?? null,
+        node_id,
+        now: backend.callerTime(now),
+        lease_ms,
+        limit,
+        ready_only,
+      });
+      return rows.map(decodeJob);
+    },
+    extend: (id, fence, now, lease_ms) =>
+      backend.write("extendJob", { id, fence, now: backend.callerTime(now), lease_ms }),
+    complete: (id, fence, now) => backend.write("completeJob", { id, fence, now: backend.callerTime(now) }),
+    fail: (id, fence, error, now, retry_ms) =>
+      backend.write("failJob", {
+        id,
+        fence,
+        error,
+        now: backend.callerTime(now),
+        retry_ms: retry_ms === null ? null : Math.round(retry_ms),
+      }),
+    async dead(queue, limit) {
+      return (await backend.read(() => deadJobs(queue, limit))).map(decodeJob);
+    },
+    async get(id) {
+      const row = await backend.read(() => readJob(id));
+      return row === undefined ? null : decodeJob(row);
+    },
+    replay: (id, now) => backend.write("replayJob", { id, now: backend.callerTime(now) }),
+    async lanes(queue, now) {
+      const rows = await backend.read((dialect) => dueLanes(queue, backend.callerTime(now), dialect));
+      return rows.map((row) => ({ lane: row.lane as string, due_in: row.due_in as number }));
+    },
+  };
+}
+
+export function encodeJob(job: NewJob): JobRow {
+  return {
+    id: job.id,
+    queue: job.queue,
+    lane: job.lane ?? "",
+    group: job.group,
+    payload: JSON.stringify(job.payload),
+    max_attempts: job.max_attempts,
+  };
+}
+
+function decodeJob(row: Row): Job {
+  return {
+    id: row.id as string,
+    queue: row.queue as string,
+    lane: row.lane as string,
+    group: row.group_name as string | null,
+    payload: JSON.parse(row.payload as string) as Json,
+    run_at: row.run_at as number,
+    max_attempts: row.max_attempts as number,
+    attempt: row.attempt as number,
+    fence: row.fence as number,
+    last_error: row.last_error as string | null,
+    state: row.state as Job["state"],
+  };
+}

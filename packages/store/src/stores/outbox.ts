@@ -1,0 +1,71 @@
+import type { JsonObject, SemanticEventType } from "@backplane/contract";
+import type { OutboxEvent, OutboxStore, OutboxSurvey } from "@backplane/ports";
+import type { Backend } from "../backend/backend.ts";
+import type { Row } from "../ops/op.ts";
+import { readCursor, readOutbox, surveyOutbox } from "../ops/outbox.ts";
+import { encodeJob } from "./jobs.ts";
+import { projectColumn, projectOf } from "./scope.ts";
+
+const NUMBER_STEP = 1_000;
+
+export function createOutboxStore(backend: Backend): OutboxStore {
+  const number = async () => {
+    while ((await backend.write("numberEvents", { limit: NUMBER_STEP })) === NUMBER_STEP);
+  };
+  return {
+    async read(after_seq, limit, scope) {
+      if (backend.dialect === "postgres") await number();
+      const rows = await backend.read((dialect) =>
+        readOutbox(
+          {
+            after: after_seq,
+            limit,
+            org_id: scope?.org_id ?? null,
+            project_id: projectColumn(scope?.project_id ?? null),
+          },
+          dialect,
+        ),
+      );
+      return rows.map(decodeEvent);
+    },
+    async survey(after_seq, limit) {
+      if (backend.dialect === "postgres") await number();
+      const rows = await backend.read((dialect) => surveyOutbox(after_seq, limit, dialect));
+      if (rows.length === 0) return null;
+      const found: OutboxSurvey = { last_seq: 0, amount: 0, kinds: [] };
+      for (const row of rows) {
+        found.last_seq = Math.max(found.last_seq, row.last_seq as number);
+        found.amount += row.amount as number;
+        if (row.from_hook === 0) {
+          const type = row.type as SemanticEventType;
+          found.kinds.push({ org_id: row.org_id as string, project_id: projectOf(row.project_id), type });
+        }
+      }
+      return found;
+    },
+    cursor: (consumer) => backend.read(() => readCursor(consumer)),
+    advance: (consumer, from, to, jobs, now) =>
+      backend.write("advanceCursor", {
+        consumer,
+        from,
+        to,
+        jobs: jobs.map(encodeJob),
+        now: backend.callerTime(now),
+      }),
+    onAppended: (listener) => backend.onAppended(listener),
+  };
+}
+
+function decodeEvent(row: Row): OutboxEvent {
+  return {
+    id: row.id as string,
+    seq: row.seq as number,
+    type: row.type as SemanticEventType,
+    org_id: row.org_id as string,
+    project_id: projectOf(row.project_id),
+    occurred_at: new Date(row.occurred_at as number).toISOString(),
+    subject: { kind: row.subject_kind as string, id: row.subject_id as string },
+    summary: JSON.parse(row.summary as string) as JsonObject,
+    from_hook: row.from_hook === 1,
+  };
+}
