@@ -24,8 +24,11 @@ export function configPrefixOf(pattern: string): string | null {
 const DESTINATION_SEGMENT =
   /(?:url|uri|endpoint|hostname|address|proxy)$|(?:^|[_-])(?:host|port|base|server|domain|region|plugin)$/i;
 
-/** With a scheme, in a text or anywhere in a JSON value. */
-const ADDRESS = /[a-z][a-z0-9+.-]*:\/\//i;
+/**
+ * With a scheme, in a text or anywhere in a JSON value. The scheme is bounded: without a bound the search takes the square
+ * of the length of a long word, and it runs in the store's writer thread.
+ */
+const ADDRESS = /[a-z][a-z0-9+.-]{0,31}:\/\//i;
 
 /**
  * Whether the value says where requests go, and so where the secrets beside it are sent: by the name of its key, or
