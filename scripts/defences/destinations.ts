@@ -81,7 +81,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
     defence: "credential: dropped when its destination goes",
     file: CONFIG_OP,
     from: "const changed = removed.filter(isDestination).map(({ key }) => key as string);",
-    to: "const moved: string[] = [];",
+    to: "const changed: string[] = [];",
     tests: DESTINATION,
   },
   {

@@ -127,7 +127,7 @@ test("a writer thread that dies fails its batch and is started again", async () 
   }
   await append(store);
   expect((await store.invocations.list(LOCAL, {}, { limit: 10 })).items).toHaveLength(1);
-  expect(said.some((message) => message.includes("the next write starts it again"))).toBe(true);
+  expect(said.some((message) => message.includes("the next write starts a new one"))).toBe(true);
   await store.close();
 });
 
