@@ -5,7 +5,7 @@ export { openArtifactStore } from "./content/artifact-store.ts";
 export { type ContentStore, openContentStore, type Staging } from "./content/content-store.ts";
 export { type InspectedTree, inspectContent } from "./content/inspect-content.ts";
 export { openPackageImages, type PackageImages, type PackageImagesOptions } from "./images/package-images.ts";
-export type { HostPlatform } from "./import/check-platform.ts";
+export type { HostPlatform } from "./import/check-package.ts";
 export { createPackageImporter, type ImporterParts } from "./import/create-package-importer.ts";
 export { type McpServerEntry, type McpServers, readMcpJson } from "./import/mcp/mcp-json.ts";
 export { type ServerBinding, serverBinding } from "./import/mcp/server-binding.ts";

@@ -3,8 +3,8 @@ import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 import { readFrontMatter } from "../src/import/agent-plugin/front-matter.ts";
+import { skillsManifest } from "../src/import/agent-plugin/open-agent-plugin.ts";
 import { readAgentPlugin } from "../src/import/agent-plugin/read-agent-plugin.ts";
-import { skillsManifest } from "../src/import/agent-plugin/skills-manifest.ts";
 import { readManifest } from "../src/index.ts";
 
 const FIXTURE = resolve("test/fixtures/agent-plugin");

@@ -9,6 +9,7 @@ import { type FileHandle, open, readdir, rename, rm, stat, utimes } from "node:f
 import { join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
 import type { ArtifactFiles } from "@backplane/ports";
+import { syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 
 /** Hashing is synchronous: a piece must not hold the event loop for long. */
@@ -105,15 +106,5 @@ async function* contentOf(file: FileHandle): AsyncGenerator<Uint8Array> {
     }
   } finally {
     await file.close();
-  }
-}
-
-async function syncFolder(path: string): Promise<void> {
-  if (process.platform === "win32") return;
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
   }
 }

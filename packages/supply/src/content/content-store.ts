@@ -9,9 +9,10 @@
  * a digest is complete or absent. Every folder above a tree is 0700.
  */
 import { mkdirSync } from "node:fs";
-import { chmod, mkdir, open, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
+import { chmod, mkdir, readdir, readFile, rename, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { BackplaneError } from "@backplane/contract";
+import { syncFile, syncFolder } from "../files/sync.ts";
 import { sweepStale, temporaryName } from "../files/temporary-folders.ts";
 import { inTurns } from "../tree/read-tree.ts";
 import {
@@ -22,7 +23,6 @@ import {
   type TreeListing,
 } from "../tree/tree-listing.ts";
 import { type Difference, differenceOf } from "../tree/verify-tree.ts";
-import { DigestLocks } from "./digest-locks.ts";
 
 export interface Staging {
   /** Where to unpack: a path that does not exist yet, on the store's own file system. */
@@ -236,9 +236,9 @@ async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<
   await inTurns(files, async ({ path, mode }) => {
     const file = join(tree, path);
     await chmod(file, mode === "0755" ? 0o555 : 0o444);
-    await syncPath(file);
+    await syncFile(file);
   });
-  await syncPath(join(staged, "listing"));
+  await syncFile(join(staged, "listing"));
   await inTurns([...folders], async (folder) => {
     await chmod(folder, 0o755);
     await syncFolder(folder);
@@ -246,16 +246,18 @@ async function makeDurable(staged: string, files: readonly TreeFile[]): Promise<
   await syncFolder(staged);
 }
 
-async function syncPath(path: string): Promise<void> {
-  const handle = await open(path, "r");
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-}
+/** Serializes the work on each digest. */
+class DigestLocks {
+  readonly #last = new Map<string, Promise<unknown>>();
 
-/** Windows cannot sync a folder; its rename is journaled. */
-async function syncFolder(path: string): Promise<void> {
-  if (process.platform !== "win32") await syncPath(path);
+  async run<T>(digest: string, work: () => Promise<T>): Promise<T> {
+    const previous = this.#last.get(digest) ?? Promise.resolve();
+    const current = previous.then(work, work);
+    this.#last.set(digest, current);
+    try {
+      return await current;
+    } finally {
+      if (this.#last.get(digest) === current) this.#last.delete(digest);
+    }
+  }
 }

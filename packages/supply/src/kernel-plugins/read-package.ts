@@ -2,6 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
+  isObject,
   isPluginName,
   PLUGIN_CATEGORIES,
   PLUGIN_ENTRY_GROUP,
@@ -110,8 +111,4 @@ function parse(text: string): PackageJson | null {
   } catch {
     return null;
   }
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -5,12 +5,13 @@
  */
 import { lstat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { BackplaneError } from "@backplane/contract";
+import { BackplaneError, type Skill } from "@backplane/contract";
 import type { AgentPluginPart, ImportedPackage, OpenedAgentPlugin } from "@backplane/ports";
 import type { UnpackLimits } from "../../archive/limits.ts";
 import { unpackArchive } from "../../archive/unpack-archive.ts";
 import type { ContentStore } from "../../content/content-store.ts";
 import { MANIFEST_FILE } from "../../manifest/read-manifest.ts";
+import { tomlLines } from "../../manifest/toml-text.ts";
 import { tarOf } from "../../pack/pack-folder.ts";
 import { surveyFolder } from "../../pack/survey-folder.ts";
 import { listTree } from "../../tree/tree-listing.ts";
@@ -18,7 +19,6 @@ import type { McpServerEntry } from "../mcp/mcp-json.ts";
 import { serverBinding } from "../mcp/server-binding.ts";
 import { packageIdOf, type ServerDraft, serverManifest } from "../mcp/server-manifest.ts";
 import { AGENT_PLUGIN_SCHEMA, type AgentPlugin, readAgentPlugin } from "./read-agent-plugin.ts";
-import { skillsManifest } from "./skills-manifest.ts";
 
 /** How the parts come in: what the importer does with any other package. */
 export interface PartImport {
@@ -119,4 +119,29 @@ async function packed(tree: string, manifest: string, files: boolean): Promise<A
     () => tree,
     files ? found : listTree(found.files.filter(({ path }) => path === MANIFEST_FILE)),
   );
+}
+
+interface SkillsDraft {
+  package_id: string;
+  version: string;
+  name: string;
+  description: string;
+  license: string;
+  skills: readonly Skill[];
+}
+
+/** The manifest of a package that contains all skills of a plugin and runs nothing. */
+export function skillsManifest({ skills, ...about }: SkillsDraft): string {
+  return [
+    ...tomlLines({ api_version: "vai.plugin.v1", ...about }),
+    "",
+    "[runtime]",
+    ...tomlLines({ protocol: "skills", entrypoint: ["skills"] }),
+    ...skills.flatMap(({ name, description, path }) => [
+      "",
+      "[[skills]]",
+      ...tomlLines({ name, description, path }),
+    ]),
+    "",
+  ].join("\n");
 }

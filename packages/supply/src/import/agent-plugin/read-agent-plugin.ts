@@ -5,7 +5,7 @@
  */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
-import { BackplaneError, type LeftOut, leftOut, type Skill } from "@backplane/contract";
+import { BackplaneError, isObject, type LeftOut, leftOut, type Skill } from "@backplane/contract";
 import { type McpServerEntry, readMcpServer, readServers } from "../mcp/mcp-json.ts";
 import { readFrontMatter } from "./front-matter.ts";
 
@@ -154,10 +154,6 @@ function parse(json: string, file: string): Fields {
     throw invalid(`${file} is no JSON: ${(error as Error).message.split("\n")[0]}`);
   }
   throw invalid(`${file} holds no object`);
-}
-
-function isObject(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(problem: string): BackplaneError {

@@ -12,6 +12,7 @@ import {
   type InstrumentPlatform,
   ISOLATION_MODES,
   type IsolationMode,
+  isObject,
   type Manifest,
 } from "@backplane/contract";
 import { ManifestSchema } from "@backplane/contract/schema";
@@ -122,7 +123,7 @@ function parse(text: string): Record<string, unknown> {
     const reason = (error as Error).message.split("\n")[0]?.slice(0, 160);
     throw invalid([["META-INF/hefty-plugin.json", `it is not valid JSON: ${reason}`]]);
   }
-  if (isRecord(value)) return value;
+  if (isObject(value)) return value;
   throw invalid([["", "write one object with id, name, version, author, description and providerClass"]]);
 }
 
@@ -159,7 +160,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
   const short = (value: string) => value.length > 0 && value.length <= 120;
   const isPlatform = (value: string) => (INSTRUMENT_PLATFORMS as readonly string[]).includes(value);
   const ours = raw["x-backplane"] ?? {};
-  if (!isRecord(ours) || Object.keys(ours).some((key) => key !== "permissions")) {
+  if (!isObject(ours) || Object.keys(ours).some((key) => key !== "permissions")) {
     issues.push(["x-backplane", "x-backplane must be an object with permissions and nothing else"]);
   }
   const manifest: HeftyManifest = {
@@ -197,7 +198,7 @@ function check(raw: Record<string, unknown>): HeftyManifest {
       raw.minHeftyVersion === undefined || raw.minHeftyVersion === null
         ? null
         : text("minHeftyVersion", "a semantic version, such as 0.22.0", (value) => VERSION.test(value)),
-    permissions: isRecord(ours) ? ours.permissions : undefined,
+    permissions: isObject(ours) ? ours.permissions : undefined,
   };
   if (manifest.dependencies.includes(manifest.id)) {
     issues.push(["dependencies", `dependencies names ${manifest.id} itself; remove it`]);
@@ -227,8 +228,4 @@ function invalid(issues: readonly Issue[]): BackplaneError {
       issues: issues.slice(0, 50).map(([path, message]) => ({ path, message: message.slice(0, 400) })),
     },
   });
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -2,7 +2,7 @@
  * `mcp.json` as editors and agents write it: a map of servers, each a command or an address. What is secret in it by
  * name or by shape is never taken over: it becomes a slot, to which the operator binds a stored secret.
  */
-import { BackplaneError, type LeftOut, leftOut } from "@backplane/contract";
+import { BackplaneError, isObject, type LeftOut, leftOut } from "@backplane/contract";
 import { isPackageName } from "../../npm/install-source.ts";
 
 export interface McpServerEntry {
@@ -176,10 +176,6 @@ function texts(name: string, field: string, value: unknown): Record<string, stri
     map[key] = one;
   }
   return map;
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 function invalid(problem: string, fix?: string): BackplaneError {

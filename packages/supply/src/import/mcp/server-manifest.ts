@@ -4,6 +4,7 @@
  */
 import { BackplaneError, type Manifest } from "@backplane/contract";
 import { PackageIdSchema, SlotSchema, VersionSchema } from "@backplane/contract/schema";
+import { tomlLines } from "../../manifest/toml-text.ts";
 
 export interface ServerDraft {
   package_id: string;
@@ -32,7 +33,7 @@ export function serverManifest(draft: ServerDraft): string {
     ...(draft.secret_slots.length === 0 ? {} : { secret_slots: draft.secret_slots }),
   };
   return [
-    ...lines({
+    ...tomlLines({
       api_version: "vai.plugin.v1",
       package_id: draft.package_id,
       version: draft.version,
@@ -43,11 +44,11 @@ export function serverManifest(draft: ServerDraft): string {
     }),
     "",
     "[runtime]",
-    ...lines({ protocol: runtime.protocol, transport: http === null ? "stdio" : "http", entrypoint }),
+    ...tomlLines({ protocol: runtime.protocol, transport: http === null ? "stdio" : "http", entrypoint }),
     "",
     "# The most that a binding may be granted; without domains in its policy it reaches nothing.",
     "[runtime.permissions]",
-    ...lines(permissions),
+    ...tomlLines(permissions),
     "",
   ].join("\n");
 }
@@ -75,11 +76,6 @@ function readUrl(text: string): URL {
 function placeOf(url: URL): string {
   const port = url.port === "" ? (url.protocol === "https:" ? "443" : "80") : url.port;
   return `${url.hostname}:${port}`;
-}
-
-function lines(values: Record<string, unknown>): string[] {
-  // Text and lists of text are spelled in TOML as they are in JSON.
-  return Object.entries(values).map(([key, value]) => `${key} = ${JSON.stringify(value)}`);
 }
 
 function check(holds: boolean, problem: string): void {

@@ -1,0 +1,134 @@
+/**
+ * Reads the files of a zip or jar. The central directory was read strictly; here every entry must match it: the same name
+ * and sizes, directly after the entry before, with content of the announced size and checksum.
+ */
+import { promisify } from "node:util";
+import { crc32, type InflateRaw, inflateRaw, type ZlibOptions } from "node:zlib";
+import { createNameLedger, safePath } from "./entry-rules.ts";
+import type { UnpackLimits } from "./limits.ts";
+import { unsafe } from "./unsafe.ts";
+import {
+  checkExtra,
+  type ReadAt,
+  readZipDirectory,
+  SIZES_FOLLOW,
+  ZIP_MAGIC,
+  type ZipEntry,
+} from "./zip-directory.ts";
+
+const LOCAL_BYTES = 30;
+const DESCRIPTOR_MAGIC = 0x08074b50;
+const inflated = promisify(inflateRaw) as unknown as (
+  bytes: Buffer,
+  options: ZlibOptions,
+) => Promise<{ buffer: Buffer; engine: InflateRaw }>;
+
+export interface ZipFile {
+  path: string;
+  executable: boolean;
+  content: Buffer;
+}
+
+/** `bytes` is the size of the archive. Throws `package.unsafe`; files that were read before must not be used then. */
+export async function* readZip(
+  bytes: number,
+  readAt: ReadAt,
+  limits: UnpackLimits,
+): AsyncGenerator<ZipFile, void> {
+  const { entries, table } = await readZipDirectory(bytes, readAt, limits);
+  const ledger = createNameLedger();
+  const paths = entries.map((entry) => {
+    const path = safePath(entry.name, entry.kind === "folder");
+    if (path !== "") ledger.add(path, entry.kind);
+    return path;
+  });
+  const data = await placeEntries(entries, table, readAt);
+  for (const [index, entry] of entries.entries()) {
+    if (entry.kind === "folder") continue;
+    const content = await contentOf(entry, await readAt(data[index] as number, entry.packed));
+    yield { path: paths[index] as string, executable: entry.executable, content };
+  }
+}
+
+/** Where the data of each entry begins. Overlapping entries can be a bomb, and gaps between entries can hide data. */
+async function placeEntries(entries: readonly ZipEntry[], table: number, readAt: ReadAt): Promise<number[]> {
+  const data: number[] = entries.map(() => 0);
+  const order = [...entries.keys()].sort(
+    (left, right) => (entries[left] as ZipEntry).offset - (entries[right] as ZipEntry).offset,
+  );
+  const first = entries[order[0] as number] as ZipEntry;
+  if (first.offset !== 0) throw unsafe("ambiguous", "there is data before its first entry", first.name);
+  for (const [place, index] of order.entries()) {
+    const entry = entries[index] as ZipEntry;
+    const next = place + 1 < order.length ? (entries[order[place + 1] as number] as ZipEntry).offset : table;
+    const start = await checkLocal(entry, next, readAt);
+    data[index] = start;
+    const left = next - (start + entry.packed);
+    if (left < 0) throw unsafe("overlap", "it overlaps another entry", entry.name);
+    await checkDescriptor(entry, start + entry.packed, left, readAt);
+  }
+  return data;
+}
+
+async function checkLocal(entry: ZipEntry, next: number, readAt: ReadAt): Promise<number> {
+  const { name, offset, raw_name } = entry;
+  const differs = () => unsafe("ambiguous", "its local header and the central directory disagree", name);
+  if (offset + LOCAL_BYTES + raw_name.length > next)
+    throw unsafe("overlap", "it overlaps another entry", name);
+  const head = await readAt(offset, LOCAL_BYTES + raw_name.length);
+  if (head.readUInt32LE(0) !== ZIP_MAGIC)
+    throw unsafe("garbage", "its local header is not where the central directory says", name);
+  const same =
+    head.readUInt16LE(6) === entry.flags &&
+    head.readUInt16LE(8) === entry.method &&
+    head.readUInt16LE(26) === raw_name.length &&
+    head.subarray(LOCAL_BYTES).equals(raw_name);
+  if (!same) throw differs();
+  const local = [head.readUInt32LE(14), head.readUInt32LE(18), head.readUInt32LE(22)];
+  const expected = [entry.crc, entry.packed, entry.size];
+  const follows = (entry.flags & SIZES_FOLLOW) !== 0;
+  if (!local.every((value, index) => value === expected[index] || (follows && value === 0))) throw differs();
+  const start = offset + head.length + head.readUInt16LE(28);
+  if (start > next) throw unsafe("overlap", "it overlaps another entry", name);
+  checkExtra(await readAt(offset + head.length, head.readUInt16LE(28)), name);
+  return start;
+}
+
+/** A data descriptor repeats checksum and sizes, with or without a signature, if the flag announces it. Nothing else may follow. */
+async function checkDescriptor(entry: ZipEntry, at: number, left: number, readAt: ReadAt): Promise<void> {
+  if (left === 0 && (entry.flags & SIZES_FOLLOW) === 0) return;
+  if ((entry.flags & SIZES_FOLLOW) !== 0 && (left === 12 || left === 16)) {
+    const bytes = await readAt(at, left);
+    const from = left - 12;
+    const same =
+      (from === 0 || bytes.readUInt32LE(0) === DESCRIPTOR_MAGIC) &&
+      bytes.readUInt32LE(from) === entry.crc &&
+      bytes.readUInt32LE(from + 4) === entry.packed &&
+      bytes.readUInt32LE(from + 8) === entry.size;
+    if (same) return;
+  }
+  throw unsafe("ambiguous", "its data descriptor does not match the central directory", entry.name);
+}
+
+async function contentOf(entry: ZipEntry, packed: Buffer): Promise<Buffer> {
+  const bytes = entry.method === 0 ? packed : await inflate(entry, packed);
+  if (bytes.length !== entry.size)
+    throw unsafe("size", "its content does not have the announced size", entry.name);
+  if (crc32(bytes) !== entry.crc) throw unsafe("checksum", "its checksum is wrong", entry.name);
+  return bytes;
+}
+
+async function inflate(entry: ZipEntry, packed: Buffer): Promise<Buffer> {
+  try {
+    // One byte more than announced: zlib does not accept a limit of zero, and the size check detects the extra byte.
+    const maxOutputLength = entry.size + 1;
+    const { buffer, engine } = await inflated(packed, { info: true, maxOutputLength });
+    if (engine.bytesWritten === packed.length) return buffer;
+  } catch (error) {
+    if ((error as { code?: string }).code === "ERR_BUFFER_TOO_LARGE") {
+      throw unsafe("bomb", "it unpacks to more than the announced size", entry.name, error);
+    }
+    throw unsafe("garbage", "its data is damaged", entry.name, error);
+  }
+  throw unsafe("ambiguous", "there is data after its compressed data", entry.name);
+}

@@ -1,0 +1,134 @@
+/** Unpacks a tar or tar.gz. The guard checks every byte before the parser sees it, and both must find the same entries. */
+import { pipeline } from "node:stream/promises";
+import { codeOf } from "@backplane/contract";
+import { extract as createExtract, type Extract, type Header } from "tar-stream";
+import type { TreeFile } from "../tree/tree-listing.ts";
+import { createNameLedger, safePath } from "./entry-rules.ts";
+import { inflate } from "./inflate.ts";
+import type { UnpackLimits } from "./limits.ts";
+import { createTarGuard, type GuardedEntry } from "./tar-guard.ts";
+import { createTreeWriter } from "./tree-writer.ts";
+import { unsafe } from "./unsafe.ts";
+
+const MAX_WRITES = 8;
+const SMALL_BYTES = 256 * 1024;
+
+interface ExpectedEntry extends GuardedEntry {
+  path: string;
+}
+
+export async function unpackTar(
+  root: string,
+  bytes: AsyncIterable<Uint8Array>,
+  limits: UnpackLimits,
+): Promise<TreeFile[]> {
+  const expected: ExpectedEntry[] = [];
+  const extract = createExtract();
+  const written = writeEntries(extract, root, expected);
+  const fed = pipeline(guarded(bytes, limits, expected), extract as unknown as NodeJS.WritableStream);
+  const [reading, writing] = await Promise.allSettled([fed, written]);
+  // When one side fails, so does the other; the original error has a code.
+  const failures = [reading, writing].flatMap((side) =>
+    side.status === "rejected" ? [side.reason as unknown] : [],
+  );
+  const original = failures.find((failure) => codeOf(failure) !== undefined);
+  if (original !== undefined) throw original;
+  if (failures.length > 0) throw asRefusal(failures[0]);
+  return (writing as PromiseFulfilledResult<TreeFile[]>).value;
+}
+
+async function* guarded(
+  bytes: AsyncIterable<Uint8Array>,
+  limits: UnpackLimits,
+  expected: ExpectedEntry[],
+): AsyncGenerator<Uint8Array, void> {
+  const ledger = createNameLedger();
+  const guard = createTarGuard(limits, (entry) => {
+    const path = safePath(entry.name, entry.kind === "folder");
+    if (path !== "") ledger.add(path, entry.kind);
+    expected.push({ ...entry, path });
+  });
+  for await (const chunk of inflate(bytes, limits)) {
+    guard.push(chunk);
+    yield chunk;
+  }
+  guard.end();
+}
+
+async function writeEntries(extract: Extract, root: string, expected: ExpectedEntry[]): Promise<TreeFile[]> {
+  const files: TreeFile[] = [];
+  const writer = createTreeWriter(root);
+  const writes = createWriteQueue();
+  let index = 0;
+  try {
+    for await (const entry of extract) {
+      const announced = expected[index++];
+      checkAgreement(entry.header, announced);
+      if (announced.kind === "folder") {
+        entry.resume();
+        continue;
+      }
+      await writer.makeFolderOf(announced.path);
+      const bytes = entry as unknown as AsyncIterable<Uint8Array>;
+      const keep = (file: TreeFile) => void files.push(file);
+      if (announced.size > SMALL_BYTES) keep(await writer.write(bytes, announced));
+      else {
+        const whole = await collect(bytes);
+        await writes.add(() => writer.write([whole], announced).then(keep));
+      }
+    }
+  } finally {
+    // Also after a failure, because the folder may be removed only after the last write.
+    await writes.idle();
+  }
+  if (index !== expected.length) {
+    throw unsafe("ambiguous", "two parsers disagree about its entries");
+  }
+  return files;
+}
+
+function checkAgreement(
+  header: Header,
+  announced: ExpectedEntry | undefined,
+): asserts announced is ExpectedEntry {
+  const kind = header.type === "directory" ? "folder" : header.type;
+  if (announced?.name !== header.name || announced.kind !== kind || announced.size !== (header.size ?? 0)) {
+    throw unsafe("ambiguous", "two parsers disagree about it", header.name);
+  }
+}
+
+async function collect(bytes: AsyncIterable<Uint8Array>): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  for await (const chunk of bytes) chunks.push(chunk);
+  return chunks.length === 1 ? (chunks[0] as Uint8Array) : Buffer.concat(chunks);
+}
+
+/** Writes a few small files concurrently. A failure is thrown by the next `add` or by `idle`. */
+function createWriteQueue() {
+  const running = new Set<Promise<void>>();
+  const failures: unknown[] = [];
+  const check = () => {
+    if (failures.length > 0) throw failures[0];
+  };
+  return {
+    async add(work: () => Promise<void>): Promise<void> {
+      while (running.size >= MAX_WRITES) await Promise.race(running);
+      check();
+      const task: Promise<void> = work()
+        .catch((error: unknown) => void failures.push(error))
+        .finally(() => running.delete(task));
+      running.add(task);
+    },
+    async idle(): Promise<void> {
+      await Promise.all(running);
+      check();
+    },
+  };
+}
+
+/** An error of the parser means a bad archive; errors of the disk or of the sender do not. */
+function asRefusal(error: unknown): unknown {
+  const { code, message = "" } = error as { code?: string; message?: string };
+  const isParser = code === undefined && /tar|header|end of data|size|Writable|closed/i.test(message);
+  return isParser ? unsafe("garbage", "it cannot be read as a tar archive", undefined, error) : error;
+}

@@ -1,0 +1,64 @@
+/** Checks of a package against its manifest: platform, entrypoint and skills. Schemas: check-schema-files.ts. */
+import { posix } from "node:path";
+import { BackplaneError, type Manifest, runsElsewhere } from "@backplane/contract";
+import { isBareName } from "../manifest/manifest-rules.ts";
+import { MANIFEST_FILE } from "../manifest/read-manifest.ts";
+import { findLines } from "../manifest/toml-lines.ts";
+import type { TreeListing } from "../tree/tree-listing.ts";
+
+export interface HostPlatform {
+  os: "linux" | "darwin" | "windows";
+  arch: "amd64" | "arm64";
+}
+
+/** Refuses a package that names its platforms on any other one (pkg.platform). */
+export function checkPlatform({ runtime }: Manifest, host: HostPlatform): void {
+  const { os, arch } = runtime;
+  const supports =
+    (os === undefined || os.includes(host.os)) && (arch === undefined || arch.includes(host.arch));
+  if (supports) return;
+  const supported = (os ?? ["any"]).flatMap((system) => (arch ?? ["any"]).map((cpu) => `${system}/${cpu}`));
+  throw new BackplaneError(
+    "package.platform",
+    `The package does not run on ${host.os}/${host.arch}; it supports ${supported.join(", ")}.`,
+    { details: { host: `${host.os}/${host.arch}`, supported } },
+  );
+}
+
+/** The entrypoint must be an executable file of the package, or a bare name for the PATH. */
+export function checkEntrypoint(manifest: Manifest, listing: TreeListing, toml: string): void {
+  if (runsElsewhere(manifest.runtime.protocol)) return;
+  const program = manifest.runtime.entrypoint[0] as string;
+  const file = listing.files.find(({ path }) => path === posix.normalize(program));
+  if (isBareName(program)) {
+    // A name without a slash is looked up on the PATH, which does not include the package.
+    if (file !== undefined)
+      throw invalidEntrypoint(toml, program, `is a file of the package; write "./${program}"`);
+    return;
+  }
+  if (file === undefined)
+    throw invalidEntrypoint(toml, program, "is not in the package; add the file or correct the path");
+  if (file.mode !== "0755") {
+    throw invalidEntrypoint(toml, program, `is not executable; run \`chmod +x ${program}\` and pack again`);
+  }
+}
+
+function invalidEntrypoint(toml: string, program: string, problem: string): BackplaneError {
+  const path = "runtime.entrypoint[0]";
+  const line = findLines(toml).of(["runtime", "entrypoint", 0]);
+  const message = `${path} ${JSON.stringify(program)} ${problem}`;
+  return new BackplaneError("package.invalid", `${MANIFEST_FILE}:${line}: ${message}`, {
+    details: { file: MANIFEST_FILE, issues: [{ path, line, message }] },
+  });
+}
+
+/** Every skill of the manifest must have its SKILL.md in the package. */
+export function checkSkills({ skills = [] }: Manifest, { files }: TreeListing): void {
+  for (const { name, path } of skills) {
+    const file = `${path}/SKILL.md`;
+    if (files.some((one) => one.path === file)) continue;
+    throw new BackplaneError("package.invalid", `The skill ${name} has no file ${file}.`, {
+      fix: "Name the folder that contains its SKILL.md.",
+    });
+  }
+}
