@@ -194,6 +194,13 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
     tests: COVERED,
   },
   {
+    defence: "approval: the digest covers the code of kernel plugins",
+    file: `${KERNEL}/tools/bound-tools.ts`,
+    from: "code: tool.digest ?? null",
+    to: "code: null",
+    tests: COVERED,
+  },
+  {
     defence: "approval: the digest tells a secret stored anew",
     file: "packages/door/src/approval/coverage.ts",
     from: "secret.created_at",

@@ -10,6 +10,7 @@ export { createPackageImporter, type ImporterParts } from "./import/create-packa
 export { type McpServerEntry, type McpServers, readMcpJson } from "./import/mcp/mcp-json.ts";
 export { type ServerBinding, serverBinding } from "./import/mcp/server-binding.ts";
 export { packageIdOf, type ServerDraft, serverManifest } from "./import/mcp/server-manifest.ts";
+export { codeDigest } from "./kernel-plugins/code-digest.ts";
 export {
   createPluginSources,
   type PluginSources,

@@ -27,6 +27,7 @@ export class Instance {
   readonly entry: PluginEntry;
   readonly mode: Mode;
   readonly plugin: KernelPlugin;
+  readonly digest: string | undefined;
   readonly generation: number;
   /** What it subscribed to; asked once. */
   readonly kinds: readonly string[];
@@ -55,6 +56,7 @@ export class Instance {
     this.entry = entry;
     this.mode = mode;
     this.plugin = loaded.plugin;
+    this.digest = loaded.digest;
     this.generation = generation;
     this.kinds = [...new Set(loaded.plugin.subscriptions())];
     this.#loaded = loaded;

@@ -136,10 +136,12 @@ function identity(instance: Instance, spec: KernelToolSpec, legacy: boolean) {
     mode,
     generation,
     entry,
+    digest,
   } = instance;
   const origin: RegisteredTool["origin"] = entry.origin === "bundled" ? "bundled" : "plugin";
   const installed_at = entry.installed_at ?? "";
-  return { spec, plugin, version, mode, origin, installed_at, legacy, generation };
+  const code = digest === undefined ? {} : { digest };
+  return { spec, plugin, version, mode, origin, installed_at, legacy, generation, ...code };
 }
 
 function checkSpec(tool: KernelToolSpec): KernelToolSpec {

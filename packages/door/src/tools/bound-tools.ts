@@ -103,7 +103,7 @@ function boundTool(tool: RegisteredTool, org_id: string): BoundPackage {
     org_id,
     package_id,
     version,
-    digest: `sha256:${hash("sha256", canonicalJson({ package_id, version, spec }), "hex")}`,
+    digest: `sha256:${hash("sha256", canonicalJson({ package_id, version, spec, code: tool.digest ?? null }), "hex")}`,
     size_bytes: 0,
     origin: tool.origin === "plugin" ? "npm" : tool.origin,
     manifest: {

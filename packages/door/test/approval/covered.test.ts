@@ -236,3 +236,30 @@ for (const [what, parts, values] of PLUGIN_CHANGES) {
     },
   );
 }
+
+verifies(
+  "approval.digest",
+  "a tool of a kernel plugin does not run on an approval from before its code was replaced",
+  async () => {
+    let ran = 0;
+    const house = await openHouse({ plugins: [askedTool(() => ran++)] });
+    const loader = house.deps.plugins!;
+    const plain = { ...loader };
+    const reload = async (digest: string) => {
+      loader.load = async (...args) => ({ ...(await plain.load(...args)), digest });
+      await house.kernel.plugins.reload(admin, "sender");
+    };
+    await reload("sha256:first");
+    const ticket = await house.kernel.invocations.invoke(user, { export_id: "send", input: {} });
+    const first = ticket.invocation.approval_id!;
+    await reload("sha256:second");
+    await answer(house, first);
+    const question = await nextQuestion(house, first);
+    expect(question).toMatchObject({ replaces: first, changed: ["package_digest"] });
+    expect(ran).toBe(0);
+    // The same code again is no change.
+    await reload("sha256:second");
+    await answer(house, question.id);
+    expect((await ticket.settled).status).toBe("succeeded");
+  },
+);

@@ -23,7 +23,7 @@ import {
   type OutwardRules,
   type PlaceCheck,
 } from "@backplane/runner";
-import { createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
+import { codeDigest, createPluginSources, type PluginSourcesOptions } from "@backplane/supply";
 import { makeFolders } from "../home/home.ts";
 import { importAgain } from "./import-again.ts";
 import { guardPlugin, inlinePlugin } from "./inline-plugin.ts";
@@ -89,10 +89,17 @@ export function createPluginLoader(options: PluginLoaderOptions): ClosablePlugin
     inspect: (source) => sources.inspect(source),
     install: (source, how) => sources.install(source, how),
     remove: (name) => sources.remove(name),
-    load: (entry, mode, reach) =>
-      mode === "inline"
-        ? loadInline(entry, { reach, check, log: options.log }, imported)
-        : moduleHost().start(entry, reach),
+    async load(entry, mode, reach) {
+      // Before it is loaded: files that change meanwhile are then not those that a person said yes to.
+      // What cannot be read is never the same.
+      const digest =
+        entry.origin === "bundled" ? undefined : await codeDigest(entry.dir).catch(() => randomUUID());
+      const loaded =
+        mode === "inline"
+          ? await loadInline(entry, { reach, check, log: options.log }, imported)
+          : await moduleHost().start(entry, reach);
+      return digest === undefined ? loaded : { ...loaded, digest };
+    },
     stateDir,
     async close() {
       await host?.close();

@@ -107,6 +107,34 @@ verifies(
   },
 );
 
+verifies(
+  "approval.digest",
+  "a plugin with other files under the same version has another digest",
+  async () => {
+    const home = makeHome();
+    const folder = join(home, "my-shop");
+    cpSync(join(FIXTURES, "shop"), folder, { recursive: true });
+    const loader = open(home, { bundled_roots: [join(FIXTURES, "door")] });
+    await loader.install(folder, { editable: true });
+    const { entries } = await loader.discover();
+    const digestOf = async (name: string, mode: "inline" | "hosted") => {
+      const loaded = await loader.load(entries.find((one) => one.name === name)!, mode, NO_REACH);
+      await loaded.close();
+      return loaded.digest;
+    };
+    const first = await digestOf("shop", "inline");
+    expect(first).toMatch(/^sha256:/);
+    expect(await digestOf("shop", "hosted")).toBe(first);
+    mkdirSync(join(folder, "node_modules"));
+    writeFileSync(join(folder, "node_modules/x.js"), "");
+    expect(await digestOf("shop", "inline")).toBe(first);
+    writeFileSync(join(folder, "more.js"), "export {};\n");
+    expect(await digestOf("shop", "inline")).not.toBe(first);
+    // The gateway's own change with the gateway.
+    expect(await digestOf("door", "inline")).toBeUndefined();
+  },
+);
+
 test("every bundled plugin loads inline and hosted, and says the same of itself", async () => {
   const loader = open(makeHome());
   const { entries, problems } = await loader.discover();

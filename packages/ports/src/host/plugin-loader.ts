@@ -11,6 +11,8 @@ export interface DiscoveredPlugins {
 export interface LoadedPlugin {
   /** In its own process this is a stand-in with the same methods. */
   plugin: KernelPlugin;
+  /** Of the files that it was loaded from; left out where they are those of the gateway's own version. */
+  digest?: string;
   /** Ends the process, if there is one. Safe to call twice. */
   close(): Promise<void>;
   /** Told once when the process ends by itself. */

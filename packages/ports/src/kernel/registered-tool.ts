@@ -15,6 +15,8 @@ export interface RegisteredTool {
   legacy: boolean;
   /** Another number is another life of the plugin. */
   generation: number;
+  /** Of the plugin's code; a version alone does not say what it is. */
+  digest?: string;
   /** A call goes on in the instance that it began in, also over a reload. What the plugin throws is thrown. */
   run(args: JsonObject, call: KernelToolCall & { scope: Scope }): Promise<ToolReturn>;
   /** The headline for the approval prompt; null when the tool has none to give. */

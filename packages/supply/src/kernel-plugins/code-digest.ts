@@ -1,0 +1,21 @@
+/** What a kernel plugin is made of, as one digest: its own files. Its dependencies are those of its version. */
+import { readdir } from "node:fs/promises";
+import { join } from "node:path";
+import { inTurns, readTreeFile } from "../tree/read-tree.ts";
+import { listTree } from "../tree/tree-listing.ts";
+
+export async function codeDigest(dir: string): Promise<string> {
+  return listTree(await inTurns(await ownFiles(dir, ""), (path) => readTreeFile(dir, path))).digest;
+}
+
+/** Without dependencies and what tools keep beside them, such as `.git`. */
+async function ownFiles(dir: string, below: string): Promise<string[]> {
+  const files: string[] = [];
+  for (const entry of await readdir(join(dir, below), { withFileTypes: true })) {
+    if (entry.name === "node_modules" || entry.name.startsWith(".")) continue;
+    const path = below === "" ? entry.name : `${below}/${entry.name}`;
+    if (entry.isFile()) files.push(path);
+    else if (entry.isDirectory()) files.push(...(await ownFiles(dir, path)));
+  }
+  return files;
+}
