@@ -33,7 +33,8 @@ test("doctor counts what is still in the WAL of the store", async () => {
 });
 
 test("doctor says whether PostgreSQL checks its pages, and when it does not answer", async () => {
-  const { url, stop } = await startPostgres();
+  const postgres = await startPostgres();
+  const { url } = postgres;
   const client = new pg.Client({ connectionString: url });
   await client.connect();
   const { rows } = await client.query<{ data_checksums: string }>("show data_checksums");
@@ -44,7 +45,7 @@ test("doctor says whether PostgreSQL checks its pages, and when it does not answ
     status: data_checksums === "on" ? "ok" : "degraded",
     message: expect.stringContaining(`data_checksums ${data_checksums}`),
   });
-  await stop();
+  await postgres.stop();
   if (process.env.BACKPLANE_TEST_PG_URL !== undefined) return;
   expect(await storeRow(makeHome(), env)).toMatchObject({
     status: "failed",
