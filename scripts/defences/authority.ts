@@ -195,7 +195,7 @@ export const AUTHORITY_DEFENCES: Mutant[] = [
   },
   {
     defence: "approval: the digest covers the code of kernel plugins",
-    file: `${KERNEL}/tools/bound-tools.ts`,
+    file: "packages/door/src/tools/bound-tools.ts",
     from: "code: tool.digest ?? null",
     to: "code: null",
     tests: COVERED,
