@@ -18,7 +18,7 @@ export function renderErrorsDoc(): string {
   const parts = [
     "# Error codes",
     "",
-    "Generated from `packages/contract/src/error-codes.ts` by `node scripts/errors-doc.ts`; a test compares the two.",
+    "Generated from `packages/contract/src/errors/error-codes.ts` by `node scripts/errors-doc.ts`; a test compares the two.",
     "Every failure has one of these codes. Over HTTP it arrives as",
     "`{error: {code, message, retryable, details?, request_id, doc_url}}`; `details.fix` says what to do about this",
     "very failure. Compare the code, never the message. A running gateway shows the same list at `/docs/errors`.",

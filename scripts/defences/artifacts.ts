@@ -48,7 +48,7 @@ export const ARTIFACT_DEFENCES: Mutant[] = [
   },
   {
     defence: "artifact path stays inside",
-    file: "packages/contract/src/artifact.ts",
+    file: "packages/contract/src/values/artifact.ts",
     from: ' && part !== ".."',
     to: "",
     tests: ARTIFACTS,

@@ -177,7 +177,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   },
   {
     defence: "credential: dropped when an address in any value changes",
-    file: "packages/contract/src/config-key.ts",
+    file: "packages/contract/src/vocabulary/config-key.ts",
     from: " || ADDRESS.test(value)",
     to: " || ADDRESS.test(key)",
     tests: DESTINATION,

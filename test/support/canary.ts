@@ -7,7 +7,7 @@
  */
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join, relative, resolve } from "node:path";
-import { spellingsOf } from "../../packages/contract/src/secret-spellings.ts";
+import { spellingsOf } from "../../packages/contract/src/values/secret-spellings.ts";
 
 /** Spelled differently raw, in JSON, in a URL and in base64. */
 export const CANARY = 'canary/9f2c"71+Ω secret&of=the whole%suite';

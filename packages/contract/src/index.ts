@@ -1,6 +1,54 @@
 /** Values and types without zod, so that a plugin which imports this starts fast. Schemas: ./schema. */
-export type * from "./agent-rows.ts";
-export * from "./artifact.ts";
+
+export {
+  BackplaneError,
+  codeOf,
+  type ErrorDetails,
+  ownFix,
+  toBackplaneError,
+  withFix,
+} from "./errors/error.ts";
+export { ERROR_CODES, type ErrorCode, isErrorCode } from "./errors/error-codes.ts";
+export type { ErrorSpec } from "./errors/error-spec.ts";
+export type * from "./plugins/agent-rows.ts";
+export {
+  type CheckedInstruments,
+  checkInstruments,
+  instrumentProviderOf,
+} from "./plugins/check-instruments.ts";
+export { isPluginName, kernelPluginProblem } from "./plugins/check-kernel-plugin.ts";
+export * from "./plugins/instrument.ts";
+export {
+  INSTRUMENT_API,
+  INSTRUMENT_API_SOURCE,
+  instrumentResult,
+  type StdioResult,
+} from "./plugins/instrument-result.ts";
+export * from "./plugins/kernel-plugin.ts";
+export * from "./plugins/llm.ts";
+export * from "./plugins/loop.ts";
+export * from "./plugins/module-host.ts";
+export * from "./plugins/tool-files.ts";
+export type * from "./schema/index.ts";
+export * from "./values/artifact.ts";
+export { IdTable } from "./values/id-table.ts";
+export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./values/ids.ts";
+export { canonicalJson, isObject, type Json, type JsonObject } from "./values/json.ts";
+export { spendJson } from "./values/json-budget.ts";
+export { type Soon, whenThere } from "./values/maybe-promise.ts";
+export {
+  HIDDEN_MARK,
+  type HiddenWords,
+  hiddenIn,
+  hiddenText,
+  plainJson,
+  plainWords,
+} from "./values/plain-words.ts";
+export { createRedactor, REDACTED, type Redactor, type TextRange } from "./values/redact.ts";
+export { plainName, serverName } from "./values/server-name.ts";
+export type * from "./views/catalog.ts";
+export type { DiscoveredExport, ValidationReport } from "./views/discovery.ts";
+export { isPartFault, leftOut } from "./views/left-out.ts";
 export {
   AGENT_SEPARATOR,
   BRIDGE_PREFIX,
@@ -14,10 +62,7 @@ export {
   KERNEL_SESSION,
   PLUGIN_CATEGORIES,
   type PluginCategory,
-} from "./bus-kinds.ts";
-export type * from "./catalog.ts";
-export { type CheckedInstruments, checkInstruments, instrumentProviderOf } from "./check-instruments.ts";
-export { isPluginName, kernelPluginProblem } from "./check-kernel-plugin.ts";
+} from "./vocabulary/bus-kinds.ts";
 export {
   CONFIG_KEY_PATTERN,
   configGroupOf,
@@ -25,40 +70,7 @@ export {
   isConfigKey,
   isDestinationConfig,
   isSecretConfigKey,
-} from "./config-key.ts";
-export type { DiscoveredExport, ValidationReport } from "./discovery.ts";
-export { BackplaneError, codeOf, type ErrorDetails, ownFix, toBackplaneError, withFix } from "./error.ts";
-export { ERROR_CODES, type ErrorCode, isErrorCode } from "./error-codes.ts";
-export type { ErrorSpec } from "./error-spec.ts";
-export { IdTable } from "./id-table.ts";
-export { createIdSource, ID_PREFIXES, type IdNoun, type IdSource, idAt, isId } from "./ids.ts";
-export * from "./instrument.ts";
-export {
-  INSTRUMENT_API,
-  INSTRUMENT_API_SOURCE,
-  instrumentResult,
-  type StdioResult,
-} from "./instrument-result.ts";
-export { canonicalJson, isObject, type Json, type JsonObject } from "./json.ts";
-export { spendJson } from "./json-budget.ts";
-export * from "./kernel-plugin.ts";
-export { isPartFault, leftOut } from "./left-out.ts";
-export * from "./limits.ts";
-export * from "./llm.ts";
-export * from "./loop.ts";
-export * from "./module-host.ts";
-export {
-  HIDDEN_MARK,
-  type HiddenWords,
-  hiddenIn,
-  hiddenText,
-  plainJson,
-  plainWords,
-} from "./plain-words.ts";
-export { createRedactor, REDACTED, type Redactor, type TextRange } from "./redact.ts";
-export * from "./risk.ts";
-export type * from "./schema/index.ts";
-export { plainName, serverName } from "./server-name.ts";
-export { type Soon, whenThere } from "./soon.ts";
-export * from "./tool-files.ts";
-export * from "./vocabulary.ts";
+} from "./vocabulary/config-key.ts";
+export * from "./vocabulary/limits.ts";
+export * from "./vocabulary/risk.ts";
+export * from "./vocabulary/vocabulary.ts";

@@ -14,6 +14,7 @@ import {
 } from "@backplane/contract/schema";
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { noGrant } from "../../../test/support/no-grant.ts";
 import { checkRpcRequest, checkRpcResponse } from "../src/peers/check-rpc.ts";
 import { checkSideHandshake, checkSideResponse } from "../src/peers/check-side.ts";
 import {
@@ -24,7 +25,6 @@ import {
   checkResponse,
   isNonEmpty,
 } from "../src/peers/check-vai.ts";
-import { noGrant } from "../../../test/support/no-grant.ts";
 
 interface Agreement {
   valid: JsonObject[];

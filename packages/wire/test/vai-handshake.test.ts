@@ -2,7 +2,7 @@
 import { OPS } from "@backplane/contract";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
-import { BODY, HELLO, codeOf, nothing, ready, response, scene, turns } from "./vai-scene.ts";
+import { BODY, codeOf, HELLO, nothing, ready, response, scene, turns } from "./vai-scene.ts";
 
 describe("hello", () => {
   verifies("vai.hello", "the host greets first and sends no request before a valid hello", async () => {

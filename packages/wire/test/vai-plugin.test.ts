@@ -2,6 +2,7 @@ import { type BackplaneError, type JsonObject, OPS } from "@backplane/contract";
 import { expect, test } from "vitest";
 import { verifies } from "../../../test/support/verifies.ts";
 import {
+  encodeContentLength,
   memoryTransportPair,
   type Transport,
   type VaiCall,
@@ -9,7 +10,6 @@ import {
   VaiPlugin,
   type VaiPluginOptions,
   type VaiReply,
-  encodeContentLength,
 } from "../src/index.ts";
 
 const identity = { package_id: "acme/devkit", version: "0.1.0" };

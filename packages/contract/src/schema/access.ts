@@ -1,6 +1,6 @@
 /** Secrets, keys, audit: who may do what, and who did. */
 import { z } from "zod";
-import { KEY_SCOPES, ROLES } from "../vocabulary.ts";
+import { KEY_SCOPES, ROLES } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, OrgIdSchema, ProjectIdSchema, TimestampSchema } from "./scalars.ts";
 
 export const SecretSchema = z.object({

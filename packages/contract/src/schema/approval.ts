@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { APPROVAL_RESPONSES, APPROVAL_STATUSES, RISKS } from "../vocabulary.ts";
+import { APPROVAL_RESPONSES, APPROVAL_STATUSES, RISKS } from "../vocabulary/vocabulary.ts";
 import { JsonValueSchema, TimestampSchema } from "./scalars.ts";
 
 export const ApprovalSchema = z.object({

@@ -6,7 +6,7 @@ import {
   FILESYSTEM_ACCESS,
   NETWORK_ACCESS,
   WHOLE_PACKAGE,
-} from "../vocabulary.ts";
+} from "../vocabulary/vocabulary.ts";
 import { MountSchema } from "./grant.ts";
 import {
   CapabilitySchema,

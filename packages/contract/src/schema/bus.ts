@@ -3,8 +3,8 @@
  * can be added without breaking a reader. `persist: false` and `__persist__: false` keep an event off the tape.
  */
 import { z } from "zod";
-import type { BusKind } from "../bus-kinds.ts";
-import { APPROVAL_RESPONSES } from "../vocabulary.ts";
+import type { BusKind } from "../vocabulary/bus-kinds.ts";
+import { APPROVAL_RESPONSES } from "../vocabulary/vocabulary.ts";
 
 const text = z.string();
 const count = z.int().min(0);

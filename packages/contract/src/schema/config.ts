@@ -1,7 +1,7 @@
 /** The live configuration as `/api/config` speaks it. A value under a secret key is its mask, unless it was asked for. */
 import { z } from "zod";
-import { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey } from "../config-key.ts";
-import { CONFIG_LIMITS } from "../limits.ts";
+import { CONFIG_KEY_PATTERN, configPrefixOf, isConfigKey } from "../vocabulary/config-key.ts";
+import { CONFIG_LIMITS } from "../vocabulary/limits.ts";
 import { JsonValueSchema } from "./scalars.ts";
 
 const SPELLING = "write dotted segments of letters, digits, _ and -, such as plugin.llm_openai.base_url";

@@ -1,6 +1,6 @@
 import { z } from "zod";
-import { ERROR_CODES, type ErrorCode } from "../error-codes.ts";
-import { SEMANTIC_EVENTS } from "../vocabulary.ts";
+import { ERROR_CODES, type ErrorCode } from "../errors/error-codes.ts";
+import { SEMANTIC_EVENTS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 /** A fact, as hooks and SSE readers get it. */

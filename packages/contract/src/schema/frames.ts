@@ -3,7 +3,7 @@
  * its checks and these schemas in agreement.
  */
 import { z } from "zod";
-import { DELEGATION_SCOPES, TERMINAL_STATUSES } from "../vocabulary.ts";
+import { DELEGATION_SCOPES, TERMINAL_STATUSES } from "../vocabulary/vocabulary.ts";
 import { GrantSchema } from "./grant.ts";
 import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 

@@ -1,6 +1,11 @@
 /** What one invocation may do. Computed per invocation, recorded, shown to the plugin, enforced. */
 import { z } from "zod";
-import { DELEGATION_SCOPES, EXECUTION_CLASSES, FILESYSTEM_ACCESS, NETWORK_ACCESS } from "../vocabulary.ts";
+import {
+  DELEGATION_SCOPES,
+  EXECUTION_CLASSES,
+  FILESYSTEM_ACCESS,
+  NETWORK_ACCESS,
+} from "../vocabulary/vocabulary.ts";
 
 export const MountSchema = z.strictObject({
   source: z.string().min(1).max(4096).describe("folder of the host"),

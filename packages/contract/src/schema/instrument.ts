@@ -1,7 +1,6 @@
 /** An instrument plugin that is bound, as the admin sees it. */
 import { z } from "zod";
-import { INSTRUMENT_HEALTHS, ISOLATION_MODES } from "../instrument.ts";
-import { EXECUTION_CLASSES, RISKS } from "../vocabulary.ts";
+import { EXECUTION_CLASSES, INSTRUMENT_HEALTHS, ISOLATION_MODES, RISKS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const InstrumentPluginSchema = z.object({

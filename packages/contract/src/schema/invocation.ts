@@ -6,7 +6,7 @@ import {
   EXPORT_KINDS,
   INVOCATION_STATUSES,
   TERMINAL_STATUSES,
-} from "../vocabulary.ts";
+} from "../vocabulary/vocabulary.ts";
 import { GrantSchema } from "./grant.ts";
 import {
   ExportIdSchema,

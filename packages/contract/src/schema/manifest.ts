@@ -1,20 +1,20 @@
 /** `vai-plugin.toml`. Every dialect's importer ends in this one shape. */
 import { z } from "zod";
-import { ISOLATION_MODES } from "../instrument.ts";
-import { INVOCATION_LIMITS } from "../limits.ts";
+import { INVOCATION_LIMITS } from "../vocabulary/limits.ts";
 import {
   DELEGATION_SCOPES,
   EFFECT_CLASSES,
   EXECUTION_CLASSES,
   FILESYSTEM_ACCESS,
   HARNESS_FIDELITIES,
+  ISOLATION_MODES,
   isDescribed,
   NETWORK_ACCESS,
   PROTOCOLS,
   RISKS,
   SEMANTIC_EVENTS,
   TOOL_TARGETS,
-} from "../vocabulary.ts";
+} from "../vocabulary/vocabulary.ts";
 import {
   CapabilitySchema,
   DomainSchema,

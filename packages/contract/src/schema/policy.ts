@@ -12,7 +12,7 @@ import {
   RISKS,
   ROLES,
   TOLERANCES,
-} from "../vocabulary.ts";
+} from "../vocabulary/vocabulary.ts";
 import { DomainSchema, JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 const few = <T extends z.ZodType>(item: T) => z.array(item).max(256);

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { RUN_STATUSES, RUN_TRIGGERS } from "../vocabulary.ts";
+import { RUN_STATUSES, RUN_TRIGGERS } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema, TimestampSchema } from "./scalars.ts";
 
 export const RunErrorSchema = z.object({ code: z.string(), message: z.string() });

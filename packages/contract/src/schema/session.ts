@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { BLOCK_KINDS, CHAIN_ORIGINS, ENTRY_KINDS } from "../vocabulary.ts";
+import { BLOCK_KINDS, CHAIN_ORIGINS, ENTRY_KINDS } from "../vocabulary/vocabulary.ts";
 import { ContentBlockSchema } from "./invocation.ts";
 import { JsonObjectSchema, JsonValueSchema, TimestampSchema } from "./scalars.ts";
 

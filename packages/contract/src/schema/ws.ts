@@ -3,7 +3,7 @@
  * the answer. `connection_id` says which attachment an op is for; with only one on the socket it can be left out.
  */
 import { z } from "zod";
-import { APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary.ts";
+import { APPROVAL_RESPONSES, APPROVAL_STATUSES } from "../vocabulary/vocabulary.ts";
 import { JsonObjectSchema } from "./scalars.ts";
 
 const ref = z.string().max(128).optional();

@@ -3,10 +3,10 @@
  * anything else ends the stream, because a wrong guess would read data as frames (wire.frame.bad-length).
  */
 import { BackplaneError, type JsonObject } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
 import { Assembly } from "./assembly.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
+import type { FrameLimits } from "./limits.ts";
 import { invalidFrame, printable } from "./parse-frame.ts";
 
 export class ContentLengthDecoder extends FrameDecoder<JsonObject> {

@@ -8,7 +8,7 @@
 import { Buffer } from "node:buffer";
 import { performance } from "node:perf_hooks";
 import { type BackplaneError, type Json, toBackplaneError, WIRE_LIMITS } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "./limits.ts";
 import { OffThreadParser } from "./off-thread-parser.ts";
 import { invalidFrame, parseFrame, parseJson, printable } from "./parse-frame.ts";
 

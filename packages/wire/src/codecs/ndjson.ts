@@ -3,10 +3,10 @@
  * when the stream ends after it: a complete JSON object cannot be a part of a longer one.
  */
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
 import { Assembly } from "./assembly.ts";
 import { ChunkQueue } from "./chunk-queue.ts";
 import { type DecoderOptions, FrameDecoder, type Scanner } from "./frame-decoder.ts";
+import type { FrameLimits } from "./limits.ts";
 
 export class NdjsonDecoder<Frame extends Json = JsonObject> extends FrameDecoder<Frame> {
   constructor(

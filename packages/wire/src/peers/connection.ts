@@ -5,9 +5,9 @@
 import type { BackplaneError, Json } from "@backplane/contract";
 import { ContentLengthDecoder } from "../codecs/content-length.ts";
 import type { FrameDecoder } from "../codecs/frame-decoder.ts";
-import { type Framing, FrameWriter } from "../codecs/frame-writer.ts";
+import { FrameWriter, type Framing } from "../codecs/frame-writer.ts";
+import { type FrameLimits, frameLimits } from "../codecs/limits.ts";
 import { NdjsonDecoder } from "../codecs/ndjson.ts";
-import { type FrameLimits, frameLimits } from "../limits.ts";
 import type { Transport } from "../transports/transport.ts";
 
 export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;

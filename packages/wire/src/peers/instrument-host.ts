@@ -15,7 +15,7 @@ import {
   type Json,
   type JsonObject,
 } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import type { After } from "./after.ts";
 import { isObject } from "./check-vai.ts";

@@ -11,7 +11,7 @@ import {
   type JsonObject,
   toBackplaneError,
 } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { type After, afterTimeout } from "./after.ts";
 import {

@@ -1,6 +1,6 @@
 /** A provider behind a pipe: newline-delimited JSON-RPC 2.0, its parameters looked at before any code of the author's. */
 import type { JsonObject } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { RPC_CODES } from "./check-rpc.ts";
 import { isObject } from "./check-vai.ts";

@@ -11,7 +11,7 @@ import {
   type SideResponse,
   toBackplaneError,
 } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkSideHandshake, checkSideOutcome, checkSideResponse, SIDE_PROTOCOL } from "./check-side.ts";
 import { Connection } from "./connection.ts";

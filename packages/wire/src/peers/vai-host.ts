@@ -5,21 +5,21 @@
  */
 import {
   BackplaneError,
+  IdTable,
   type JsonObject,
-  type Op,
   OPS,
+  type Op,
   toBackplaneError,
   VAI_TIMEOUTS,
   type VaiPluginHello,
   type VaiResponse,
-  IdTable,
 } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
+import { type After, afterTimeout } from "./after.ts";
 import { checkEvent, checkResponse, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";
 import { Strangers, type VaiViolation } from "./strangers.ts";
-import { type After, afterTimeout } from "./after.ts";
 import { asHandshakeFailure, closedOutput, noHello, refuseHello } from "./vai-handshake.ts";
 
 export interface VaiHostOptions {

@@ -5,13 +5,13 @@
 import {
   BackplaneError,
   codeOf,
+  IdTable,
   type JsonObject,
   type Op,
   type TerminalStatus,
   type VaiRequest,
-  IdTable,
 } from "@backplane/contract";
-import type { FrameLimits } from "../limits.ts";
+import type { FrameLimits } from "../codecs/limits.ts";
 import type { Transport } from "../transports/transport.ts";
 import { checkHostHello, checkRequest, isNonEmpty, VAI_PROTOCOL } from "./check-vai.ts";
 import { Connection, MAX_QUEUED_BYTES } from "./connection.ts";

@@ -1,6 +1,6 @@
 /** Nothing that cannot be seen reaches a model or a person, and what people write stays as it is. */
 import { expect, test } from "vitest";
-import { hiddenIn, hiddenText, plainJson, plainWords, HIDDEN_MARK as X } from "../src/index.ts";
+import { hiddenIn, hiddenText, plainJson, plainWords, HIDDEN_MARK as X } from "../../src/index.ts";
 
 const tags = (text: string) =>
   Array.from(text, (letter) => String.fromCodePoint(0xe0000 + letter.charCodeAt(0))).join("");

@@ -1,6 +1,7 @@
 /** The answer of an instrument, made. `stdio` is the usual form; any other value goes as `data`. */
+
+import type { Json, JsonObject } from "../values/json.ts";
 import { HEFTY_VERSION, type InstrumentFailure, type InstrumentResult as Result } from "./instrument.ts";
-import type { Json, JsonObject } from "./json.ts";
 
 export interface StdioResult {
   stdout?: string;

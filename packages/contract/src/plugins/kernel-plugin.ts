@@ -3,10 +3,11 @@
  * values and promises cross it, so that the same plugin runs in a process of its own or, trusted, inline.
  * The seed's snake_case method names are camelCase here: on_load is onLoad, health_check is healthCheck.
  */
-import type { PluginCategory } from "./bus-kinds.ts";
-import type { Json, JsonObject } from "./json.ts";
-import type { BusEvent, BusPayload } from "./schema/bus.ts";
-import type { EffectClass, KeyScope, Risk } from "./vocabulary.ts";
+
+import type { BusEvent, BusPayload } from "../schema/bus.ts";
+import type { Json, JsonObject } from "../values/json.ts";
+import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
+import type { EffectClass, KeyScope, Risk } from "../vocabulary/vocabulary.ts";
 
 /** The key in package.json under which a package names its plugins: `{"<name>": {"category", "module"?}}`. */
 export const PLUGIN_ENTRY_GROUP = "yaya.plugins.v1";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { verifies } from "../../../test/support/verifies.ts";
-import { checkInstruments, instrumentProviderOf } from "../src/index.ts";
+import { verifies } from "../../../../test/support/verifies.ts";
+import { checkInstruments, instrumentProviderOf } from "../../src/index.ts";
 
 const metadata = { name: "hello", category: "Application", description: "Greets." };
 const hello = { name: "hello", origin: "core", riskLevel: "ReadOnly", metadata };

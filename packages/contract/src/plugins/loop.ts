@@ -3,7 +3,7 @@
  * tools, decide again, until the strategy says done. A strategy chooses content: which model, which tools, when to
  * look into memory, when to stop.
  */
-import type { JsonObject } from "./json.ts";
+import type { JsonObject } from "../values/json.ts";
 import type { TokenUsage, ToolCallRequest } from "./llm.ts";
 
 export interface MemoryEntry {

@@ -3,9 +3,10 @@
  * speaks first (`load`); the process ends when its stdin does. Errors cross as values, with the author's own trace.
  */
 
-import { BackplaneError } from "./error.ts";
-import { isErrorCode } from "./error-codes.ts";
-import type { Json, JsonObject } from "./json.ts";
+import { BackplaneError } from "../errors/error.ts";
+import { isErrorCode } from "../errors/error-codes.ts";
+import type { BusEvent } from "../schema/bus.ts";
+import type { Json, JsonObject } from "../values/json.ts";
 import type {
   AdapterAnswer,
   AdapterRequest,
@@ -17,7 +18,6 @@ import type {
   ProviderInstance,
   ToolReturn,
 } from "./kernel-plugin.ts";
-import type { BusEvent } from "./schema/bus.ts";
 
 export const PLUGIN_METHODS = ["onLoad", "onEvent", "onUnload", "healthCheck", "onRequest"] as const;
 export type PluginMethod = (typeof PLUGIN_METHODS)[number];

@@ -1,6 +1,7 @@
 /** Plugins and model providers as the control plane shows them, spelled once for the kernel and its clients. */
-import type { PluginCategory } from "./bus-kinds.ts";
-import type { JsonObject } from "./json.ts";
+
+import type { JsonObject } from "../values/json.ts";
+import type { PluginCategory } from "../vocabulary/bus-kinds.ts";
 import type { HealthReport, PluginOrigin, PluginStatus } from "./kernel-plugin.ts";
 
 export interface PluginRow {

@@ -1,7 +1,8 @@
 /** What the control plane answers about exports and bindings, spelled once for the kernel and its clients. */
-import type { Json } from "./json.ts";
-import type { Binding, Grant, PluginExport } from "./schema/index.ts";
-import type { ExportKind } from "./vocabulary.ts";
+
+import type { Binding, Grant, PluginExport } from "../schema/index.ts";
+import type { Json } from "../values/json.ts";
+import type { ExportKind } from "../vocabulary/vocabulary.ts";
 
 /** One usable export, as discovery lists it. */
 export interface DiscoveredExport {

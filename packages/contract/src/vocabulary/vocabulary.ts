@@ -199,3 +199,9 @@ export type CallContext = (typeof CALL_CONTEXTS)[number];
 
 export const HARNESS_MODES = ["start", "resume"] as const;
 export const HARNESS_FIDELITIES = ["lossless", "checkpoint", "prompt_replay", "summary_reseed"] as const;
+
+export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
+
+export type IsolationMode = (typeof ISOLATION_MODES)[number];
+
+export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;

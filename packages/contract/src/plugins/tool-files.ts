@@ -2,7 +2,7 @@
  * What crosses the pipe to the program that hosts tool files: it speaks `vai.rpc.v1`, and a call of `DESCRIBE_TOOLS`,
  * which can be no tool's name, answers with this description as its structured output.
  */
-import type { Json } from "./json.ts";
+import type { Json } from "../values/json.ts";
 
 export const DESCRIBE_TOOLS = "$describe";
 

@@ -1,7 +1,16 @@
 /** What the control plane answers about the catalog and the policy, spelled once for the kernel and its clients. */
-import type { JsonObject } from "./json.ts";
-import type { Policy, PolicyLevel } from "./schema/index.ts";
-import type { CallContext, EffectClass, Origin, Risk, RiskContext, Role, Tolerance } from "./vocabulary.ts";
+
+import type { Policy, PolicyLevel } from "../schema/index.ts";
+import type { JsonObject } from "../values/json.ts";
+import type {
+  CallContext,
+  EffectClass,
+  Origin,
+  Risk,
+  RiskContext,
+  Role,
+  Tolerance,
+} from "../vocabulary/vocabulary.ts";
 
 /**
  * `offered`: models may be shown it. `hidden`: policy or role keeps it from this caller. `skipped`: another source has

@@ -2,7 +2,8 @@
  * The instrument API: what a provider module exports and what its host hands it, and the shapes that cross the pipe
  * when it runs in a process of its own (spec/instruments.md). Names are Hefty's, so that one plugin fits both.
  */
-import type { Json, JsonObject } from "./json.ts";
+import type { Json, JsonObject } from "../values/json.ts";
+import type { INSTRUMENT_HEALTHS } from "../vocabulary/vocabulary.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
 /** The Hefty version that this host is compatible with; `minHeftyVersion` is held against it, not against ours. */
@@ -15,9 +16,6 @@ export const READY_HOST = "backplane-instrument-host";
 
 /** The same for a Java class that implements InstrumentProvider; entrypoint[1] is its name. */
 export const JAVA_HOST = "backplane-java-host";
-
-export const ISOLATION_MODES = ["InProcess", "ClassLoaderIsolated", "External"] as const;
-export type IsolationMode = (typeof ISOLATION_MODES)[number];
 
 export const INSTRUMENT_RISKS = [
   "ReadOnly",
@@ -46,8 +44,6 @@ export type AccessMode = (typeof ACCESS_MODES)[number];
 
 export const INSTRUMENT_PLATFORMS = ["Linux", "MacOS", "Windows", "All"] as const;
 export type InstrumentPlatform = (typeof INSTRUMENT_PLATFORMS)[number];
-
-export const INSTRUMENT_HEALTHS = ["Healthy", "Degraded", "Unhealthy"] as const;
 
 type Awaitable<T> = T | Promise<T>;
 

@@ -1,5 +1,5 @@
 /** Whether a value is a kernel plugin, told in words: the one check for authors, the module host and inline loading. */
-import { PLUGIN_CATEGORIES } from "./bus-kinds.ts";
+import { PLUGIN_CATEGORIES } from "../vocabulary/bus-kinds.ts";
 
 const NAME = /^[a-z][a-z0-9]*(?:-[a-z0-9]+)*$/;
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;

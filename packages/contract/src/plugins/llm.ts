@@ -3,7 +3,7 @@
  * carries each part as llm.call.delta and the end as one llm.call.response or llm.call.error.
  */
 
-import type { Json, JsonObject } from "./json.ts";
+import type { Json, JsonObject } from "../values/json.ts";
 import type { StopSignal } from "./kernel-plugin.ts";
 
 /** `input` and `total` are derived: input_other + cache read + cache creation, and that + output. */

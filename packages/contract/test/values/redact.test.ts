@@ -1,8 +1,8 @@
 import { inspect } from "node:util";
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { createRedactor, REDACTED } from "../src/redact.ts";
-import { spellingsOf } from "../src/secret-spellings.ts";
+import { createRedactor, REDACTED } from "../../src/values/redact.ts";
+import { spellingsOf } from "../../src/values/secret-spellings.ts";
 
 const SECRET = 'p@ss "wörd"/42+x~!';
 const redactor = createRedactor([SECRET])!;

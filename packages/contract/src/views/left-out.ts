@@ -1,6 +1,6 @@
 /** Why one part of several cannot be used, in words for people. */
-import { codeOf, ownFix, toBackplaneError } from "./error.ts";
-import type { LeftOut } from "./schema/index.ts";
+import { codeOf, ownFix, toBackplaneError } from "../errors/error.ts";
+import type { LeftOut } from "../schema/index.ts";
 
 const NAME_LENGTH = 64;
 

@@ -2,7 +2,7 @@ import { setImmediate as turn } from "node:timers/promises";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { describe, expect, test } from "vitest";
-import { IdTable } from "../src/id-table.ts";
+import { IdTable } from "../../src/values/id-table.ts";
 
 describe("IdTable", () => {
   test("finds what was added until it is deleted, whatever comes and goes meanwhile", () => {

@@ -2,6 +2,8 @@
  * Whether a list of instruments is one, told in words: the one check for the ready host, for plugins in other languages
  * and for modules in the gateway. What it gives holds the declared fields and nothing else; an origin is not among them.
  */
+
+import type { JsonObject } from "../values/json.ts";
 import {
   ACCESS_MODES,
   INSTRUMENT_CATEGORIES,
@@ -12,7 +14,6 @@ import {
   type InstrumentProvider,
   type InstrumentRule,
 } from "./instrument.ts";
-import type { JsonObject } from "./json.ts";
 
 export interface CheckedInstruments {
   instruments: InstrumentDeclaration[];
