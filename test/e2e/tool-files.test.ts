@@ -1,4 +1,4 @@
-/** Tool files through the whole house: a folder becomes tools, in the real sandbox, by the real commands. */
+/** Tool files through the whole fixture: a folder becomes tools, in the real sandbox, by the real commands. */
 import { expect } from "vitest";
 import { type Called, call, cli, folder, gateway, type Listed, textOf } from "../support/tool-folders.ts";
 import { verifies } from "../support/verifies.ts";

@@ -1,20 +1,20 @@
 import { isTerminal } from "@backplane/contract";
-import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("stop tells calls to end at once, waits for the grace, and every one has a terminal record", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("quick"), tool("slow")]));
-  await house.kernel.bindings.create(user, {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("quick"), tool("slow")]));
+  await fixture.kernel.bindings.create(user, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "slow",
   });
   let finish = () => {};
   const quickly = new Promise<void>((resolve) => (finish = resolve));
-  house.runner.script = async ({ order, cancelled }) => {
+  fixture.runner.script = async ({ order, cancelled }) => {
     if (order.export_id === "quick") {
       await quickly;
       return ok();
@@ -23,62 +23,64 @@ test("stop tells calls to end at once, waits for the grace, and every one has a 
     told.push(await cancelled);
     return await new Promise<never>(() => {});
   };
-  house.runner.obeys = false;
+  fixture.runner.obeys = false;
   const told: string[] = [];
   const tickets = [];
   for (let i = 0; i < 50; i++) {
-    tickets.push(await house.kernel.invocations.invoke(user, { export_id: i % 2 === 0 ? "quick" : "slow" }));
+    tickets.push(
+      await fixture.kernel.invocations.invoke(user, { export_id: i % 2 === 0 ? "quick" : "slow" }),
+    );
   }
-  await until(() => house.runner.running === 50);
+  await until(() => fixture.runner.running === 50);
   const from = performance.now();
-  const stopping = house.kernel.stop(100);
-  await expect(house.kernel.invocations.invoke(user, { export_id: "quick" })).rejects.toMatchObject({
+  const stopping = fixture.kernel.stop(100);
+  await expect(fixture.kernel.invocations.invoke(user, { export_id: "quick" })).rejects.toMatchObject({
     code: "gateway_stopping",
   });
-  expect((await house.kernel.health()).stopping).toBe(true);
+  expect((await fixture.kernel.health()).stopping).toBe(true);
   await until(() => told.length === 25);
   finish();
   await stopping;
   expect(performance.now() - from).toBeLessThan(5_000);
   expect(new Set(told)).toEqual(new Set(["shutdown"]));
   for (const [i, ticket] of tickets.entries()) {
-    const row = await house.kernel.invocations.get(user, ticket.id);
+    const row = await fixture.kernel.invocations.get(user, ticket.id);
     expect(isTerminal(row.status)).toBe(true);
     if (i % 2 === 0) expect(row.status).toBe("succeeded");
     else expect(row).toMatchObject({ status: "failed", error: { code: "gateway_stopping" } });
     expect(await ticket.settled).toEqual(row);
   }
-  await until(() => house.clock.timers === 0);
-  const list = await house.kernel.invocations.list(user, {}, { limit: 100 });
+  await until(() => fixture.clock.timers === 0);
+  const list = await fixture.kernel.invocations.list(user, {}, { limit: 100 });
   expect(list.items).toHaveLength(50);
 });
 
 test("health tells of the store, the runner and what is under way", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("slow")]));
-  house.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
-  await until(() => house.runner.running === 1);
-  expect(await house.kernel.health()).toMatchObject({
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("slow")]));
+  fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => fixture.runner.running === 1);
+  expect(await fixture.kernel.health()).toMatchObject({
     store: { ok: true },
     runner: { running: 1 },
     invocations: { running: 1, waiting_approval: 0, queued: 0 },
     stopping: false,
   });
-  house.store.ping = () => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.1"));
-  expect((await house.kernel.health()).store).toEqual({ ok: false, error: "the store does not answer" });
-  await house.kernel.invocations.cancel(user, ticket.id);
+  fixture.store.ping = () => Promise.reject(new Error("connect ECONNREFUSED 10.0.0.1"));
+  expect((await fixture.kernel.health()).store).toEqual({ ok: false, error: "the store does not answer" });
+  await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
 });
 
 test("what is over is let go of soon after the start, beside the work, and no more at a stop", async () => {
   const host = { recovery: { interval_ms: 20, node_ttl_ms: 30_000 } };
-  const house = await openHouse({ host, start: false });
+  const fixture = await createTestKernel({ host, start: false });
   let swept = 0;
-  house.importer.sweep = async () => ++swept;
-  await house.kernel.start();
+  fixture.importer.sweep = async () => ++swept;
+  await fixture.kernel.start();
   await until(() => swept === 1);
-  await until(() => house.logged.some(({ message }) => message.startsWith("let go of")));
-  await house.kernel.stop(0);
+  await until(() => fixture.logged.some(({ message }) => message.startsWith("let go of")));
+  await fixture.kernel.stop(0);
   expect(swept).toBe(1);
 });

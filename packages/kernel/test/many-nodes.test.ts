@@ -1,8 +1,8 @@
 import type { HostPolicy } from "@backplane/ports";
 import { openPostgresStore } from "@backplane/store";
-import { admin, furnish, type House, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, seedTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../test/support/postgres.ts";
 import { verifies } from "../../../test/support/verifies.ts";
@@ -19,11 +19,11 @@ afterAll(async () => {
 });
 
 /** Two gateways on one database, each with its own connections. */
-async function twoHouses(host: Partial<HostPolicy> = {}): Promise<[House, House]> {
+async function twoTestKernels(host: Partial<HostPolicy> = {}): Promise<[TestKernel, TestKernel]> {
   const schema = `nodes_${++homes}`;
   const open = async () => {
     const store = await openPostgresStore({ url: server.url, schema });
-    return await furnish(store, "", {
+    return await seedTestKernel(store, "", {
       host: { recovery: { interval_ms: 100, node_ttl_ms: 900 }, ...host },
     });
   };
@@ -34,7 +34,7 @@ verifies(
   "bind.concurrency",
   "two gateways on one PostgreSQL never exceed max_concurrency, also when one of them dies",
   async () => {
-    const [first, second] = await twoHouses({ queue_per_binding: 40 });
+    const [first, second] = await twoTestKernels({ queue_per_binding: 40 });
     await first.bind(manifest([tool("narrow", { max_concurrency: 3 })]));
     let running = 0;
     let most = 0;
@@ -67,7 +67,7 @@ verifies(
 );
 
 test("a dead gateway's calls and questions are taken over by the living one", async () => {
-  const [first, second] = await twoHouses();
+  const [first, second] = await twoTestKernels();
   const content = manifest([tool("read"), tool("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask", policy: { approval_timeout_ms: 3_600_000 } });
@@ -88,7 +88,7 @@ test("a dead gateway's calls and questions are taken over by the living one", as
 });
 
 test("a call can be watched, answered and cancelled from the other gateway", async () => {
-  const [first, second] = await twoHouses();
+  const [first, second] = await twoTestKernels();
   const content = manifest([tool("slow"), tool("ask", {}, { requires_approval: true })]);
   await first.bind(content);
   await first.bind(content, { export_id: "ask" });

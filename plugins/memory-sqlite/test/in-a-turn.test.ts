@@ -1,6 +1,6 @@
+import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { openTalk } from "../../../packages/agent/test/loop/talk.ts";
-import { admin, until } from "@backplane/test-kit/kernel/house";
 import { verifies } from "../../../test/support/verifies.ts";
 import { createMemoryPlugin } from "../src/plugin.ts";
 

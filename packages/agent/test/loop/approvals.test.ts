@@ -1,6 +1,6 @@
 import type { BusEvent, JsonObject, KernelPlugin, KernelTool, PluginContext } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, scope, until, user } from "@backplane/test-kit/kernel/house";
+import { admin, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk, type Talk } from "./talk.ts";

@@ -1,5 +1,5 @@
 import { type Entry, type KernelPlugin, tokenUsage } from "@backplane/contract";
-import { admin, user } from "@backplane/test-kit/kernel/house";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { split } from "../../src/loop/compaction.ts";

@@ -1,8 +1,8 @@
 /** What a bound compactor answers is checked before the conversation changes. */
 import type { Json } from "@backplane/contract";
-import { user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk, type Talk } from "./talk.ts";

@@ -2,9 +2,9 @@
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { openPostgresStore } from "@backplane/store";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startPostgres, type TestPostgres } from "../../../../test/support/postgres.ts";

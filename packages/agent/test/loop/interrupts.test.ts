@@ -1,8 +1,8 @@
 import type { Entry, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
 import { contextOf } from "@backplane/session";
-import { until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { addTool, openTalk } from "./talk.ts";
 

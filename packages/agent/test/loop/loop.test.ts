@@ -1,6 +1,6 @@
 import type { BusEvent, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";

@@ -1,8 +1,8 @@
 import type { Approval, KernelTool } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk, type Talk } from "./talk.ts";

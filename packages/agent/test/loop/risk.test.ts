@@ -1,8 +1,8 @@
 /** Risk in turns: what runs, what asks and what is refused, by context; and tools that are found only by searching. */
 import type { BusEvent, Json, KernelTool, Risk } from "@backplane/contract";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk, type Talk } from "./talk.ts";

@@ -2,7 +2,7 @@
 import type { KernelPlugin, KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

@@ -3,7 +3,7 @@
 import { BackplaneError, type KernelTool } from "@backplane/contract";
 import type { Store } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
-import { until, user } from "@backplane/test-kit/kernel/house";
+import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk } from "./talk.ts";

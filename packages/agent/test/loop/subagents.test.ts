@@ -1,6 +1,6 @@
 import type { BusEvent } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

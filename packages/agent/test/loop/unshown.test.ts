@@ -1,9 +1,9 @@
 /** Halves of requirements that other tests of the loop leave out. */
 import type { KernelPlugin } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk } from "./talk.ts";

@@ -1,6 +1,6 @@
-import { user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk } from "./talk.ts";

@@ -1,6 +1,6 @@
 import type { AdapterAnswer, AdapterRequest, KernelPlugin, PluginContext } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, user } from "@backplane/test-kit/kernel/house";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { codeOfRejected, type OpenPlugins, openPlugins, plugin, until } from "./open-plugins.ts";
 
@@ -23,31 +23,31 @@ async function get({ system }: OpenPlugins, path: string, caller: Caller = admin
 
 test("routes are there while their plugin is loaded, under /x/ or with the operator's word under /api/", async () => {
   const answer: OnRequest = ({ route, params }) => ({ status: 200, body: { route, params } });
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(adapter("web", "/api/config/{key}", answer));
     loader.add(adapter("acme", "/api/acme/{id}", answer), { origin: "installed" });
   });
-  const mounted = () => house.system.adapters.list().map((mount) => `${mount.plugin} ${mount.mounted}`);
+  const mounted = () => fixture.system.adapters.list().map((mount) => `${mount.plugin} ${mount.mounted}`);
   expect(mounted()).toEqual(["web /api/config/{key}", "acme /x/acme/api/acme/{id}"]);
-  expect(await get(house, "/api/config/a%20b")).toEqual({
+  expect(await get(fixture, "/api/config/a%20b")).toEqual({
     status: 200,
     body: { route: "GET /api/config/{key}", params: { key: "a b" } },
   });
-  await house.set({ "plugin.acme.api": true });
+  await fixture.set({ "plugin.acme.api": true });
   await until(() => mounted().includes("acme /api/acme/{id}"));
-  expect(house.system.adapters.find("GET", "/x/acme/api/acme/1")).toBeNull();
-  const { mount } = house.system.adapters.find("GET", "/api/acme/1")!;
-  await house.system.facade.setEnabled(admin, "acme", false);
+  expect(fixture.system.adapters.find("GET", "/x/acme/api/acme/1")).toBeNull();
+  const { mount } = fixture.system.adapters.find("GET", "/api/acme/1")!;
+  await fixture.system.facade.setEnabled(admin, "acme", false);
   expect(mounted()).toEqual(["web /api/config/{key}"]);
-  expect(await codeOfRejected(house.system.adapters.handle(admin, mount, request))).toBe("route.not_found");
+  expect(await codeOfRejected(fixture.system.adapters.handle(admin, mount, request))).toBe("route.not_found");
 });
 
 test("a route that another adapter has fails the later plugin", async () => {
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(adapter("web", "/api/{a}", () => ({ status: 204 })));
     loader.add(adapter("web-two", "/api/{b}", () => ({ status: 204 })));
   });
-  expect(house.system.snapshot()[1]).toMatchObject({
+  expect(fixture.system.snapshot()[1]).toMatchObject({
     status: "failed",
     error: "the route GET /api/{} is taken by web",
   });
@@ -59,7 +59,7 @@ test("a route that another adapter has fails the later plugin", async () => {
 
 test("an adapter acts for its caller through `as`, in the caller's org, until it has answered", async () => {
   let kept: { as: string; ctx: PluginContext } | undefined;
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(
       adapter("web", "/api/whoami", async ({ as }, ctx) => {
         kept = { as, ctx };
@@ -67,7 +67,7 @@ test("an adapter acts for its caller through `as`, in the caller's org, until it
       }),
     ),
   );
-  house.services.set("whoami", (args, { plugin: name, caller, call }) =>
+  fixture.services.set("whoami", (args, { plugin: name, caller, call }) =>
     Promise.resolve({
       args,
       name,
@@ -77,7 +77,7 @@ test("an adapter acts for its caller through `as`, in the caller's org, until it
     }),
   );
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
-  expect(await get(house, "/api/whoami", acme)).toEqual({
+  expect(await get(fixture, "/api/whoami", acme)).toEqual({
     status: 200,
     body: { args: { n: 1 }, name: "web", actor: "key_user", org: "org_acme", call: true },
   });
@@ -86,13 +86,13 @@ test("an adapter acts for its caller through `as`, in the caller's org, until it
 
 test("what an adapter answers is checked; what it throws is an answer of its own or a failure that blames nobody else", async () => {
   let answer: OnRequest = () => ({ status: 200 });
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => loader.add(adapter("web", "/api/a", (asked, ctx) => answer(asked, ctx))),
     { timeouts: { request_ms: 30 } },
   );
   const ask = (next: unknown) => {
     answer = typeof next === "function" ? (next as OnRequest) : () => next as AdapterAnswer;
-    return get(house, "/api/a");
+    return get(fixture, "/api/a");
   };
   const good = { status: 599, body: [1, null, { a: "b" }], headers: { "X-Thing": "a; b" } };
   expect(await ask(good)).toEqual(good);
@@ -125,8 +125,8 @@ test("what an adapter answers is checked; what it throws is an answer of its own
     message: expect.not.stringContaining("secret"),
   });
   // Requests do not count as failures: else any client could unload the web surface.
-  expect(house.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
-  house.services.set("config.get", () =>
+  expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
+  fixture.services.set("config.get", () =>
     Promise.reject(Object.assign(new Error("no"), { code: "config.not_found" })),
   );
   expect(

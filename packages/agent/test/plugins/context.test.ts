@@ -12,7 +12,7 @@ verifies(
   async () => {
     const skill = keepContext();
     const one = keepContext();
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       loader.add(() => plugin("my-skill", "skill", skill));
       loader.add(llm("llm-one", one.onLoad));
       loader.add(llm("llm-two", () => {}));
@@ -23,8 +23,8 @@ verifies(
 
     // Id, time, source, org and project are the kernel's.
     const { id } = await ctx.emit("x.my-skill.done", { n: 1 }, { session_id: "s1" });
-    await settle(house.bus);
-    expect(house.seen.find((event) => event.id === id)).toMatchObject({
+    await settle(fixture.bus);
+    expect(fixture.seen.find((event) => event.id === id)).toMatchObject({
       kind: "x.my-skill.done",
       source: "my-skill",
       session_id: "s1",
@@ -33,23 +33,23 @@ verifies(
     });
 
     ctx.log.warn({ plugin: "someone-else", n: 2 }, "careful");
-    expect(house.logged.at(-1)).toEqual({
+    expect(fixture.logged.at(-1)).toEqual({
       level: "warn",
       fields: { plugin: "my-skill", n: 2 },
       message: "careful",
     });
 
     // Its own keys alone, without the prefix, secrets in the clear, fresh at every call.
-    await house.set({
+    await fixture.set({
       "plugin.my_skill.tone": "loud",
       "plugin.my_skill.deep.api_key": "sk-secret-1234",
       "plugin.my_skill_two.tone": "x",
     });
     expect(await ctx.config()).toEqual({ tone: "loud", "deep.api_key": "sk-secret-1234" });
-    await house.set({ "plugin.my_skill.tone": "soft" });
+    await fixture.set({ "plugin.my_skill.tone": "soft" });
     expect(await ctx.config()).toMatchObject({ tone: "soft" });
 
-    await house.set({
+    await fixture.set({
       provider: "prod",
       "providers.prod.plugin": "llm-one",
       "providers.prod.label": "Prod",
@@ -80,7 +80,7 @@ verifies(
   "through its context a plugin publishes only what its category may, where it may",
   async () => {
     const kept = { adapter: keepContext(), skill: keepContext(), tool: keepContext() };
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       loader.add(() => plugin("an-adapter", "adapter", kept.adapter));
       loader.add(() => plugin("a-skill", "skill", kept.skill));
       loader.add(() => plugin("a-tool", "tool", kept.tool));
@@ -106,8 +106,8 @@ verifies(
     expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-skill")).toBe("policy.denied");
     expect(await emit("tool", "x.a-tool.kind", {}, "_bridge:a-tool:1")).toBe(open);
     expect(await emit("tool", "x.a-tool.kind", {}, "kernel")).toBe("policy.denied");
-    await settle(house.bus);
-    expect(new Set(house.seen.map(({ source }) => source))).toEqual(
+    await settle(fixture.bus);
+    expect(new Set(fixture.seen.map(({ source }) => source))).toEqual(
       new Set(["kernel", "an-adapter", "a-skill", "a-tool"]),
     );
     // Spawning sub-agents and testing providers are services that need a grant.
@@ -118,8 +118,8 @@ verifies(
 
 test("the context of a plugin that was unloaded refuses everything", async () => {
   const kept = keepContext();
-  const house = await openPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
-  await house.system.stop("x");
+  const fixture = await openPlugins((loader) => loader.add(() => plugin("gone", "tool", kept)));
+  await fixture.system.stop("x");
   const { ctx } = kept;
   const tool = { name: "t", description: "", parameters: { type: "object" }, run: () => ({}) as never };
   for (const work of [

@@ -1,6 +1,6 @@
 import type { Caller } from "@backplane/ports";
 import { isPluginGrantKey } from "@backplane/registry";
-import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/house";
+import { admin, guest, owner, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, type OpenPlugins, openPlugins, plugin, settle, until } from "./open-plugins.ts";
@@ -18,16 +18,16 @@ const audited = async ({ store }: OpenPlugins) =>
 
 test("a row says what a plugin is and how it is configured, secrets masked", async () => {
   const configSchema = { type: "object", properties: { api_key: { type: "string" } } };
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("my-llm", "llm-provider", { configSchema }));
     loader.add(() => plugin("third", "skill"), { origin: "installed", source: "acme-third" });
   });
-  await house.set({
+  await fixture.set({
     "plugin.my_llm.api_key": "sk-secret-1234",
     "plugin.my_llm.a.b": 1,
     "plugin.my_llm.a.c": 2,
   });
-  expect(await house.system.facade.list(guest)).toEqual([
+  expect(await fixture.system.facade.list(guest)).toEqual([
     {
       name: "my-llm",
       version: "1.0.0",
@@ -53,10 +53,10 @@ test("a row says what a plugin is and how it is configured, secrets masked", asy
 });
 
 test("only an operator changes plugins; only an admin lets one run in the gateway", async () => {
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() => plugin("third", "skill"), { origin: "installed" }),
   );
-  const { facade } = house.system;
+  const { facade } = fixture.system;
   for (const caller of [user, guest, elsewhere, delegated]) {
     for (const work of [
       () => facade.setEnabled(caller, "third", false),
@@ -71,8 +71,8 @@ test("only an operator changes plugins; only an admin lets one run in the gatewa
   for (const caller of [owner, elsewhere, delegated]) {
     expect(await codeOfRejected(facade.setTrusted(caller, "third", true))).toBe("auth.scope");
   }
-  expect(house.status("third")).toBe("loaded");
-  expect(await audited(house)).toEqual([]);
+  expect(fixture.status("third")).toBe("loaded");
+  expect(await audited(fixture)).toEqual([]);
   expect(
     ["trusted", "services", "api", "allowed_domains"].map((field) =>
       isPluginGrantKey(`plugin.third.${field}`),
@@ -87,7 +87,7 @@ test("only an operator changes plugins; only an admin lets one run in the gatewa
 
 test("enabling and disabling applies at once, by the facade or by any write of the key", async () => {
   const calls: string[] = [];
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() =>
       plugin("switchy", "tool", {
         onLoad: async (ctx) => {
@@ -99,72 +99,72 @@ test("enabling and disabling applies at once, by the facade or by any write of t
       }),
     ),
   );
-  expect(await house.system.facade.setEnabled(owner, "switchy", false)).toMatchObject({
+  expect(await fixture.system.facade.setEnabled(owner, "switchy", false)).toMatchObject({
     status: "disabled",
     enabled: false,
   });
-  expect(house.system.tools.get("t")).toBeNull();
-  expect(await house.system.facade.setEnabled(owner, "switchy", true)).toMatchObject({
+  expect(fixture.system.tools.get("t")).toBeNull();
+  expect(await fixture.system.facade.setEnabled(owner, "switchy", true)).toMatchObject({
     status: "loaded",
     enabled: true,
   });
-  expect(house.system.tools.get("t")).not.toBeNull();
-  await house.set({ "plugin.switchy.enabled": false });
-  await until(() => house.status("switchy") === "disabled");
-  await house.config.write(scope.org_id, { unset: ["plugin.switchy.enabled"] }, {});
-  await until(() => house.status("switchy") === "loaded");
+  expect(fixture.system.tools.get("t")).not.toBeNull();
+  await fixture.set({ "plugin.switchy.enabled": false });
+  await until(() => fixture.status("switchy") === "disabled");
+  await fixture.config.write(scope.org_id, { unset: ["plugin.switchy.enabled"] }, {});
+  await until(() => fixture.status("switchy") === "loaded");
   // Another org has no say.
-  await house.set({ "plugin.switchy.enabled": false }, "org_acme");
-  await settle(house.bus);
-  expect(house.status("switchy")).toBe("loaded");
+  await fixture.set({ "plugin.switchy.enabled": false }, "org_acme");
+  await settle(fixture.bus);
+  expect(fixture.status("switchy")).toBe("loaded");
   expect(calls).toEqual(["load", "unload", "load", "unload", "load"]);
-  expect(house.told()).toEqual([
+  expect(fixture.told()).toEqual([
     "plugin.loaded switchy",
     "plugin.removed switchy",
     "plugin.loaded switchy",
     "plugin.removed switchy",
     "plugin.loaded switchy",
   ]);
-  expect(await audited(house)).toEqual([
+  expect(await audited(fixture)).toEqual([
     "key_owner plugin.enable switchy",
     "key_owner plugin.enable switchy",
   ]);
-  expect(await codeOfRejected(house.system.facade.setEnabled(owner, "absent", true))).toBe(
+  expect(await codeOfRejected(fixture.system.facade.setEnabled(owner, "absent", true))).toBe(
     "plugin.not_found",
   );
 });
 
 test("a trusted plugin runs inline from then on, and hosted again when trust is withdrawn", async () => {
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("third", "skill"), { origin: "installed" });
     loader.add(() => plugin("own", "skill"));
   });
-  expect(await house.system.facade.setTrusted(admin, "third", true)).toMatchObject({
+  expect(await fixture.system.facade.setTrusted(admin, "third", true)).toMatchObject({
     mode: "inline",
     trusted: true,
   });
-  expect(await house.system.facade.setTrusted(admin, "third", false)).toMatchObject({
+  expect(await fixture.system.facade.setTrusted(admin, "third", false)).toMatchObject({
     mode: "hosted",
     trusted: false,
   });
-  expect(house.loader.log.filter((line) => line.startsWith("load third"))).toEqual([
+  expect(fixture.loader.log.filter((line) => line.startsWith("load third"))).toEqual([
     "load third hosted",
     "load third inline",
     "load third hosted",
   ]);
-  expect(await audited(house)).toEqual(["admin plugin.trust third", "admin plugin.trust third"]);
-  expect(await codeOfRejected(house.system.facade.setTrusted(admin, "own", true))).toBe("request.invalid");
+  expect(await audited(fixture)).toEqual(["admin plugin.trust third", "admin plugin.trust third"]);
+  expect(await codeOfRejected(fixture.system.facade.setTrusted(admin, "own", true))).toBe("request.invalid");
 });
 
 test("install loads what it brings, remove unloads it; a bundled one stays, and comes back from under an override", async () => {
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("bundled-one", "skill"));
     loader.offer("acme-tool", () => plugin("acme-tool", "tool"));
     loader.offer("./my-override", () => plugin("bundled-one", "skill", { version: "9.0.0" }));
   });
-  const { facade } = house.system;
+  const { facade } = fixture.system;
   expect(await facade.inspect(owner, "acme-tool")).toMatchObject([{ name: "acme-tool", category: "tool" }]);
-  expect(house.status("acme-tool")).toBe("unknown");
+  expect(fixture.status("acme-tool")).toBe("unknown");
   expect(await facade.install(owner, "acme-tool", { editable: false })).toMatchObject([
     { name: "acme-tool", status: "loaded", mode: "hosted" },
   ]);
@@ -172,22 +172,22 @@ test("install loads what it brings, remove unloads it; a bundled one stays, and 
     "plugin.source_invalid",
   );
   expect(await codeOfRejected(facade.remove(owner, "bundled-one"))).toBe("plugin.bundled");
-  expect(house.status("bundled-one")).toBe("loaded");
+  expect(fixture.status("bundled-one")).toBe("loaded");
   expect(await facade.install(owner, "./my-override", { editable: true })).toMatchObject([
     { name: "bundled-one", version: "9.0.0", mode: "hosted", origin: "installed" },
   ]);
   await facade.remove(owner, "bundled-one");
-  expect(house.system.snapshot().find(({ name }) => name === "bundled-one")).toMatchObject({
+  expect(fixture.system.snapshot().find(({ name }) => name === "bundled-one")).toMatchObject({
     version: "1.0.0",
     origin: "bundled",
     mode: "inline",
     status: "loaded",
   });
   await facade.remove(owner, "acme-tool");
-  expect(house.status("acme-tool")).toBe("unknown");
-  await settle(house.bus);
-  expect(house.told().at(-1)).toBe("plugin.removed acme-tool");
-  expect(await audited(house)).toEqual([
+  expect(fixture.status("acme-tool")).toBe("unknown");
+  await settle(fixture.bus);
+  expect(fixture.told().at(-1)).toBe("plugin.removed acme-tool");
+  expect(await audited(fixture)).toEqual([
     "key_owner plugin.install acme-tool",
     "key_owner plugin.install absent",
     "key_owner plugin.install ./my-override",
@@ -200,7 +200,7 @@ verifies(
   "plug.health",
   "health is asked of all at once: ok, degraded at the time limit, failed when it raises",
   async () => {
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       loader.add(() =>
         plugin("well", "skill", { healthCheck: () => ({ status: "ok", summary: "all\nfine", details: [] }) }),
       );
@@ -220,8 +220,8 @@ verifies(
       loader.add(() => plugin("broken", "skill", { onLoad: () => Promise.reject(new Error("no file")) }));
       loader.add(() => plugin("off", "skill"));
     });
-    await house.system.facade.setEnabled(admin, "off", false);
-    expect(await house.system.facade.health(user, 40)).toEqual([
+    await fixture.system.facade.setEnabled(admin, "off", false);
+    expect(await fixture.system.facade.health(user, 40)).toEqual([
       { name: "well", status: "ok", summary: "all", details: [] },
       { name: "half", status: "degraded", summary: "no api_key" },
       { name: "stuck", status: "degraded", summary: "the health check took longer than 40 ms" },

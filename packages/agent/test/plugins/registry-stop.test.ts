@@ -1,45 +1,45 @@
 /** How plugins go: in which order, hearing what, and within what time. */
 
-import { admin } from "@backplane/test-kit/kernel/house";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { openPlugins, plugin, scope, until } from "./open-plugins.ts";
 
 test("a hanging onLoad, onUnload or loader is bounded", async () => {
   const never = () => new Promise<void>(() => {});
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => {
       loader.add(() => plugin("hangs-at-load", "skill", { onLoad: never }));
       loader.add(() => plugin("hangs-at-unload", "skill", { onUnload: never }));
     },
     { timeouts: { load_ms: 30, unload_ms: 30 } },
   );
-  expect(house.system.snapshot()).toMatchObject([
+  expect(fixture.system.snapshot()).toMatchObject([
     { status: "failed", error: "onLoad of hangs-at-load took longer than 30 ms" },
     { status: "loaded" },
   ]);
-  await house.system.stop("x");
-  expect(house.status("hangs-at-unload")).toBe("unloaded");
+  await fixture.system.stop("x");
+  expect(fixture.status("hangs-at-unload")).toBe("unloaded");
 });
 
 test("plugins are unloaded before what they require, whatever was reloaded meanwhile", async () => {
   const unloaded: string[] = [];
   const make = (name: string, ...requires: string[]) =>
     plugin(name, "skill", { requires, onUnload: () => void unloaded.push(name) });
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => make("base"));
     loader.add(() => make("top", "middle"));
     loader.add(() => make("middle", "base"));
   });
-  await house.system.facade.reload(admin, "base");
+  await fixture.system.facade.reload(admin, "base");
   await until(() => unloaded.length === 1);
-  await house.system.stop("x");
+  await fixture.system.stop("x");
   expect(unloaded).toEqual(["base", "top", "middle", "base"]);
 });
 
 test("kernel.shutdown reaches the plugins before they are unloaded, also when the kernel's session is busy", async () => {
   const calls: string[] = [];
   const busy = Promise.withResolvers<void>();
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     // Unloaded last, so that nothing but the announcement keeps the other one waiting.
     loader.add(() =>
       plugin("slow", "skill", { subscriptions: () => ["kernel.ready"], onEvent: () => busy.promise }),
@@ -52,9 +52,9 @@ test("kernel.shutdown reaches the plugins before they are unloaded, also when th
       }),
     );
   });
-  await house.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null });
-  await until(() => house.bus.stats().running === 1);
-  const stopped = house.system.stop("SIGTERM");
+  await fixture.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null });
+  await until(() => fixture.bus.stats().running === 1);
+  const stopped = fixture.system.stop("SIGTERM");
   await new Promise((resolve) => setTimeout(resolve, 20));
   expect(calls).toEqual([]);
   busy.resolve();
@@ -63,7 +63,7 @@ test("kernel.shutdown reaches the plugins before they are unloaded, also when th
 });
 
 test("a session of the kernel that is held up does not hold up the stop for ever", async () => {
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) =>
       loader.add(() =>
         plugin("stuck", "skill", {
@@ -73,8 +73,8 @@ test("a session of the kernel that is held up does not hold up the stop for ever
       ),
     { timeouts: { drain_ms: 20 } },
   );
-  await house.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null });
-  await until(() => house.bus.stats().running === 1);
-  await house.system.stop("SIGTERM");
-  expect(house.status("stuck")).toBe("unloaded");
+  await fixture.publish("kernel.ready", { version: "1" }, "kernel", { ...scope, project_id: null });
+  await until(() => fixture.bus.stats().running === 1);
+  await fixture.system.stop("SIGTERM");
+  expect(fixture.status("stuck")).toBe("unloaded");
 });

@@ -1,6 +1,6 @@
 /** How plugins come: each category, requirements, modules that are not what they say, orgs. */
 import type { KernelPlugin, PluginCategory } from "@backplane/contract";
-import { admin } from "@backplane/test-kit/kernel/house";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openPlugins, plugin, settle, until } from "./open-plugins.ts";
@@ -31,7 +31,7 @@ verifies(
         healthCheck: () => ({ status: "ok", summary: "fine" }),
       });
     };
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       // Found in an order that is not that of their requirements.
       for (const [at, category] of categories.entries()) {
         const next = categories[at + 1];
@@ -41,7 +41,7 @@ verifies(
     const loaded = categories.toReversed().map((category) => `p-${category}`);
     expect(calls.filter((one) => one.startsWith("subscriptions")).length).toBe(6);
     expect(calls.slice(6)).toEqual(loaded.map((name) => `onLoad(${name}) ${name}`));
-    expect(house.system.snapshot()).toEqual(
+    expect(fixture.system.snapshot()).toEqual(
       categories.map((category) => ({
         name: `p-${category}`,
         version: "2.1.0",
@@ -54,8 +54,8 @@ verifies(
         trace: null,
       })),
     );
-    await settle(house.bus);
-    const events = house.seen.filter(({ kind }) => kind === "plugin.loaded");
+    await settle(fixture.bus);
+    const events = fixture.seen.filter(({ kind }) => kind === "plugin.loaded");
     expect(events.map(({ payload }) => payload)).toEqual(
       loaded.map((name) => ({ name, version: "2.1.0", category: name.slice(2) })),
     );
@@ -64,26 +64,26 @@ verifies(
     );
 
     calls.length = 0;
-    await house.publish("kernel.ready", { version: "1" }, "kernel");
-    await house.publish("user.message.received", { text: "not asked for" });
-    await settle(house.bus);
+    await fixture.publish("kernel.ready", { version: "1" }, "kernel");
+    await fixture.publish("user.message.received", { text: "not asked for" });
+    await settle(fixture.bus);
     expect(calls.toSorted()).toEqual(
       categories.map((category) => `onEvent(kernel.ready,p-${category}) p-${category}`).toSorted(),
     );
-    expect((await house.system.facade.health(admin, 3_000)).map(({ summary }) => summary)).toEqual(
+    expect((await fixture.system.facade.health(admin, 3_000)).map(({ summary }) => summary)).toEqual(
       Array(6).fill("fine"),
     );
 
     calls.length = 0;
-    await house.system.stop("done");
+    await fixture.system.stop("done");
     expect(calls).toEqual(categories.map((category) => `onUnload(p-${category}) p-${category}`));
-    await house.system.stop("twice");
+    await fixture.system.stop("twice");
     expect(calls).toHaveLength(6);
   },
 );
 
 test("a missing, failed or disabled requirement fails the plugin and names it; a circle is named", async () => {
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => {
       loader.add(() => plugin("needs-absent", "skill", { requires: ["absent"] }));
       loader.add(() => plugin("needs-broken", "skill", { requires: ["broken"] }));
@@ -96,10 +96,10 @@ test("a missing, failed or disabled requirement fails the plugin and names it; a
     },
     { start: false },
   );
-  await house.set({ "plugin.off.enabled": false });
-  await house.system.start();
+  await fixture.set({ "plugin.off.enabled": false });
+  await fixture.system.start();
   const states = Object.fromEntries(
-    house.system.snapshot().map(({ name, status, error }) => [name, [status, error]]),
+    fixture.system.snapshot().map(({ name, status, error }) => [name, [status, error]]),
   );
   expect(states).toEqual({
     "needs-absent": ["failed", "it requires absent, which is not installed"],
@@ -111,12 +111,12 @@ test("a missing, failed or disabled requirement fails the plugin and names it; a
     "ring-b": ["failed", "it requires itself: ring-b → ring-a → ring-b"],
     fine: ["loaded", null],
   });
-  expect(house.loader.log).not.toContain("load off inline");
+  expect(fixture.loader.log).not.toContain("load off inline");
 
   // Once what was missing is there, those that waited for it are loaded.
-  await house.system.facade.setEnabled(admin, "off", true);
-  await until(() => house.status("needs-off") === "loaded");
-  expect(house.status("off")).toBe("loaded");
+  await fixture.system.facade.setEnabled(admin, "off", true);
+  await until(() => fixture.status("needs-off") === "loaded");
+  expect(fixture.status("off")).toBe("loaded");
 });
 
 test("a module that is not what its package.json says is not loaded", async () => {
@@ -135,36 +135,36 @@ test("a module that is not what its package.json says is not loaded", async () =
     [odd({ routes: [{}] }), {}, "odd has routes, which take category adapter and onRequest()"],
     [odd({ prefixes: ["mcp"] }), { origin: "installed" as const }, "odd may not register the prefix x.mcp"],
   ] as const) {
-    const house = await openPlugins((loader) => loader.add(make, entry));
-    expect(house.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);
-    expect(house.loader.log.at(-1)).toBe("close odd");
+    const fixture = await openPlugins((loader) => loader.add(make, entry));
+    expect(fixture.system.snapshot()).toMatchObject([{ status: "failed", error: reason }]);
+    expect(fixture.loader.log.at(-1)).toBe("close odd");
   }
 });
 
 test("a plugin that is enabled while the kernel boots is loaded once", async () => {
   let loads = 0;
   const gate = Promise.withResolvers<void>();
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => {
       loader.add(() => plugin("slow-start", "skill", { onLoad: () => gate.promise }));
       loader.add(() => plugin("racer", "skill", { onLoad: () => void loads++ }));
     },
     { start: false },
   );
-  const started = house.system.start();
-  await until(() => house.loader.log.length === 2);
-  await house.set({ "plugin.racer.enabled": true });
-  await until(() => house.status("racer") === "loaded");
+  const started = fixture.system.start();
+  await until(() => fixture.loader.log.length === 2);
+  await fixture.set({ "plugin.racer.enabled": true });
+  await until(() => fixture.status("racer") === "loaded");
   gate.resolve();
   await started;
   expect(loads).toBe(1);
-  expect(house.status("racer")).toBe("loaded");
-  await expect(house.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
+  expect(fixture.status("racer")).toBe("loaded");
+  await expect(fixture.publish("kernel.ready", { version: "1" }, "kernel")).resolves.toBeDefined();
 });
 
 test("an org is entered once; its plugins get its events with a context of that org", async () => {
   const heard: string[] = [];
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() =>
       plugin("echo-skill", "skill", {
         subscriptions: () => ["user.message.received"],
@@ -176,18 +176,18 @@ test("an org is entered once; its plugins get its events with a context of that 
     ),
   );
   const acme = { org_id: "org_acme", project_id: "proj_one" };
-  await house.set({ "plugin.echo_skill.tone": "plain" });
-  await house.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
-  await house.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
-  await settle(house.bus);
+  await fixture.set({ "plugin.echo_skill.tone": "plain" });
+  await fixture.set({ "plugin.echo_skill.tone": "loud" }, "org_acme");
+  await fixture.publish("user.message.received", { text: "not entered yet" }, "s1", acme);
+  await settle(fixture.bus);
   expect(heard).toEqual([]);
-  house.system.enter("org_acme");
-  house.system.enter("org_acme");
-  await house.publish("user.message.received", { text: "hi" }, "s1", acme);
-  await house.publish("user.message.received", { text: "hi" });
-  await settle(house.bus);
+  fixture.system.enter("org_acme");
+  fixture.system.enter("org_acme");
+  await fixture.publish("user.message.received", { text: "hi" }, "s1", acme);
+  await fixture.publish("user.message.received", { text: "hi" });
+  await settle(fixture.bus);
   expect(heard.toSorted()).toEqual(['org_acme/proj_one "loud"', 'org_local/proj_default "plain"']);
-  const emitted = house.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
+  const emitted = fixture.seen.filter(({ kind }) => kind === "x.echo-skill.heard");
   expect(emitted.map(({ org_id, project_id }) => `${org_id}/${project_id}`).toSorted()).toEqual([
     "org_acme/proj_one",
     "org_local/proj_default",

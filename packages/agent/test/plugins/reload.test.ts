@@ -1,6 +1,6 @@
 /** A plugin is loaded again while it works: calls in flight, events, and a reload that fails. */
 import type { KernelPlugin } from "@backplane/contract";
-import { admin, owner } from "@backplane/test-kit/kernel/house";
+import { admin, owner } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { call, openPlugins, plugin, settle, until } from "./open-plugins.ts";
 
@@ -32,31 +32,31 @@ test("a reload takes over at once, calls in flight end in the old instance, and 
       onUnload: () => void log.push(`unload ${mine}`),
     });
   };
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(make);
     version = 1;
   });
-  const old = house.system.tools.get("t")!;
+  const old = fixture.system.tools.get("t")!;
   const running = old.run({}, call());
-  await house.publish("user.message.received", { text: "a" });
-  await settle(house.bus);
+  await fixture.publish("user.message.received", { text: "a" });
+  await settle(fixture.bus);
   version = 2;
-  expect(await house.system.facade.reload(owner, "hot")).toMatchObject({
+  expect(await fixture.system.facade.reload(owner, "hot")).toMatchObject({
     version: "2.0.0",
     status: "loaded",
   });
-  await house.publish("user.message.received", { text: "b" });
-  await settle(house.bus);
-  const renewed = house.system.tools.get("t")!;
+  await fixture.publish("user.message.received", { text: "b" });
+  await settle(fixture.bus);
+  const renewed = fixture.system.tools.get("t")!;
   expect(renewed.version).toBe("2.0.0");
   expect(renewed.generation).toBeGreaterThan(old.generation);
   expect(log).toEqual(["load 1.0.0", "1.0.0 heard a", "load 2.0.0", "2.0.0 heard b"]);
   gates[0]!.resolve();
   expect(await running).toMatchObject({ brief: "1.0.0" });
   await until(() => log.includes("unload 1.0.0"));
-  await settle(house.bus);
-  expect(house.told()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
-  expect(house.seen.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
+  await settle(fixture.bus);
+  expect(fixture.told()).toEqual(["plugin.loaded hot", "plugin.reloaded hot"]);
+  expect(fixture.seen.filter(({ kind }) => kind === "x.hot.ran").map(({ payload }) => payload)).toEqual([
     { version: "1.0.0" },
   ]);
 });
@@ -64,7 +64,7 @@ test("a reload takes over at once, calls in flight end in the old instance, and 
 test("a reload that fails leaves the old instance running and says why", async () => {
   let broken = false;
   const heard: string[] = [];
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() =>
       plugin("hot", "skill", {
         subscriptions: () => ["user.message.received"],
@@ -76,15 +76,15 @@ test("a reload that fails leaves the old instance running and says why", async (
     ),
   );
   broken = true;
-  await expect(house.system.facade.reload(admin, "hot")).rejects.toMatchObject({
+  await expect(fixture.system.facade.reload(admin, "hot")).rejects.toMatchObject({
     code: "plugin.invalid",
     message: "hot could not be loaded anew: syntax",
   });
-  await house.publish("user.message.received", { text: "a" });
-  await settle(house.bus);
+  await fixture.publish("user.message.received", { text: "a" });
+  await settle(fixture.bus);
   expect(heard).toEqual(["heard"]);
-  expect(house.system.snapshot()[0]).toMatchObject({ status: "loaded", error: "reload failed: syntax" });
-  expect(house.told()).toEqual(["plugin.loaded hot", "plugin.error hot"]);
+  expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", error: "reload failed: syntax" });
+  expect(fixture.told()).toEqual(["plugin.loaded hot", "plugin.error hot"]);
   broken = false;
-  expect(await house.system.facade.reload(admin, "hot")).toMatchObject({ error: null });
+  expect(await fixture.system.facade.reload(admin, "hot")).toMatchObject({ error: null });
 });

@@ -25,31 +25,36 @@ test("a model call goes to the plugin that owns the instance, also right after i
     ["llm-two", "llm-provider", ["llm.*"], { providerId: "two" }],
     ["watcher", "adapter", ["llm.call.request"]],
   );
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
   const ask = async (provider: string, org_id = "org_local") => {
     heard.length = 0;
     const where = { org_id, project_id: "proj_default" };
-    await house.publish("llm.call.request", { provider, model: "m", messages: [], params: {} }, "s1", where);
-    await settle(house.bus);
+    await fixture.publish(
+      "llm.call.request",
+      { provider, model: "m", messages: [], params: {} },
+      "s1",
+      where,
+    );
+    await settle(fixture.bus);
     return heard.filter((one) => !one.startsWith("watcher"));
   };
-  await house.set({ "providers.prod.plugin": "llm-one" });
+  await fixture.set({ "providers.prod.plugin": "llm-one" });
   expect(await ask("prod")).toEqual(["llm-one llm.call.request"]);
   expect(heard).toContain("watcher llm.call.request");
-  await house.set({ "providers.prod.plugin": "llm-two" });
+  await fixture.set({ "providers.prod.plugin": "llm-two" });
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("two")).toEqual(["llm-two llm.call.request"]);
   expect(await ask("absent")).toEqual([]);
   // An instance that has the id of another plugin's provider_id belongs to the plugin that it names.
-  await house.set({ "providers.two.plugin": "llm-one" });
+  await fixture.set({ "providers.two.plugin": "llm-one" });
   expect(await ask("two")).toEqual(["llm-one llm.call.request"]);
   // Instances are per org.
-  house.system.enter("org_acme");
+  fixture.system.enter("org_acme");
   expect(await ask("prod", "org_acme")).toEqual([]);
-  await house.set({ "providers.prod.plugin": "llm-one" }, "org_acme");
+  await fixture.set({ "providers.prod.plugin": "llm-one" }, "org_acme");
   expect(await ask("prod", "org_acme")).toEqual(["llm-one llm.call.request"]);
   expect(await ask("prod")).toEqual(["llm-two llm.call.request"]);
 });
@@ -62,19 +67,19 @@ verifies(
       ["strategy-react", "strategy", ["strategy.decide.request"], { strategyId: "react" }],
       ["plan-first", "strategy", ["strategy.*", "user.*"]],
     );
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       for (const make of makers) loader.add(make);
     });
-    expect(house.system.strategies()).toEqual([
+    expect(fixture.system.strategies()).toEqual([
       { strategy_id: "react", plugin: "strategy-react" },
       { strategy_id: "plan-first", plugin: "plan-first" },
     ]);
-    await house.publish("strategy.decide.request", { state: {} });
-    await house.publish("strategy.decide.request", { state: {}, strategy: "plan-first" });
-    await house.publish("strategy.decide.request", { state: { strategy: "plan-first" } });
-    await house.publish("strategy.decide.request", { state: {}, strategy: "absent" });
-    await house.publish("user.message.received", { text: "hi" });
-    await settle(house.bus);
+    await fixture.publish("strategy.decide.request", { state: {} });
+    await fixture.publish("strategy.decide.request", { state: {}, strategy: "plan-first" });
+    await fixture.publish("strategy.decide.request", { state: { strategy: "plan-first" } });
+    await fixture.publish("strategy.decide.request", { state: {}, strategy: "absent" });
+    await fixture.publish("user.message.received", { text: "hi" });
+    await settle(fixture.bus);
     expect(heard).toEqual([
       "strategy-react strategy.decide.request",
       "plan-first strategy.decide.request",
@@ -90,15 +95,15 @@ test("tool calls never reach a tool over the bus; memory and skills get what the
     ["a-memory", "memory", ["memory.query", "memory.write"]],
     ["a-skill", "skill", ["tool.call.request"]],
   );
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     for (const make of makers) loader.add(make);
   });
-  await settle(house.bus);
+  await settle(fixture.bus);
   heard.length = 0;
-  await house.publish("tool.call.request", { id: "c", name: "t", args: {} });
-  await house.publish("memory.query", { query: "q", k: 1 });
-  await house.publish("memory.write", { entry: {} });
-  await settle(house.bus);
+  await fixture.publish("tool.call.request", { id: "c", name: "t", args: {} });
+  await fixture.publish("memory.query", { query: "q", k: 1 });
+  await fixture.publish("memory.write", { entry: {} });
+  await settle(fixture.bus);
   expect(heard.toSorted()).toEqual([
     "a-memory memory.query",
     "a-memory memory.write",

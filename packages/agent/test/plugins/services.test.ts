@@ -1,4 +1,4 @@
-import { admin } from "@backplane/test-kit/kernel/house";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { codeOfRejected, keepContext, openPlugins, plugin } from "./open-plugins.ts";
 
@@ -8,7 +8,7 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
     (typeof names)[number],
     ReturnType<typeof keepContext>
   >;
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     for (const name of names) {
       loader.add(() => plugin(name, "skill", kept[name]), {
         origin: name === "third" ? "installed" : "bundled",
@@ -16,7 +16,7 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
     }
   });
   for (const name of ["subagent.spawn", "config.get", "config.set", "configure"]) {
-    house.services.set(name, () => Promise.resolve(`did ${name}`));
+    fixture.services.set(name, () => Promise.resolve(`did ${name}`));
   }
   const ask = (who: keyof typeof kept, name: string) => codeOfRejected(kept[who].ctx.service(name, {}));
   const open = "nothing was thrown";
@@ -26,23 +26,23 @@ test("a service answers plugins that hold its grant: bundled by name, others by 
   expect(await ask("agent-tool", "config.get")).toBe("policy.denied");
   expect(await ask("other", "subagent.spawn")).toBe("policy.denied");
   expect(await ask("third", "absent")).toBe("policy.denied");
-  await house.set({ "plugin.third.services": ["config.*", "subagent.spawn"] });
+  await fixture.set({ "plugin.third.services": ["config.*", "subagent.spawn"] });
   expect(await ask("third", "config.set")).toBe(open);
   expect(await ask("third", "subagent.spawn")).toBe(open);
   expect(await ask("third", "configure")).toBe("policy.denied");
-  await house.set({ "plugin.third.services": [] });
+  await fixture.set({ "plugin.third.services": [] });
   expect(await ask("third", "config.set")).toBe("policy.denied");
   // Another org's word is not the operator's.
-  await house.set({ "plugin.third.services": ["config.*"] }, "org_acme");
+  await fixture.set({ "plugin.third.services": ["config.*"] }, "org_acme");
   expect(await ask("third", "config.set")).toBe("policy.denied");
 });
 
 test("a plugin of the name web that is not bundled holds nothing", async () => {
   const kept = keepContext();
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() => plugin("web", "skill", kept), { origin: "local" }),
   );
-  house.services.set("config.get", () => Promise.resolve(1));
+  fixture.services.set("config.get", () => Promise.resolve(1));
   await expect(kept.ctx.service("config.get", {})).rejects.toMatchObject({
     code: "policy.denied",
     fix: expect.stringContaining("plugin.web.services"),
@@ -52,16 +52,16 @@ test("a plugin of the name web that is not bundled holds nothing", async () => {
 test("an `as` stands for whom it was minted, for one plugin, until it ends", async () => {
   const web = keepContext();
   const other = keepContext();
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("web", "adapter", web));
     loader.add(() => plugin("other", "skill", other));
   });
-  await house.set({ "plugin.other.services": ["who"] });
-  house.services.set("who", (_args, who) =>
+  await fixture.set({ "plugin.other.services": ["who"] });
+  fixture.services.set("who", (_args, who) =>
     Promise.resolve(who.call?.invocation_id ?? who.caller?.actor ?? null),
   );
   const call = { invocation_id: "inv_7", session_id: "s1" };
-  const minted = house.system.callers.mint({ plugin: "web", caller: admin, call });
+  const minted = fixture.system.callers.mint({ plugin: "web", caller: admin, call });
   expect(await web.ctx.service("who", {}, minted.as)).toBe("inv_7");
   expect(await web.ctx.service("who", {})).toBeNull();
   expect(await codeOfRejected(other.ctx.service("who", {}, minted.as))).toBe("auth.invalid");
@@ -71,7 +71,7 @@ test("an `as` stands for whom it was minted, for one plugin, until it ends", asy
   expect(await codeOfRejected(web.ctx.service("who", {}, minted.as))).toBe("auth.invalid");
   const many = Array.from(
     { length: 200 },
-    () => house.system.callers.mint({ plugin: "web", caller: null, call: null }).as,
+    () => fixture.system.callers.mint({ plugin: "web", caller: null, call: null }).as,
   );
   expect(new Set(many).size).toBe(200);
 });

@@ -14,7 +14,7 @@ verifies(
     let mode: "throw" | "reject" | "fine" | "hold" = "throw";
     const held: PromiseWithResolvers<void>[] = [];
     const heard: BusEvent[] = [];
-    const house = await openPlugins((loader) => {
+    const fixture = await openPlugins((loader) => {
       loader.add(() =>
         plugin("shaky", "skill", {
           subscriptions: () => ["user.message.received"],
@@ -29,7 +29,7 @@ verifies(
           },
           onUnload: async () => {
             unloads++;
-            statusAtUnload = house.status("shaky");
+            statusAtUnload = fixture.status("shaky");
             await unloading.promise;
           },
         }),
@@ -48,16 +48,16 @@ verifies(
         }),
       );
     });
-    const stillborn = house.system.snapshot().find(({ name }) => name === "stillborn");
+    const stillborn = fixture.system.snapshot().find(({ name }) => name === "stillborn");
     expect(stillborn).toMatchObject({ status: "failed", error: "cannot open my file" });
     expect(stillborn?.trace).toContain("supervisor.test.ts");
-    await settle(house.bus);
-    expect(house.told()).toEqual(["plugin.loaded shaky", "plugin.loaded steady", "plugin.error stillborn"]);
-    house.seen.length = 0;
+    await settle(fixture.bus);
+    expect(fixture.told()).toEqual(["plugin.loaded shaky", "plugin.loaded steady", "plugin.error stillborn"]);
+    fixture.seen.length = 0;
 
     const say = async () => {
-      await house.publish("user.message.received", { text: "hi" });
-      await settle(house.bus);
+      await fixture.publish("user.message.received", { text: "hi" });
+      await settle(fixture.bus);
     };
     await say();
     await say();
@@ -66,38 +66,40 @@ verifies(
     mode = "reject";
     await say();
     await say();
-    expect(house.status("shaky")).toBe("loaded");
-    expect(house.told()).toEqual(Array(4).fill("plugin.error shaky"));
+    expect(fixture.status("shaky")).toBe("loaded");
+    expect(fixture.told()).toEqual(Array(4).fill("plugin.error shaky"));
 
     // Three sessions fail at the same time: the third failure in a row and its rivals.
     mode = "hold";
     for (const session of ["a", "b", "c", "d"])
-      await house.publish("user.message.received", { text: "hi" }, session);
+      await fixture.publish("user.message.received", { text: "hi" }, session);
     await until(() => held.length === 4);
     for (const one of held) one.reject(new Error("shaky failed later"));
-    await settle(house.bus);
-    expect(house.status("shaky")).toBe("unloading");
-    await house.publish("user.message.received", { text: "nobody home" });
-    await settle(house.bus);
+    await settle(fixture.bus);
+    expect(fixture.status("shaky")).toBe("unloading");
+    await fixture.publish("user.message.received", { text: "nobody home" });
+    await settle(fixture.bus);
     unloading.resolve();
-    await until(() => house.status("shaky") === "failed");
-    await settle(house.bus);
+    await until(() => fixture.status("shaky") === "failed");
+    await settle(fixture.bus);
     expect({ unloads, statusAtUnload }).toEqual({ unloads: 1, statusAtUnload: "unloading" });
-    expect(house.told().filter((one) => one.startsWith("plugin.removed"))).toEqual(["plugin.removed shaky"]);
-    expect(house.system.snapshot()[0]).toMatchObject({ status: "failed", error: "shaky failed later" });
+    expect(fixture.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([
+      "plugin.removed shaky",
+    ]);
+    expect(fixture.system.snapshot()[0]).toMatchObject({ status: "failed", error: "shaky failed later" });
     expect(heard.some(({ kind }) => kind === "plugin.removed")).toBe(true);
-    expect(house.status("steady")).toBe("loaded");
+    expect(fixture.status("steady")).toBe("loaded");
 
-    await house.system.stop("bye");
-    expect(house.status("steady")).toBe("unloaded");
-    expect(house.status("shaky")).toBe("failed");
+    await fixture.system.stop("bye");
+    expect(fixture.status("steady")).toBe("unloaded");
+    expect(fixture.status("shaky")).toBe("failed");
     expect(unloads).toBe(1);
   },
 );
 
 test("the threshold can be set; a handler past its deadline counts as a failure, once", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) =>
       loader.add(() =>
         plugin("slow", "skill", {
@@ -111,21 +113,21 @@ test("the threshold can be set; a handler past its deadline counts as a failure,
       ),
     { failures: 2, limits: { handler_ms: 20, sweep_ms: 5 } },
   );
-  await house.publish("user.message.received", { text: "1" });
-  await until(() => house.system.snapshot()[0]!.failures === 1);
+  await fixture.publish("user.message.received", { text: "1" });
+  await until(() => fixture.system.snapshot()[0]!.failures === 1);
   // Its late end neither counts again nor resets.
   stuck[0]!.reject(new Error("late"));
-  await settle(house.bus);
-  expect(house.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });
-  await house.publish("user.message.received", { text: "2" });
-  await until(() => house.status("slow") === "failed");
-  expect(house.system.snapshot()[0]?.error).toBe("handling user.message.received took too long");
+  await settle(fixture.bus);
+  expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 1, status: "loaded" });
+  await fixture.publish("user.message.received", { text: "2" });
+  await until(() => fixture.status("slow") === "failed");
+  expect(fixture.system.snapshot()[0]?.error).toBe("handling user.message.received took too long");
 });
 
 test("a hosted plugin whose process ends is started again with back-off, up to the threshold", async () => {
   let lives = 0;
   const heard: string[] = [];
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) =>
       loader.add(
         () =>
@@ -138,31 +140,31 @@ test("a hosted plugin whose process ends is started again with back-off, up to t
       ),
     { timeouts: { restart_ms: 25 } },
   );
-  expect(house.loader.log).toEqual(["load mortal hosted"]);
-  house.loader.kill("mortal");
-  await until(() => house.status("mortal") === "failed");
-  expect(house.system.snapshot()[0]).toMatchObject({
+  expect(fixture.loader.log).toEqual(["load mortal hosted"]);
+  fixture.loader.kill("mortal");
+  await until(() => fixture.status("mortal") === "failed");
+  expect(fixture.system.snapshot()[0]).toMatchObject({
     failures: 1,
     error: "exit code 7; it is being started again",
   });
-  await until(() => house.status("mortal") === "loaded");
+  await until(() => fixture.status("mortal") === "loaded");
   expect(lives).toBe(2);
   // It works again, which resets the count.
-  await house.publish("user.message.received", { text: "still there?" });
-  await settle(house.bus);
+  await fixture.publish("user.message.received", { text: "still there?" });
+  await settle(fixture.bus);
   expect(heard).toEqual(["still there?"]);
-  expect(house.system.snapshot()[0]?.failures).toBe(0);
+  expect(fixture.system.snapshot()[0]?.failures).toBe(0);
 
   for (const life of [3, 4]) {
-    house.loader.kill("mortal");
-    await until(() => lives === life && house.status("mortal") === "loaded");
+    fixture.loader.kill("mortal");
+    await until(() => lives === life && fixture.status("mortal") === "loaded");
   }
-  house.loader.kill("mortal", "exit code 9");
-  await until(() => house.status("mortal") === "failed");
-  await settle(house.bus);
-  expect(house.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
+  fixture.loader.kill("mortal", "exit code 9");
+  await until(() => fixture.status("mortal") === "failed");
+  await settle(fixture.bus);
+  expect(fixture.system.snapshot()[0]).toMatchObject({ failures: 3, error: "exit code 9" });
   expect(lives).toBe(4);
-  expect(house.told()).toEqual([
+  expect(fixture.told()).toEqual([
     "plugin.loaded mortal",
     "plugin.error mortal",
     "plugin.reloaded mortal",
@@ -177,7 +179,7 @@ test("a hosted plugin whose process ends is started again with back-off, up to t
 
 test("a crash of a process with many calls under way is one failure", async () => {
   const stuck: PromiseWithResolvers<void>[] = [];
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) =>
       loader.add(
         () =>
@@ -194,12 +196,12 @@ test("a crash of a process with many calls under way is one failure", async () =
     { timeouts: { restart_ms: 1 } },
   );
   for (const session of ["a", "b", "c", "d"])
-    await house.publish("user.message.received", { text: "x" }, session);
+    await fixture.publish("user.message.received", { text: "x" }, session);
   await until(() => stuck.length === 4);
   for (const one of stuck) one.reject(new BackplaneError("crashed", "the process ended"));
-  await settle(house.bus);
-  expect(house.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
-  house.loader.kill("busy");
-  await until(() => house.system.snapshot()[0]!.failures === 1 && house.status("busy") === "loaded");
-  expect(house.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([]);
+  await settle(fixture.bus);
+  expect(fixture.system.snapshot()[0]).toMatchObject({ status: "loaded", failures: 0 });
+  fixture.loader.kill("busy");
+  await until(() => fixture.system.snapshot()[0]!.failures === 1 && fixture.status("busy") === "loaded");
+  expect(fixture.told().filter((one) => one.startsWith("plugin.removed"))).toEqual([]);
 });

@@ -42,9 +42,9 @@ test("a typed tool is in the table with its spec, runs, and gives its headline",
     },
     approvalBrief: () => Promise.reject(new Error("no headline")),
   });
-  const house = await openPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
-  expect(house.system.tools.list().map(({ spec }) => spec.name)).toEqual(["crash", "echo"]);
-  const found = house.system.tools.get("echo")!;
+  const fixture = await openPlugins((loader) => loader.add(toolPlugin("tools", echo, crash)));
+  expect(fixture.system.tools.list().map(({ spec }) => spec.name)).toEqual(["crash", "echo"]);
+  const found = fixture.system.tools.get("echo")!;
   expect(found).toMatchObject({
     spec: { name: "echo", description: "Does echo.", parameters, requires_approval: true, timeout_ms: 500 },
     plugin: "tools",
@@ -54,10 +54,10 @@ test("a typed tool is in the table with its spec, runs, and gives its headline",
   });
   expect(await found.run({ text: "hi" }, call())).toEqual(ok("hi"));
   expect(await found.brief({ text: "hi" })).toHaveLength(80);
-  await expect(house.system.tools.get("crash")!.run({}, call())).rejects.toThrow(new TypeError("oops"));
-  expect(await house.system.tools.get("crash")!.brief({})).toBeNull();
-  expect(house.system.tools.get("absent")).toBeNull();
-  expect(house.status("tools")).toBe("loaded");
+  await expect(fixture.system.tools.get("crash")!.run({}, call())).rejects.toThrow(new TypeError("oops"));
+  expect(await fixture.system.tools.get("crash")!.brief({})).toBeNull();
+  expect(fixture.system.tools.get("absent")).toBeNull();
+  expect(fixture.status("tools")).toBe("loaded");
 });
 
 test.each([
@@ -68,10 +68,10 @@ test.each([
   [{ ok: true, brief: "b", display: { kind: "html", html: "<b>" } }, "a display block"],
   [undefined, "a result object"],
 ])("an answer %j that is no ToolReturn is refused", async (answer, what) => {
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(toolPlugin("tools", tool("bad", { run: () => answer as ToolReturn }))),
   );
-  await expect(house.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
+  await expect(fixture.system.tools.get("bad")!.run({}, call())).rejects.toMatchObject({
     code: "malformed_response",
     message: `tool bad answered without ${what}`,
   });
@@ -81,13 +81,13 @@ test("registerTool takes good names and object schemas, from plugins of category
   const kept = keepContext();
   const skill = keepContext();
   let changes = 0;
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("tools", "tool", kept));
     loader.add(() => plugin("a-skill", "skill", skill));
   });
-  house.system.tools.onChanged(() => changes++);
+  fixture.system.tools.onChanged(() => changes++);
   await kept.ctx.registerTool(tool("late"));
-  expect(house.system.tools.get("late")?.plugin).toBe("tools");
+  expect(fixture.system.tools.get("late")?.plugin).toBe("tools");
   expect(changes).toBe(1);
   for (const bad of [
     tool("late"),
@@ -102,7 +102,7 @@ test("registerTool takes good names and object schemas, from plugins of category
     expect(await codeOfRejected(kept.ctx.registerTool(bad))).toMatch(/^(plugin|request)\.invalid$/);
   }
   expect(await codeOfRejected(skill.ctx.registerTool(tool("mine")))).toBe("policy.denied");
-  expect(house.system.tools.list()).toHaveLength(1);
+  expect(fixture.system.tools.list()).toHaveLength(1);
 });
 
 verifies(
@@ -111,7 +111,7 @@ verifies(
   async () => {
     const legacy = (name: string, toolName: string) => () =>
       plugin(name, "tool", { toolName, onEvent: () => {} });
-    const house = await openPlugins(
+    const fixture = await openPlugins(
       (loader) => {
         loader.add(toolPlugin("first", tool("shared")));
         loader.add(toolPlugin("second", tool("own"), tool("shared")));
@@ -131,9 +131,9 @@ verifies(
       },
       { start: false },
     );
-    await house.set({ "plugin.long_dashed_name.enabled": false });
-    await house.system.start();
-    const failed = house.system.snapshot().filter(({ status }) => status === "failed");
+    await fixture.set({ "plugin.long_dashed_name.enabled": false });
+    await fixture.system.start();
+    const failed = fixture.system.snapshot().filter(({ status }) => status === "failed");
     expect(Object.fromEntries(failed.map(({ name, error }) => [name, error]))).toEqual({
       second: "the tool name shared is taken by first",
       "old-two": "the tool name old is taken by old-one",
@@ -142,21 +142,21 @@ verifies(
       "web-b": "the adapter_id web is taken by web-a",
       needy: "it requires absent, which is not installed",
     });
-    expect(house.status("long-dashed-name")).toBe("disabled");
-    expect(house.status("short")).toBe("loaded");
+    expect(fixture.status("long-dashed-name")).toBe("disabled");
+    expect(fixture.status("short")).toBe("loaded");
     // Nothing of a plugin that failed stays behind.
-    expect(house.system.tools.list().map(({ spec, plugin: owner }) => `${spec.name} of ${owner}`)).toEqual([
+    expect(fixture.system.tools.list().map(({ spec, plugin: owner }) => `${spec.name} of ${owner}`)).toEqual([
       "old of old-one",
       "shared of first",
     ]);
-    expect(house.system.tools.get("old")).toMatchObject({ legacy: true, spec: { parameters } });
+    expect(fixture.system.tools.get("old")).toMatchObject({ legacy: true, spec: { parameters } });
   },
 );
 
 test("of two plugins that are loaded at the same time with one tool name the first to be ready has it", async () => {
   const gate = Promise.withResolvers<void>();
   let registered = false;
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => {
       loader.add(() =>
         plugin("slow-tools", "tool", {
@@ -171,31 +171,31 @@ test("of two plugins that are loaded at the same time with one tool name the fir
     },
     { start: false },
   );
-  await house.set({ "plugin.slow_tools.enabled": false, "plugin.quick_tools.enabled": false });
-  await house.system.start();
-  await house.set({ "plugin.slow_tools.enabled": true });
+  await fixture.set({ "plugin.slow_tools.enabled": false, "plugin.quick_tools.enabled": false });
+  await fixture.system.start();
+  await fixture.set({ "plugin.slow_tools.enabled": true });
   await until(() => registered);
-  await house.set({ "plugin.quick_tools.enabled": true });
-  await until(() => house.status("quick-tools") === "loaded");
+  await fixture.set({ "plugin.quick_tools.enabled": true });
+  await until(() => fixture.status("quick-tools") === "loaded");
   gate.resolve();
-  await until(() => house.status("slow-tools") === "failed");
-  expect(house.system.snapshot()[0]?.error).toBe("the tool name t is taken by quick-tools");
-  expect(house.system.tools.get("t")?.plugin).toBe("quick-tools");
+  await until(() => fixture.status("slow-tools") === "failed");
+  expect(fixture.system.snapshot()[0]?.error).toBe("the tool name t is taken by quick-tools");
+  expect(fixture.system.tools.get("t")?.plugin).toBe("quick-tools");
 });
 
 test("a typed tool is used in place of a legacy one of the same name, with a warning, and gives it back", async () => {
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("tool-old", "tool", { toolName: "bash", onEvent: () => {} }));
     loader.add(toolPlugin("tool-new", tool("bash")), { origin: "installed" });
   });
-  expect(house.system.tools.get("bash")).toMatchObject({ plugin: "tool-new", legacy: false });
-  const warned = house.logged.filter(({ level, fields }) => level === "warn" && "tool" in fields);
+  expect(fixture.system.tools.get("bash")).toMatchObject({ plugin: "tool-new", legacy: false });
+  const warned = fixture.logged.filter(({ level, fields }) => level === "warn" && "tool" in fields);
   expect(warned.map(({ fields }) => fields)).toEqual([
     { tool: "bash", typed: "tool-new", legacy: "tool-old" },
   ]);
-  await house.set({ "plugin.tool_new.enabled": false });
-  await until(() => house.status("tool-new") === "disabled");
-  expect(house.system.tools.get("bash")).toMatchObject({ plugin: "tool-old", legacy: true });
+  await fixture.set({ "plugin.tool_new.enabled": false });
+  await until(() => fixture.status("tool-new") === "disabled");
+  expect(fixture.system.tools.get("bash")).toMatchObject({ plugin: "tool-old", legacy: true });
 });
 
 test("a legacy tool answers the event that it is handed; its result is taken and not published", async () => {
@@ -217,10 +217,10 @@ test("a legacy tool answers the event that it is handed; its result is taken and
     if (args.want === "throw") throw new Error("legacy crash");
     if (args.want !== "silence") await emit({ ...answers[args.want], request_id: event.id });
   };
-  const house = await openPlugins((loader) =>
+  const fixture = await openPlugins((loader) =>
     loader.add(() => plugin("old", "tool", { toolName: "old", onEvent })),
   );
-  const old = house.system.tools.get("old")!;
+  const old = fixture.system.tools.get("old")!;
   const ask = (want: string, more = {}) => old.run({ want }, call(more));
   expect(await ask("text")).toEqual({
     ok: true,
@@ -244,9 +244,9 @@ test("a legacy tool answers the event that it is handed; its result is taken and
   expect(await ask("error")).toEqual(failed);
   expect(await ask("envelope")).toEqual(ok("enveloped"));
   await expect(ask("throw")).rejects.toThrow("legacy crash");
-  expect(house.system.snapshot()[0]?.failures).toBe(1);
-  await settle(house.bus);
-  expect(house.seen.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
+  expect(fixture.system.snapshot()[0]?.failures).toBe(1);
+  await settle(fixture.bus);
+  expect(fixture.seen.find(({ kind }) => kind === "plugin.error")?.payload).toEqual({
     name: "old",
     error: "legacy crash",
   });
@@ -256,7 +256,7 @@ test("a legacy tool answers the event that it is handed; its result is taken and
   expect(asked[6]?.session_id).toBe("_bridge:old");
   stop.abort();
   expect(await codeOfRejected(silent)).toBe("cancelled");
-  await settle(house.bus);
-  expect(house.seen.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
-  expect(house.logged.filter(({ message }) => message.includes("no call waits for"))).toHaveLength(7);
+  await settle(fixture.bus);
+  expect(fixture.seen.filter(({ kind }) => kind === "tool.call.result")).toEqual([]);
+  expect(fixture.logged.filter(({ message }) => message.includes("no call waits for"))).toHaveLength(7);
 });

@@ -1,6 +1,6 @@
 import type { Json } from "@backplane/contract";
 import type { LiveConfig } from "@backplane/registry";
-import { admin } from "@backplane/test-kit/kernel/house";
+import { admin } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { bootstrapProviders, SEEDED_KEY } from "../../src/providers/bootstrap.ts";
@@ -9,28 +9,28 @@ import { openPlugins, plugin, scope } from "../plugins/open-plugins.ts";
 const ORG = scope.org_id;
 
 async function seeded(before: Record<string, Json>, plugins = ["llm-openai", "llm-anthropic", "llm-echo"]) {
-  const house = await openPlugins(
+  const fixture = await openPlugins(
     (loader) => {
       for (const name of plugins) loader.add(() => plugin(name, "llm-provider"));
     },
     { start: false },
   );
-  if (Object.keys(before).length > 0) await house.set(before);
-  return { ...house, values: async () => Object.fromEntries(await house.config.list(ORG)) };
+  if (Object.keys(before).length > 0) await fixture.set(before);
+  return { ...fixture, values: async () => Object.fromEntries(await fixture.config.list(ORG)) };
 }
 
 verifies(
   "llm.instances",
   "the first start makes one instance for each provider and lifts what was configured",
   async () => {
-    const house = await seeded({
+    const fixture = await seeded({
       "plugin.llm_openai.api_key": "sk-secret-1234",
       "plugin.llm_openai.base_url": "https://api.example.com",
       "plugin.llm_openai.enabled": true,
       "plugin.other.api_key": "x",
     });
-    await house.system.start();
-    const values = await house.values();
+    await fixture.system.start();
+    const values = await fixture.values();
     const made = Object.fromEntries(Object.entries(values).filter(([key]) => key.startsWith("provider")));
     expect(made).toEqual({
       "providers.llm-openai.plugin": "llm-openai",
@@ -47,9 +47,9 @@ verifies(
     expect(values[SEEDED_KEY]).toEqual(expect.stringMatching(/^\d{4}-/));
 
     // Once and never again: what an operator removed stays away.
-    await house.config.write(ORG, { unset: ["providers.llm-anthropic.*"] }, {});
-    await bootstrapProviders(house.deps, ORG, ["llm-anthropic", "llm-echo"]);
-    expect(await house.config.list(ORG, "providers.llm-anthropic.")).toEqual(new Map());
+    await fixture.config.write(ORG, { unset: ["providers.llm-anthropic.*"] }, {});
+    await bootstrapProviders(fixture.deps, ORG, ["llm-anthropic", "llm-echo"]);
+    expect(await fixture.config.list(ORG, "providers.llm-anthropic.")).toEqual(new Map());
   },
 );
 
@@ -77,29 +77,30 @@ test("the marker is written last: killed at any write, the next start finishes i
   const expected = { ...(await whole.values()), [SEEDED_KEY]: expect.any(String) as string };
   expect(writes).toBe(5);
   for (let fatal = 1; fatal <= writes; fatal++) {
-    const house = await seeded({ "plugin.llm_openai.model": "m" });
+    const fixture = await seeded({ "plugin.llm_openai.model": "m" });
     let left = fatal;
     const dying: LiveConfig = {
-      ...house.config,
-      write: (...args) => (--left === 0 ? Promise.reject(new Error("killed")) : house.config.write(...args)),
+      ...fixture.config,
+      write: (...args) =>
+        --left === 0 ? Promise.reject(new Error("killed")) : fixture.config.write(...args),
     };
-    await expect(bootstrapProviders({ ...house.deps, config: dying }, ORG, plugins)).rejects.toThrow(
+    await expect(bootstrapProviders({ ...fixture.deps, config: dying }, ORG, plugins)).rejects.toThrow(
       "killed",
     );
-    expect(await house.config.get(ORG, SEEDED_KEY)).toBeUndefined();
-    await house.system.start();
-    expect(await house.values()).toEqual(expected);
+    expect(await fixture.config.get(ORG, SEEDED_KEY)).toBeUndefined();
+    await fixture.system.start();
+    expect(await fixture.values()).toEqual(expected);
   }
 });
 
 test("without any provider nothing is marked, so that a later one is still set up", async () => {
-  const house = await seeded({}, []);
-  await house.system.start();
-  expect(await house.config.get(ORG, SEEDED_KEY)).toBeUndefined();
-  house.loader.offer("acme-llm", () => plugin("acme-llm", "llm-provider"));
-  await house.system.facade.install(admin, "acme-llm", { editable: false });
-  await house.system.prepare(ORG);
-  expect(await house.config.get(ORG, "provider")).toBe("acme-llm");
+  const fixture = await seeded({}, []);
+  await fixture.system.start();
+  expect(await fixture.config.get(ORG, SEEDED_KEY)).toBeUndefined();
+  fixture.loader.offer("acme-llm", () => plugin("acme-llm", "llm-provider"));
+  await fixture.system.facade.install(admin, "acme-llm", { editable: false });
+  await fixture.system.prepare(ORG);
+  expect(await fixture.config.get(ORG, "provider")).toBe("acme-llm");
 });
 
 verifies(
@@ -111,9 +112,9 @@ verifies(
       "plugin.llm_openai.base_url": "https://api.example.com",
       "plugin.llm_openai.model": "m",
     };
-    const house = await seeded({ ...lifted, "providers.llm-openai.base_url": "https://evil.example" });
-    await house.system.start();
-    const instance = async () => Object.fromEntries(await house.config.list(ORG, "providers.llm-openai."));
+    const fixture = await seeded({ ...lifted, "providers.llm-openai.base_url": "https://evil.example" });
+    await fixture.system.start();
+    const instance = async () => Object.fromEntries(await fixture.config.list(ORG, "providers.llm-openai."));
     expect(await instance()).toEqual({
       "providers.llm-openai.plugin": "llm-openai",
       "providers.llm-openai.label": "llm-openai (default)",
@@ -121,8 +122,8 @@ verifies(
       "providers.llm-openai.model": "m",
     });
     // Nor where somebody has moved it since and has the first start happen again.
-    await house.config.write(ORG, { unset: [SEEDED_KEY] }, {});
-    await bootstrapProviders(house.deps, ORG, ["llm-openai"]);
+    await fixture.config.write(ORG, { unset: [SEEDED_KEY] }, {});
+    await bootstrapProviders(fixture.deps, ORG, ["llm-openai"]);
     expect(await instance()).not.toHaveProperty(["providers.llm-openai.api_key"]);
   },
 );

@@ -1,5 +1,5 @@
 import type { JsonObject } from "@backplane/contract";
-import { admin, guest, scope, orgUser as user } from "@backplane/test-kit/kernel/house";
+import { admin, guest, scope, orgUser as user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, type OpenPlugins, openPlugins, plugin } from "../plugins/open-plugins.ts";
@@ -18,9 +18,9 @@ const idsOf = async ({ system }: OpenPlugins) =>
   (await system.providers.list(user, { show: false })).map(({ id, active }) => (active ? `${id}*` : id));
 
 verifies("llm.instances", "many instances of one plugin, with checked ids, changed one by one", async () => {
-  const house = await open();
-  const { providers } = house.system;
-  expect(await idsOf(house)).toEqual(["llm-echo*", "llm-openai"]);
+  const fixture = await open();
+  const { providers } = fixture.system;
+  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 
   const config = { base_url: "https://api.example.com", api_key: "sk-secret-1234", params: { seed: 1 } };
   expect(
@@ -46,7 +46,7 @@ verifies("llm.instances", "many instances of one plugin, with checked ids, chang
 
   // What is merged, what is removed, and what a reader was shown instead of the secret.
   const heard: string[] = [];
-  house.config.onUpdated(({ key }) => heard.push(key));
+  fixture.config.onUpdated(({ key }) => heard.push(key));
   const patch = {
     base_url: "https://other.example.com",
     api_key: "****1234",
@@ -63,23 +63,23 @@ verifies("llm.instances", "many instances of one plugin, with checked ids, chang
     "providers.prod.model",
     "providers.prod.params",
   ]);
-  expect(await house.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
+  expect(await fixture.config.get(scope.org_id, "providers.prod.params")).toBeUndefined();
   await providers.patch(user, "prod", { label: "Renamed", config: { api_key: "sk-fresh-5678" } });
-  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+  expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
   const same = { base_url: "https://other.example.com", api_key: "****5678" };
   await providers.patch(user, "prod", { config: same });
-  expect(await house.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
+  expect(await fixture.config.get(scope.org_id, "providers.prod.api_key")).toBe("sk-fresh-5678");
   heard.length = 0;
   await providers.patch(user, "prod", {});
   expect(heard).toEqual([]);
 
   await providers.setActive(user, "prod");
-  expect((await idsOf(house)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
-  expect(await house.config.get(scope.org_id, "provider")).toBe("prod");
+  expect((await idsOf(fixture)).filter((id) => id.endsWith("*"))).toEqual(["prod*"]);
+  expect(await fixture.config.get(scope.org_id, "provider")).toBe("prod");
   expect(await codeOfRejected(providers.remove(user, "prod"))).toBe("provider.conflict");
   await providers.setActive(user, "llm-echo");
   await providers.remove(user, "prod");
-  expect(await house.config.list(scope.org_id, "providers.prod.")).toEqual(new Map());
+  expect(await fixture.config.list(scope.org_id, "providers.prod.")).toEqual(new Map());
   await providers.remove(user, auto.id);
   await expect(providers.remove(user, "llm-openai")).rejects.toMatchObject({
     code: "provider.conflict",
@@ -88,8 +88,8 @@ verifies("llm.instances", "many instances of one plugin, with checked ids, chang
 });
 
 test("what cannot be: unknown plugins and instances, plugins of another category, fields that are none", async () => {
-  const house = await open();
-  const { providers } = house.system;
+  const fixture = await open();
+  const { providers } = fixture.system;
   const create = (body: { id?: string; plugin: string; config?: JsonObject }) =>
     codeOfRejected(providers.create(user, body));
   expect(await create({ plugin: "absent" })).toBe("plugin.not_found");
@@ -107,7 +107,7 @@ test("what cannot be: unknown plugins and instances, plugins of another category
   );
   expect(await codeOfRejected(providers.remove(user, "absent"))).toBe("provider.not_found");
   expect(await codeOfRejected(providers.setActive(user, "absent"))).toBe("provider.not_found");
-  await house.set({ "providers.lame.plugin": "llm-broken" });
+  await fixture.set({ "providers.lame.plugin": "llm-broken" });
   expect(await codeOfRejected(providers.setActive(user, "lame"))).toBe("provider.invalid");
   expect(await codeOfRejected(providers.test(user, "absent"))).toBe("provider.not_found");
   expect(await providers.test(user, "llm-echo")).toEqual({ ok: true, latency_ms: 1, error: "llm-echo" });
@@ -123,15 +123,15 @@ test("what cannot be: unknown plugins and instances, plugins of another category
 });
 
 test("secrets are shown to an admin who asks for them, on the record, and to nobody else", async () => {
-  const house = await open();
-  const { providers } = house.system;
+  const fixture = await open();
+  const { providers } = fixture.system;
   await providers.create(user, { id: "prod", plugin: "llm-openai", config: { api_key: "sk-secret-1234" } });
   const keyIn = (rows: { id: string; config: JsonObject }[]) =>
     rows.find(({ id }) => id === "prod")?.config.api_key;
   expect(keyIn(await providers.list(admin, { show: false }))).toBe("****1234");
   expect(await codeOfRejected(providers.list(user, { show: true }))).toBe("auth.scope");
   expect(keyIn(await providers.list(admin, { show: true }))).toBe("sk-secret-1234");
-  const audit = (await house.store.audit.list(user.scope, {}, { limit: 10 })).items;
+  const audit = (await fixture.store.audit.list(user.scope, {}, { limit: 10 })).items;
   expect(audit.map(({ actor, action }) => `${actor} ${action}`)).toEqual([
     "admin provider.show",
     "key_user provider.create",
@@ -140,8 +140,8 @@ test("secrets are shown to an admin who asks for them, on the record, and to nob
 });
 
 test("rivals: of ten creates with one id one wins, and of two last instances one stays", async () => {
-  const house = await open();
-  const { providers } = house.system;
+  const fixture = await open();
+  const { providers } = fixture.system;
   const tries = Array.from({ length: 10 }, (_, n) =>
     codeOfRejected(providers.create(user, { id: "same", plugin: "llm-openai", config: { n } })),
   );
@@ -153,10 +153,10 @@ test("rivals: of ten creates with one id one wins, and of two last instances one
 });
 
 test("another org has instances of its own, set up when it is first looked at", async () => {
-  const house = await open();
+  const fixture = await open();
   const acme = { ...user, scope: { org_id: "org_acme", project_id: null } };
-  const rows = await house.system.providers.list(acme, { show: false });
+  const rows = await fixture.system.providers.list(acme, { show: false });
   expect(rows.map(({ id }) => id)).toEqual(["llm-echo", "llm-openai"]);
-  await house.system.providers.create(acme, { id: "theirs", plugin: "llm-echo" });
-  expect(await idsOf(house)).toEqual(["llm-echo*", "llm-openai"]);
+  await fixture.system.providers.create(acme, { id: "theirs", plugin: "llm-echo" });
+  expect(await idsOf(fixture)).toEqual(["llm-echo*", "llm-openai"]);
 });

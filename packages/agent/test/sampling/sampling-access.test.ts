@@ -2,9 +2,9 @@
 import type { BackplaneError, BindingPolicy, Invocation, Json, JsonObject } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { openPostgresStore } from "@backplane/store";
-import { admin, guest, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, guest, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -67,20 +67,20 @@ const pending = async ({ kernel }: Pick<Talk, "kernel">) =>
   (await kernel.approvals.list(admin, { status: "pending" }, { limit: 20 })).items;
 
 test("without a word of the operator no model is lent, and nothing is recorded", async () => {
-  const house = await open({});
-  await (await house.call()).settled;
-  expect(house.answers).toEqual(["nobody"]);
-  expect(await house.recorded()).toEqual([]);
+  const fixture = await open({});
+  await (await fixture.call()).settled;
+  expect(fixture.answers).toEqual(["nobody"]);
+  expect(await fixture.recorded()).toEqual([]);
 });
 
 verifies(
   "mcp.server",
   "where the client takes no sampling request, a binding that may have the gateway's model is answered by it",
   async () => {
-    const house = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
-    const { id, settled } = await house.call();
+    const fixture = await open({ sampling: { max_tokens: 100, per_hour: 2 } });
+    const { id, settled } = await fixture.call();
     await settled;
-    expect(house.answers).toEqual([
+    expect(fixture.answers).toEqual([
       {
         role: "assistant",
         content: { type: "text", text: expect.stringContaining("hi there") },
@@ -88,24 +88,24 @@ verifies(
         stopReason: "endTurn",
       },
     ]);
-    const [row] = await house.recorded();
+    const [row] = await fixture.recorded();
     expect(row).toMatchObject({
       status: "succeeded",
       requested_by: user.actor,
-      input: { for_invocation: id, for_binding: house.binding_id, max_tokens: 100 },
+      input: { for_invocation: id, for_binding: fixture.binding_id, max_tokens: 100 },
       tool_result: { structured_output: { display: { data: { usage: { total: expect.any(Number) } } } } },
     });
-    const asked = house.events.find(({ kind }) => kind === "llm.call.request");
+    const asked = fixture.events.find(({ kind }) => kind === "llm.call.request");
     expect(asked?.payload).toMatchObject({ params: { max_tokens: 100 }, tools: [] });
 
     // Only texts, no tools; a request that cannot be put costs nothing of the quota.
-    house.ask(QUESTION("x", { tools: [] }));
-    await (await house.call()).settled;
-    house.ask({ messages: [{ role: "user", content: { type: "image", data: "" } }], maxTokens: 1 });
-    await (await house.call()).settled;
-    house.ask(QUESTION("again"));
-    for (let n = 0; n < 2; n++) await (await house.call()).settled;
-    expect(house.answers.slice(1)).toEqual([
+    fixture.ask(QUESTION("x", { tools: [] }));
+    await (await fixture.call()).settled;
+    fixture.ask({ messages: [{ role: "user", content: { type: "image", data: "" } }], maxTokens: 1 });
+    await (await fixture.call()).settled;
+    fixture.ask(QUESTION("again"));
+    for (let n = 0; n < 2; n++) await (await fixture.call()).settled;
+    expect(fixture.answers.slice(1)).toEqual([
       expect.stringContaining("request.invalid: sampling: the gateway's model is lent without tools"),
       expect.stringContaining("request.invalid: sampling: the gateway's model takes texts alone"),
       expect.objectContaining({ role: "assistant" }),
@@ -117,34 +117,34 @@ verifies(
 );
 
 test("it is weighed like any call: a conversation asks first, a headless run and a guest are refused", async () => {
-  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
-  const { settled } = await house.call("conversation");
-  await until(async () => (await pending(house)).length === 1);
-  const [approval] = await pending(house);
+  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const { settled } = await fixture.call("conversation");
+  await until(async () => (await pending(fixture)).length === 1);
+  const [approval] = await pending(fixture);
   expect(approval).toMatchObject({ tool: "model_sampling", risk: "medium" });
   expect(JSON.stringify(approval)).toContain("hi there");
-  await house.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
+  await fixture.kernel.approvals.answer(admin, approval!.id, { response: "reject" });
   await settled;
-  expect(house.answers[0]).toContain("policy.denied: the model was not asked:");
+  expect(fixture.answers[0]).toContain("policy.denied: the model was not asked:");
 
-  await (await house.call("headless")).settled;
-  expect(house.answers[1]).toMatch(/policy\.denied: .*nobody to ask/);
-  await (await house.call(undefined, guest)).settled;
-  expect(house.answers[2]).toMatch(/policy\.denied: .*guest/);
-  expect(house.events.some(({ kind }) => kind === "llm.call.request")).toBe(false);
+  await (await fixture.call("headless")).settled;
+  expect(fixture.answers[1]).toMatch(/policy\.denied: .*nobody to ask/);
+  await (await fixture.call(undefined, guest)).settled;
+  expect(fixture.answers[2]).toMatch(/policy\.denied: .*guest/);
+  expect(fixture.events.some(({ kind }) => kind === "llm.call.request")).toBe(false);
 
-  await house.kernel.policy.put(admin, "org", { tolerance: { conversation: "medium" } });
-  await (await house.call("conversation")).settled;
-  expect(house.answers[3]).toMatchObject({ role: "assistant" });
+  await fixture.kernel.policy.put(admin, "org", { tolerance: { conversation: "medium" } });
+  await (await fixture.call("conversation")).settled;
+  expect(fixture.answers[3]).toMatchObject({ role: "assistant" });
 });
 
 test("a call that is cancelled takes its question along", async () => {
-  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
-  const { id } = await house.call("conversation");
-  await until(async () => (await pending(house)).length === 1);
-  await house.kernel.invocations.cancel(user, id);
-  await until(async () => (await house.recorded())[0]?.status === "cancelled");
-  expect(await pending(house)).toEqual([]);
+  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const { id } = await fixture.call("conversation");
+  await until(async () => (await pending(fixture)).length === 1);
+  await fixture.kernel.invocations.cancel(user, id);
+  await until(async () => (await fixture.recorded())[0]?.status === "cancelled");
+  expect(await pending(fixture)).toEqual([]);
 });
 
 test("the quota holds over a restart, and is free again after an hour", async () => {
@@ -181,11 +181,11 @@ test("the quota is one for all nodes", { timeout: 60_000 }, async () => {
 });
 
 test("nobody else gets at the model this way: models are not offered it, and by hand it answers nothing", async () => {
-  const house = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
-  const [entry] = await house.kernel.catalog.get(admin, "model_sampling");
+  const fixture = await open({ sampling: { max_tokens: 100, per_hour: 20 } });
+  const [entry] = await fixture.kernel.catalog.get(admin, "model_sampling");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const input = { request_id: "x", for_binding: "b", for_invocation: "i", messages: [], max_tokens: 1 };
   const body = { binding_id: "bind_core_model_sampling", input };
-  const done = await house.kernel.invocations.invoke(admin, body);
+  const done = await fixture.kernel.invocations.invoke(admin, body);
   expect(await done.settled).toMatchObject({ tool_result: { is_error: true } });
 });

@@ -1,20 +1,20 @@
 /** A tool that asks a person before it runs, and a call of it that waits for the answer. */
 import type { Approval } from "@backplane/contract";
-import { type House, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 
 export const content = manifest([
   tool("rm", {}, { effect_class: "non_idempotent_write", requires_approval: true }),
 ]);
 
-export async function asked(house: House, input: object = { path: "a" }, session_id?: string) {
+export async function asked(fixture: TestKernel, input: object = { path: "a" }, session_id?: string) {
   const body = {
     export_id: "rm",
     input: input as never,
     ...(session_id === undefined ? {} : { session_id }),
   };
-  const ticket = await house.kernel.invocations.invoke(user, body);
+  const ticket = await fixture.kernel.invocations.invoke(user, body);
   const id = ticket.invocation.approval_id;
-  const approval = id === null ? null : await house.kernel.approvals.get(user, id);
+  const approval = id === null ? null : await fixture.kernel.approvals.get(user, id);
   return { ticket, approval: approval as Approval };
 }

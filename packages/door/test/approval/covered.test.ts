@@ -1,8 +1,14 @@
 /** What an approval covers besides the arguments (approval.digest): a change of it is a new question. */
 import type { Approval, Json } from "@backplane/contract";
-import { admin, type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -23,63 +29,73 @@ const deploying = (more: object = {}) =>
     ),
   ]);
 
-async function openDeploying(options: Parameters<typeof openHouse>[0] = {}, more: object = {}) {
-  const house = await openHouse(options);
-  await house.kernel.secrets.put(admin, "token", "hunter2-first");
-  const { binding_id } = await house.bind(deploying(more), {
+async function openDeploying(options: Parameters<typeof createTestKernel>[0] = {}, more: object = {}) {
+  const fixture = await createTestKernel(options);
+  await fixture.kernel.secrets.put(admin, "token", "hunter2-first");
+  const { binding_id } = await fixture.bind(deploying(more), {
     config: { region: "north", size: 1 },
     secrets: { token: "secret://org_local/token" },
     policy: { allowed_domains: ["api.example.com", "cdn.example.com"] },
   });
-  return { house, binding_id };
+  return { fixture, binding_id };
 }
 
-const call = (house: House, body: object = {}) =>
-  house.kernel.invocations.invoke(user, { export_id: "deploy", input: { tag: "v1" }, ...body });
+const call = (fixture: TestKernel, body: object = {}) =>
+  fixture.kernel.invocations.invoke(user, { export_id: "deploy", input: { tag: "v1" }, ...body });
 
-const answer = (house: House, id: string) =>
-  house.kernel.approvals.answer(admin, id, { response: "approve" });
+const answer = (fixture: TestKernel, id: string) =>
+  fixture.kernel.approvals.answer(admin, id, { response: "approve" });
 
-async function nextQuestion(house: House, before: string): Promise<Approval> {
+async function nextQuestion(fixture: TestKernel, before: string): Promise<Approval> {
   const pending = async () =>
-    (await house.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending()).some(({ id }) => id !== before));
   return (await pending()).find(({ id }) => id !== before)!;
 }
 
-type Change = (house: House, binding_id: string) => Promise<unknown>;
+type Change = (fixture: TestKernel, binding_id: string) => Promise<unknown>;
 const CHANGES: [what: string, parts: string[], change: Change][] = [
   [
     "the config",
     ["config.region", "config.zone"],
-    (house, id) =>
-      house.kernel.bindings.patch(admin, id, { config: { size: 1, region: "south", zone: "b" } }, undefined),
+    (fixture, id) =>
+      fixture.kernel.bindings.patch(
+        admin,
+        id,
+        { config: { size: 1, region: "south", zone: "b" } },
+        undefined,
+      ),
   ],
-  ["a secret", ["secret.token"], (house) => house.kernel.secrets.put(admin, "token", "hunter2-second")],
+  ["a secret", ["secret.token"], (fixture) => fixture.kernel.secrets.put(admin, "token", "hunter2-second")],
   [
     "a secret that was removed and stored anew",
     ["secret.token"],
-    async (house, id) => {
-      await house.kernel.bindings.patch(admin, id, { secrets: {} }, undefined);
-      await house.kernel.secrets.remove(admin, "token");
-      await house.kernel.secrets.put(admin, "token", "hunter2-second");
+    async (fixture, id) => {
+      await fixture.kernel.bindings.patch(admin, id, { secrets: {} }, undefined);
+      await fixture.kernel.secrets.remove(admin, "token");
+      await fixture.kernel.secrets.put(admin, "token", "hunter2-second");
       const secrets = { token: "secret://org_local/token" };
-      await house.kernel.bindings.patch(admin, id, { secrets }, undefined);
+      await fixture.kernel.bindings.patch(admin, id, { secrets }, undefined);
     },
   ],
   [
     "the grant and the destination",
     ["destination", "grant.allowed_domains"],
-    (house, id) =>
-      house.kernel.bindings.patch(admin, id, { policy: { allowed_domains: ["api.example.com"] } }, undefined),
+    (fixture, id) =>
+      fixture.kernel.bindings.patch(
+        admin,
+        id,
+        { policy: { allowed_domains: ["api.example.com"] } },
+        undefined,
+      ),
   ],
   [
     "the package",
     ["package_digest", "package_version"],
-    async (house, id) => {
+    async (fixture, id) => {
       const next = { ...deploying(), version: "0.2.0" };
-      await house.kernel.packages.install(admin, house.importer.add(next));
-      await house.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
+      await fixture.kernel.packages.install(admin, fixture.importer.add(next));
+      await fixture.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
     },
   ],
 ];
@@ -89,25 +105,25 @@ for (const [what, parts, change] of CHANGES) {
     "approval.digest",
     `a call does not run on an approval from before ${what} changed; the next question names the parts`,
     async () => {
-      const { house, binding_id } = await openDeploying();
-      const ticket = await call(house);
+      const { fixture, binding_id } = await openDeploying();
+      const ticket = await call(fixture);
       const first = ticket.invocation.approval_id!;
-      await change(house, binding_id);
-      await answer(house, first);
-      const question = await nextQuestion(house, first);
-      expect(house.runner.orders).toHaveLength(0);
+      await change(fixture, binding_id);
+      await answer(fixture, first);
+      const question = await nextQuestion(fixture, first);
+      expect(fixture.runner.orders).toHaveLength(0);
       expect(question).toMatchObject({ replaces: first, changed: parts, invocation_id: ticket.id });
       const shown = JSON.stringify(question);
       for (const value of ["hunter2", "south", "north"]) expect(shown).not.toContain(value);
-      expect(await house.kernel.invocations.get(admin, ticket.id)).toMatchObject({
+      expect(await fixture.kernel.invocations.get(admin, ticket.id)).toMatchObject({
         status: "waiting_approval",
         approval_id: question.id,
       });
-      await answer(house, question.id);
+      await answer(fixture, question.id);
       const done = await ticket.settled;
       expect(done.status).toBe("succeeded");
-      const [order] = house.runner.orders;
-      const { binding } = (await house.store.bindings.get(user.scope, binding_id))!;
+      const [order] = fixture.runner.orders;
+      const { binding } = (await fixture.store.bindings.get(user.scope, binding_id))!;
       expect(order!.context.config).toEqual(binding.config);
       expect(order!.package.version).toBe(binding.package_version);
       expect(done).toMatchObject({ approval_id: question.id, package_version: binding.package_version });
@@ -116,11 +132,11 @@ for (const [what, parts, change] of CHANGES) {
 }
 
 verifies("approval.digest", "what is written again without a change asks nothing again", async () => {
-  const { house, binding_id } = await openDeploying();
-  const ticket = await call(house);
-  await house.kernel.bindings.patch(admin, binding_id, { config: { size: 1, region: "north" } }, undefined);
-  await house.kernel.secrets.rotateKey(admin, { new_key: true }).catch(() => null);
-  await answer(house, ticket.invocation.approval_id!);
+  const { fixture, binding_id } = await openDeploying();
+  const ticket = await call(fixture);
+  await fixture.kernel.bindings.patch(admin, binding_id, { config: { size: 1, region: "north" } }, undefined);
+  await fixture.kernel.secrets.rotateKey(admin, { new_key: true }).catch(() => null);
+  await answer(fixture, ticket.invocation.approval_id!);
   expect((await ticket.settled).status).toBe("succeeded");
 });
 
@@ -128,15 +144,20 @@ verifies(
   "approval.digest",
   "an approval for the session does not serve a binding with another config",
   async () => {
-    const { house, binding_id } = await openDeploying();
-    const ticket = await call(house, { session_id: "s1" });
-    await house.kernel.approvals.answer(admin, ticket.invocation.approval_id!, {
+    const { fixture, binding_id } = await openDeploying();
+    const ticket = await call(fixture, { session_id: "s1" });
+    await fixture.kernel.approvals.answer(admin, ticket.invocation.approval_id!, {
       response: "approve_for_session",
     });
     await ticket.settled;
-    expect((await call(house, { session_id: "s1" })).invocation.approval_id).toBeNull();
-    await house.kernel.bindings.patch(admin, binding_id, { config: { region: "south", size: 1 } }, undefined);
-    expect((await call(house, { session_id: "s1" })).invocation.approval_id).not.toBeNull();
+    expect((await call(fixture, { session_id: "s1" })).invocation.approval_id).toBeNull();
+    await fixture.kernel.bindings.patch(
+      admin,
+      binding_id,
+      { config: { region: "south", size: 1 } },
+      undefined,
+    );
+    expect((await call(fixture, { session_id: "s1" })).invocation.approval_id).not.toBeNull();
   },
 );
 
@@ -144,15 +165,15 @@ verifies(
   "approval.digest",
   "an approved call that waits in line does not run after a secret was rotated",
   async () => {
-    const { house } = await openDeploying({}, { max_concurrency: 1 });
+    const { fixture } = await openDeploying({}, { max_concurrency: 1 });
     let release = () => {};
-    house.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
-    const [first, second] = [await call(house), await call(house)];
-    await answer(house, first.invocation.approval_id!);
-    await until(() => house.runner.running === 1);
-    await answer(house, second.invocation.approval_id!);
-    await until(async () => (await house.kernel.health()).invocations.queued === 1);
-    await house.kernel.secrets.put(admin, "token", "hunter2-second");
+    fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
+    const [first, second] = [await call(fixture), await call(fixture)];
+    await answer(fixture, first.invocation.approval_id!);
+    await until(() => fixture.runner.running === 1);
+    await answer(fixture, second.invocation.approval_id!);
+    await until(async () => (await fixture.kernel.health()).invocations.queued === 1);
+    await fixture.kernel.secrets.put(admin, "token", "hunter2-second");
     await new Promise((resolve) => setTimeout(resolve, 300));
     release();
     await first.settled;
@@ -160,13 +181,13 @@ verifies(
       status: "failed",
       error: { code: "approval.changed", details: { changed: ["secret.token"] } },
     });
-    expect(house.runner.orders).toHaveLength(1);
+    expect(fixture.runner.orders).toHaveLength(1);
   },
 );
 
 test("a durable question that was approved while no gateway ran is asked again when the config changed", async () => {
   const options = { host: { approval_timeout_ms: 3_600_000 } };
-  const { house: first, binding_id } = await openDeploying(options);
+  const { fixture: first, binding_id } = await openDeploying(options);
   const ticket = await call(first);
   const asked = ticket.invocation.approval_id!;
   await first.kernel.bindings.patch(admin, binding_id, { config: { region: "south", size: 1 } }, undefined);
@@ -182,7 +203,7 @@ test("a durable question that was approved while no gateway ran is asked again w
     {},
   );
   await first.crash();
-  const second = await openHouse({ ...options, file: first.file });
+  const second = await createTestKernel({ ...options, file: first.file });
   const question = await nextQuestion(second, asked);
   expect(question).toMatchObject({ replaces: asked, changed: ["config.region"] });
   await answer(second, question.id);
@@ -217,20 +238,20 @@ for (const [what, parts, values] of PLUGIN_CHANGES) {
     `a tool of a kernel plugin does not run on an approval from before ${what} changed`,
     async () => {
       let ran = 0;
-      const house = await openHouse({ plugins: [askedTool(() => ran++)] });
-      await house.kernel.config.set(admin, {
+      const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
+      await fixture.kernel.config.set(admin, {
         "plugin.sender.channel": "#ops",
         "plugin.sender.api_key": "sk-first",
       });
-      const ticket = await house.kernel.invocations.invoke(user, { export_id: "send", input: {} });
+      const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "send", input: {} });
       const first = ticket.invocation.approval_id!;
-      await house.kernel.config.set(admin, values);
-      await answer(house, first);
-      const question = await nextQuestion(house, first);
+      await fixture.kernel.config.set(admin, values);
+      await answer(fixture, first);
+      const question = await nextQuestion(fixture, first);
       expect(ran).toBe(0);
       expect(question).toMatchObject({ replaces: first, changed: parts });
       expect(JSON.stringify(question)).not.toMatch(/sk-|everyone/);
-      await answer(house, question.id);
+      await answer(fixture, question.id);
       expect((await ticket.settled).status).toBe("succeeded");
       expect(ran).toBe(1);
     },
@@ -242,24 +263,24 @@ verifies(
   "a tool of a kernel plugin does not run on an approval from before its code was replaced",
   async () => {
     let ran = 0;
-    const house = await openHouse({ plugins: [askedTool(() => ran++)] });
-    const loader = house.deps.plugins!;
+    const fixture = await createTestKernel({ plugins: [askedTool(() => ran++)] });
+    const loader = fixture.deps.plugins!;
     const plain = { ...loader };
     const reload = async (digest: string) => {
       loader.load = async (...args) => ({ ...(await plain.load(...args)), digest });
-      await house.kernel.plugins.reload(admin, "sender");
+      await fixture.kernel.plugins.reload(admin, "sender");
     };
     await reload("sha256:first");
-    const ticket = await house.kernel.invocations.invoke(user, { export_id: "send", input: {} });
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "send", input: {} });
     const first = ticket.invocation.approval_id!;
     await reload("sha256:second");
-    await answer(house, first);
-    const question = await nextQuestion(house, first);
+    await answer(fixture, first);
+    const question = await nextQuestion(fixture, first);
     expect(question).toMatchObject({ replaces: first, changed: ["package_digest"] });
     expect(ran).toBe(0);
     // The same code again is no change.
     await reload("sha256:second");
-    await answer(house, question.id);
+    await answer(fixture, question.id);
     expect((await ticket.settled).status).toBe("succeeded");
   },
 );

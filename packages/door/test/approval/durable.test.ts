@@ -1,42 +1,42 @@
 /** Questions that outlive their gateway, or are answered at another one. */
 
-import { admin, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { asked, content } from "./ask-to-remove.ts";
 
 const HOUR = 3_600_000;
 
 test("an orderly stop ends short questions within a second and leaves durable ones pending", async () => {
-  const house = await openHouse();
-  const binding = await house.bind(content);
-  const short = await asked(house, { n: 1 });
-  await house.kernel.bindings.patch(
+  const fixture = await createTestKernel();
+  const binding = await fixture.bind(content);
+  const short = await asked(fixture, { n: 1 });
+  await fixture.kernel.bindings.patch(
     admin,
     binding.binding_id,
     { policy: { approval_timeout_ms: HOUR } },
     undefined,
   );
-  const long = await asked(house, { n: 2 });
+  const long = await asked(fixture, { n: 2 });
   expect(long.approval.durable).toBe(true);
   const began = performance.now();
-  await house.kernel.stop(5_000);
+  await fixture.kernel.stop(5_000);
   expect(performance.now() - began).toBeLessThan(1_000);
   expect(await short.ticket.settled).toMatchObject({ status: "failed", error: { code: "gateway_stopping" } });
-  expect((await house.kernel.approvals.get(user, short.approval.id)).status).toBe("cancelled");
-  expect((await house.kernel.approvals.get(user, long.approval.id)).status).toBe("pending");
+  expect((await fixture.kernel.approvals.get(user, short.approval.id)).status).toBe("cancelled");
+  expect((await fixture.kernel.approvals.get(user, long.approval.id)).status).toBe("pending");
   expect((await long.ticket.settled).status).toBe("waiting_approval");
 });
 
 test("a durable question survives a crash, is answered by the next gateway and runs there once", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   const binding = await first.bind(content, { policy: { approval_timeout_ms: HOUR } });
   const long = await asked(first, { n: 1 });
   const rejected = await asked(first, { n: 2 });
   await first.kernel.bindings.patch(admin, binding.binding_id, { policy: {} }, undefined);
   const short = await asked(first, { n: 3 });
   await first.crash();
-  const second = await openHouse({ file: first.file });
+  const second = await createTestKernel({ file: first.file });
   const { approvals, invocations } = second.kernel;
   expect(await invocations.get(user, short.ticket.id)).toMatchObject({ error: { code: "approval.expired" } });
   expect((await approvals.get(user, short.approval.id)).status).toBe("expired");
@@ -48,11 +48,11 @@ test("a durable question survives a crash, is answered by the next gateway and r
 });
 
 test("an answer that another gateway took reaches the waiting call", async () => {
-  const house = await openHouse();
-  await house.bind(content);
-  house.runner.script = () => ok();
-  const { ticket, approval } = await asked(house);
-  await house.store.approvals.resolve(
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  fixture.runner.script = () => ok();
+  const { ticket, approval } = await asked(fixture);
+  await fixture.store.approvals.resolve(
     approval.id,
     {
       status: "approved",
@@ -64,7 +64,7 @@ test("an answer that another gateway took reaches the waiting call", async () =>
     {
       events: [
         {
-          id: house.deps.ids.next("event"),
+          id: fixture.deps.ids.next("event"),
           type: "approval.resolved",
           scope,
           occurred_at: Date.now(),
@@ -78,23 +78,23 @@ test("an answer that another gateway took reaches the waiting call", async () =>
 });
 
 test("a watcher of a durable question hears no end when only the gateway ends", async () => {
-  const house = await openHouse();
-  await house.bind(content, { policy: { approval_timeout_ms: 24 * HOUR } });
-  const { ticket } = await asked(house);
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { policy: { approval_timeout_ms: 24 * HOUR } });
+  const { ticket } = await asked(fixture);
   const items: string[] = [];
   const watched = (async () => {
     const stop = new AbortController();
-    for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, stop.signal))
+    for await (const item of fixture.kernel.invocations.watch(user, ticket.id, 0, stop.signal))
       items.push("settled" in item ? item.settled.status : "event");
   })();
-  await house.kernel.stop(0);
+  await fixture.kernel.stop(0);
   await watched;
   expect(items).toEqual([]);
-  expect((await house.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
+  expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
 });
 
 test("an answer that its gateway did not live to act on is kept to by the next", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   await first.bind(content);
   const said = {
     yes: await asked(first, { n: 1 }),
@@ -111,7 +111,7 @@ test("an answer that its gateway did not live to act on is kept to by the next",
   await first.store.approvals.resolve(said.yes.approval.id, { ...resolution, status: "approved" }, {});
   await first.store.approvals.resolve(said.no.approval.id, { ...resolution, status: "rejected" }, {});
   await first.crash();
-  const second = await openHouse({ file: first.file });
+  const second = await createTestKernel({ file: first.file });
   const end = async (id: string) => {
     await until(async () => (await second.kernel.invocations.get(user, id)).ended_at !== null);
     const { status, error } = await second.kernel.invocations.get(user, id);

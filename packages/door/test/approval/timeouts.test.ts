@@ -1,5 +1,5 @@
 import type { KernelTool } from "@backplane/contract";
-import { user } from "@backplane/test-kit/kernel/house";
+import { user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";

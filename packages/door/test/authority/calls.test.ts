@@ -1,8 +1,8 @@
 /** Calls that wait, queue, retry or were delegated: none starts after its authority is gone, and the record says why. */
 
-import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { content as removing } from "../approval/ask-to-remove.ts";
@@ -15,62 +15,63 @@ verifies(
   "sec.revocation",
   "a waiting approval of a revoked key ends unasked, and row, approval and audit say why",
   async () => {
-    const house = await openHouse();
-    await house.bind(removing);
-    const key = await createRevocableKey(house);
-    const ticket = await house.kernel.invocations.invoke(key.caller, { export_id: "rm" });
+    const fixture = await createTestKernel();
+    await fixture.bind(removing);
+    const key = await createRevocableKey(fixture);
+    const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
     await key.revoke();
     const ended = await ticket.settled;
     expect(ended).toMatchObject({
       status: "failed",
       error: { code: "authority.key_revoked", details: { key_id: key.id } },
     });
-    const approval = await house.kernel.approvals.get(admin, ended.approval_id!);
+    const approval = await fixture.kernel.approvals.get(admin, ended.approval_id!);
     expect(approval).toMatchObject({ status: "cancelled", answered_by: null });
     expect(approval.feedback).toContain(key.id);
-    const trail = (await house.kernel.audit.list(admin, { action: "approval.cancelled" }, { limit: 5 }))
+    const trail = (await fixture.kernel.audit.list(admin, { action: "approval.cancelled" }, { limit: 5 }))
       .items;
     expect(trail).toMatchObject([
       { subject: approval.id, details: { why: "authority.key_revoked", invocation_id: ended.id } },
     ]);
-    expect(house.runner.orders).toHaveLength(0);
+    expect(fixture.runner.orders).toHaveLength(0);
   },
 );
 
 verifies("sec.revocation", "approving right after the revocation runs nothing", async () => {
-  const house = await openHouse();
-  await house.bind(removing);
-  const key = await createRevocableKey(house);
-  const ticket = await house.kernel.invocations.invoke(key.caller, { export_id: "rm" });
+  const fixture = await createTestKernel();
+  await fixture.bind(removing);
+  const key = await createRevocableKey(fixture);
+  const ticket = await fixture.kernel.invocations.invoke(key.caller, { export_id: "rm" });
   const approval_id = ticket.invocation.approval_id!;
   const [, answer] = await Promise.allSettled([
     key.revoke(),
     (async () => {
-      await until(async () => (await house.store.keys.get("org_local", key.id))!.revoked_at !== null);
-      return await house.kernel.approvals.answer(admin, approval_id, { response: "approve" });
+      await until(async () => (await fixture.store.keys.get("org_local", key.id))!.revoked_at !== null);
+      return await fixture.kernel.approvals.answer(admin, approval_id, { response: "approve" });
     })(),
   ]);
   expect(answer).toMatchObject({ status: "rejected", reason: { code: "authority.key_revoked" } });
   expect((await ticket.settled).error?.code).toBe("authority.key_revoked");
-  expect(house.runner.orders).toHaveLength(0);
+  expect(fixture.runner.orders).toHaveLength(0);
 });
 
 verifies(
   "sec.revocation",
   "a revoked key's approver answers nothing any more, nor does a disabled role's",
   async () => {
-    const house = await openHouse();
-    await house.bind(removing);
-    const ticket = await house.kernel.invocations.invoke(user, { export_id: "rm" });
-    const approver = await createRevocableKey(house, { role: "admin", scopes: ["approvals:answer"] });
+    const fixture = await createTestKernel();
+    await fixture.bind(removing);
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "rm" });
+    const approver = await createRevocableKey(fixture, { role: "admin", scopes: ["approvals:answer"] });
     const approval_id = ticket.invocation.approval_id!;
-    const answer = () => house.kernel.approvals.answer(approver.caller, approval_id, { response: "approve" });
-    await house.kernel.policy.patch(admin, "org", { roles: { admin: { disabled: true } } });
+    const answer = () =>
+      fixture.kernel.approvals.answer(approver.caller, approval_id, { response: "approve" });
+    await fixture.kernel.policy.patch(admin, "org", { roles: { admin: { disabled: true } } });
     await expect(answer()).rejects.toMatchObject({ code: "authority.role_disabled" });
-    await house.kernel.policy.patch(admin, "org", { roles: null });
+    await fixture.kernel.policy.patch(admin, "org", { roles: null });
     await approver.revoke();
     await expect(answer()).rejects.toMatchObject({ code: "authority.key_revoked" });
-    expect(house.runner.orders).toHaveLength(0);
+    expect(fixture.runner.orders).toHaveLength(0);
   },
 );
 
@@ -83,39 +84,39 @@ const CODES = {
 
 for (const loss of LOSSES) {
   verifies("sec.revocation", `calls in line stop when their ${loss} is taken away`, async () => {
-    const house = await openHouse();
-    const binding = await house.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
-    const key = await createRevocableKey(house);
-    house.runner.script = never;
-    house.runner.obeys = false;
-    await house.kernel.invocations.invoke(admin, { export_id: "narrow", timeout_ms: 60_000 });
-    await until(() => house.runner.running === 1);
+    const fixture = await createTestKernel();
+    const binding = await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
+    const key = await createRevocableKey(fixture);
+    fixture.runner.script = never;
+    fixture.runner.obeys = false;
+    await fixture.kernel.invocations.invoke(admin, { export_id: "narrow", timeout_ms: 60_000 });
+    await until(() => fixture.runner.running === 1);
     const waiting = await Promise.all(
       [1, 2, 3].map(() =>
-        house.kernel.invocations.invoke(key.caller, { export_id: "narrow", timeout_ms: 60_000 }),
+        fixture.kernel.invocations.invoke(key.caller, { export_id: "narrow", timeout_ms: 60_000 }),
       ),
     );
     if (loss === "key") await key.revoke();
-    else if (loss === "project") await house.kernel.policy.patch(admin, "project", { archived: true });
-    else await house.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
+    else if (loss === "project") await fixture.kernel.policy.patch(admin, "project", { archived: true });
+    else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
     for (const { settled } of waiting) {
       expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
     }
-    expect(house.runner.orders).toHaveLength(1);
+    expect(fixture.runner.orders).toHaveLength(1);
   });
 
   verifies("sec.revocation", `a failed call is not tried again after its ${loss} is taken away`, async () => {
-    const house = await openHouse({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
-    const binding = await house.bind(manifest([tool("flaky")]));
-    const key = await createRevocableKey(house);
-    house.runner.script = () => ended("retryable_failure", "plugin_retryable");
-    const { settled } = await house.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
-    await until(() => house.runner.orders.length === 1);
+    const fixture = await createTestKernel({ host: { retry: { max_attempts: 5, base_ms: 600 } } });
+    const binding = await fixture.bind(manifest([tool("flaky")]));
+    const key = await createRevocableKey(fixture);
+    fixture.runner.script = () => ended("retryable_failure", "plugin_retryable");
+    const { settled } = await fixture.kernel.invocations.invoke(key.caller, { export_id: "flaky" });
+    await until(() => fixture.runner.orders.length === 1);
     if (loss === "key") await key.revoke();
-    else if (loss === "project") await house.kernel.policy.patch(admin, "project", { archived: true });
-    else await house.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
+    else if (loss === "project") await fixture.kernel.policy.patch(admin, "project", { archived: true });
+    else await fixture.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
     expect(await settled).toMatchObject({ status: "failed", error: { code: CODES[loss] } });
-    expect(house.runner.orders).toHaveLength(1);
+    expect(fixture.runner.orders).toHaveLength(1);
   });
 }
 
@@ -123,101 +124,101 @@ verifies(
   "sec.revocation",
   "a running call of a revoked key is told to stop, and its delegated token opens nothing",
   async () => {
-    const house = await openHouse();
+    const fixture = await createTestKernel();
     const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
-    await house.bind(manifest([tool("outer", scopes), tool("inner")]));
-    await house.kernel.bindings.create(admin, {
+    await fixture.bind(manifest([tool("outer", scopes), tool("inner")]));
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id: "inner",
     });
-    const key = await createRevocableKey(house);
+    const key = await createRevocableKey(fixture);
     let token = "";
-    house.runner.script = ({ order }) => {
+    fixture.runner.script = ({ order }) => {
       token = order.context.gateway.delegation_token!;
       return never();
     };
-    const outer = await house.kernel.invocations.invoke(key.caller, {
+    const outer = await fixture.kernel.invocations.invoke(key.caller, {
       export_id: "outer",
       timeout_ms: 60_000,
     });
     await until(() => token !== "");
-    const child = await house.kernel.keys.authenticate(token);
+    const child = await fixture.kernel.keys.authenticate(token);
     await key.revoke();
-    await expect(house.kernel.invocations.invoke(child, { export_id: "inner" })).rejects.toMatchObject({
+    await expect(fixture.kernel.invocations.invoke(child, { export_id: "inner" })).rejects.toMatchObject({
       code: "authority.key_revoked",
     });
-    await expect(house.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
+    await expect(fixture.kernel.keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
     expect(await outer.settled).toMatchObject({ status: "failed", error: { code: "authority.key_revoked" } });
-    expect(house.runner.orders).toHaveLength(1);
+    expect(fixture.runner.orders).toHaveLength(1);
   },
 );
 
 verifies("sec.revocation", "a call whose binding is disabled starts no further calls", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const scopes = { permissions: { gateway_api_scopes: ["tools:invoke"] } };
-  const outer = await house.bind(manifest([tool("outer", scopes), tool("inner")]));
-  await house.kernel.bindings.create(admin, {
+  const outer = await fixture.bind(manifest([tool("outer", scopes), tool("inner")]));
+  await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "inner",
   });
   const told: string[] = [];
-  house.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     if (order.export_id === "inner") return ok();
-    const caller = await house.kernel.keys.authenticate(order.context.gateway.delegation_token!);
+    const caller = await fixture.kernel.keys.authenticate(order.context.gateway.delegation_token!);
     const call = () =>
-      house.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
+      fixture.kernel.invocations.invoke(caller, { export_id: "inner" }).then(
         async ({ settled }) => void told.push((await settled).status),
         (error: { code: string }) => void told.push(error.code),
       );
     await call();
-    await house.kernel.bindings.patch(admin, outer.binding_id, { status: "disabled" }, undefined);
+    await fixture.kernel.bindings.patch(admin, outer.binding_id, { status: "disabled" }, undefined);
     await call();
     return ok();
   };
-  await house.call({ export_id: "outer" });
+  await fixture.call({ export_id: "outer" });
   expect(told).toEqual(["succeeded", "binding.not_active"]);
 });
 
 test("a role that the policy denies a tool is asked again before a queued call starts", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("narrow", { max_concurrency: 1 })]));
   let release = () => {};
-  house.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
-  const first = await house.kernel.invocations.invoke(admin, { export_id: "narrow" });
-  await until(() => house.runner.running === 1);
-  const { settled } = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
-  await house.kernel.policy.patch(admin, "org", { roles: { user: { deny: { tools: ["narrow"] } } } });
+  fixture.runner.script = () => new Promise((resolve) => (release = () => resolve(ok())));
+  const first = await fixture.kernel.invocations.invoke(admin, { export_id: "narrow" });
+  await until(() => fixture.runner.running === 1);
+  const { settled } = await fixture.kernel.invocations.invoke(user, { export_id: "narrow" });
+  await fixture.kernel.policy.patch(admin, "org", { roles: { user: { deny: { tools: ["narrow"] } } } });
   await pause(400);
   release();
   await first.settled;
   expect(await settled).toMatchObject({ error: { code: "policy.denied", details: { rule: "role" } } });
-  expect(house.runner.orders).toHaveLength(1);
+  expect(fixture.runner.orders).toHaveLength(1);
 });
 
 verifies(
   "sec.revocation",
   "hooks of an archived project and of a disabled binding get no further delivery",
   async () => {
-    const house = await openHouse({
+    const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 2, max_attempts: 10, base_ms: 30, max_ms: 60 } },
     });
-    const bound = await house.bind(manifest([hook("notify", ["binding.changed"]), tool("read")]));
-    house.runner.script = () => ended("failed", "crashed");
-    await house.kernel.bindings.create(admin, {
+    const bound = await fixture.bind(manifest([hook("notify", ["binding.changed"]), tool("read")]));
+    fixture.runner.script = () => ended("failed", "crashed");
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id: "read",
     });
-    await until(() => house.runner.orders.length >= 2);
-    await house.kernel.policy.patch(admin, "project", { archived: true });
-    await until(() => house.runner.running === 0);
-    const before = house.runner.orders.length;
+    await until(() => fixture.runner.orders.length >= 2);
+    await fixture.kernel.policy.patch(admin, "project", { archived: true });
+    await until(() => fixture.runner.running === 0);
+    const before = fixture.runner.orders.length;
     await pause(400);
-    expect(house.runner.orders.length - before).toBeLessThanOrEqual(1);
+    expect(fixture.runner.orders.length - before).toBeLessThanOrEqual(1);
     const refused = (
-      await house.kernel.invocations.list(admin, { binding_id: bound.binding_id }, { limit: 50 })
+      await fixture.kernel.invocations.list(admin, { binding_id: bound.binding_id }, { limit: 50 })
     ).items;
     expect(refused.some(({ error }) => error?.code === "authority.project_archived")).toBe(true);
   },
@@ -228,7 +229,7 @@ verifies(
   "a durable approval answered after a restart does not run for a key revoked since",
   async () => {
     const options = { host: { approval_timeout_ms: 3_600_000 } };
-    const first = await openHouse(options);
+    const first = await createTestKernel(options);
     await first.bind(removing);
     const key = await createRevocableKey(first);
     const { id, invocation } = await first.kernel.invocations.invoke(key.caller, { export_id: "rm" });
@@ -245,7 +246,7 @@ verifies(
     );
     await key.revoke();
     await first.crash();
-    const second = await openHouse({ ...options, file: first.file });
+    const second = await createTestKernel({ ...options, file: first.file });
     await until(async () => (await second.kernel.invocations.get(admin, id)).status === "failed");
     expect(await second.kernel.invocations.get(admin, id)).toMatchObject({
       error: { code: "authority.key_revoked" },
@@ -258,16 +259,16 @@ verifies(
   "sec.revocation",
   "of fifty workers on a revoked key none starts a call more than a second later",
   async () => {
-    const house = await openHouse();
-    await house.bind(manifest([tool("echo"), tool("narrow", { max_concurrency: 2 })]));
-    await house.kernel.bindings.create(admin, {
+    const fixture = await createTestKernel();
+    await fixture.bind(manifest([tool("echo"), tool("narrow", { max_concurrency: 2 })]));
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id: "narrow",
     });
-    const key = await createRevocableKey(house);
+    const key = await createRevocableKey(fixture);
     const starts: number[] = [];
-    house.runner.script = async () => {
+    fixture.runner.script = async () => {
       starts.push(performance.now());
       await pause(5);
       return ok();
@@ -275,7 +276,7 @@ verifies(
     let stop = false;
     const workers = Array.from({ length: 50 }, async (_, n) => {
       while (!stop)
-        await house.call({ export_id: n % 2 === 0 ? "echo" : "narrow" }, key.caller).catch(() => pause(1));
+        await fixture.call({ export_id: n % 2 === 0 ? "echo" : "narrow" }, key.caller).catch(() => pause(1));
     });
     await until(() => starts.length > 100);
     await key.revoke();

@@ -2,7 +2,7 @@
 
 import type { KeyCreate } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House } from "@backplane/test-kit/kernel/house";
+import { admin, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
 
 export interface RevocableKey {
   id: string;
@@ -11,7 +11,7 @@ export interface RevocableKey {
 }
 
 export async function createRevocableKey(
-  { kernel }: Pick<House, "kernel">,
+  { kernel }: Pick<TestKernel, "kernel">,
   more: Partial<KeyCreate> = {},
 ): Promise<RevocableKey> {
   const scopes: KeyCreate["scopes"] = ["invocations:write", "sessions:write", "sessions:read"];

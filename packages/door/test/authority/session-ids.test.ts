@@ -4,9 +4,9 @@ import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, openHouse, until } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { addTool, openTalk } from "../../../agent/test/loop/talk.ts";
@@ -17,29 +17,29 @@ const rm = { export_id: "rm", input: { path: "a" }, session_id: "s1" };
 
 /** A session of key A in which removing was approved for the session. */
 async function approvedSession() {
-  const house = await openHouse();
-  await house.bind(removing);
-  const a = await createRevocableKey(house);
-  await house.kernel.sessions.create(a.caller, { session_id: "s1" });
-  const approver = await createRevocableKey(house, { scopes: ["approvals:answer"] });
-  const asked = await house.kernel.invocations.invoke(a.caller, rm);
-  await house.kernel.approvals.answer(approver.caller, asked.invocation.approval_id!, {
+  const fixture = await createTestKernel();
+  await fixture.bind(removing);
+  const a = await createRevocableKey(fixture);
+  await fixture.kernel.sessions.create(a.caller, { session_id: "s1" });
+  const approver = await createRevocableKey(fixture, { scopes: ["approvals:answer"] });
+  const asked = await fixture.kernel.invocations.invoke(a.caller, rm);
+  await fixture.kernel.approvals.answer(approver.caller, asked.invocation.approval_id!, {
     response: "approve_for_session",
   });
   expect((await asked.settled).status).toBe("succeeded");
   const asks = async (caller: Caller) =>
-    (await house.kernel.invocations.invoke(caller, rm)).invocation.approval_id !== null;
+    (await fixture.kernel.invocations.invoke(caller, rm)).invocation.approval_id !== null;
   expect(await asks(a.caller)).toBe(false);
-  return { house, a, approver, asks };
+  return { fixture, a, approver, asks };
 }
 
 verifies(
   "sec.session-ids",
   "an approval for the session serves whoever asked, and nobody else who names the session",
   async () => {
-    const { house, a, asks } = await approvedSession();
-    expect(house.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
-    const b = await createRevocableKey(house);
+    const { fixture, a, asks } = await approvedSession();
+    expect(fixture.kernel.approvals.grants(admin)).toMatchObject([{ session_id: "s1", granted_to: a.id }]);
+    const b = await createRevocableKey(fixture);
     expect(await asks(b.caller)).toBe(true);
     expect(await asks(admin)).toBe(true);
     expect(await asks(a.caller)).toBe(false);

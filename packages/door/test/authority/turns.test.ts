@@ -4,7 +4,7 @@ import type { KernelTool, Run } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import type { Caller } from "@backplane/ports";
 import { defineKernelPlugin, toolOk } from "@backplane/sdk/kernel";
-import { admin, until } from "@backplane/test-kit/kernel/house";
+import { admin, until } from "@backplane/test-kit/kernel/test-kernel";
 import { yesPlugin } from "@backplane/test-kit/kernel/yes-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";

@@ -1,6 +1,6 @@
-import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -10,45 +10,45 @@ verifies(
   "bind.concurrency",
   "max_concurrency holds, the line is first come first served, a full one refuses",
   async () => {
-    const house = await openHouse({ host: { queue_per_binding: 5 } });
-    await house.bind(content(2));
+    const fixture = await createTestKernel({ host: { queue_per_binding: 5 } });
+    await fixture.bind(content(2));
     const release: (() => void)[] = [];
     let most = 0;
-    house.runner.script = async () => {
-      most = Math.max(most, house.runner.running);
+    fixture.runner.script = async () => {
+      most = Math.max(most, fixture.runner.running);
       await new Promise<void>((resolve) => release.push(resolve));
       return ok();
     };
     const tickets = [];
     for (let i = 0; i < 7; i++) {
-      tickets.push(await house.kernel.invocations.invoke(user, { export_id: "narrow", input: { i } }));
+      tickets.push(await fixture.kernel.invocations.invoke(user, { export_id: "narrow", input: { i } }));
     }
-    const full = await house.kernel.invocations.invoke(user, { export_id: "narrow" }).then(
+    const full = await fixture.kernel.invocations.invoke(user, { export_id: "narrow" }).then(
       () => null,
       (error: { code: string; details: { invocation_id: string } }) => error,
     );
     expect(full?.code).toBe("invocation.queue_full");
-    expect(await house.kernel.invocations.get(user, full!.details.invocation_id)).toMatchObject({
+    expect(await fixture.kernel.invocations.get(user, full!.details.invocation_id)).toMatchObject({
       status: "failed",
       error: { code: "invocation.queue_full" },
     });
     await until(() => release.length === 2);
-    expect((await house.kernel.health()).invocations).toMatchObject({ running: 2, queued: 5 });
+    expect((await fixture.kernel.health()).invocations).toMatchObject({ running: 2, queued: 5 });
     for (let i = 0; i < 7; i++) {
       await until(() => release.length > i);
       release[i]!();
     }
     for (const ticket of tickets) expect((await ticket.settled).status).toBe("succeeded");
     expect(most).toBe(2);
-    const served = house.runner.orders.map((order) => (order.body.input as { i: number }).i);
+    const served = fixture.runner.orders.map((order) => (order.body.input as { i: number }).i);
     expect(served).toEqual([0, 1, 2, 3, 4, 5, 6]);
     // Every slot is free again.
     await until(async () => {
-      const slot = await house.store.leases.acquireSlot(
-        `slot/${house.runner.orders[0]!.binding_id}`,
+      const slot = await fixture.store.leases.acquireSlot(
+        `slot/${fixture.runner.orders[0]!.binding_id}`,
         1,
         "probe",
-        house.clock.now(),
+        fixture.clock.now(),
         1,
       );
       return slot !== null;
@@ -57,38 +57,38 @@ verifies(
 );
 
 test("a cancel takes a waiting call out of the line", async () => {
-  const house = await openHouse();
-  await house.bind(content(1));
+  const fixture = await createTestKernel();
+  await fixture.bind(content(1));
   const release: (() => void)[] = [];
-  house.runner.script = async () => {
+  fixture.runner.script = async () => {
     await new Promise<void>((resolve) => release.push(resolve));
     return ok();
   };
-  const first = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
+  const first = await fixture.kernel.invocations.invoke(user, { export_id: "narrow" });
   await until(() => release.length === 1);
-  const second = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
-  const third = await house.kernel.invocations.invoke(user, { export_id: "narrow" });
-  await house.kernel.invocations.cancel(user, second.id);
+  const second = await fixture.kernel.invocations.invoke(user, { export_id: "narrow" });
+  const third = await fixture.kernel.invocations.invoke(user, { export_id: "narrow" });
+  await fixture.kernel.invocations.cancel(user, second.id);
   expect((await second.settled).status).toBe("cancelled");
   release[0]!();
   await first.settled;
   await until(() => release.length === 2);
   release[1]!();
   expect((await third.settled).status).toBe("succeeded");
-  expect(house.runner.orders).toHaveLength(2);
+  expect(fixture.runner.orders).toHaveLength(2);
 });
 
 verifies(
   "bind.concurrency",
   "a slot that a killed gateway held is not taken before its lease ran out",
   async () => {
-    const first = await openHouse();
+    const first = await createTestKernel();
     await first.bind(content(1));
     first.runner.script = () => new Promise<never>(() => {});
     await first.kernel.invocations.invoke(user, { export_id: "narrow" });
     await until(() => first.runner.running === 1);
     await first.crash();
-    const second = await openHouse({ file: first.file });
+    const second = await createTestKernel({ file: first.file });
     const early = await second.call({ export_id: "narrow", timeout_ms: 300 });
     expect(early).toMatchObject({ status: "failed", error: { code: "timeout" } });
     second.clock.wall_offset = 31_000;

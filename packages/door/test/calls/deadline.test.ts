@@ -1,6 +1,6 @@
-import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { timeLeft } from "../../src/calls/deadline.ts";
@@ -9,18 +9,18 @@ verifies(
   "inv.deadline",
   "the first of caller's, binding's and export's, capped twice, from dispatch, on the monotonic clock",
   async () => {
-    const house = await openHouse({ host: { max_timeout_ms: 9_000 } });
+    const fixture = await createTestKernel({ host: { max_timeout_ms: 9_000 } });
     const content = manifest([
       tool("plain", { default_timeout_ms: 2_000 }),
       tool("bound", { default_timeout_ms: 2_000, max_timeout_ms: 4_000 }),
       tool("asked", { default_timeout_ms: 2_000 }, { requires_approval: true }),
     ]);
-    await house.bind(content);
-    await house.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
-    await house.bind(content, { export_id: "asked" });
+    await fixture.bind(content);
+    await fixture.bind(content, { export_id: "bound", policy: { timeout_ms: 3_000 } });
+    await fixture.bind(content, { export_id: "asked" });
     const given = async (body: { export_id: string; timeout_ms?: number }) => {
-      const invocation = await house.call(body);
-      const order = house.runner.orders.at(-1)!;
+      const invocation = await fixture.call(body);
+      const order = fixture.runner.orders.at(-1)!;
       expect(order.timeout_ms).toBeLessThanOrEqual(invocation.timeout_ms);
       expect(order.timeout_ms).toBeGreaterThan(invocation.timeout_ms - 500);
       return invocation.timeout_ms;
@@ -33,28 +33,28 @@ verifies(
     // The wall clock jumps an hour in either direction between two tries: the time left is unmoved.
     for (const jump of [3_600_000, -3_600_000]) {
       let tries = 0;
-      house.runner.script = () => {
+      fixture.runner.script = () => {
         if (++tries > 1) return ok();
-        house.clock.wall_offset += jump;
+        fixture.clock.wall_offset += jump;
         return {
           ...ok(null),
           status: "retryable_failure",
           error: { code: "plugin_retryable", message: "later" },
         };
       };
-      const jumped = await house.call({ export_id: "plain", timeout_ms: 5_000 });
+      const jumped = await fixture.call({ export_id: "plain", timeout_ms: 5_000 });
       expect(jumped).toMatchObject({ status: "succeeded", retry_count: 1 });
-      expect(house.runner.orders.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
-      expect(house.runner.orders.at(-1)!.timeout_ms).toBeLessThan(5_000);
+      expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeGreaterThan(4_000);
+      expect(fixture.runner.orders.at(-1)!.timeout_ms).toBeLessThan(5_000);
     }
     // Waiting for a person does not count: the time starts with the dispatch.
-    house.runner.script = () => ok();
-    const ticket = await house.kernel.invocations.invoke(user, { export_id: "asked", timeout_ms: 1_000 });
-    const [approval] = (await house.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
+    fixture.runner.script = () => ok();
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "asked", timeout_ms: 1_000 });
+    const [approval] = (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 1 })).items;
     await new Promise((resolve) => setTimeout(resolve, 300));
-    await house.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
+    await fixture.kernel.approvals.answer(admin, approval!.id, { response: "approve" });
     await ticket.settled;
-    const asked = house.runner.orders.at(-1)!;
+    const asked = fixture.runner.orders.at(-1)!;
     expect(asked.invocation_id).toBe(ticket.id);
     expect(asked.timeout_ms).toBeGreaterThan(800);
     const deadline = Date.parse(asked.context.deadline_at);
@@ -63,18 +63,18 @@ verifies(
 );
 
 test("a deadline that passes in the queue ends the call with timeout", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("one", { max_concurrency: 1 })]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("one", { max_concurrency: 1 })]));
   const release: (() => void)[] = [];
-  house.runner.script = async () => {
+  fixture.runner.script = async () => {
     await new Promise<void>((resolve) => release.push(resolve));
     return ok();
   };
-  const first = await house.kernel.invocations.invoke(user, { export_id: "one" });
+  const first = await fixture.kernel.invocations.invoke(user, { export_id: "one" });
   await until(() => release.length === 1);
-  const second = await house.call({ export_id: "one", timeout_ms: 50 });
+  const second = await fixture.call({ export_id: "one", timeout_ms: 50 });
   expect(second).toMatchObject({ status: "failed", error: { code: "timeout" }, started_at: null });
-  expect(house.runner.orders).toHaveLength(1);
+  expect(fixture.runner.orders).toHaveLength(1);
   release[0]!();
   expect((await first.settled).status).toBe("succeeded");
 });

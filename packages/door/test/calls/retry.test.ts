@@ -1,6 +1,6 @@
-import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -17,17 +17,17 @@ verifies(
   "inv.retry",
   "retryable_failure is retried under one key where the effect class allows, failed never; hooks come back",
   async () => {
-    const house = await openHouse({
+    const fixture = await createTestKernel({
       host: { deliveries: { concurrency: 4, per_binding: 4, max_attempts: 10, base_ms: 5, max_ms: 50 } },
     });
-    await house.bind(content);
+    await fixture.bind(content);
     for (const export_id of ["put", "post", "odd"])
-      await house.kernel.bindings.create(user, named(export_id));
-    const { orders } = house.runner;
-    house.runner.script = later;
+      await fixture.kernel.bindings.create(user, named(export_id));
+    const { orders } = fixture.runner;
+    fixture.runner.script = later;
     for (const export_id of ["read", "put"]) {
       orders.length = 0;
-      const tried = await house.call({ export_id });
+      const tried = await fixture.call({ export_id });
       expect(tried).toMatchObject({ status: "retryable_failure", retry_count: 2 });
       expect(orders).toHaveLength(3);
       const keys = new Set(orders.map((order) => order.body.tool_execution_id));
@@ -35,34 +35,37 @@ verifies(
     }
     for (const export_id of ["post", "odd"]) {
       orders.length = 0;
-      expect(await house.call({ export_id })).toMatchObject({ status: "retryable_failure", retry_count: 0 });
+      expect(await fixture.call({ export_id })).toMatchObject({
+        status: "retryable_failure",
+        retry_count: 0,
+      });
       expect(orders).toHaveLength(1);
     }
     // Never past the deadline.
     orders.length = 0;
-    const short = await house.call({ export_id: "read", timeout_ms: 5 });
+    const short = await fixture.call({ export_id: "read", timeout_ms: 5 });
     expect(short.status).toBe("retryable_failure");
     expect(orders).toHaveLength(1);
     // `failed` never.
     orders.length = 0;
-    house.runner.script = () => ended("failed", "plugin_failed");
-    expect(await house.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
+    fixture.runner.script = () => ended("failed", "plugin_failed");
+    expect(await fixture.call({ export_id: "read" })).toMatchObject({ status: "failed", retry_count: 0 });
     expect(orders).toHaveLength(1);
     // A hook's ack is a success; anything but ack and failed is delivered again under the same id.
     const seen: { delivery_id: unknown; attempt: unknown }[] = [];
     const answers = [later, () => ended("failed", "timeout"), () => ok(null)];
-    house.runner.script = ({ order }) => {
+    fixture.runner.script = ({ order }) => {
       if (order.op !== "hook.handle") return ok();
       seen.push({ delivery_id: order.body.delivery_id, attempt: order.body.attempt });
       return answers[seen.length - 1]?.() ?? ok(null);
     };
-    await house.kernel.bindings.create(user, named("notify"));
+    await fixture.kernel.bindings.create(user, named("notify"));
     await until(() => seen.length >= 3);
     await until(async () => (await settledHooks()).includes("succeeded"));
     expect(seen.slice(0, 3).map((one) => one.attempt)).toEqual([1, 2, 3]);
     expect(new Set(seen.slice(0, 3).map((one) => one.delivery_id)).size).toBe(1);
     async function settledHooks() {
-      const list = await house.kernel.invocations.list(user, { export_id: "notify" }, { limit: 10 });
+      const list = await fixture.kernel.invocations.list(user, { export_id: "notify" }, { limit: 10 });
       return list.items.map((one) => one.status);
     }
   },
@@ -73,44 +76,44 @@ function named(export_id: string) {
 }
 
 test("what never reached the plugin is tried again whatever the effect class, if its code can pass", async () => {
-  const house = await openHouse();
-  await house.bind(content, { export_id: "post" });
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "post" });
   const codes = ["crashed", "backpressure"];
-  house.runner.script = () => {
+  fixture.runner.script = () => {
     const code = codes.shift();
     return code === undefined ? ok() : ended("failed", code, { dispatched: false });
   };
-  expect(await house.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
-  house.runner.orders.length = 0;
+  expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
+  fixture.runner.orders.length = 0;
   for (const code of ["crashed", "launch_failed", "crash_loop"]) {
-    house.runner.script = () => ended("failed", code, { dispatched: code === "crashed" });
-    expect(await house.call({ export_id: "post" })).toMatchObject({ error: { code }, retry_count: 0 });
+    fixture.runner.script = () => ended("failed", code, { dispatched: code === "crashed" });
+    expect(await fixture.call({ export_id: "post" })).toMatchObject({ error: { code }, retry_count: 0 });
   }
-  expect(house.runner.orders).toHaveLength(3);
+  expect(fixture.runner.orders).toHaveLength(3);
 });
 
 verifies("launch.slow", "a start that ran out of time is tried again, whatever its code", async () => {
-  const house = await openHouse();
-  await house.bind(content, { export_id: "post" });
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "post" });
   const codes = ["slow_start", "handshake_failed"];
-  house.runner.script = () => {
+  fixture.runner.script = () => {
     const code = codes.shift();
     if (code === undefined) return ok();
     const error = { code, message: "It did not start in time.", details: { slow_start: true } };
     return { ...ended("failed", code, { dispatched: false }), error };
   };
-  expect(await house.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
-  house.runner.script = () => ended("failed", "handshake_failed", { dispatched: false });
-  expect(await house.call({ export_id: "post" })).toMatchObject({ status: "failed", retry_count: 0 });
+  expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "succeeded", retry_count: 2 });
+  fixture.runner.script = () => ended("failed", "handshake_failed", { dispatched: false });
+  expect(await fixture.call({ export_id: "post" })).toMatchObject({ status: "failed", retry_count: 0 });
 });
 
 test("a cancel between two tries ends the call at once", async () => {
-  const house = await openHouse({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
-  await house.bind(content);
-  house.runner.script = later;
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "read" });
-  await until(() => house.runner.orders.length === 1 && house.runner.running === 0);
-  await house.kernel.invocations.cancel(user, ticket.id);
+  const fixture = await createTestKernel({ host: { retry: { max_attempts: 3, base_ms: 20_000 } } });
+  await fixture.bind(content);
+  fixture.runner.script = later;
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
+  await until(() => fixture.runner.orders.length === 1 && fixture.runner.running === 0);
+  await fixture.kernel.invocations.cancel(user, ticket.id);
   expect(await ticket.settled).toMatchObject({ status: "cancelled", error: { code: "cancelled" } });
-  expect(house.runner.orders).toHaveLength(1);
+  expect(fixture.runner.orders).toHaveLength(1);
 });

@@ -1,10 +1,10 @@
 import type { Caller } from "@backplane/ports";
-import { admin, guest, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("discovery lists what the caller's scope can use, with schemas and the class it will run as", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const schemas = { "in.json": { type: "object" }, "config.json": { type: "object" } };
   const content = manifest([
     tool("search", { display_name: "Search", config_schema: "config.json" }, { input_schema: "in.json" }),
@@ -12,19 +12,19 @@ test("discovery lists what the caller's scope can use, with schemas and the clas
     tool("waits", { permissions: { secret_slots: ["token"] } }),
     hook("notify", ["run.completed"]),
   ]);
-  const search = await house.bind(content, { policy: { class: "worker" } }, schemas);
+  const search = await fixture.bind(content, { policy: { class: "worker" } }, schemas);
   for (const more of [
     { export_id: "off", rollout: { traffic_percent: 0 } },
     { export_id: "waits" },
     { export_id: "notify" },
   ]) {
-    await house.kernel.bindings.create(admin, {
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       ...more,
     });
   }
-  const discover = (caller: Caller, kind: "tool" | "hook") => house.kernel.exports.discover(caller, kind);
+  const discover = (caller: Caller, kind: "tool" | "hook") => fixture.kernel.exports.discover(caller, kind);
   const found = await discover(user, "tool");
   expect(found.map((one) => one.export_id)).toEqual(["search"]);
   expect(found[0]).toMatchObject({
@@ -39,14 +39,14 @@ test("discovery lists what the caller's scope can use, with schemas and the clas
   expect((await discover(user, "hook")).map((one) => one.export_id)).toEqual(["notify"]);
   expect(await discover({ ...user, scope: { ...scope, project_id: "proj_other" } }, "tool")).toEqual([]);
   // The org's binding is hidden while the project's own takes every call.
-  const org = await house.kernel.bindings.create(admin, {
+  const org = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "search",
     org_wide: true,
   });
   expect(await discover(user, "tool")).toHaveLength(1);
-  await house.kernel.bindings.patch(
+  await fixture.kernel.bindings.patch(
     admin,
     search.binding_id,
     { rollout: { traffic_percent: 40 } },
@@ -57,13 +57,13 @@ test("discovery lists what the caller's scope can use, with schemas and the clas
 });
 
 test("a guest is shown what it may call, which is what only reads", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const content = manifest([tool("read"), tool("write", {}, { effect_class: "idempotent_write" })]);
-  await house.bind(content);
-  await house.bind(content, { export_id: "write" });
+  await fixture.bind(content);
+  await fixture.bind(content, { export_id: "write" });
   const shown = async (caller: Caller) =>
-    (await house.kernel.exports.discover(caller, "tool")).map((one) => one.export_id);
+    (await fixture.kernel.exports.discover(caller, "tool")).map((one) => one.export_id);
   expect(await shown(user)).toEqual(["read", "write"]);
   expect(await shown(guest)).toEqual(["read"]);
-  await expect(house.call({ export_id: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
+  await expect(fixture.call({ export_id: "write" }, guest)).rejects.toMatchObject({ code: "policy.denied" });
 });

@@ -1,7 +1,7 @@
 /** The catalog as clients outside of the loop see it. */
 
-import { admin, guest, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
@@ -16,15 +16,15 @@ const writer = toolPlugin("writer", {
 });
 
 test("tools of plugins and bound exports in one list; each caller sees what it may call", async () => {
-  const house = await openHouse({ plugins: [writer] });
-  const { catalog } = house.kernel;
+  const fixture = await createTestKernel({ plugins: [writer] });
+  const { catalog } = fixture.kernel;
   const output = { type: "object", properties: { n: { type: "number" } } };
   const content = manifest([
     tool("read", { display_name: "Reader" }, { output_schema: "out.json" }),
     hook("heard", ["session.archived"]),
   ]);
-  await house.bind(content, {}, { "out.json": output });
-  await house.kernel.bindings.create(admin, {
+  await fixture.bind(content, {}, { "out.json": output });
+  await fixture.kernel.bindings.create(admin, {
     package_id: content.package_id,
     package_version: content.version,
     export_id: "heard",
@@ -59,13 +59,13 @@ test("tools of plugins and bound exports in one list; each caller sees what it m
 });
 
 test("a change of bindings is told with its org, one of plugins to all, and seen at once", async () => {
-  const house = await openHouse({ plugins: [writer] });
-  const { catalog, plugins, bindings } = house.kernel;
+  const fixture = await createTestKernel({ plugins: [writer] });
+  const { catalog, plugins, bindings } = fixture.kernel;
   const told: (string | null)[] = [];
   const stop = catalog.onChanged((org_id) => told.push(org_id));
   const names = async () => (await catalog.list(user)).map(({ name }) => name);
   expect(await names()).toEqual(["write"]);
-  const { binding_id } = await house.bind(manifest([tool("read")]));
+  const { binding_id } = await fixture.bind(manifest([tool("read")]));
   expect([await names(), told]).toEqual([["read", "write"], ["org_local"]]);
   await bindings.patch(admin, binding_id, { status: "disabled" }, undefined);
   expect([await names(), told.length]).toEqual([["write"], 2]);
@@ -79,9 +79,9 @@ test("a change of bindings is told with its org, one of plugins to all, and seen
 });
 
 test("a ticket counts the events of its call", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("read")]));
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "read" });
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("read")]));
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "read" });
   await ticket.settled;
   expect(ticket.events).toBe(0);
 });

@@ -1,9 +1,9 @@
-import { openHouse, scope, user } from "@backplane/test-kit/kernel/house";
+import { createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("the work runs once per key; repeats, others and overlaps are told apart", async () => {
-  const house = await openHouse();
-  const { idempotency } = house.kernel;
+  const fixture = await createTestKernel();
+  const { idempotency } = fixture.kernel;
   let runs = 0;
   let finish = () => {};
   const work = async () => {
@@ -34,8 +34,8 @@ test("the work runs once per key; repeats, others and overlaps are told apart", 
 });
 
 test("our own failures free the key", async () => {
-  const house = await openHouse();
-  const { idempotency } = house.kernel;
+  const fixture = await createTestKernel();
+  const { idempotency } = fixture.kernel;
   const broken = idempotency.once(user, "k", "d", () => Promise.reject(new Error("broken")));
   await expect(broken).rejects.toThrow("broken");
   const busy = await idempotency.once(user, "k", "d", async () => ({ status: 503, body: "{}" }));

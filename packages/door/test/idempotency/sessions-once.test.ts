@@ -1,6 +1,6 @@
 /** What a client makes of sessions under an Idempotency-Key: done once, whoever dies when. */
 import type { OnceKey, Store } from "@backplane/ports";
-import { until, user } from "@backplane/test-kit/kernel/house";
+import { until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
 

@@ -1,8 +1,8 @@
 import type { Json } from "@backplane/contract";
 import { ToolResultBlockSchema, ToolResultSchema } from "@backplane/contract/schema";
-import { openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -20,21 +20,21 @@ verifies(
   "tool.contract",
   "input and output are checked, the host writes tool_result, events are passed on",
   async () => {
-    const house = await openHouse();
-    await house.bind(content, {}, schemas);
+    const fixture = await createTestKernel();
+    await fixture.bind(content, {}, schemas);
     const result = {
       content: [{ type: "text", text: "Found 3 issues." }],
       structured_output: { issues: [{ key: "ENG-123" }] },
       is_error: false,
       retryable: false,
     };
-    house.runner.script = ({ event }) => {
+    fixture.runner.script = ({ event }) => {
       event({ type: "progress", message: "working" });
       // A tool cannot write the block itself: unknown fields do not survive.
       return ok({ ...result, tool_result: { kind: "tool_result", tool: "forged" } });
     };
-    const done = await house.call({ export_id: "search", input });
-    expect(house.runner.orders[0]!.body).toEqual({ tool_execution_id: done.execution_id, input });
+    const done = await fixture.call({ export_id: "search", input });
+    expect(fixture.runner.orders[0]!.body).toEqual({ tool_execution_id: done.execution_id, input });
     expect(ToolResultSchema.parse(done.result)).toEqual(result);
     expect(done.result).toEqual(result);
     expect(ToolResultBlockSchema.parse(done.tool_result)).toEqual({
@@ -46,24 +46,30 @@ verifies(
       structured_output: result.structured_output,
     });
     const seen: unknown[] = [];
-    for await (const item of house.kernel.invocations.watch(user, done.id, 0, new AbortController().signal)) {
+    for await (const item of fixture.kernel.invocations.watch(
+      user,
+      done.id,
+      0,
+      new AbortController().signal,
+    )) {
       seen.push("event" in item ? item.event : "settled");
     }
     expect(seen).toEqual([{ type: "progress", message: "working" }, "settled"]);
-    await expect(house.call({ export_id: "search", input: { query: 7 } })).rejects.toMatchObject({
+    await expect(fixture.call({ export_id: "search", input: { query: 7 } })).rejects.toMatchObject({
       code: "input.invalid",
       details: { issues: [{ path: "/query" }] },
     });
-    house.runner.script = () => ok({ ...result, structured_output: { issues: "none" } });
-    expect(await house.call({ export_id: "search", input })).toMatchObject({
+    fixture.runner.script = () => ok({ ...result, structured_output: { issues: "none" } });
+    expect(await fixture.call({ export_id: "search", input })).toMatchObject({
       status: "failed",
       error: { code: "malformed_response", message: expect.stringContaining("/issues") },
       result: null,
       tool_result: { is_error: true },
     });
     // An error of the tool's own is an answer: shown to the model, not checked against the schema.
-    house.runner.script = () => ok({ content: [{ type: "text", text: "no such project" }], is_error: true });
-    expect(await house.call({ export_id: "search", input })).toMatchObject({
+    fixture.runner.script = () =>
+      ok({ content: [{ type: "text", text: "no such project" }], is_error: true });
+    expect(await fixture.call({ export_id: "search", input })).toMatchObject({
       status: "succeeded",
       result: { is_error: true, retryable: false },
       tool_result: { is_error: true, content: [{ text: "no such project" }] },
@@ -81,10 +87,10 @@ test.each<[string, Json | null]>([
   ["is_error as a word", { content: [], is_error: "no" }],
   ["retryable as a number", { content: [], retryable: 1 }],
 ])("a tool that answers with %s broke the contract", async (_name, result) => {
-  const house = await openHouse();
-  await house.bind(content, { export_id: "free" }, schemas);
-  house.runner.script = () => ok(result);
-  expect(await house.call({ export_id: "free" })).toMatchObject({
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "free" }, schemas);
+  fixture.runner.script = () => ok(result);
+  expect(await fixture.call({ export_id: "free" })).toMatchObject({
     status: "failed",
     error: { code: "malformed_response" },
     violations: 1,
@@ -92,16 +98,16 @@ test.each<[string, Json | null]>([
 });
 
 test("a failure keeps what the tool could say, and every end names a code", async () => {
-  const house = await openHouse();
-  await house.bind(content, { export_id: "free" }, schemas);
-  house.runner.script = () =>
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { export_id: "free" }, schemas);
+  fixture.runner.script = () =>
     ended("failed", "plugin_failed", { result: { content: [{ type: "text", text: "why" }] } });
-  expect(await house.call({ export_id: "free" })).toMatchObject({
+  expect(await fixture.call({ export_id: "free" })).toMatchObject({
     status: "failed",
     tool_result: { is_error: true, content: [{ text: "why" }] },
   });
-  house.runner.script = () => ({ ...ok("broken"), status: "failed" });
-  expect(await house.call({ export_id: "free" })).toMatchObject({
+  fixture.runner.script = () => ({ ...ok("broken"), status: "failed" });
+  expect(await fixture.call({ export_id: "free" })).toMatchObject({
     status: "failed",
     result: null,
     error: { code: "plugin_failed" },

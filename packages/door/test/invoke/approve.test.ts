@@ -1,8 +1,8 @@
 import type { Approval } from "@backplane/contract";
 import { ApprovalSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { admin, guest, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { asked, content } from "../approval/ask-to-remove.ts";
@@ -11,10 +11,10 @@ verifies(
   "api.approvals",
   "approvals are read, listed, answered once, and session grants listed and revoked",
   async () => {
-    const house = await openHouse();
-    await house.bind(content);
-    const { approvals } = house.kernel;
-    const { ticket, approval } = await asked(house, { path: "a" }, "sess_1");
+    const fixture = await createTestKernel();
+    await fixture.bind(content);
+    const { approvals } = fixture.kernel;
+    const { ticket, approval } = await asked(fixture, { path: "a" }, "sess_1");
     expect(ApprovalSchema.parse(approval)).toEqual(approval);
     expect(approval).toMatchObject({
       invocation_id: ticket.id,
@@ -25,7 +25,7 @@ verifies(
       durable: false,
     });
     expect(ticket.invocation.status).toBe("waiting_approval");
-    expect(house.runner.orders).toHaveLength(0);
+    expect(fixture.runner.orders).toHaveLength(0);
     expect((await approvals.list(user, { status: "pending" }, { limit: 10 })).items).toEqual([approval]);
     const answered = await approvals.answer(admin, approval.id, { response: "approve_for_session" });
     expect(answered).toMatchObject({
@@ -38,12 +38,12 @@ verifies(
     await expect(late).rejects.toMatchObject({ code: "approval.closed" });
     // Identical calls of that session run without asking; anything else asks.
     expect(
-      (await house.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,
+      (await fixture.call({ export_id: "rm", input: { path: "a" }, session_id: "sess_1" })).approval_id,
     ).toBeNull();
     const others = [
-      await asked(house, { path: "b" }, "sess_1"),
-      await asked(house, { path: "a" }, "sess_2"),
-      await asked(house, { path: "a" }),
+      await asked(fixture, { path: "b" }, "sess_1"),
+      await asked(fixture, { path: "a" }, "sess_2"),
+      await asked(fixture, { path: "a" }),
     ];
     for (const other of others) expect(other.approval.status).toBe("pending");
     const [grant] = approvals.grants(user);
@@ -58,7 +58,7 @@ verifies(
     const foreign = approvals.revokeGrant(stranger, grant!.id);
     await expect(foreign).rejects.toMatchObject({ code: "approval.not_found" });
     await approvals.revokeGrant(user, grant!.id);
-    const trail = (await house.kernel.audit.list(admin, {}, { limit: 10 })).items;
+    const trail = (await fixture.kernel.audit.list(admin, {}, { limit: 10 })).items;
     expect(
       trail.map(({ action, actor, details }) => [action, actor, details.response ?? details.tool]),
     ).toEqual(
@@ -67,7 +67,7 @@ verifies(
         ["approval.approved", "admin", "approve_for_session"],
       ]),
     );
-    expect((await asked(house, { path: "a" }, "sess_1")).approval.status).toBe("pending");
+    expect((await asked(fixture, { path: "a" }, "sess_1")).approval.status).toBe("pending");
     await expect(approvals.get(stranger, approval.id)).rejects.toMatchObject({ code: "approval.not_found" });
     await expect(
       approvals.answer(guest, others[0]!.approval.id, { response: "approve" }),
@@ -78,10 +78,10 @@ verifies(
 );
 
 test("a rejection carries its feedback, and nothing runs", async () => {
-  const house = await openHouse();
-  await house.bind(content);
-  const { ticket, approval } = await asked(house);
-  await house.kernel.approvals.answer(admin, approval.id, {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { ticket, approval } = await asked(fixture);
+  await fixture.kernel.approvals.answer(admin, approval.id, {
     response: "reject",
     feedback: "not on a Friday",
   });
@@ -90,21 +90,21 @@ test("a rejection carries its feedback, and nothing runs", async () => {
     error: { code: "approval.rejected", message: "not on a Friday" },
     tool_result: { is_error: true },
   });
-  expect(house.runner.orders).toHaveLength(0);
+  expect(fixture.runner.orders).toHaveLength(0);
 });
 
 test("of a hundred answers at once one counts, and a forged digest never does", async () => {
-  const house = await openHouse();
-  await house.bind(content);
-  const { ticket, approval } = await asked(house);
-  const forged = house.kernel.approvals.answer(admin, approval.id, {
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { ticket, approval } = await asked(fixture);
+  const forged = fixture.kernel.approvals.answer(admin, approval.id, {
     response: "approve",
     digest: "sha256:00",
   });
   await expect(forged).rejects.toMatchObject({ code: "approval.changed" });
   const answers = await Promise.allSettled(
     Array.from({ length: 100 }, (_, i) =>
-      house.kernel.approvals.answer(admin, approval.id, {
+      fixture.kernel.approvals.answer(admin, approval.id, {
         response: i % 2 === 0 ? "approve" : "reject",
         digest: approval.digest,
       }),
@@ -112,86 +112,86 @@ test("of a hundred answers at once one counts, and a forged digest never does", 
   );
   expect(answers.filter((one) => one.status === "fulfilled")).toHaveLength(1);
   await ticket.settled;
-  expect(house.runner.orders.length).toBeLessThanOrEqual(1);
+  expect(fixture.runner.orders.length).toBeLessThanOrEqual(1);
 });
 
 test("an approval that nobody answers expires, and nothing stays pending", async () => {
-  const house = await openHouse({ host: { approval_timeout_ms: 30 } });
-  await house.bind(content);
-  const timers = house.clock.timers;
-  const all = await Promise.all(Array.from({ length: 50 }, (_, i) => asked(house, { i })));
+  const fixture = await createTestKernel({ host: { approval_timeout_ms: 30 } });
+  await fixture.bind(content);
+  const timers = fixture.clock.timers;
+  const all = await Promise.all(Array.from({ length: 50 }, (_, i) => asked(fixture, { i })));
   for (const { ticket } of all) {
     expect(await ticket.settled).toMatchObject({ status: "failed", error: { code: "approval.expired" } });
   }
-  const pending = await house.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
+  const pending = await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 10 });
   expect(pending.items).toEqual([]);
   await expect(
-    house.kernel.approvals.answer(admin, all[0]!.approval.id, { response: "approve" }),
+    fixture.kernel.approvals.answer(admin, all[0]!.approval.id, { response: "approve" }),
   ).rejects.toMatchObject({ code: "approval.closed" });
-  await until(() => house.clock.timers <= timers + 1);
-  expect(house.runner.orders).toHaveLength(0);
+  await until(() => fixture.clock.timers <= timers + 1);
+  expect(fixture.runner.orders).toHaveLength(0);
 });
 
 test("what changed between question and answer does not run", async () => {
-  const house = await openHouse();
-  const binding = await house.bind(content);
+  const fixture = await createTestKernel();
+  const binding = await fixture.bind(content);
   const id = binding.binding_id;
   const approve = (approval: Approval) =>
-    house.kernel.approvals.answer(admin, approval.id, { response: "approve" });
-  const off = await asked(house);
-  await house.kernel.bindings.patch(admin, id, { status: "disabled" }, undefined);
+    fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
+  const off = await asked(fixture);
+  await fixture.kernel.bindings.patch(admin, id, { status: "disabled" }, undefined);
   await approve(off.approval);
   expect(await off.ticket.settled).toMatchObject({
     error: { code: "binding.not_active", details: { rule: "binding" } },
   });
-  await house.kernel.bindings.patch(admin, id, { status: "active" }, undefined);
-  const upgraded = await asked(house);
-  await house.kernel.packages.install(admin, house.importer.add({ ...content, version: "0.2.0" }));
-  await house.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
+  await fixture.kernel.bindings.patch(admin, id, { status: "active" }, undefined);
+  const upgraded = await asked(fixture);
+  await fixture.kernel.packages.install(admin, fixture.importer.add({ ...content, version: "0.2.0" }));
+  await fixture.kernel.bindings.patch(admin, id, { package_version: "0.2.0" }, undefined);
   await approve(upgraded.approval);
   // Another version is another question, which a person may still say no to.
   const pending = async () =>
-    (await house.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
+    (await fixture.kernel.approvals.list(user, { status: "pending" }, { limit: 5 })).items;
   await until(async () => (await pending()).length === 1);
   const [question] = await pending();
   expect(question).toMatchObject({ replaces: upgraded.approval.id, package_version: "0.2.0" });
-  await house.kernel.approvals.answer(admin, question!.id, { response: "reject" });
+  await fixture.kernel.approvals.answer(admin, question!.id, { response: "reject" });
   expect(await upgraded.ticket.settled).toMatchObject({ error: { code: "approval.rejected" } });
-  const removed = await asked(house);
-  await house.kernel.bindings.remove(admin, id);
+  const removed = await asked(fixture);
+  await fixture.kernel.bindings.remove(admin, id);
   await approve(removed.approval);
   expect(await removed.ticket.settled).toMatchObject({ error: { code: "approval.changed" } });
-  expect(house.runner.orders).toHaveLength(0);
+  expect(fixture.runner.orders).toHaveLength(0);
 });
 
 test("a cancel ends the question too", async () => {
-  const house = await openHouse();
-  await house.bind(content);
-  const { ticket, approval } = await asked(house);
-  await house.kernel.invocations.cancel(user, ticket.id);
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { ticket, approval } = await asked(fixture);
+  await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await ticket.settled).status).toBe("cancelled");
-  expect((await house.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
+  expect((await fixture.kernel.approvals.get(user, approval.id)).status).toBe("cancelled");
 });
 
 test("policy can ask for more approval than the tool, never for less", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const two = manifest([
     tool("strict", {}, { requires_approval: true }),
     tool("easy", {}, { requires_approval: false }),
   ]);
-  await house.bind(two, { policy: { approval: "never" } });
-  await house.bind(two, { export_id: "easy", policy: { approval: "always" } });
+  await fixture.bind(two, { policy: { approval: "never" } });
+  await fixture.bind(two, { export_id: "easy", policy: { approval: "always" } });
   for (const export_id of ["strict", "easy"]) {
-    const ticket = await house.kernel.invocations.invoke(user, { export_id });
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id });
     expect(ticket.invocation.status).toBe("waiting_approval");
   }
 });
 
 test("for a call without a session there is no session to approve for", async () => {
-  const house = await openHouse();
-  await house.bind(content);
-  const { approvals } = house.kernel;
-  const { ticket, approval } = await asked(house);
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
+  const { approvals } = fixture.kernel;
+  const { ticket, approval } = await asked(fixture);
   const refused = approvals.answer(admin, approval.id, { response: "approve_for_session" });
   await expect(refused).rejects.toMatchObject({ code: "request.invalid" });
   expect((await approvals.get(admin, approval.id)).status).toBe("pending");
@@ -200,15 +200,15 @@ test("for a call without a session there is no session to approve for", async ()
 });
 
 test("more questions than a person can answer are refused with 429, and room comes back", async () => {
-  const house = await openHouse({ host: { max_waiting: 2 } });
-  await house.bind(content);
-  const { approval } = await asked(house, { path: "a" });
-  await asked(house, { path: "b" });
-  const third = house.kernel.invocations.invoke(user, { export_id: "rm", input: { path: "c" } });
+  const fixture = await createTestKernel({ host: { max_waiting: 2 } });
+  await fixture.bind(content);
+  const { approval } = await asked(fixture, { path: "a" });
+  await asked(fixture, { path: "b" });
+  const third = fixture.kernel.invocations.invoke(user, { export_id: "rm", input: { path: "c" } });
   await expect(third).rejects.toMatchObject({
     code: "request.overloaded",
     details: { retry_after_ms: expect.any(Number) },
   });
-  await house.kernel.approvals.answer(admin, approval.id, { response: "reject" });
-  expect((await asked(house, { path: "c" })).approval.status).toBe("pending");
+  await fixture.kernel.approvals.answer(admin, approval.id, { response: "reject" });
+  expect((await asked(fixture, { path: "c" })).approval.status).toBe("pending");
 });

@@ -1,9 +1,9 @@
 import type { Invocation, InvocationContext } from "@backplane/contract";
 import { ContextSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk } from "../../../agent/test/loop/talk.ts";
@@ -26,27 +26,27 @@ verifies(
   "vai.context",
   "the context is complete, absent ids are left out, no record holds a secret",
   async () => {
-    const house = await openTalk();
-    await house.kernel.secrets.put(admin, "jira_token", SECRET);
-    await house.bind(content, {
+    const fixture = await openTalk();
+    await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
+    await fixture.bind(content, {
       config: { base_url: "https://acme.example.com" },
       secrets: { jira_token: "secret://org_local/jira_token" },
       policy: { allowed_domains: ["api.example.com"] },
     });
-    await house.kernel.bindings.create(admin, named("bare"));
+    await fixture.kernel.bindings.create(admin, named("bare"));
     const spellings = [SECRET, Buffer.from(SECRET).toString("base64"), encodeURIComponent(SECRET)];
     spellings.push(Buffer.from(SECRET).toString("base64url"), Buffer.from(`me:${SECRET}`).toString("base64"));
     let context: InvocationContext | undefined;
-    house.runner.script = ({ order, event }) => {
+    fixture.runner.script = ({ order, event }) => {
       context = order.context;
       const token = order.context.gateway.delegation_token ?? "";
       event({ type: "progress", said: spellings.join(" "), token });
       const text = JSON.stringify({ spellings, token, secret: SECRET });
       return ok({ content: [{ type: "text", text }], structured_output: { [SECRET]: spellings, token } });
     };
-    const run = await house.say("/say hi", "sess_1");
+    const run = await fixture.say("/say hi", "sess_1");
     const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
-    const done = await house.call({ export_id: "full", ...ids }, admin);
+    const done = await fixture.call({ export_id: "full", ...ids }, admin);
     const { org_id, project_id } = scope;
     expect(ContextSchema.parse(context)).toEqual(context);
     expect(context).toEqual({
@@ -66,14 +66,14 @@ verifies(
     });
     expect(done.grant).toMatchObject({ network: "egress", allowed_domains: ["api.example.com"] });
     const token = context!.gateway.delegation_token!;
-    const events = await house.store.invocations.events(done.id, 0, 10);
-    const shown = JSON.stringify([done, await house.kernel.invocations.get(user, done.id), events]);
+    const events = await fixture.store.invocations.events(done.id, 0, 10);
+    const shown = JSON.stringify([done, await fixture.kernel.invocations.get(user, done.id), events]);
     for (const spelling of [...spellings, token]) expect(shown).not.toContain(spelling);
     expect(events).toHaveLength(1);
     // An org's call without any ids: none is invented but the trace.
     const orgWide: Caller = { ...admin, scope: { org_id, project_id: null } };
-    await house.kernel.bindings.create(orgWide, named("bare"));
-    await house.call({ export_id: "bare" }, orgWide);
+    await fixture.kernel.bindings.create(orgWide, named("bare"));
+    await fixture.call({ export_id: "bare" }, orgWide);
     expect(Object.keys(context!).sort()).toEqual(
       ["config", "deadline_at", "gateway", "grant", "invocation_id", "org_id", "secrets", "trace_id"].sort(),
     );
@@ -82,15 +82,15 @@ verifies(
 );
 
 test("errors and details lose their secrets too", async () => {
-  const house = await openHouse();
-  await house.kernel.secrets.put(admin, "jira_token", SECRET);
-  await house.bind(content, { secrets: { jira_token: "secret://org_local/jira_token" } });
-  house.runner.script = () =>
+  const fixture = await createTestKernel();
+  await fixture.kernel.secrets.put(admin, "jira_token", SECRET);
+  await fixture.bind(content, { secrets: { jira_token: "secret://org_local/jira_token" } });
+  fixture.runner.script = () =>
     ended("failed", "plugin_failed", {
       error: { code: "plugin_failed", message: `no ${SECRET}`, details: { tried: [SECRET] } },
       stderr_tail: `log ${SECRET}`,
     });
-  const failed = await house.call({ export_id: "full" });
+  const failed = await fixture.call({ export_id: "full" });
   expect(failed.error).toEqual({
     code: "plugin_failed",
     message: "no [redacted]",
@@ -100,15 +100,15 @@ test("errors and details lose their secrets too", async () => {
 });
 
 test("a rotated secret is used by the next call, and narrowing withholds a slot", async () => {
-  const house = await openHouse();
-  const put = (value: string) => house.kernel.secrets.put(admin, "jira_token", value);
+  const fixture = await createTestKernel();
+  const put = (value: string) => fixture.kernel.secrets.put(admin, "jira_token", value);
   await put("first-value");
-  await house.bind(content, { secrets: { jira_token: "secret://org_local/jira_token" } });
-  await house.call({ export_id: "full" });
+  await fixture.bind(content, { secrets: { jira_token: "secret://org_local/jira_token" } });
+  await fixture.call({ export_id: "full" });
   await put("second-value");
-  await house.call({ export_id: "full" });
-  await house.call({ export_id: "full", narrow: { secret_slots: [], network: "none" } });
-  const { orders } = house.runner;
+  await fixture.call({ export_id: "full" });
+  await fixture.call({ export_id: "full", narrow: { secret_slots: [], network: "none" } });
+  const { orders } = fixture.runner;
   expect(orders.map((order) => order.context.secrets)).toEqual([
     { jira_token: "first-value" },
     { jira_token: "second-value" },
@@ -120,20 +120,20 @@ test("a rotated secret is used by the next call, and narrowing withholds a slot"
 });
 
 test("each kind gets the body of its op", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const kinds = manifest([
     tool("t"),
     hook("h", ["run.completed"]),
     { id: "c", kind: "compactor", compactor: {} },
     { id: "a", kind: "harness", harness: {} },
   ]);
-  await house.kernel.packages.install(admin, house.importer.add(kinds));
-  for (const { id } of kinds.exports) await house.kernel.bindings.create(admin, named(id));
+  await fixture.kernel.packages.install(admin, fixture.importer.add(kinds));
+  for (const { id } of kinds.exports) await fixture.kernel.bindings.create(admin, named(id));
   const answers = { "tool.invoke": { content: [] }, "compactor.compact": { summary: { text: "short" } } };
-  house.runner.script = ({ order }) => ok(answers[order.op as keyof typeof answers] ?? { fine: true });
+  fixture.runner.script = ({ order }) => ok(answers[order.op as keyof typeof answers] ?? { fine: true });
   const run = async (export_id: string, input: Invocation["input"]) => {
-    const done = await house.call({ export_id, input });
-    const order = house.runner.orders.at(-1)!;
+    const done = await fixture.call({ export_id, input });
+    const order = fixture.runner.orders.at(-1)!;
     expect(done.status).toBe("succeeded");
     return [order.op, order.body, done.execution_id] as const;
   };

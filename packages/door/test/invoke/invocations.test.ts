@@ -1,6 +1,6 @@
-import { openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 const SHA256 = "ab".repeat(32);
@@ -11,21 +11,21 @@ test("a hash in an answer opens a file only where the call had scratch to hand o
     opened.push(sha256);
     return { bytes: 0, content: (async function* () {})() };
   };
-  const house = await openHouse({ artifacts: { keep: async () => {}, open, sweep: async () => 0 } });
+  const fixture = await createTestKernel({ artifacts: { keep: async () => {}, open, sweep: async () => 0 } });
   const scratch = { permissions: { network: "none", filesystem: "scratch" } };
-  await house.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "files" });
-  await house.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "guess" });
+  await fixture.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "files" });
+  await fixture.bind(manifest([tool("files", scratch), tool("guess")]), { export_id: "guess" });
   const structured_output = { transport: "artifact", path: "x", bytes: 0, sha256: SHA256 };
-  house.runner.script = async () => ok({ content: [], structured_output });
+  fixture.runner.script = async () => ok({ content: [], structured_output });
   const call = async (export_id: string) => {
-    const ticket = await house.kernel.invocations.invoke(user, { export_id, input: {} });
+    const ticket = await fixture.kernel.invocations.invoke(user, { export_id, input: {} });
     expect((await ticket.settled).status).toBe("succeeded");
     return ticket.id;
   };
-  expect(await house.kernel.invocations.artifact(user, await call("files"), SHA256)).toMatchObject({
+  expect(await fixture.kernel.invocations.artifact(user, await call("files"), SHA256)).toMatchObject({
     bytes: 0,
   });
-  const guessed = house.kernel.invocations.artifact(user, await call("guess"), SHA256);
+  const guessed = fixture.kernel.invocations.artifact(user, await call("guess"), SHA256);
   await expect(guessed).rejects.toMatchObject({ code: "artifact.not_found" });
   expect(opened).toEqual([SHA256]);
 });

@@ -1,9 +1,9 @@
 import { codeOf, type InvokeBody } from "@backplane/contract";
 import { InvocationSchema } from "@backplane/contract/schema";
 import type { Caller, InvocationRow } from "@backplane/ports";
-import { admin, guest, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, guest, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { openTalk } from "../../../agent/test/loop/talk.ts";
@@ -12,22 +12,22 @@ verifies(
   "inv.record",
   "every call is on disk before it is dispatched, settled once, refusals included",
   async () => {
-    const house = await openTalk();
+    const fixture = await openTalk();
     const schemas = { "in.json": { type: "object", required: ["query"] } };
-    const binding = await house.bind(
+    const binding = await fixture.bind(
       manifest([tool("search", {}, { input_schema: "in.json" })]),
       {},
       schemas,
     );
     let before: InvocationRow | null = null;
-    house.runner.script = async ({ order }) => {
-      before = await house.store.invocations.get(scope, order.invocation_id);
+    fixture.runner.script = async ({ order }) => {
+      before = await fixture.store.invocations.get(scope, order.invocation_id);
       return ok();
     };
-    const run = await house.say("/say hi", "sess_1");
+    const run = await fixture.say("/say hi", "sess_1");
     const ids = { session_id: "sess_1", chain_id: run.chain_id, run_id: run.id, trace_id: "tr_1" };
     const talker: Caller = { ...user, scopes: ["sessions:write"] };
-    const ticket = await house.kernel.invocations.invoke(talker, {
+    const ticket = await fixture.kernel.invocations.invoke(talker, {
       export_id: "search",
       input: { query: "x" },
       ...ids,
@@ -54,7 +54,7 @@ verifies(
       started_at: expect.any(String),
       ended_at: expect.any(String),
     });
-    expect(await house.kernel.invocations.get(user, ticket.id)).toEqual(settled);
+    expect(await fixture.kernel.invocations.get(user, ticket.id)).toEqual(settled);
     // Settled exactly once: nothing ends it a second time.
     const end = { status: "failed" as const, result: null, tool_result: null, error: null, retry_count: 0 };
     const again = {
@@ -65,8 +65,8 @@ verifies(
       started_at: null,
       ended_at: settled.ended_at!,
     };
-    expect(await house.store.invocations.settle(ticket.id, 0, again, {})).toBe(false);
-    await expect(house.kernel.invocations.cancel(user, ticket.id)).rejects.toMatchObject({
+    expect(await fixture.store.invocations.settle(ticket.id, 0, again, {})).toBe(false);
+    await expect(fixture.kernel.invocations.cancel(user, ticket.id)).rejects.toMatchObject({
       code: "invocation.settled",
     });
     // Refusals are records too, and name their row.
@@ -80,46 +80,46 @@ verifies(
     ];
     for (const [caller, input, code] of refusals) {
       const body = { export_id: "search", input } as InvokeBody;
-      const refused = await house.kernel.invocations.invoke(caller, body).then(
+      const refused = await fixture.kernel.invocations.invoke(caller, body).then(
         () => null,
         (error: { code: string; details: { invocation_id: string } }) => error,
       );
       expect(refused?.code).toBe(code);
-      const row = await house.kernel.invocations.get(user, refused!.details.invocation_id);
+      const row = await fixture.kernel.invocations.get(user, refused!.details.invocation_id);
       expect(row).toMatchObject({ status: "failed", error: { code }, grant: null, started_at: null });
       expect(row.ended_at).toBe(row.created_at);
     }
-    expect(house.runner.orders).toHaveLength(1);
+    expect(fixture.runner.orders).toHaveLength(1);
     // A plugin's failure is recorded with its code.
-    house.runner.script = () => ended("failed", "crashed", { stderr_tail: "boom" });
-    const crashed = await house.call({ export_id: "search", input: { query: "x" } });
+    fixture.runner.script = () => ended("failed", "crashed", { stderr_tail: "boom" });
+    const crashed = await fixture.call({ export_id: "search", input: { query: "x" } });
     expect(crashed).toMatchObject({ status: "failed", error: { code: "crashed" }, stderr_tail: "boom" });
     // Nothing named leaves nothing behind.
-    const count = (await house.kernel.invocations.list(user, {}, { limit: 100 })).items.length;
-    await expect(house.call({ export_id: "nothing" })).rejects.toMatchObject({ code: "export.not_found" });
-    await expect(house.call({ binding_id: "bind_nothing" })).rejects.toMatchObject({
+    const count = (await fixture.kernel.invocations.list(user, {}, { limit: 100 })).items.length;
+    await expect(fixture.call({ export_id: "nothing" })).rejects.toMatchObject({ code: "export.not_found" });
+    await expect(fixture.call({ binding_id: "bind_nothing" })).rejects.toMatchObject({
       code: "binding.not_found",
     });
-    expect((await house.kernel.invocations.list(user, {}, { limit: 100 })).items).toHaveLength(count);
+    expect((await fixture.kernel.invocations.list(user, {}, { limit: 100 })).items).toHaveLength(count);
   },
 );
 
 test("each rule refuses under its own name, and the refusal is recorded", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const content = manifest([
     tool("write", {}, { effect_class: "unknown" }),
     tool("read"),
     hook("notify", ["invocation.settled"]),
   ]);
-  const write = await house.bind(content);
-  await house.bind(content, { export_id: "read", policy: { class: "inline" } });
-  await house.bind(content, { export_id: "notify", status: "disabled" });
+  const write = await fixture.bind(content);
+  await fixture.bind(content, { export_id: "read", policy: { class: "inline" } });
+  await fixture.bind(content, { export_id: "notify", status: "disabled" });
   const refusal = async (body: object, caller: Caller) =>
-    await house.call(body, caller).then(
+    await fixture.call(body, caller).then(
       () => null,
       (error: { code: string; details: { rule: string; invocation_id: string }; fix: string }) => error,
     );
-  const grant = { ...(await house.call({ export_id: "write" })).grant!, tools: ["read"] };
+  const grant = { ...(await fixture.call({ export_id: "write" })).grant!, tools: ["read"] };
   const delegated = (scopes: "tools:invoke"[], tools: string[] | null): Caller => ({
     ...user,
     actor: "inv_parent",
@@ -134,49 +134,49 @@ test("each rule refuses under its own name, and the refusal is recorded", async 
   for (const [body, caller, code, rule] of cases) {
     const refused = await refusal(body, caller);
     expect(refused).toMatchObject({ code, details: { rule } });
-    const row = await house.kernel.invocations.get(user, refused!.details.invocation_id);
+    const row = await fixture.kernel.invocations.get(user, refused!.details.invocation_id);
     expect(row).toMatchObject({
       status: "failed",
       error: { code, details: { rule } },
       requested_by: caller.actor,
     });
   }
-  await house.kernel.bindings.patch(admin, write.binding_id, { status: "disabled" }, undefined);
+  await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "disabled" }, undefined);
   expect(await refusal({ export_id: "write" }, user)).toMatchObject({
     code: "export.not_found",
     message: `write is bound by ${write.binding_id}, which is disabled`,
     fix: `backplane binding enable ${write.binding_id}`,
   });
-  await house.kernel.bindings.patch(admin, write.binding_id, { status: "active" }, undefined);
-  house.runner.sandbox = { enabled: false, available: false, reason: "no sandbox here" };
-  house.clock.monotonic = () => performance.now() + 10_000;
+  await fixture.kernel.bindings.patch(admin, write.binding_id, { status: "active" }, undefined);
+  fixture.runner.sandbox = { enabled: false, available: false, reason: "no sandbox here" };
+  fixture.clock.monotonic = () => performance.now() + 10_000;
   const unsafe = await refusal({ export_id: "write" }, user);
   expect(unsafe?.code).toBe("sandbox.unavailable");
   expect(unsafe?.fix).toContain(write.binding_id);
 });
 
 test("a worker without a sandbox runs only where the operator wants none", async () => {
-  const house = await openHouse();
-  const bound = await house.bind(manifest([tool("echo")]), { policy: { class: "worker" } });
+  const fixture = await createTestKernel();
+  const bound = await fixture.bind(manifest([tool("echo")]), { policy: { class: "worker" } });
   expect(bound.class_lowered_by).not.toBeNull();
-  house.runner.sandbox = { enabled: true, available: false, reason: "bubblewrap is not installed" };
-  const refused = await house.call({ export_id: "echo" }, user).catch((error: unknown) => error);
+  fixture.runner.sandbox = { enabled: true, available: false, reason: "bubblewrap is not installed" };
+  const refused = await fixture.call({ export_id: "echo" }, user).catch((error: unknown) => error);
   expect(refused).toMatchObject({
     code: "sandbox.unavailable",
     message: expect.stringContaining("bubblewrap is not installed"),
     fix: expect.stringContaining("doctor"),
   });
-  house.runner.sandbox = { enabled: false, available: false, reason: "switched off" };
-  house.clock.monotonic = () => performance.now() + 10_000;
-  expect(await house.call({ export_id: "echo" }, user)).toMatchObject({ status: "succeeded" });
+  fixture.runner.sandbox = { enabled: false, available: false, reason: "switched off" };
+  fixture.clock.monotonic = () => performance.now() + 10_000;
+  expect(await fixture.call({ export_id: "echo" }, user)).toMatchObject({ status: "succeeded" });
 });
 
 test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
   "the session id %j is not a client's to use",
   async (session_id) => {
-    const house = await openHouse();
-    await house.bind(manifest([tool("echo")]));
-    const refused = await house.kernel.invocations
+    const fixture = await createTestKernel();
+    await fixture.bind(manifest([tool("echo")]));
+    const refused = await fixture.kernel.invocations
       .invoke(admin, { export_id: "echo", session_id })
       .catch(codeOf);
     expect(refused).toBe("request.invalid");
@@ -184,71 +184,71 @@ test.each(["kernel", "_bridge:web", "sess_1::agent::ab12", "kernel\u200b"])(
 );
 
 test("an overloaded gateway refuses before it writes anything", async () => {
-  const house = await openHouse({ host: { max_running: 2 } });
-  await house.bind(manifest([tool("slow")]));
-  house.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
-  const first = await house.kernel.invocations.invoke(user, { export_id: "slow" });
-  const second = await house.kernel.invocations.invoke(user, { export_id: "slow" });
-  const third = await house.kernel.invocations.invoke(user, { export_id: "slow" }).catch(codeOf);
+  const fixture = await createTestKernel({ host: { max_running: 2 } });
+  await fixture.bind(manifest([tool("slow")]));
+  fixture.runner.script = async ({ cancelled }) => ended("cancelled", await cancelled);
+  const first = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
+  const second = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
+  const third = await fixture.kernel.invocations.invoke(user, { export_id: "slow" }).catch(codeOf);
   expect(third).toBe("request.overloaded");
-  const rows = await house.kernel.invocations.list(user, {}, { limit: 10 });
+  const rows = await fixture.kernel.invocations.list(user, {}, { limit: 10 });
   expect(rows.items).toHaveLength(2);
-  for (const ticket of [first, second]) await house.kernel.invocations.cancel(user, ticket.id);
+  for (const ticket of [first, second]) await fixture.kernel.invocations.cancel(user, ticket.id);
   expect((await first.settled).status).toBe("cancelled");
 });
 
 test("a bug in the runner ends the call as ours and does not escape", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("echo")]));
-  house.runner.script = () => {
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("echo")]));
+  fixture.runner.script = () => {
     throw new TypeError("broken");
   };
-  const invocation = await house.call({ export_id: "echo" });
+  const invocation = await fixture.call({ export_id: "echo" });
   expect(invocation).toMatchObject({ status: "failed", error: { code: "internal" } });
   expect(JSON.stringify(invocation)).not.toContain("broken");
 });
 
 test("a store that refuses the opened row acknowledges nothing and runs nothing", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("echo")]));
-  const { invocations } = house.store;
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("echo")]));
+  const { invocations } = fixture.store;
   const open = invocations.open.bind(invocations);
-  house.store.invocations.open = () =>
+  fixture.store.invocations.open = () =>
     Promise.reject(Object.assign(new Error("full"), { code: "store.unavailable" }));
-  await expect(house.call({ export_id: "echo" })).rejects.toMatchObject({ code: "store.unavailable" });
-  expect(house.runner.orders).toHaveLength(0);
-  expect((await house.kernel.health()).invocations.running).toBe(0);
-  house.store.invocations.open = open;
-  expect((await house.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
+  await expect(fixture.call({ export_id: "echo" })).rejects.toMatchObject({ code: "store.unavailable" });
+  expect(fixture.runner.orders).toHaveLength(0);
+  expect((await fixture.kernel.health()).invocations.running).toBe(0);
+  fixture.store.invocations.open = open;
+  expect((await fixture.call({ export_id: "echo" }, admin)).status).toBe("succeeded");
 });
 
 test("a result is kept while the store is away and recorded when it is back", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("echo")]));
-  const { invocations } = house.store;
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("echo")]));
+  const { invocations } = fixture.store;
   const settle = invocations.settle.bind(invocations);
   let failures = 3;
-  house.store.invocations.settle = (...args) =>
+  fixture.store.invocations.settle = (...args) =>
     failures-- > 0
       ? Promise.reject(Object.assign(new Error("away"), { code: "store.unavailable" }))
       : settle(...args);
-  const invocation = await house.call({ export_id: "echo" });
+  const invocation = await fixture.call({ export_id: "echo" });
   expect(invocation.status).toBe("succeeded");
-  expect(await house.kernel.invocations.get(user, invocation.id)).toEqual(invocation);
+  expect(await fixture.kernel.invocations.get(user, invocation.id)).toEqual(invocation);
 });
 
 test("a plugin's token calls the one that has a name, and no other package under it", async () => {
-  const house = await openHouse();
-  const first = await house.bind(manifest([tool("read")], { package_id: "acme/first" }));
-  const second = await house.bind(manifest([tool("read")], { package_id: "evil/second" }));
-  const { grant } = await house.call({ export_id: "read" });
+  const fixture = await createTestKernel();
+  const first = await fixture.bind(manifest([tool("read")], { package_id: "acme/first" }));
+  const second = await fixture.bind(manifest([tool("read")], { package_id: "evil/second" }));
+  const { grant } = await fixture.call({ export_id: "read" });
   const scopes = ["tools:invoke" as const];
   const plugin = {
     ...user,
     delegation: { invocation_id: "inv_parent", scopes, grant: { ...grant!, tools: ["read"] } },
   };
   const read = (body: object) =>
-    house.call({ export_id: "read", ...body }, plugin).then(
+    fixture.call({ export_id: "read", ...body }, plugin).then(
       ({ package_id }) => package_id,
       ({ code }) => String(code),
     );
@@ -257,5 +257,5 @@ test("a plugin's token calls the one that has a name, and no other package under
   expect(await read({ binding_id: second.binding_id })).toBe("export.not_found");
   expect(await read({ package_id: "evil/second" })).toBe("export.not_found");
   // Whoever names a binding for themselves knows what they do.
-  expect((await house.call({ binding_id: second.binding_id })).package_id).toBe("evil/second");
+  expect((await fixture.call({ binding_id: second.binding_id })).package_id).toBe("evil/second");
 });

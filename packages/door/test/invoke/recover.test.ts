@@ -1,8 +1,15 @@
 import { type Invocation, isTerminal } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  scope,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -14,25 +21,25 @@ const content = manifest([
   hook("notify", ["package.installed"]),
 ]);
 
-async function bindAll(house: House): Promise<void> {
-  await house.kernel.packages.install(admin, house.importer.add(content));
+async function bindAll(fixture: TestKernel): Promise<void> {
+  await fixture.kernel.packages.install(admin, fixture.importer.add(content));
   for (const { id } of content.exports.filter((item) => item.kind !== "hook")) {
-    await house.kernel.bindings.create(admin, named(id));
+    await fixture.kernel.bindings.create(admin, named(id));
   }
 }
 
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
-async function ends(house: House, id: string, caller = user): Promise<Invocation> {
-  await until(async () => isTerminal((await house.kernel.invocations.get(caller, id)).status));
-  return await house.kernel.invocations.get(caller, id);
+async function ends(fixture: TestKernel, id: string, caller = user): Promise<Invocation> {
+  await until(async () => isTerminal((await fixture.kernel.invocations.get(caller, id)).status));
+  return await fixture.kernel.invocations.get(caller, id);
 }
 
 verifies(
   "inv.effect-class",
   "after a crash reads run again, idempotent writes under the same key, and others end outcome_unknown",
   async () => {
-    const first = await openHouse();
+    const first = await createTestKernel();
     await bindAll(first);
     first.runner.script = () => new Promise<never>(() => {});
     const started = new Map<string, { id: string; execution_id: string }>();
@@ -47,7 +54,7 @@ verifies(
     }
     await first.crash();
 
-    const second = await openHouse({ file: first.file });
+    const second = await createTestKernel({ file: first.file });
     for (const export_id of ["read_only", "idempotent_write"]) {
       const { id, execution_id } = started.get(export_id)!;
       expect(await ends(second, id)).toMatchObject({ status: "succeeded", retry_count: 1, execution_id });
@@ -65,7 +72,7 @@ verifies(
 );
 
 test("what recovery runs again is admitted again, under no wider grant", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   await first.kernel.packages.install(
     admin,
     first.importer.add(manifest([tool("reach", { permissions: { network: "egress" } })])),
@@ -83,7 +90,7 @@ test("what recovery runs again is admitted again, under no wider grant", async (
     undefined,
   );
   await first.crash();
-  const second = await openHouse({ file: first.file });
+  const second = await createTestKernel({ file: first.file });
   expect((await ends(second, again.id)).status).toBe("succeeded");
   expect(second.runner.orders[0]!.grant.allowed_domains).toEqual(["a.example.com"]);
   const last = await second.kernel.invocations.invoke(user, { export_id: "reach" });
@@ -93,24 +100,24 @@ test("what recovery runs again is admitted again, under no wider grant", async (
   await until(() => second.runner.running === 1);
   await second.kernel.bindings.patch(admin, binding.binding_id, { status: "disabled" }, undefined);
   await second.crash();
-  const third = await openHouse({ file: first.file });
+  const third = await createTestKernel({ file: first.file });
   expect(await ends(third, gone.id)).toMatchObject({ error: { code: "outcome_unknown" } });
   expect(third.runner.orders).toHaveLength(0);
 });
 
 test("a hook that a crash cut off is delivered again by its job, and its old row ends", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   await first.kernel.packages.install(admin, first.importer.add(content));
   await first.kernel.bindings.create(admin, { ...named("notify"), org_wide: true });
   first.runner.script = () => new Promise<never>(() => {});
   const more = manifest([tool("other")], { package_id: "acme/more" });
   await first.kernel.packages.install(admin, first.importer.add(more));
-  const ofMore = ({ runner }: House) =>
+  const ofMore = ({ runner }: TestKernel) =>
     runner.orders.find((order) => JSON.stringify(order.body).includes("acme/more"));
   await until(() => ofMore(first) !== undefined);
   const cut = ofMore(first)!;
   await first.crash();
-  const second = await openHouse({ file: first.file, start: false });
+  const second = await createTestKernel({ file: first.file, start: false });
   // The dead worker's lease runs out.
   second.clock.wall_offset = 60_000;
   second.runner.script = () => ok(null);
@@ -125,7 +132,7 @@ test("a hook that a crash cut off is delivered again by its job, and its old row
 });
 
 test("a recovered call gets a token of its own, and the one of its life before is dead", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   await first.bind(manifest([tool("reach", { permissions: { gateway_api_scopes: ["chains:read"] } })]));
   first.runner.script = () => new Promise<never>(() => {});
   const ticket = await first.kernel.invocations.invoke(user, { export_id: "reach" });
@@ -134,7 +141,7 @@ test("a recovered call gets a token of its own, and the one of its life before i
   await first.kernel.keys.authenticate(before);
   await first.crash();
 
-  const second = await openHouse({ file: first.file, start: false });
+  const second = await createTestKernel({ file: first.file, start: false });
   let seen: { before: unknown; now: Caller } | undefined;
   second.runner.script = async ({ order }) => {
     const { delegation_token, scopes } = order.context.gateway;
@@ -154,7 +161,7 @@ test("a recovered call gets a token of its own, and the one of its life before i
 });
 
 test("a recovered call keeps the time that it has used, within bounds", async () => {
-  const first = await openHouse();
+  const first = await createTestKernel();
   await first.bind(manifest([tool("slow")]));
   first.runner.script = () => new Promise<never>(() => {});
   const started: string[] = [];
@@ -168,12 +175,12 @@ test("a recovered call keeps the time that it has used, within bounds", async ()
   for (const [n, offset] of [40_000, 3_600_000, -3_600_000].entries()) {
     const runner = new ScriptedRunner();
     runner.script = ({ order }) => (order.invocation_id === started[n] ? ok() : new Promise<never>(() => {}));
-    const house = await openHouse({ file: first.file, start: false, runner });
-    house.clock.wall_offset = offset;
-    await house.kernel.start();
-    await ends(house, started[n]!);
+    const fixture = await createTestKernel({ file: first.file, start: false, runner });
+    fixture.clock.wall_offset = offset;
+    await fixture.kernel.start();
+    await ends(fixture, started[n]!);
     left.push(runner.orders.find((order) => order.invocation_id === started[n])!.timeout_ms);
-    await house.crash();
+    await fixture.crash();
   }
   for (const [n, most] of [20_000, 5_000, 60_000].entries()) {
     expect(left[n]).toBeLessThanOrEqual(most);
@@ -182,19 +189,19 @@ test("a recovered call keeps the time that it has used, within bounds", async ()
 });
 
 test("a call that another node took over is ended by that node alone, and the waiter hears of it", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("slow")]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("slow")]));
   let finish = () => {};
   const turn = new Promise<void>((resolve) => (finish = resolve));
-  house.runner.script = async () => {
+  fixture.runner.script = async () => {
     await turn;
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
-  await until(() => house.runner.running === 1);
-  const [taken] = await house.store.invocations.claimOrphans("node_other", house.clock.now(), 10);
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
+  await until(() => fixture.runner.running === 1);
+  const [taken] = await fixture.store.invocations.claimOrphans("node_other", fixture.clock.now(), 10);
   finish();
-  await until(() => house.runner.running === 0);
+  await until(() => fixture.runner.running === 0);
   const ended_at = new Date().toISOString();
   const error = { code: "outcome_unknown", message: "taken over" };
   const end = {
@@ -206,33 +213,33 @@ test("a call that another node took over is ended by that node alone, and the wa
     violations: 0,
   };
   const settlement = { ...end, stderr_tail: null, egress: null, started_at: null, ended_at };
-  expect(await house.store.invocations.settle(ticket.id, taken!.fence, settlement, {})).toBe(true);
+  expect(await fixture.store.invocations.settle(ticket.id, taken!.fence, settlement, {})).toBe(true);
   expect(await ticket.settled).toMatchObject({ status: "failed", error });
 });
 
 test("a call that keeps killing its gateway is not run for ever", async () => {
-  let house = await openHouse({ host: { retry: { max_attempts: 2, base_ms: 5 } } });
-  await bindAll(house);
-  house.runner.script = () => new Promise<never>(() => {});
-  const { id } = await house.kernel.invocations.invoke(user, { export_id: "read_only" });
-  await until(() => house.runner.orders.length === 1);
+  let fixture = await createTestKernel({ host: { retry: { max_attempts: 2, base_ms: 5 } } });
+  await bindAll(fixture);
+  fixture.runner.script = () => new Promise<never>(() => {});
+  const { id } = await fixture.kernel.invocations.invoke(user, { export_id: "read_only" });
+  await until(() => fixture.runner.orders.length === 1);
   for (let life = 1; life <= 2; life++) {
-    await house.crash();
+    await fixture.crash();
     const runner = new ScriptedRunner();
     runner.script = () => new Promise<never>(() => {});
-    house = await openHouse({
-      file: house.file,
+    fixture = await createTestKernel({
+      file: fixture.file,
       runner,
       host: { retry: { max_attempts: 2, base_ms: 5 } },
     });
-    await until(() => house.runner.orders.length === 1);
+    await until(() => fixture.runner.orders.length === 1);
   }
-  await house.crash();
-  house = await openHouse({ file: house.file, host: { retry: { max_attempts: 2, base_ms: 5 } } });
-  expect(await ends(house, id)).toMatchObject({
+  await fixture.crash();
+  fixture = await createTestKernel({ file: fixture.file, host: { retry: { max_attempts: 2, base_ms: 5 } } });
+  expect(await ends(fixture, id)).toMatchObject({
     status: "failed",
     retry_count: 2,
     error: { code: "outcome_unknown" },
   });
-  expect(house.runner.orders).toHaveLength(0);
+  expect(fixture.runner.orders).toHaveLength(0);
 });

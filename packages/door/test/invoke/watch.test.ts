@@ -1,15 +1,15 @@
 import { INVOCATION_LIMITS, type Invocation } from "@backplane/contract";
 import type { InvocationRow, WatchItem } from "@backplane/ports";
-import { type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, type TestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { LiveCall } from "../../src/calls/live.ts";
 
-async function collect(house: House, id: string, after = 0, stop = new AbortController().signal) {
+async function collect(fixture: TestKernel, id: string, after = 0, stop = new AbortController().signal) {
   const seqs: number[] = [];
   let settled: string | null = null;
-  for await (const item of house.kernel.invocations.watch(user, id, after, stop)) {
+  for await (const item of fixture.kernel.invocations.watch(user, id, after, stop)) {
     if ("settled" in item) settled = item.settled.status;
     else seqs.push(item.seq);
   }
@@ -19,11 +19,11 @@ async function collect(house: House, id: string, after = 0, stop = new AbortCont
 const upTo = (count: number, from = 1) => Array.from({ length: count - from + 1 }, (_, i) => i + from);
 
 test("watchers see every event once and in order, whenever they come, then the end", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("talk", {}, { streaming: true })]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("talk", {}, { streaming: true })]));
   let speak = () => {};
   const turn = () => new Promise<void>((resolve) => (speak = resolve));
-  house.runner.script = async ({ event }) => {
+  fixture.runner.script = async ({ event }) => {
     for (let i = 1; i <= 200; i++) event({ type: "progress", i });
     await turn();
     for (let i = 201; i <= 500; i++) {
@@ -32,34 +32,39 @@ test("watchers see every event once and in order, whenever they come, then the e
     }
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "talk" });
-  const early = collect(house, ticket.id);
-  await until(() => house.runner.running === 1);
-  const resumed = collect(house, ticket.id, 150);
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "talk" });
+  const early = collect(fixture, ticket.id);
+  await until(() => fixture.runner.running === 1);
+  const resumed = collect(fixture, ticket.id, 150);
   await new Promise((resolve) => setTimeout(resolve, 20));
   speak();
   expect(await early).toEqual({ seqs: upTo(500), settled: "succeeded" });
   expect(await resumed).toEqual({ seqs: upTo(500, 151), settled: "succeeded" });
   // And afterwards from the store alone.
-  expect(await collect(house, ticket.id)).toEqual({ seqs: upTo(500), settled: "succeeded" });
-  expect(await collect(house, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
+  expect(await collect(fixture, ticket.id)).toEqual({ seqs: upTo(500), settled: "succeeded" });
+  expect(await collect(fixture, ticket.id, 498)).toEqual({ seqs: [499, 500], settled: "succeeded" });
 });
 
 test("a slow watcher loses nothing and holds nobody up", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("flood")]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("flood")]));
   let flood = () => {};
   const watched = new Promise<void>((resolve) => (flood = resolve));
-  house.runner.script = async ({ event }) => {
+  fixture.runner.script = async ({ event }) => {
     event({ type: "progress", i: 1 });
     await watched;
     // More at once than a watcher's queue holds.
     for (let i = 2; i <= 900; i++) event({ type: "progress", i });
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "flood" });
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "flood" });
   const seqs: number[] = [];
-  for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, new AbortController().signal)) {
+  for await (const item of fixture.kernel.invocations.watch(
+    user,
+    ticket.id,
+    0,
+    new AbortController().signal,
+  )) {
     if ("seq" in item) seqs.push(item.seq);
     if (seqs.length === 1) flood();
     if (seqs.length % 300 === 1) await new Promise((resolve) => setTimeout(resolve, 10));
@@ -68,17 +73,22 @@ test("a slow watcher loses nothing and holds nobody up", async () => {
 });
 
 test("beyond the bound events are dropped, and one last event says how many", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("flood")]));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("flood")]));
   const kept = INVOCATION_LIMITS.events_kept;
-  house.runner.script = ({ event }) => {
+  fixture.runner.script = ({ event }) => {
     for (let i = 0; i < kept + 500; i++) event({ type: "progress", i });
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "flood" });
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "flood" });
   await ticket.settled;
   const items: WatchItem[] = [];
-  for await (const item of house.kernel.invocations.watch(user, ticket.id, 0, new AbortController().signal)) {
+  for await (const item of fixture.kernel.invocations.watch(
+    user,
+    ticket.id,
+    0,
+    new AbortController().signal,
+  )) {
     items.push(item);
   }
   expect(items).toHaveLength(kept + 2);
@@ -87,16 +97,16 @@ test("beyond the bound events are dropped, and one last event says how many", as
 });
 
 test("a watcher that leaves ends at once and leaves nothing behind", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("slow")]));
-  house.runner.script = () => new Promise<never>(() => {});
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "slow" });
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("slow")]));
+  fixture.runner.script = () => new Promise<never>(() => {});
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "slow" });
   const stop = new AbortController();
-  const watching = collect(house, ticket.id, 0, stop.signal);
-  await until(() => house.runner.running === 1);
+  const watching = collect(fixture, ticket.id, 0, stop.signal);
+  await until(() => fixture.runner.running === 1);
   stop.abort();
   expect(await watching).toEqual({ seqs: [], settled: null });
-  const nobody = collect(house, "inv_00000000000000000000000000");
+  const nobody = collect(fixture, "inv_00000000000000000000000000");
   await expect(nobody).rejects.toMatchObject({ code: "invocation.not_found" });
 });
 

@@ -1,8 +1,8 @@
 /** Delegated tokens away from the node that minted them, and after their time. */
 import { openSqliteStore } from "@backplane/store";
-import { furnish, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, seedTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -14,8 +14,11 @@ verifies(
   "delegation.token",
   "another node knows a running call's token, and no longer when the call has ended or its time is over",
   async () => {
-    const here = await openHouse();
-    const there = await furnish(await openSqliteStore({ file: here.file, threaded: false }), here.file);
+    const here = await createTestKernel();
+    const there = await seedTestKernel(
+      await openSqliteStore({ file: here.file, threaded: false }),
+      here.file,
+    );
     await here.bind(content);
     let token = "";
     let finish = () => {};
@@ -54,18 +57,18 @@ verifies(
 );
 
 test("a confined call's token is accepted with the proof of its own process alone", async () => {
-  const house = await openHouse();
-  await house.bind(content);
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
   const tokens: string[] = [];
-  const { proofs } = house.runner;
-  house.runner.script = ({ order }) => {
+  const { proofs } = fixture.runner;
+  fixture.runner.script = ({ order }) => {
     proofs.set(order.invocation_id, `proof-${tokens.length}`);
     tokens.push(order.context.gateway.delegation_token!);
     return new Promise<never>(() => {});
   };
-  for (let n = 0; n < 2; n++) await house.kernel.invocations.invoke(user, { export_id: "talk" });
+  for (let n = 0; n < 2; n++) await fixture.kernel.invocations.invoke(user, { export_id: "talk" });
   await until(() => tokens.length === 2);
-  const authenticate = (token: string, proof?: string) => house.kernel.keys.authenticate(token, proof);
+  const authenticate = (token: string, proof?: string) => fixture.kernel.keys.authenticate(token, proof);
   expect(await authenticate(tokens[0]!, "proof-0")).toMatchObject({ admin: false });
   for (const wrong of [undefined, "", "proof-1", "proof-00"]) {
     await expect(authenticate(tokens[0]!, wrong)).rejects.toMatchObject({ code: "auth.invalid" });

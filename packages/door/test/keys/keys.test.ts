@@ -1,12 +1,12 @@
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("a key is shown once, stored hashed, and dead as soon as it is revoked or expired", async () => {
-  const house = await openHouse();
-  const { keys } = house.kernel;
+  const fixture = await createTestKernel();
+  const { keys } = fixture.kernel;
   const { key, token } = await keys.create(admin, {
     name: "ci",
     role: "user",
@@ -27,16 +27,16 @@ test("a key is shown once, stored hashed, and dead as soon as it is revoked or e
   await keys.revoke(admin, key.id);
   await expect(keys.authenticate(token)).rejects.toMatchObject({ code: "auth.invalid" });
   await expect(keys.revoke(admin, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
-  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const expires_at = new Date(fixture.clock.now() + 60_000).toISOString();
   const short = await keys.create(admin, { name: "short", role: "user", scopes: ["audit:read"], expires_at });
   await keys.authenticate(short.token);
-  house.clock.wall_offset = 61_000;
+  fixture.clock.wall_offset = 61_000;
   await expect(keys.authenticate(short.token)).rejects.toMatchObject({ code: "auth.invalid" });
 });
 
 test("no key makes a wider one", async () => {
-  const house = await openHouse();
-  const { keys } = house.kernel;
+  const fixture = await createTestKernel();
+  const { keys } = fixture.kernel;
   const maker: Caller = { ...user, scopes: ["keys:write", "invocations:write"] };
   const base = { name: "k", role: "user" as const, scopes: ["invocations:write" as const] };
   await keys.create(maker, base);
@@ -60,8 +60,8 @@ test("no key makes a wider one", async () => {
 });
 
 test("the admin token lists and revokes keys of every project of the org, a key only those in its reach", async () => {
-  const house = await openHouse();
-  const { keys, audit } = house.kernel;
+  const fixture = await createTestKernel();
+  const { keys, audit } = fixture.kernel;
   const base = { role: "user" as const, scopes: ["audit:read" as const] };
   const here = await keys.create(admin, { ...base, name: "here" });
   const there = await keys.create(admin, { ...base, name: "there", project_id: "proj_other" });
@@ -97,7 +97,7 @@ test("the admin token lists and revokes keys of every project of the org, a key 
 });
 
 test("a delegated token acts for its running call alone, and dies with it", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const scopes = ["tools:invoke"];
   const content = manifest([
     tool("parent", { permissions: { gateway_api_scopes: scopes } }, { effect_class: "unknown" }),
@@ -105,19 +105,19 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
     tool("child", { permissions: { network: "egress", gateway_api_scopes: scopes } }),
     tool("writer", {}, { effect_class: "unknown" }),
   ]);
-  await house.bind(content);
+  await fixture.bind(content);
   for (const export_id of ["reader", "child", "writer"]) {
-    await house.kernel.bindings.create(admin, {
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id,
     });
   }
-  await house.kernel.policy.patch(admin, "org", { tolerance: { background: "full" } });
-  const { keys, invocations } = house.kernel;
+  await fixture.kernel.policy.patch(admin, "org", { tolerance: { background: "full" } });
+  const { keys, invocations } = fixture.kernel;
   const tokens: string[] = [];
   const seen: unknown[] = [];
-  house.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     if (order.export_id === "child" || order.export_id === "writer") return ok();
     const token = order.context.gateway.delegation_token!;
     tokens.push(token);
@@ -136,14 +136,16 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
       (error: { code: string }) => error.code,
     );
     seen.push(write);
-    await expect(house.kernel.secrets.put(caller, "x", "y")).rejects.toMatchObject({ code: "policy.denied" });
+    await expect(fixture.kernel.secrets.put(caller, "x", "y")).rejects.toMatchObject({
+      code: "policy.denied",
+    });
     // A jump of the wall clock ends neither the call nor its token.
-    house.clock.wall_offset += 3_600_000;
+    fixture.clock.wall_offset += 3_600_000;
     expect((await keys.authenticate(token)).actor).toBe(order.invocation_id);
     return ok();
   };
   for (const export_id of ["parent", "reader"]) {
-    const done = await house.call({ export_id });
+    const done = await fixture.call({ export_id });
     expect(done, JSON.stringify(done.error)).toMatchObject({ status: "succeeded" });
   }
   // A call that only reads cannot write through another.
@@ -154,13 +156,13 @@ test("a delegated token acts for its running call alone, and dies with it", asyn
 });
 
 test("a key neither ends what is wider than itself nor makes what outlives it", async () => {
-  const house = await openHouse();
-  const { keys } = house.kernel;
+  const fixture = await createTestKernel();
+  const { keys } = fixture.kernel;
   const base = { name: "k", role: "user" as const, scopes: ["keys:write" as const] };
   const wide = await keys.create(admin, { ...base, scopes: ["admin"] });
   const owner = await keys.create(admin, { ...base, role: "owner" });
   const peer = await keys.create(admin, base);
-  const expires_at = new Date(house.clock.now() + 60_000).toISOString();
+  const expires_at = new Date(fixture.clock.now() + 60_000).toISOString();
   const short = await keys.create(admin, { ...base, expires_at });
   const caller = await keys.authenticate(short.token);
   for (const { key } of [wide, owner]) {
@@ -168,7 +170,7 @@ test("a key neither ends what is wider than itself nor makes what outlives it", 
   }
   await keys.authenticate(wide.token);
   await expect(keys.revoke(caller, "key_nothing")).rejects.toMatchObject({ code: "key.not_found" });
-  const later = new Date(house.clock.now() + 120_000).toISOString();
+  const later = new Date(fixture.clock.now() + 120_000).toISOString();
   await expect(keys.create(caller, { ...base, expires_at: later })).rejects.toMatchObject({
     code: "policy.denied",
   });
@@ -179,11 +181,11 @@ test("a key neither ends what is wider than itself nor makes what outlives it", 
 });
 
 test("calls start calls only so deep: a tool that calls itself ends there, on the record", async () => {
-  const house = await openHouse({ host: { max_depth: 3 } });
-  await house.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
-  const { keys, invocations } = house.kernel;
+  const fixture = await createTestKernel({ host: { max_depth: 3 } });
+  await fixture.bind(manifest([tool("again", { permissions: { gateway_api_scopes: ["tools:invoke"] } })]));
+  const { keys, invocations } = fixture.kernel;
   const refused: { code: string; details: { rule: string; invocation_id: string } }[] = [];
-  house.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     const caller = await keys.authenticate(order.context.gateway.delegation_token!);
     await invocations.invoke(caller, { export_id: "again" }).then(
       (ticket) => ticket.settled,
@@ -191,10 +193,10 @@ test("calls start calls only so deep: a tool that calls itself ends there, on th
     );
     return ok();
   };
-  expect((await house.call({ export_id: "again" })).status).toBe("succeeded");
+  expect((await fixture.call({ export_id: "again" })).status).toBe("succeeded");
   // The first and three below it.
-  expect(house.runner.orders).toHaveLength(4);
+  expect(fixture.runner.orders).toHaveLength(4);
   expect(refused).toMatchObject([{ code: "policy.denied", details: { rule: "depth" } }]);
-  const row = await house.store.invocations.get(scope, refused[0]!.details.invocation_id);
+  const row = await fixture.store.invocations.get(scope, refused[0]!.details.invocation_id);
   expect(row).toMatchObject({ status: "failed", error: { code: "policy.denied" }, depth: 4 });
 });

@@ -1,8 +1,14 @@
 import type { JsonObject } from "@backplane/contract";
 import type { HostPolicy } from "@backplane/ports";
-import { admin, type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test, vi } from "vitest";
 
 const content = manifest([
@@ -18,10 +24,10 @@ const deliveries: HostPolicy["deliveries"] = {
   max_ms: 20,
 };
 
-async function bindHooks(house: House, ...ids: string[]): Promise<void> {
-  await house.bind(content);
+async function bindHooks(fixture: TestKernel, ...ids: string[]): Promise<void> {
+  await fixture.bind(content);
   for (const export_id of ids) {
-    await house.kernel.bindings.create(admin, {
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id,
@@ -31,17 +37,17 @@ async function bindHooks(house: House, ...ids: string[]): Promise<void> {
 
 const named = (export_id: string) => ({ package_id: "acme/devkit", package_version: "0.1.0", export_id });
 
-const hookOrders = (house: House, export_id = "notify") =>
-  house.runner.orders.filter((order) => order.export_id === export_id);
+const hookOrders = (fixture: TestKernel, export_id = "notify") =>
+  fixture.runner.orders.filter((order) => order.export_id === export_id);
 
-const isDone = async (house: House) => (await house.store.jobs.lanes("deliveries", 0)).length === 0;
+const isDone = async (fixture: TestKernel) => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0;
 
 test("an event reaches its hook once, and the hook's own call triggers none", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  await bindHooks(house, "notify");
-  const done = await house.call({ export_id: "echo", session_id: "sess_1" });
-  await until(() => hookOrders(house).length === 1);
-  expect(hookOrders(house)[0]!.body).toEqual({
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture, "notify");
+  const done = await fixture.call({ export_id: "echo", session_id: "sess_1" });
+  await until(() => hookOrders(fixture).length === 1);
+  expect(hookOrders(fixture)[0]!.body).toEqual({
     delivery_id: expect.stringMatching(/^del_/),
     attempt: 1,
     event: {
@@ -52,81 +58,81 @@ test("an event reaches its hook once, and the hook's own call triggers none", as
     },
   });
   // The hook's own settled event passes by: after another call there are two deliveries, not more.
-  await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 2);
+  await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 2);
   await until(
-    async () => (await house.store.outbox.read(await house.store.outbox.cursor("hooks"), 1)).length === 0,
+    async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
   );
-  expect(hookOrders(house)).toHaveLength(2);
+  expect(hookOrders(fixture)).toHaveLength(2);
 });
 
 test("events that no hook asks for are passed over unread", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  await bindHooks(house);
-  const read = vi.spyOn(house.store.outbox, "read");
-  await house.call({ export_id: "echo" });
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture);
+  const read = vi.spyOn(fixture.store.outbox, "read");
+  await fixture.call({ export_id: "echo" });
   await until(
-    async () => (await house.store.outbox.survey(await house.store.outbox.cursor("hooks"), 1)) === null,
+    async () => (await fixture.store.outbox.survey(await fixture.store.outbox.cursor("hooks"), 1)) === null,
   );
   expect(read).not.toHaveBeenCalled();
   read.mockRestore();
-  await house.kernel.bindings.create(admin, {
+  await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "notify",
   });
-  await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 1);
+  await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 1);
 });
 
 test("a poison hook is tried to its end, buried, and delays no other", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  await bindHooks(house, "notify", "poison");
-  house.runner.script = ({ order }) =>
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture, "notify", "poison");
+  fixture.runner.script = ({ order }) =>
     order.export_id === "poison" ? ended("failed", "crashed", { dispatched: true }) : ok();
-  for (let i = 0; i < 5; i++) await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 5);
-  await until(async () => (await house.store.jobs.dead("deliveries", 10)).length === 5);
-  expect(hookOrders(house, "poison")).toHaveLength(15);
-  const [dead] = await house.store.jobs.dead("deliveries", 1);
+  for (let i = 0; i < 5; i++) await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 5);
+  await until(async () => (await fixture.store.jobs.dead("deliveries", 10)).length === 5);
+  expect(hookOrders(fixture, "poison")).toHaveLength(15);
+  const [dead] = await fixture.store.jobs.dead("deliveries", 1);
   expect(dead).toMatchObject({ attempt: 3, last_error: expect.stringContaining("crashed") });
   const attempts = new Map<unknown, unknown[]>();
-  for (const { body } of hookOrders(house, "poison")) {
+  for (const { body } of hookOrders(fixture, "poison")) {
     attempts.set(body.delivery_id, [...(attempts.get(body.delivery_id) ?? []), body.attempt]);
   }
   expect([...attempts.values()]).toEqual(Array(5).fill([1, 2, 3]));
 });
 
 test("the plugin's own failed is final, and a hook that was switched off gets nothing", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  await bindHooks(house, "notify");
-  house.runner.script = ({ order }) =>
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture, "notify");
+  fixture.runner.script = ({ order }) =>
     order.export_id === "notify" ? ended("failed", "plugin_failed") : ok();
-  await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 1);
-  await until(async () => await isDone(house));
-  expect(hookOrders(house)).toHaveLength(1);
-  const [binding] = (await house.kernel.bindings.list(user, { kind: "hook" }, { limit: 1 })).items;
-  await house.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
-  await house.call({ export_id: "echo" });
+  await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 1);
+  await until(async () => await isDone(fixture));
+  expect(hookOrders(fixture)).toHaveLength(1);
+  const [binding] = (await fixture.kernel.bindings.list(user, { kind: "hook" }, { limit: 1 })).items;
+  await fixture.kernel.bindings.patch(admin, binding!.binding_id, { status: "disabled" }, undefined);
+  await fixture.call({ export_id: "echo" });
   await until(
-    async () => (await house.store.outbox.read(await house.store.outbox.cursor("hooks"), 1)).length === 0,
+    async () => (await fixture.store.outbox.read(await fixture.store.outbox.cursor("hooks"), 1)).length === 0,
   );
-  expect(await isDone(house)).toBe(true);
-  expect(hookOrders(house)).toHaveLength(1);
+  expect(await isDone(fixture)).toBe(true);
+  expect(hookOrders(fixture)).toHaveLength(1);
 });
 
 test("deliveries of one subject keep their order", async () => {
-  const house = await openHouse({ host: { deliveries } });
+  const fixture = await createTestKernel({ host: { deliveries } });
   const bound = manifest([tool("echo"), hook("notify", ["binding.changed"])]);
-  const target = await house.bind(bound);
-  await house.kernel.bindings.create(admin, {
+  const target = await fixture.bind(bound);
+  await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "notify",
   });
   const generations: number[] = [];
-  house.runner.script = async ({ order }) => {
+  fixture.runner.script = async ({ order }) => {
     const event = order.body.event as JsonObject & {
       subject: { id: string };
       summary: { generation: number };
@@ -136,37 +142,37 @@ test("deliveries of one subject keep their order", async () => {
     return ok(null);
   };
   for (let i = 0; i < 20; i++) {
-    await house.kernel.bindings.patch(admin, target.binding_id, { config: { i } }, undefined);
+    await fixture.kernel.bindings.patch(admin, target.binding_id, { config: { i } }, undefined);
   }
   await until(() => generations.at(-1) === 21);
   expect(generations).toEqual([...generations].sort((a, b) => a - b));
 });
 
 test("an idle kernel keeps one timer", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  await bindHooks(house, "notify");
-  await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 1);
-  await until(async () => (await isDone(house)) && house.clock.timers <= 1);
-  expect(house.clock.timers).toBe(1);
+  const fixture = await createTestKernel({ host: { deliveries } });
+  await bindHooks(fixture, "notify");
+  await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 1);
+  await until(async () => (await isDone(fixture)) && fixture.clock.timers <= 1);
+  expect(fixture.clock.timers).toBe(1);
 });
 
 test("hooks that hang hold up nobody but themselves", async () => {
-  const house = await openHouse({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
+  const fixture = await createTestKernel({ host: { deliveries: { ...deliveries, concurrency: 20 } } });
   const hanging = Array.from({ length: 8 }, (_, n) => `hangs${n}`);
   const hooks = [...hanging, "notify"].map((id) => hook(id, ["invocation.settled"]));
-  await house.bind(manifest([tool("echo"), ...hooks]));
-  for (const { id } of hooks) await house.kernel.bindings.create(admin, named(id));
-  house.runner.script = ({ order, cancelled }) =>
+  await fixture.bind(manifest([tool("echo"), ...hooks]));
+  for (const { id } of hooks) await fixture.kernel.bindings.create(admin, named(id));
+  fixture.runner.script = ({ order, cancelled }) =>
     hanging.includes(order.export_id) ? cancelled.then(() => ended("cancelled", "cancelled")) : ok(null);
-  for (let i = 0; i < 6; i++) await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 6);
+  for (let i = 0; i < 6; i++) await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 6);
   // Each has its share and no more, and what waits behind it is not looked at again and again.
-  await until(() => house.runner.running === 16);
-  for (const id of hanging) expect(hookOrders(house, id)).toHaveLength(2);
-  const claims = vi.spyOn(house.store.jobs, "claim");
+  await until(() => fixture.runner.running === 16);
+  for (const id of hanging) expect(hookOrders(fixture, id)).toHaveLength(2);
+  const claims = vi.spyOn(fixture.store.jobs, "claim");
   await new Promise((resolve) => setTimeout(resolve, 350));
   expect(claims).not.toHaveBeenCalled();
-  await house.call({ export_id: "echo" });
-  await until(() => hookOrders(house).length === 7);
+  await fixture.call({ export_id: "echo" });
+  await until(() => hookOrders(fixture).length === 7);
 });

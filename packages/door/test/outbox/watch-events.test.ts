@@ -1,21 +1,21 @@
 import type { SemanticEvent } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
-import { admin, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, scope, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { watchEvents } from "../../src/outbox/watch-events.ts";
 
 test("events of the scope come in order, from where the reader left off, then live", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("echo")]));
-  await house.call({ export_id: "echo" });
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("echo")]));
+  await fixture.call({ export_id: "echo" });
   const stop = new AbortController();
   const seen: SemanticEvent[] = [];
   const watching = (async () => {
-    for await (const event of house.kernel.events.watch(user, 0, stop.signal)) seen.push(event);
+    for await (const event of fixture.kernel.events.watch(user, 0, stop.signal)) seen.push(event);
   })();
   await until(() => seen.some((event) => event.type === "invocation.settled"));
-  await house.call({ export_id: "echo" });
+  await fixture.call({ export_id: "echo" });
   await until(() => seen.filter((event) => event.type === "invocation.settled").length === 2);
   stop.abort();
   await watching;
@@ -25,27 +25,27 @@ test("events of the scope come in order, from where the reader left off, then li
   expect(seen[0]).not.toHaveProperty("from_hook");
   const rest = new AbortController();
   const resumed: number[] = [];
-  for await (const event of house.kernel.events.watch(user, seqs[1]!, rest.signal)) {
+  for await (const event of fixture.kernel.events.watch(user, seqs[1]!, rest.signal)) {
     resumed.push(event.seq);
     if (resumed.length === seqs.length - 2) rest.abort();
   }
   expect(resumed).toEqual(seqs.slice(2));
   const far = { ...admin, scope: { ...scope, org_id: "org_far" } };
   const none = new AbortController();
-  const other = house.kernel.events.watch(far, 0, none.signal)[Symbol.asyncIterator]();
+  const other = fixture.kernel.events.watch(far, 0, none.signal)[Symbol.asyncIterator]();
   const next = other.next();
   none.abort();
   expect(await next).toEqual({ done: true, value: undefined });
 });
 
 test("a quiet scope does not read again and again what happened elsewhere", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const reads: number[] = [];
-  const { outbox } = house.store;
+  const { outbox } = fixture.store;
   const watched = {
-    ...house.deps,
+    ...fixture.deps,
     store: {
-      ...house.store,
+      ...fixture.store,
       outbox: {
         cursor: (consumer: string) => outbox.cursor(consumer),
         onAppended: (listener: () => void) => outbox.onAppended(listener),
@@ -65,16 +65,16 @@ test("a quiet scope does not read again and again what happened elsewhere", asyn
       stop.abort();
     }
   })();
-  await house.bind(manifest([tool("echo")]));
-  for (let i = 0; i < 20; i++) await house.call({ export_id: "echo" });
+  await fixture.bind(manifest([tool("echo")]));
+  for (let i = 0; i < 20; i++) await fixture.call({ export_id: "echo" });
   await until(async () => (await outbox.cursor("hooks")) >= 20);
-  await house.call({ export_id: "echo" });
+  await fixture.call({ export_id: "echo" });
   await until(() => (reads.at(-1) ?? 0) >= 20);
   // What happens here is not missed for it.
   const admin_there = { ...admin, scope: quiet };
-  const { package: installed } = await house.kernel.packages.install(
+  const { package: installed } = await fixture.kernel.packages.install(
     admin_there,
-    house.importer.add(manifest([tool("echo")])),
+    fixture.importer.add(manifest([tool("echo")])),
   );
   await following;
   expect(seen).toEqual([installed.id]);

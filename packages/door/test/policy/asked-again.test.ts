@@ -2,19 +2,25 @@
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import {
+  admin,
+  createTestKernel,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
 const content = manifest([tool("ask", {}, { requires_approval: true }), tool("read")]);
-const set = (house: House, policy: Policy) => house.kernel.policy.put(admin, "org", policy);
+const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
 
 /** A call that waits for its yes. */
-async function waiting(house: House, caller: Caller) {
-  const ticket = await house.kernel.invocations.invoke(caller, { export_id: "ask" });
+async function waiting(fixture: TestKernel, caller: Caller) {
+  const ticket = await fixture.kernel.invocations.invoke(caller, { export_id: "ask" });
   return {
-    async answer(at: House = house) {
+    async answer(at: TestKernel = fixture) {
       const approval_id = ticket.invocation.approval_id!;
       await at.kernel.approvals.answer(admin, approval_id, { response: "approve" });
       const ended = async () => await at.kernel.invocations.get(admin, ticket.id);
@@ -25,11 +31,11 @@ async function waiting(house: House, caller: Caller) {
 }
 
 test("a call that waits is asked about again under the role it came with, and by the policy of then", async () => {
-  const house = await openHouse();
-  await house.bind(content);
+  const fixture = await createTestKernel();
+  await fixture.bind(content);
   const forUsers = { roles: { user: { deny: { tools: ["ask"] } } } };
-  const [mine, theirs] = [await waiting(house, user), await waiting(house, admin)];
-  await set(house, forUsers);
+  const [mine, theirs] = [await waiting(fixture, user), await waiting(fixture, admin)];
+  await set(fixture, forUsers);
   expect(await mine.answer()).toMatchObject({
     status: "failed",
     error: {
@@ -39,8 +45,8 @@ test("a call that waits is asked about again under the role it came with, and by
     },
   });
   expect(await theirs.answer()).toMatchObject({ status: "succeeded" });
-  const last = await waiting(house, admin);
-  await set(house, { allowed_origins: ["core"] });
+  const last = await waiting(fixture, admin);
+  await set(fixture, { allowed_origins: ["core"] });
   expect(await last.answer()).toMatchObject({
     error: { code: "policy.denied", details: { rule: "origin" } },
   });
@@ -50,7 +56,7 @@ verifies(
   "approval.durable",
   "after a restart policy is asked again, for the role the call came with",
   async () => {
-    const first = await openHouse({ host: { approval_timeout_ms: 3_600_000 } });
+    const first = await createTestKernel({ host: { approval_timeout_ms: 3_600_000 } });
     await first.bind(content);
     await first.bind(content, { export_id: "read" });
     first.runner.script = () => new Promise<never>(() => {});
@@ -62,7 +68,7 @@ verifies(
     await set(first, { roles: { user: { deny: { tools: ["*"] } } } });
     await first.crash();
 
-    const second = await openHouse({ file: first.file });
+    const second = await createTestKernel({ file: first.file });
     const ends = [];
     for (const { id } of cut) {
       await until(async () => (await second.kernel.invocations.get(admin, id)).ended_at !== null);

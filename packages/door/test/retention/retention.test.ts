@@ -1,6 +1,13 @@
-import { admin, type House, openHouse, scope, until, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok } from "@backplane/test-kit/kernel/scripted-runner";
+import {
+  admin,
+  createTestKernel,
+  scope,
+  type TestKernel,
+  until,
+  user,
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { Retention } from "../../src/retention/retention.ts";
 
@@ -13,51 +20,51 @@ const content = manifest([
 const deliveries = { concurrency: 4, per_binding: 2, max_attempts: 1, base_ms: 5, max_ms: 20 };
 
 /** One call, its progress, one delivery that is done and one that is dead. */
-async function leave(house: House): Promise<string> {
-  await house.bind(content);
+async function leave(fixture: TestKernel): Promise<string> {
+  await fixture.bind(content);
   for (const export_id of ["notify", "poison"]) {
-    await house.kernel.bindings.create(admin, {
+    await fixture.kernel.bindings.create(admin, {
       package_id: "acme/devkit",
       package_version: "0.1.0",
       export_id,
     });
   }
-  house.runner.script = ({ order, event }) => {
+  fixture.runner.script = ({ order, event }) => {
     if (order.export_id === "poison") return ended("failed", "crashed");
     event({ type: "progress" });
     return ok(order.export_id === "notify" ? null : undefined);
   };
-  const { id } = await house.call({ export_id: "echo" });
-  await until(async () => (await house.store.jobs.dead("deliveries", 9)).length === 1);
-  await until(async () => (await house.store.jobs.lanes("deliveries", 0)).length === 0);
+  const { id } = await fixture.call({ export_id: "echo" });
+  await until(async () => (await fixture.store.jobs.dead("deliveries", 9)).length === 1);
+  await until(async () => (await fixture.store.jobs.lanes("deliveries", 0)).length === 0);
   await until(
-    async () => (await house.store.outbox.survey(await house.store.outbox.cursor("hooks"), 1)) === null,
+    async () => (await fixture.store.outbox.survey(await fixture.store.outbox.cursor("hooks"), 1)) === null,
   );
   return id;
 }
 
-const found = async (house: House, id: string) => ({
-  events: (await house.store.outbox.read(0, 100)).length > 0,
-  dead: (await house.store.jobs.dead("deliveries", 9)).length,
-  progress: (await house.store.invocations.events(id, 0, 9)).length,
-  call: (await house.kernel.invocations.get(user, id)).status,
+const found = async (fixture: TestKernel, id: string) => ({
+  events: (await fixture.store.outbox.read(0, 100)).length > 0,
+  dead: (await fixture.store.jobs.dead("deliveries", 9)).length,
+  progress: (await fixture.store.invocations.events(id, 0, 9)).length,
+  call: (await fixture.kernel.invocations.get(user, id)).status,
 });
 
 test("each kind goes in its own time; calls stay", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  const id = await leave(house);
-  const retention = new Retention(house.deps);
+  const fixture = await createTestKernel({ host: { deliveries } });
+  const id = await leave(fixture);
+  const retention = new Retention(fixture.deps);
   const all = { events: true, dead: 1, progress: 1, call: "succeeded" };
-  house.clock.wall_offset = 6.9 * DAY;
+  fixture.clock.wall_offset = 6.9 * DAY;
   await retention.sweep();
-  expect(await found(house, id)).toEqual(all);
-  house.clock.wall_offset = 7.1 * DAY;
+  expect(await found(fixture, id)).toEqual(all);
+  fixture.clock.wall_offset = 7.1 * DAY;
   await retention.sweep();
-  expect(await found(house, id)).toEqual({ ...all, events: false });
-  house.clock.wall_offset = 30.1 * DAY;
+  expect(await found(fixture, id)).toEqual({ ...all, events: false });
+  fixture.clock.wall_offset = 30.1 * DAY;
   await retention.sweep();
-  expect(await found(house, id)).toEqual({ events: false, dead: 0, progress: 0, call: "succeeded" });
-  expect((await house.store.audit.list(scope, {}, { limit: 9 })).items.length).toBeGreaterThan(0);
+  expect(await found(fixture, id)).toEqual({ events: false, dead: 0, progress: 0, call: "succeeded" });
+  expect((await fixture.store.audit.list(scope, {}, { limit: 9 })).items.length).toBeGreaterThan(0);
 });
 
 test("0 keeps for ever", async () => {
@@ -69,19 +76,19 @@ test("0 keeps for ever", async () => {
     blobs_ms: 0,
     artifacts_ms: 0,
   };
-  const house = await openHouse({ host: { deliveries, retention: none } });
-  const id = await leave(house);
-  house.clock.wall_offset = 900 * DAY;
-  await new Retention(house.deps).sweep();
-  expect(await found(house, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
+  const fixture = await createTestKernel({ host: { deliveries, retention: none } });
+  const id = await leave(fixture);
+  fixture.clock.wall_offset = 900 * DAY;
+  await new Retention(fixture.deps).sweep();
+  expect(await found(fixture, id)).toEqual({ events: true, dead: 1, progress: 1, call: "succeeded" });
 });
 
 test("one node sweeps the rows; package bytes are each home's own", async () => {
-  const house = await openHouse({ host: { deliveries } });
-  const id = await leave(house);
+  const fixture = await createTestKernel({ host: { deliveries } });
+  const id = await leave(fixture);
   const swept: number[] = [];
-  house.deps.importer.sweep = async (used, min_age_ms) => {
-    const [row] = (await house.store.packages.list(scope.org_id, { limit: 1 })).items;
+  fixture.deps.importer.sweep = async (used, min_age_ms) => {
+    const [row] = (await fixture.store.packages.list(scope.org_id, { limit: 1 })).items;
     expect([await used(row!.digest), await used("sha256:none")]).toEqual([true, false]);
     swept.push(min_age_ms);
     return 0;
@@ -91,26 +98,26 @@ test("one node sweeps the rows; package bytes are each home's own", async () => 
     open: async () => null,
     sweep: async (ms: number) => swept.push(ms),
   };
-  Object.assign(house.deps, { artifacts });
-  house.clock.wall_offset = 31 * DAY;
-  await house.store.leases.acquire("retention", "node_other", house.clock.now(), 60_000);
-  const retention = new Retention(house.deps);
+  Object.assign(fixture.deps, { artifacts });
+  fixture.clock.wall_offset = 31 * DAY;
+  await fixture.store.leases.acquire("retention", "node_other", fixture.clock.now(), 60_000);
+  const retention = new Retention(fixture.deps);
   await retention.sweep();
-  expect(await found(house, id)).toMatchObject({ events: true, dead: 1 });
-  await house.store.leases.release("retention", "node_other");
+  expect(await found(fixture, id)).toMatchObject({ events: true, dead: 1 });
+  await fixture.store.leases.release("retention", "node_other");
   await retention.sweep();
-  expect(await found(house, id)).toMatchObject({ events: false, dead: 0 });
+  expect(await found(fixture, id)).toMatchObject({ events: false, dead: 0 });
   expect(swept).toEqual([30 * DAY, DAY, 30 * DAY, DAY]);
 });
 
 test("it goes in small steps with a rest after each, and a stop does not wait for the rest of them", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const limits: number[] = [];
-  house.store.retention.jobs = async (_state, _now, _keep, limit) => {
+  fixture.store.retention.jobs = async (_state, _now, _keep, limit) => {
     limits.push(limit);
     return limit;
   };
-  const retention = new Retention(house.deps);
+  const retention = new Retention(fixture.deps);
   retention.begin();
   retention.begin();
   await until(() => limits.length === 3);

@@ -1,8 +1,8 @@
-/** Who has a name, from every pair of sources, and through a real house. */
+/** Who has a name, from every pair of sources, and through a real fixture. */
 import type { Origin } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -124,21 +124,21 @@ verifies(
   "tools.precedence",
   "losers stay visible with the reason and are warned of once; rollout versions are one tool",
   async () => {
-    const house = await openHouse({ plugins: [searcher] });
-    await house.bind(manifest([tool("search")], { package_id: "acme/one" }));
-    const first = await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "1.0.0" }));
-    await house.kernel.bindings.patch(
+    const fixture = await createTestKernel({ plugins: [searcher] });
+    await fixture.bind(manifest([tool("search")], { package_id: "acme/one" }));
+    const first = await fixture.bind(manifest([tool("find")], { package_id: "acme/one", version: "1.0.0" }));
+    await fixture.kernel.bindings.patch(
       admin,
       first.binding_id,
       { rollout: { traffic_percent: 50 } },
       undefined,
     );
-    await house.bind(manifest([tool("find")], { package_id: "acme/one", version: "2.0.0" }), {
+    await fixture.bind(manifest([tool("find")], { package_id: "acme/one", version: "2.0.0" }), {
       rollout: { traffic_percent: 50 },
     });
-    house.clock.wall_offset += 1_000;
-    await house.bind(manifest([tool("find")], { package_id: "acme/two" }));
-    const { catalog } = house.kernel;
+    fixture.clock.wall_offset += 1_000;
+    await fixture.bind(manifest([tool("find")], { package_id: "acme/two" }));
+    const { catalog } = fixture.kernel;
     const all = await catalog.entries(user, { all: true });
     expect(all.map(({ name, package_id, status }) => [name, package_id, status])).toEqual([
       ["find", "acme/one", "offered"],
@@ -153,28 +153,28 @@ verifies(
       ["tool_search", "core/backplane", "hidden"],
     ]);
     await catalog.entries(user, { all: true });
-    const told = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    const told = fixture.logged.filter(({ message }) => message.startsWith("a tool "));
     expect(told.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual([
       ["warn", "acme/one"],
       ["error", "acme/two"],
     ]);
     // By its name it is the first one's, by its package its own.
-    expect((await house.call({ export_id: "find" })).package_id).toBe("acme/one");
-    expect((await house.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");
-    expect((await house.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
+    expect((await fixture.call({ export_id: "find" })).package_id).toBe("acme/one");
+    expect((await fixture.call({ export_id: "find", package_id: "acme/two" })).package_id).toBe("acme/two");
+    expect((await fixture.call({ export_id: "search" })).package_id).toBe("kernel/searcher");
   },
 );
 
 test("a name that only looks like another's is told what it collides with", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
-  house.clock.wall_offset += 1_000;
-  await house.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("list_all")], { package_id: "acme/one" }));
+  fixture.clock.wall_offset += 1_000;
+  await fixture.bind(manifest([tool("Iist_all")], { package_id: "acme/two" }));
   // Without anybody having looked.
-  await until(() => house.logged.some(({ message }) => message === "a tool could not be registered"));
-  expect((await house.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
+  await until(() => fixture.logged.some(({ message }) => message === "a tool could not be registered"));
+  expect((await fixture.kernel.catalog.list(user)).map(({ name }) => name)).toEqual(["list_all"]);
   const explain = (name: string) =>
-    house.kernel.policy.explain(admin, { tool: name, context: "conversation" });
+    fixture.kernel.policy.explain(admin, { tool: name, context: "conversation" });
   await expect(explain("Iist_all")).rejects.toMatchObject({
     code: "tool.collision",
     message: expect.stringContaining(
@@ -186,9 +186,9 @@ test("a name that only looks like another's is told what it collides with", asyn
 });
 
 test("a package that calls itself the gateway's own has no more than any plugin", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
-  const [own, other] = await house.kernel.catalog.get(user, "tool_search");
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("tool_search")], { package_id: "core/backplane" }));
+  const [own, other] = await fixture.kernel.catalog.get(user, "tool_search");
   expect([own?.origin, other?.origin, other?.status]).toEqual(["core", "plugin", "skipped"]);
 });
 
@@ -208,20 +208,20 @@ verifies(
   "instr.collision",
   "instruments of two bound plugins: the second is not registered, both are named",
   async () => {
-    const house = await openHouse();
-    house.runner.description = () => offers("lookup", { risk: "low" });
-    await house.bind(described("acme/first", "hefty.jsonrpc"));
-    house.clock.wall_offset += 1_000;
-    await house.bind(described("acme/second", "hefty.jsonrpc"));
-    house.runner.description = () => offers("tool_search");
-    await house.bind(described("acme/third", "hefty.jsonrpc"));
-    const named = await house.kernel.catalog.get(user, "lookup");
+    const fixture = await createTestKernel();
+    fixture.runner.description = () => offers("lookup", { risk: "low" });
+    await fixture.bind(described("acme/first", "hefty.jsonrpc"));
+    fixture.clock.wall_offset += 1_000;
+    await fixture.bind(described("acme/second", "hefty.jsonrpc"));
+    fixture.runner.description = () => offers("tool_search");
+    await fixture.bind(described("acme/third", "hefty.jsonrpc"));
+    const named = await fixture.kernel.catalog.get(user, "lookup");
     expect(named.map(({ package_id, status, risk }) => [package_id, status, risk])).toEqual([
       ["acme/first", "offered", "low"],
       ["acme/second", "failed", "low"],
     ]);
     expect(named[1]!.reason).toMatch(/^InstrumentNameCollision: acme\/second .* acme\/first/);
-    const logged = house.logged.filter(({ message }) => message.startsWith("a tool "));
+    const logged = fixture.logged.filter(({ message }) => message.startsWith("a tool "));
     expect(logged.map(({ level, fields }) => [level, (fields as { package_id: string }).package_id])).toEqual(
       [
         ["error", "acme/second"],
@@ -232,15 +232,15 @@ verifies(
 );
 
 test("the tools of an MCP server are of the origin mcp, and unknown until somebody says more", async () => {
-  const house = await openHouse();
-  house.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
-  await house.bind(described("acme/notes", "mcp.stdio"));
-  const [entry] = await house.kernel.catalog.get(user, "mcp_notes_add");
+  const fixture = await createTestKernel();
+  fixture.runner.description = () => offers("mcp_notes_add", { hints: { readOnlyHint: true } });
+  await fixture.bind(described("acme/notes", "mcp.stdio"));
+  const [entry] = await fixture.kernel.catalog.get(user, "mcp_notes_add");
   expect(entry).toMatchObject({ origin: "mcp", risk: "unknown", status: "offered" });
-  await house.kernel.policy.put(admin, "org", { risks: { mcp_notes_add: "low" } });
-  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]!.risk).toBe("low");
-  await house.kernel.policy.put(admin, "org", { allowed_origins: ["plugin"] });
-  expect((await house.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
+  await fixture.kernel.policy.put(admin, "org", { risks: { mcp_notes_add: "low" } });
+  expect((await fixture.kernel.catalog.get(user, "mcp_notes_add"))[0]!.risk).toBe("low");
+  await fixture.kernel.policy.put(admin, "org", { allowed_origins: ["plugin"] });
+  expect((await fixture.kernel.catalog.get(user, "mcp_notes_add"))[0]).toMatchObject({ status: "hidden" });
 });
 
 test("a plugin is as old as it says itself, else as its first installation here", () => {

@@ -1,14 +1,14 @@
 import { BindingSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { config, jira, schemas } from "./jira.ts";
 
 verifies("bind.record", "a binding records what was bound, where, how and under which policy", async () => {
-  const house = await openHouse();
-  await house.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");
+  const fixture = await createTestKernel();
+  await fixture.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");
   const policy = {
     timeout_ms: 5_000,
     approval: "never" as const,
@@ -17,7 +17,7 @@ verifies("bind.record", "a binding records what was bound, where, how and under 
     permissions: { filesystem: "none" as const },
     class: "isolated" as const,
   };
-  const made = await house.bind(
+  const made = await fixture.bind(
     jira,
     {
       config,
@@ -27,7 +27,7 @@ verifies("bind.record", "a binding records what was bound, where, how and under 
     },
     schemas,
   );
-  const read = await house.kernel.bindings.get(user, made.binding_id);
+  const read = await fixture.kernel.bindings.get(user, made.binding_id);
   expect(BindingSchema.parse(read)).toEqual(read);
   expect(read).toMatchObject({
     binding_id: expect.stringMatching(/^bind_/),
@@ -42,9 +42,9 @@ verifies("bind.record", "a binding records what was bound, where, how and under 
     policy,
     generation: 1,
   });
-  const off = await house.kernel.bindings.patch(admin, made.binding_id, { status: "disabled" }, 1);
+  const off = await fixture.kernel.bindings.patch(admin, made.binding_id, { status: "disabled" }, 1);
   expect(off).toMatchObject({ status: "disabled", generation: 2 });
-  const bare = await house.kernel.bindings.patch(
+  const bare = await fixture.kernel.bindings.patch(
     admin,
     made.binding_id,
     { status: "active", secrets: {} },
@@ -57,39 +57,39 @@ verifies(
   "bind.config",
   "config is checked at create, patch and validate; an unbound slot is named",
   async () => {
-    const house = await openHouse();
-    await expect(house.bind(jira, { config: { max_results: 99 } }, schemas)).rejects.toMatchObject({
+    const fixture = await createTestKernel();
+    await expect(fixture.bind(jira, { config: { max_results: 99 } }, schemas)).rejects.toMatchObject({
       code: "binding.invalid",
       details: { issues: expect.arrayContaining([expect.objectContaining({ path: "/config/max_results" })]) },
     });
-    const made = await house.bind(jira, { config }, schemas);
+    const made = await fixture.bind(jira, { config }, schemas);
     expect(made).toMatchObject({ status: "inactive", unbound_slots: ["jira_token"] });
     const id = made.binding_id;
-    await expect(house.call({ binding_id: id })).rejects.toMatchObject({
+    await expect(fixture.call({ binding_id: id })).rejects.toMatchObject({
       code: "binding.not_active",
       details: { unbound: ["jira_token"] },
     });
-    await expect(house.kernel.bindings.patch(admin, id, { config: {} }, undefined)).rejects.toMatchObject({
+    await expect(fixture.kernel.bindings.patch(admin, id, { config: {} }, undefined)).rejects.toMatchObject({
       code: "binding.invalid",
     });
-    expect(await house.kernel.bindings.validate(user, id)).toMatchObject({
+    expect(await fixture.kernel.bindings.validate(user, id)).toMatchObject({
       valid: false,
       status: "inactive",
       unbound_slots: ["jira_token"],
       issues: [],
     });
-    await house.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");
+    await fixture.kernel.secrets.put(admin, "jira_token", "s3cr3t-value");
     const secrets = { jira_token: "secret://org_local/jira_token" };
-    const active = await house.kernel.bindings.patch(admin, id, { secrets }, undefined);
+    const active = await fixture.kernel.bindings.patch(admin, id, { secrets }, undefined);
     expect(active).toMatchObject({ status: "active", unbound_slots: [] });
-    expect(await house.kernel.bindings.validate(user, id)).toMatchObject({ valid: true, issues: [] });
+    expect(await fixture.kernel.bindings.validate(user, id)).toMatchObject({ valid: true, issues: [] });
     // A row whose config no longer fits, as after a schema change by hand, is found by validate.
-    await house.store.bindings.update(
+    await fixture.store.bindings.update(
       { ...active, config: { base_url: 7 }, generation: 9 },
       active.generation,
       {},
     );
-    expect(await house.kernel.bindings.validate(user, id)).toMatchObject({
+    expect(await fixture.kernel.bindings.validate(user, id)).toMatchObject({
       valid: false,
       issues: [{ path: "/config/base_url" }],
     });
@@ -97,19 +97,19 @@ verifies(
 );
 
 verifies("bind.scope", "a project's binding overrides the org's, and strangers find nothing", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const content = manifest([tool("echo")]);
-  const org = await house.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
+  const org = await fixture.bind(content, { org_wide: true, policy: { timeout_ms: 1_111 } });
   const other: Caller = { ...user, scope: { org_id: "org_local", project_id: "proj_other" } };
-  expect((await house.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
-  const own = await house.kernel.bindings.create(admin, {
+  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(org.binding_id);
+  const own = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "echo",
   });
-  expect((await house.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-  expect((await house.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
-  const mine = await house.call({ export_id: "echo" });
+  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
+  expect((await fixture.call({ export_id: "echo" }, other)).binding_id).toBe(org.binding_id);
+  const mine = await fixture.call({ export_id: "echo" });
   const stranger: Caller = { ...user, scope: { org_id: "org_far", project_id: "proj_default" } };
   const told = async (work: Promise<unknown>) =>
     await work.then(
@@ -120,7 +120,7 @@ verifies("bind.scope", "a project's binding overrides the org's, and strangers f
         error.details,
       ],
     );
-  const { bindings, invocations } = house.kernel;
+  const { bindings, invocations } = fixture.kernel;
   for (const caller of [other, stranger]) {
     const asks = (id: string) => [bindings.get(caller, id), bindings.validate(caller, id)];
     const real = await Promise.all(asks(own.binding_id).map(told));
@@ -135,51 +135,51 @@ verifies("bind.scope", "a project's binding overrides the org's, and strangers f
 });
 
 test("racing patches without If-Match are all applied; with a stale one they are refused", async () => {
-  const house = await openHouse();
-  const made = await house.bind(manifest([tool("echo")]));
+  const fixture = await createTestKernel();
+  const made = await fixture.bind(manifest([tool("echo")]));
   const id = made.binding_id;
   await Promise.all(
     Array.from({ length: 20 }, (_, i) =>
-      house.kernel.bindings.patch(admin, id, { rollout: { traffic_percent: 50 + i } }, undefined),
+      fixture.kernel.bindings.patch(admin, id, { rollout: { traffic_percent: 50 + i } }, undefined),
     ),
   );
-  expect((await house.kernel.bindings.get(user, id)).generation).toBe(21);
-  await expect(house.kernel.bindings.patch(admin, id, { config: {} }, 1)).rejects.toMatchObject({
+  expect((await fixture.kernel.bindings.get(user, id)).generation).toBe(21);
+  await expect(fixture.kernel.bindings.patch(admin, id, { config: {} }, 1)).rejects.toMatchObject({
     code: "request.precondition",
   });
-  expect(house.runner.retired.filter((one) => one === id)).toHaveLength(20);
+  expect(fixture.runner.retired.filter((one) => one === id)).toHaveLength(20);
 });
 
 test("an upgrade revalidates the config, and a removed binding is gone", async () => {
-  const house = await openHouse();
-  const made = await house.bind(manifest([tool("echo")]), { config: { anything: 1 } });
+  const fixture = await createTestKernel();
+  const made = await fixture.bind(manifest([tool("echo")]), { config: { anything: 1 } });
   const strict = manifest([tool("echo", { config_schema: "c.json" })], { version: "0.2.0" });
-  await house.kernel.packages.install(
+  await fixture.kernel.packages.install(
     admin,
-    house.importer.add(strict, { "c.json": { type: "object", additionalProperties: false } }),
+    fixture.importer.add(strict, { "c.json": { type: "object", additionalProperties: false } }),
   );
   const upgrade = { package_version: "0.2.0" };
   const id = made.binding_id;
-  await expect(house.kernel.bindings.patch(admin, id, upgrade, undefined)).rejects.toMatchObject({
+  await expect(fixture.kernel.bindings.patch(admin, id, upgrade, undefined)).rejects.toMatchObject({
     code: "binding.invalid",
   });
-  const done = await house.kernel.bindings.patch(admin, id, { ...upgrade, config: {} }, undefined);
+  const done = await fixture.kernel.bindings.patch(admin, id, { ...upgrade, config: {} }, undefined);
   expect(done.package_version).toBe("0.2.0");
-  expect((await house.call({ export_id: "echo" })).package_version).toBe("0.2.0");
-  await house.kernel.bindings.remove(admin, id);
-  await expect(house.kernel.bindings.get(user, id)).rejects.toMatchObject({ code: "binding.not_found" });
-  await expect(house.call({ export_id: "echo" })).rejects.toMatchObject({ code: "export.not_found" });
+  expect((await fixture.call({ export_id: "echo" })).package_version).toBe("0.2.0");
+  await fixture.kernel.bindings.remove(admin, id);
+  await expect(fixture.kernel.bindings.get(user, id)).rejects.toMatchObject({ code: "binding.not_found" });
+  await expect(fixture.call({ export_id: "echo" })).rejects.toMatchObject({ code: "export.not_found" });
 });
 
 test("a removal with a generation removes that generation alone, whatever happens in between", async () => {
-  const house = await openHouse();
-  const { bindings } = house.kernel;
-  const made = await house.bind(manifest([tool("echo")]));
+  const fixture = await createTestKernel();
+  const { bindings } = fixture.kernel;
+  const made = await fixture.bind(manifest([tool("echo")]));
   const id = made.binding_id;
   // Changed after it was read and before it is removed.
-  const get = house.store.bindings.get.bind(house.store.bindings);
-  house.store.bindings.get = async (...args) => {
-    house.store.bindings.get = get;
+  const get = fixture.store.bindings.get.bind(fixture.store.bindings);
+  fixture.store.bindings.get = async (...args) => {
+    fixture.store.bindings.get = get;
     const read = await get(...args);
     await bindings.patch(admin, id, { config: { changed: true } }, undefined);
     return read;

@@ -2,8 +2,8 @@
 
 import { BindingPolicySchema, ToolExportSchema } from "@backplane/contract/schema";
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { config, jira, schemas } from "./jira.ts";
@@ -12,11 +12,11 @@ verifies(
   "secret.slots",
   "secrets of undeclared slots, missing ones, another org's and another project's are refused alike",
   async () => {
-    const house = await openHouse();
+    const fixture = await createTestKernel();
     const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
-    await house.kernel.secrets.put(far, "jira_token", "far-away-value");
+    await fixture.kernel.secrets.put(far, "jira_token", "far-away-value");
     const bad = async (secrets: Record<string, string>) =>
-      await house
+      await fixture
         .bind(jira, { config, secrets }, schemas)
         .catch((error: { details: unknown }) => error.details);
     const issue = (path: string, message: string) => ({ issues: [{ path, message }] });
@@ -27,7 +27,7 @@ verifies(
       issue("/secrets/jira_token", "there is no secret secret://org_local/jira_token"),
     );
     const neighbour: Caller = { ...user, scope: { ...user.scope, project_id: "proj_next" } };
-    await house.kernel.secrets.put(neighbour, "theirs", "next-door-value");
+    await fixture.kernel.secrets.put(neighbour, "theirs", "next-door-value");
     expect(await bad({ jira_token: "secret://org_local/theirs" })).toEqual(
       issue("/secrets/jira_token", "there is no secret secret://org_local/theirs"),
     );
@@ -43,9 +43,9 @@ verifies(
   async () => {
     const secret_slots = ["token", "other"];
     const open = async () => {
-      const house = await openHouse();
-      await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
-      return house;
+      const fixture = await createTestKernel();
+      await fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
+      return fixture;
     };
     /** A server that describes its one tool. */
     const server = (protocol: string) =>
@@ -56,22 +56,22 @@ verifies(
     const secrets = { token: "secret://org_local/token", other: "secret://org_local/token" };
     const binding = (secret_env: Record<string, string>) => ({ secrets, policy: { secret_env } });
     for (const protocol of ["mcp.stdio", "hefty.jsonrpc"]) {
-      const house = await open();
+      const fixture = await open();
       const content = server(protocol);
       const { permissions } = content.runtime;
       const described = ToolExportSchema.parse({ ...tool("search"), permissions });
-      house.runner.description = () => ({ exports: [described], schemas: {}, warnings: [], info: {} });
-      await house.bind(content, binding({ token: "API_TOKEN" }));
-      const { grant, ...rest } = await house.call({ export_id: "search", input: {} });
+      fixture.runner.description = () => ({ exports: [described], schemas: {}, warnings: [], info: {} });
+      await fixture.bind(content, binding({ token: "API_TOKEN" }));
+      const { grant, ...rest } = await fixture.call({ export_id: "search", input: {} });
       expect(grant?.secret_env).toEqual({ token: "API_TOKEN" });
-      const [order] = house.runner.orders;
+      const [order] = fixture.runner.orders;
       expect(order!.grant.secret_env).toEqual({ token: "API_TOKEN" });
       // The process that was asked what it offers is the one that serves the call.
-      expect(house.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
+      expect(fixture.runner.questions[0]).toMatchObject({ pool_key: order!.pool_key, grant: order!.grant });
       expect(JSON.stringify({ grant, rest })).not.toContain("s3cr3t-value");
       // Whoever is not given the slot is not given its variable.
       const narrow = { secret_slots: ["other"] };
-      const narrowed = await house.call({ export_id: "search", input: {}, narrow });
+      const narrowed = await fixture.call({ export_id: "search", input: {}, narrow });
       expect(narrowed.grant?.secret_env).toBeUndefined();
     }
     const refused = async (content: ReturnType<typeof manifest>, secret_env: Record<string, string>) => {

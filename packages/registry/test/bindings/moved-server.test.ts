@@ -1,7 +1,7 @@
-import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { open, SERVER, serverWith, signIn } from "../../../servers/test/sign-ins/signed-house.ts";
+import { open, SERVER, serverWith, signIn } from "../../../servers/test/sign-ins/signed-in-kernel.ts";
 import { readSignIn } from "../../src/secrets/sign-in-record.ts";
 
 const at = (server: typeof SERVER, version: string, url: string) => ({
@@ -16,18 +16,18 @@ verifies(
   "sec.credential-destination",
   "a binding that moves to another server takes neither its secrets nor its headers along, unless the change names them",
   async () => {
-    const house = await openHouse();
-    const { bindings, packages, secrets } = house.kernel;
+    const fixture = await createTestKernel();
+    const { bindings, packages, secrets } = fixture.kernel;
     const ref = (await secrets.put(admin, "notes", "for-the-old-server")).ref;
     const server = serverWith(["authorization"]);
     const given = { secrets: { authorization: ref }, config: { headers: { "x-team": "blue" } } };
-    const { binding_id } = await house.bind(at(server, "1.0.0", OLD), given);
+    const { binding_id } = await fixture.bind(at(server, "1.0.0", OLD), given);
     for (const [version, url] of [
       ["1.1.0", OLD],
       ["2.0.0", NEW],
       ["3.0.0", OLD],
     ] as const) {
-      await packages.install(admin, house.importer.add(at(server, version, url)));
+      await packages.install(admin, fixture.importer.add(at(server, version, url)));
     }
     const patch = (package_version: string, more: object = {}) =>
       bindings.patch(user, binding_id, { package_version, ...more }, undefined);
@@ -50,13 +50,13 @@ verifies(
   "sec.credential-destination",
   "the sign-in at the old server ends, and is not stored any more",
   async () => {
-    const { as, house, binding_id } = await open();
-    await signIn(house, as, binding_id);
-    const { packages, bindings, signIns } = house.kernel;
+    const { as, fixture, binding_id } = await open();
+    await signIn(fixture, as, binding_id);
+    const { packages, bindings, signIns } = fixture.kernel;
     expect((await signIns.get(admin, binding_id)).status).toBe("signed_in");
-    await packages.install(admin, house.importer.add(at(SERVER, "0.2.0", NEW)));
+    await packages.install(admin, fixture.importer.add(at(SERVER, "0.2.0", NEW)));
     await bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
-    expect((await readSignIn(house.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
+    expect((await readSignIn(fixture.deps, "org_local", binding_id))?.record.session ?? null).toBeNull();
     expect((await signIns.get(admin, binding_id)).status).not.toBe("signed_in");
   },
 );

@@ -1,48 +1,48 @@
 /** Who may bind what: the host's admin, a caller of the whole org, a key of one project. */
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 const orgAdmin: Caller = { ...admin, actor: "key_org", admin: false, scope: { ...scope, project_id: null } };
 
 test("only an admin lowers a class; it is recorded, audited, and anybody may ask for more isolation", async () => {
-  const house = await openHouse();
-  const made = await house.bind(manifest([tool("echo")]));
+  const fixture = await createTestKernel();
+  const made = await fixture.bind(manifest([tool("echo")]));
   const lower = { policy: { class: "worker" as const } };
   const id = made.binding_id;
-  await expect(house.kernel.bindings.patch(user, id, lower, undefined)).rejects.toMatchObject({
+  await expect(fixture.kernel.bindings.patch(user, id, lower, undefined)).rejects.toMatchObject({
     code: "binding.class_forbidden",
   });
-  const lowered = await house.kernel.bindings.patch(admin, id, lower, undefined);
+  const lowered = await fixture.kernel.bindings.patch(admin, id, lower, undefined);
   expect(lowered.class_lowered_by).toBe("admin");
   // Another change by a user keeps who lowered it; raising it again needs nobody's leave.
-  const kept = await house.kernel.bindings.patch(user, id, { rollout: { traffic_percent: 90 } }, undefined);
+  const kept = await fixture.kernel.bindings.patch(user, id, { rollout: { traffic_percent: 90 } }, undefined);
   expect(kept.class_lowered_by).toBe("admin");
-  const audit = await house.kernel.audit.list(admin, { action: "binding.change" }, { limit: 10 });
+  const audit = await fixture.kernel.audit.list(admin, { action: "binding.change" }, { limit: 10 });
   expect(audit.items.some((entry) => entry.details.class_lowered_by === "admin")).toBe(true);
-  const raised = await house.kernel.bindings.patch(user, id, { policy: { class: "isolated" } }, undefined);
+  const raised = await fixture.kernel.bindings.patch(user, id, { policy: { class: "isolated" } }, undefined);
   expect(raised.class_lowered_by).toBeNull();
 });
 
 test("org-wide bindings need a caller of the whole org", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const content = manifest([tool("echo")]);
-  await house.kernel.packages.install(admin, house.importer.add(content));
+  await fixture.kernel.packages.install(admin, fixture.importer.add(content));
   const body = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo", org_wide: true };
-  await expect(house.kernel.bindings.create(user, body)).rejects.toMatchObject({ code: "policy.denied" });
-  const made = await house.kernel.bindings.create(orgAdmin, body);
+  await expect(fixture.kernel.bindings.create(user, body)).rejects.toMatchObject({ code: "policy.denied" });
+  const made = await fixture.kernel.bindings.create(orgAdmin, body);
   expect(made.scope).toEqual({ org_id: "org_local", project_id: null });
   await expect(
-    house.kernel.bindings.patch(user, made.binding_id, { config: {} }, undefined),
+    fixture.kernel.bindings.patch(user, made.binding_id, { config: {} }, undefined),
   ).rejects.toMatchObject({ code: "policy.denied" });
 });
 
 test("a key of one project, whatever its scopes, changes nothing of the org's and mounts nothing", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const named = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "echo" };
-  const org = await house.bind(manifest([tool("echo")]), { org_wide: true });
-  const { bindings, events, audit } = house.kernel;
+  const org = await fixture.bind(manifest([tool("echo")]), { org_wide: true });
+  const { bindings, events, audit } = fixture.kernel;
   const projectAdmin: Caller = { ...admin, actor: "key_project" };
   const denied = { code: "policy.denied" };
   await expect(bindings.create(projectAdmin, { ...named, org_wide: true })).rejects.toMatchObject(denied);

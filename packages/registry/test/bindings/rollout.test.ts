@@ -1,7 +1,7 @@
 import { type Binding, codeOf, type InvokeBody } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -9,11 +9,11 @@ const version = (number: string) => manifest([tool("echo")], { version: number }
 const percent = (traffic_percent: number) => ({ rollout: { traffic_percent } });
 
 /** How many of `bodies` each version took; "refused" for export.not_found. */
-async function share(house: House, bodies: InvokeBody[]): Promise<Record<string, number>> {
+async function share(fixture: TestKernel, bodies: InvokeBody[]): Promise<Record<string, number>> {
   const counts: Record<string, number> = {};
   await Promise.all(
     bodies.map(async (body) => {
-      const taken = await house.call(body).then(
+      const taken = await fixture.call(body).then(
         (invocation) => invocation.package_version,
         (error: unknown) => (codeOf(error) === "export.not_found" ? "refused" : "broken"),
       );
@@ -31,59 +31,59 @@ verifies(
   "bind.rollout",
   "traffic splits by session into cumulative buckets, newest version first, then org, then refusal",
   async () => {
-    const house = await openHouse();
-    const newest = await house.bind(version("2.0.0"), percent(25));
-    const older = await house.bind(version("1.10.0"), percent(100));
+    const fixture = await createTestKernel();
+    const newest = await fixture.bind(version("2.0.0"), percent(25));
+    const older = await fixture.bind(version("1.10.0"), percent(100));
     // 25 % ± 2 over 10,000 sessions, two versions side by side.
-    const split = await share(house, sessions(10_000));
+    const split = await share(fixture, sessions(10_000));
     expect(split["2.0.0"]).toBeGreaterThan(2_300);
     expect(split["2.0.0"]).toBeLessThan(2_700);
     expect(split["2.0.0"]! + split["1.10.0"]!).toBe(10_000);
     // One session always takes the same way; without a session the invocation decides.
     const again = await share(
-      house,
+      fixture,
       [...Array(20)].map(() => sessions(1)[0]!),
     );
     expect(Object.keys(again)).toHaveLength(1);
-    const loose = await share(house, singles(2_000));
+    const loose = await share(fixture, singles(2_000));
     expect(loose["2.0.0"]).toBeGreaterThan(400);
     expect(loose["2.0.0"]).toBeLessThan(600);
     // The remainder falls to the org's binding, and past that it is refused.
     const lower = (id: string, traffic: number) =>
-      house.kernel.bindings.patch(admin, id, percent(traffic), undefined);
+      fixture.kernel.bindings.patch(admin, id, percent(traffic), undefined);
     await lower(older.binding_id, 25);
-    const org = await house.bind(version("1.0.0"), { ...percent(25), org_wide: true });
-    const three = await share(house, sessions(2_000));
+    const org = await fixture.bind(version("1.0.0"), { ...percent(25), org_wide: true });
+    const three = await share(fixture, sessions(2_000));
     for (const name of ["2.0.0", "1.10.0", "1.0.0", "refused"]) expect(three[name]).toBeGreaterThan(400);
     // 0 % and disabled never run.
     await lower(newest.binding_id, 0);
-    await house.kernel.bindings.patch(admin, older.binding_id, { status: "disabled" }, undefined);
+    await fixture.kernel.bindings.patch(admin, older.binding_id, { status: "disabled" }, undefined);
     await lower(org.binding_id, 100);
-    expect(await share(house, sessions(200))).toEqual({ "1.0.0": 200 });
+    expect(await share(fixture, sessions(200))).toEqual({ "1.0.0": 200 });
     await lower(org.binding_id, 0);
-    expect(await share(house, sessions(50))).toEqual({ refused: 50 });
-    const direct = house.kernel.invocations.invoke(user, { binding_id: newest.binding_id });
+    expect(await share(fixture, sessions(50))).toEqual({ refused: 50 });
+    const direct = fixture.kernel.invocations.invoke(user, { binding_id: newest.binding_id });
     await expect(direct).rejects.toMatchObject({ code: "binding.not_active" });
   },
   60_000,
 );
 
 test("raising the share keeps the sessions that were on the new version", async () => {
-  const house = await openHouse();
-  const newest = await house.bind(version("2.0.0"), percent(20));
-  await house.bind(version("1.0.0"));
+  const fixture = await createTestKernel();
+  const newest = await fixture.bind(version("2.0.0"), percent(20));
+  await fixture.bind(version("1.0.0"));
   const on = async () => {
     const taken = new Set<string>();
     await Promise.all(
       sessions(200).map(async (body) => {
-        const invocation = await house.call(body);
+        const invocation = await fixture.call(body);
         if (invocation.package_version === "2.0.0") taken.add(body.session_id!);
       }),
     );
     return taken;
   };
   const before = await on();
-  await house.kernel.bindings.patch(admin, newest.binding_id, percent(60), undefined);
+  await fixture.kernel.bindings.patch(admin, newest.binding_id, percent(60), undefined);
   const after = await on();
   expect(before.size).toBeGreaterThan(0);
   expect(after.size).toBeGreaterThan(before.size);
@@ -91,23 +91,23 @@ test("raising the share keeps the sessions that were on the new version", async 
 });
 
 test("of two packages with the same export the first has the name; the other is called by its package", async () => {
-  const house = await openHouse();
-  const first = await house.bind(version("1.0.0"));
-  const other: Binding = await house.bind(manifest([tool("echo")], { package_id: "acme/other" }));
-  expect((await house.call({ export_id: "echo" })).binding_id).toBe(first.binding_id);
-  const named = await house.call({ export_id: "echo", package_id: "acme/other" });
+  const fixture = await createTestKernel();
+  const first = await fixture.bind(version("1.0.0"));
+  const other: Binding = await fixture.bind(manifest([tool("echo")], { package_id: "acme/other" }));
+  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(first.binding_id);
+  const named = await fixture.call({ export_id: "echo", package_id: "acme/other" });
   expect(named.binding_id).toBe(other.binding_id);
 });
 
 test("a caller of the whole org gets the org's binding, not some project's, unless it names one", async () => {
-  const house = await openHouse();
-  const own = await house.bind(version("2.0.0"), { config: { of: "project" } });
+  const fixture = await createTestKernel();
+  const own = await fixture.bind(version("2.0.0"), { config: { of: "project" } });
   const org: Caller = { ...user, scope: { ...user.scope, project_id: null } };
-  await expect(house.call({ export_id: "echo" }, org)).rejects.toMatchObject({ code: "export.not_found" });
-  const wide = await house.bind(version("1.0.0"), { org_wide: true });
-  expect((await house.call({ export_id: "echo" }, org)).binding_id).toBe(wide.binding_id);
-  expect((await house.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
-  expect((await house.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
-  const shown = (await house.kernel.exports.discover(org, "tool")).map((one) => one.binding_id);
+  await expect(fixture.call({ export_id: "echo" }, org)).rejects.toMatchObject({ code: "export.not_found" });
+  const wide = await fixture.bind(version("1.0.0"), { org_wide: true });
+  expect((await fixture.call({ export_id: "echo" }, org)).binding_id).toBe(wide.binding_id);
+  expect((await fixture.call({ binding_id: own.binding_id }, org)).binding_id).toBe(own.binding_id);
+  expect((await fixture.call({ export_id: "echo" })).binding_id).toBe(own.binding_id);
+  const shown = (await fixture.kernel.exports.discover(org, "tool")).map((one) => one.binding_id);
   expect(shown.sort()).toEqual([own.binding_id, wide.binding_id].sort());
 });

@@ -2,9 +2,9 @@
 
 import type { Binding } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -17,36 +17,42 @@ const slotted = (id: string, more: object = {}) =>
 
 async function openWith(
   first = manifest([slotted("greet")]),
-  body: Partial<Parameters<House["bind"]>[1]> = {},
-): Promise<{ house: House; bound: Binding }> {
-  const house = await openHouse();
-  await house.kernel.secrets.put(admin, "token", "s3cr3t-value");
+  body: Partial<Parameters<TestKernel["bind"]>[1]> = {},
+): Promise<{ fixture: TestKernel; bound: Binding }> {
+  const fixture = await createTestKernel();
+  await fixture.kernel.secrets.put(admin, "token", "s3cr3t-value");
   const settings = {
     config: { team: "ops" },
     secrets: SECRET,
     policy: { approval: "always" as const, timeout_ms: 5_000 },
     ...body,
   };
-  return { house, bound: await house.bind(first, settings) };
+  return { fixture, bound: await fixture.bind(first, settings) };
 }
 
-async function install(house: House, version: string, exports = [slotted("greet")], schemas = {}) {
+async function install(fixture: TestKernel, version: string, exports = [slotted("greet")], schemas = {}) {
   const content = { ...manifest(exports), version };
-  await house.kernel.packages.install(admin, house.importer.add(content, schemas));
+  await fixture.kernel.packages.install(admin, fixture.importer.add(content, schemas));
 }
 
-const create = (house: House, package_version: string, more: object = {}, caller = admin) =>
-  house.kernel.bindings.create(caller, { package_id: PACKAGE, package_version, export_id: "greet", ...more });
-const listed = async (house: House) => (await house.kernel.bindings.list(admin, {}, { limit: 50 })).items;
-const audited = async (house: House, action: string) =>
-  (await house.deps.store.audit.list(admin.scope, { action }, { limit: 5 })).items.map(
+const create = (fixture: TestKernel, package_version: string, more: object = {}, caller = admin) =>
+  fixture.kernel.bindings.create(caller, {
+    package_id: PACKAGE,
+    package_version,
+    export_id: "greet",
+    ...more,
+  });
+const listed = async (fixture: TestKernel) =>
+  (await fixture.kernel.bindings.list(admin, {}, { limit: 50 })).items;
+const audited = async (fixture: TestKernel, action: string) =>
+  (await fixture.deps.store.audit.list(admin.scope, { action }, { limit: 5 })).items.map(
     ({ details }) => details,
   );
 
 verifies("upgrade.moves", "binding the next version moves the binding, with its rules", async () => {
-  const { house, bound } = await openWith();
-  await install(house, "0.2.0");
-  const moved = await create(house, "0.2.0");
+  const { fixture, bound } = await openWith();
+  await install(fixture, "0.2.0");
+  const moved = await create(fixture, "0.2.0");
   expect(moved).toMatchObject({
     binding_id: bound.binding_id,
     package_version: "0.2.0",
@@ -57,16 +63,16 @@ verifies("upgrade.moves", "binding the next version moves the binding, with its 
     rollout: { traffic_percent: 100 },
     previous: { package_version: "0.1.0", trust_dropped: [], permissions_held: [] },
   });
-  expect(await listed(house)).toEqual([moved]);
+  expect(await listed(fixture)).toEqual([moved]);
   // The rule holds for the call.
-  const ticket = await house.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
-  expect((await house.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
+  const ticket = await fixture.kernel.invocations.invoke(user, { export_id: "greet", input: {} });
+  expect((await fixture.kernel.invocations.get(user, ticket.id)).status).toBe("waiting_approval");
 });
 
 verifies("upgrade.moves", "a share of the calls goes by the same rules", async () => {
-  const { house, bound } = await openWith();
-  await install(house, "0.2.0");
-  const canary = await create(house, "0.2.0", { rollout: { traffic_percent: 10 } });
+  const { fixture, bound } = await openWith();
+  await install(fixture, "0.2.0");
+  const canary = await create(fixture, "0.2.0", { rollout: { traffic_percent: 10 } });
   expect(canary.binding_id).not.toBe(bound.binding_id);
   expect(canary).toMatchObject({
     config: bound.config,
@@ -75,61 +81,66 @@ verifies("upgrade.moves", "a share of the calls goes by the same rules", async (
     rollout: { traffic_percent: 10 },
   });
   // Nor does it get more than the rest of them.
-  await house.kernel.bindings.remove(admin, canary.binding_id);
-  await install(house, "0.2.1", [slotted("greet", { network: "egress", allowed_domains: ["b.example"] })]);
-  const wider = await create(house, "0.2.1", { rollout: { traffic_percent: 10 } });
+  await fixture.kernel.bindings.remove(admin, canary.binding_id);
+  await install(fixture, "0.2.1", [slotted("greet", { network: "egress", allowed_domains: ["b.example"] })]);
+  const wider = await create(fixture, "0.2.1", { rollout: { traffic_percent: 10 } });
   expect(wider.policy).toEqual({ ...bound.policy, permissions: { network: "none" } });
   // Which of the two is meant nobody can tell.
-  await install(house, "0.3.0");
-  await expect(create(house, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
+  await install(fixture, "0.3.0");
+  await expect(create(fixture, "0.3.0")).rejects.toMatchObject({ code: "binding.conflict" });
 });
 
 describe("trust in the old bytes", () => {
   const TRUSTED = { policy: { approval: "always", host_target: true, class: "worker" } } as const;
 
   verifies("upgrade.moves", "is dropped, also when an admin changes the version alone", async () => {
-    const { house, bound } = await openWith(undefined, TRUSTED);
+    const { fixture, bound } = await openWith(undefined, TRUSTED);
     expect(bound).toMatchObject({ policy: TRUSTED.policy, class_lowered_by: "admin" });
-    await install(house, "0.2.0");
-    const moved = await house.kernel.bindings.patch(admin, bound.binding_id, { package_version: "0.2.0" }, 1);
+    await install(fixture, "0.2.0");
+    const moved = await fixture.kernel.bindings.patch(
+      admin,
+      bound.binding_id,
+      { package_version: "0.2.0" },
+      1,
+    );
     expect(moved.policy).toEqual({ approval: "always" });
     expect(moved).toMatchObject({
       class_lowered_by: null,
       previous: { trust_dropped: ["host_target", "class"] },
     });
-    expect(await audited(house, "binding.change")).toMatchObject([
+    expect(await audited(fixture, "binding.change")).toMatchObject([
       { from_version: "0.1.0", trust_dropped: ["host_target", "class"] },
     ]);
   });
 
   verifies("upgrade.moves", "does not keep an operator from upgrading", async () => {
-    const { house } = await openWith(undefined, TRUSTED);
-    await install(house, "0.2.0");
-    const [moved] = await house.kernel.bindings.upgrade(operator, {
+    const { fixture } = await openWith(undefined, TRUSTED);
+    await install(fixture, "0.2.0");
+    const [moved] = await fixture.kernel.bindings.upgrade(operator, {
       package_id: PACKAGE,
       package_version: "0.2.0",
     });
     expect(moved!.policy).toEqual({ approval: "always" });
-    expect(await audited(house, "binding.upgrade")).toMatchObject([
+    expect(await audited(fixture, "binding.upgrade")).toMatchObject([
       { from_version: "0.1.0", trust_dropped: ["host_target", "class"] },
     ]);
   });
 
   test("comes back when the admin says so with the version", async () => {
-    const { house, bound } = await openWith(undefined, TRUSTED);
-    await install(house, "0.2.0");
+    const { fixture, bound } = await openWith(undefined, TRUSTED);
+    await install(fixture, "0.2.0");
     const body = { package_version: "0.2.0", policy: TRUSTED.policy };
-    const moved = await house.kernel.bindings.patch(admin, bound.binding_id, body, 1);
+    const moved = await fixture.kernel.bindings.patch(admin, bound.binding_id, body, 1);
     expect(moved).toMatchObject({ policy: TRUSTED.policy, previous: { trust_dropped: [] } });
   });
 });
 
 describe("rollback", () => {
   verifies("upgrade.moves", "goes back by one command, to the settings of before", async () => {
-    const { house, bound } = await openWith();
-    await install(house, "0.2.0");
-    await create(house, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
-    const back = await house.kernel.bindings.rollback(operator, bound.binding_id);
+    const { fixture, bound } = await openWith();
+    await install(fixture, "0.2.0");
+    await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+    const back = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
     expect(back).toMatchObject({
       package_version: "0.1.0",
       generation: 3,
@@ -139,23 +150,23 @@ describe("rollback", () => {
       previous: { package_version: "0.2.0", config: { team: "dev" } },
     });
     // And forward again.
-    expect(await house.kernel.bindings.rollback(operator, bound.binding_id)).toMatchObject({
+    expect(await fixture.kernel.bindings.rollback(operator, bound.binding_id)).toMatchObject({
       package_version: "0.2.0",
       config: { team: "dev" },
     });
-    expect(await audited(house, "binding.rollback")).toHaveLength(2);
+    expect(await audited(fixture, "binding.rollback")).toHaveLength(2);
   });
 
   verifies("upgrade.moves", "to other bytes of that version is a move like any other", async () => {
-    const { house, bound } = await openWith();
-    await install(house, "0.2.0");
-    await create(house, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
-    const { items } = await house.kernel.packages.list(admin, { limit: 5 });
-    await house.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    await install(house, "0.1.0", [
+    const { fixture, bound } = await openWith();
+    await install(fixture, "0.2.0");
+    await create(fixture, "0.2.0", { config: { team: "dev" }, policy: { timeout_ms: 9_000 } });
+    const { items } = await fixture.kernel.packages.list(admin, { limit: 5 });
+    await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+    await install(fixture, "0.1.0", [
       slotted("greet", { network: "egress", allowed_domains: ["evil.example"] }),
     ]);
-    const back = await house.kernel.bindings.rollback(admin, bound.binding_id);
+    const back = await fixture.kernel.bindings.rollback(admin, bound.binding_id);
     expect(back).toMatchObject({
       package_version: "0.1.0",
       config: { team: "dev" },
@@ -166,26 +177,26 @@ describe("rollback", () => {
 
   test("gives trust back to the same bytes and by the admin alone", async () => {
     const policy = { host_target: true } as const;
-    const { house, bound } = await openWith(undefined, { policy });
-    await install(house, "0.2.0");
-    await create(house, "0.2.0");
-    const byOperator = await house.kernel.bindings.rollback(operator, bound.binding_id);
+    const { fixture, bound } = await openWith(undefined, { policy });
+    await install(fixture, "0.2.0");
+    await create(fixture, "0.2.0");
+    const byOperator = await fixture.kernel.bindings.rollback(operator, bound.binding_id);
     expect(byOperator.policy).toEqual({});
-    await house.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
-    await create(house, "0.2.0");
-    expect((await house.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
+    await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
+    await create(fixture, "0.2.0");
+    expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual(policy);
     // The same version with other bytes is another matter.
-    await create(house, "0.2.0");
-    const { items } = await house.kernel.packages.list(admin, { limit: 10 });
-    await house.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
-    const other = house.importer.add(manifest([slotted("greet")]), {}, "other bytes");
-    await house.kernel.packages.install(admin, other);
-    expect((await house.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
+    await create(fixture, "0.2.0");
+    const { items } = await fixture.kernel.packages.list(admin, { limit: 10 });
+    await fixture.kernel.packages.remove(admin, items.find(({ version }) => version === "0.1.0")!.id);
+    const other = fixture.importer.add(manifest([slotted("greet")]), {}, "other bytes");
+    await fixture.kernel.packages.install(admin, other);
+    expect((await fixture.kernel.bindings.rollback(admin, bound.binding_id)).policy).toEqual({});
   });
 
   test("is refused for a binding that never moved", async () => {
-    const { house, bound } = await openWith();
-    await expect(house.kernel.bindings.rollback(admin, bound.binding_id)).rejects.toMatchObject({
+    const { fixture, bound } = await openWith();
+    await expect(fixture.kernel.bindings.rollback(admin, bound.binding_id)).rejects.toMatchObject({
       code: "request.invalid",
     });
   });
@@ -206,21 +217,21 @@ describe("a version that does not fit", () => {
   ];
 
   test.each(CASES)("%s: the old one goes on serving", async (_name, next, words) => {
-    const { house, bound } = await openWith();
+    const { fixture, bound } = await openWith();
     const [exports, schemas] = next();
-    await install(house, "0.2.0", exports, schemas);
+    await install(fixture, "0.2.0", exports, schemas);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
-    await expect(house.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
+    await expect(fixture.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
       code: "binding.invalid",
       message: expect.stringMatching(words),
     });
-    expect(await listed(house)).toEqual([bound]);
+    expect(await listed(fixture)).toEqual([bound]);
   });
 
   test("moves with what the upgrade names for it", async () => {
-    const { house } = await openWith();
-    await install(house, "0.2.0", [tool("greet", { permissions: { secret_slots: ["token", "extra"] } })]);
-    const [moved] = await house.kernel.bindings.upgrade(admin, {
+    const { fixture } = await openWith();
+    await install(fixture, "0.2.0", [tool("greet", { permissions: { secret_slots: ["token", "extra"] } })]);
+    const [moved] = await fixture.kernel.bindings.upgrade(admin, {
       package_id: PACKAGE,
       package_version: "0.2.0",
       bindings: { greet: { secrets: { extra: SECRET.token } } },
@@ -229,78 +240,78 @@ describe("a version that does not fit", () => {
   });
 
   test("keeps every binding of the package where it is", async () => {
-    const { house } = await openWith(manifest([slotted("greet"), tool("wave")]));
-    await house.kernel.bindings.create(admin, {
+    const { fixture } = await openWith(manifest([slotted("greet"), tool("wave")]));
+    await fixture.kernel.bindings.create(admin, {
       package_id: PACKAGE,
       package_version: "0.1.0",
       export_id: "wave",
     });
-    const before = await listed(house);
-    await install(house, "0.2.0", [slotted("greet")]);
+    const before = await listed(fixture);
+    await install(fixture, "0.2.0", [slotted("greet")]);
     const body = { package_id: PACKAGE, package_version: "0.2.0" };
-    await expect(house.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
+    await expect(fixture.kernel.bindings.upgrade(admin, body)).rejects.toMatchObject({
       code: "binding.invalid",
     });
-    expect(await listed(house)).toEqual(before);
+    expect(await listed(fixture)).toEqual(before);
   });
 });
 
 verifies("upgrade.moves", "permissions that a version asks for anew are held back and named", async () => {
-  const { house, bound } = await openWith();
+  const { fixture, bound } = await openWith();
   const wider = {
     network: "egress",
     filesystem: "scratch",
     gateway_api_scopes: ["sessions:read"],
     allowed_domains: ["api.example.com"],
   };
-  await install(house, "0.2.0", [slotted("greet", wider)]);
-  const moved = await create(house, "0.2.0");
+  await install(fixture, "0.2.0", [slotted("greet", wider)]);
+  const moved = await create(fixture, "0.2.0");
   expect(moved.previous!.permissions_held).toEqual(["network", "filesystem", "gateway_api_scopes"]);
-  const { grant } = await house.kernel.bindings.validate(admin, bound.binding_id);
+  const { grant } = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(grant).toMatchObject({ network: "none", filesystem: "none", gateway_api_scopes: [] });
   // More domains for one that has the network already.
   const { permissions: _held, ...policy } = moved.policy;
-  await house.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
-  await install(house, "0.3.0", [
+  await fixture.kernel.bindings.patch(admin, bound.binding_id, { policy }, undefined);
+  await install(fixture, "0.3.0", [
     slotted("greet", { ...wider, allowed_domains: ["api.example.com", "evil.test"] }),
   ]);
-  const again = await create(house, "0.3.0");
+  const again = await create(fixture, "0.3.0");
   expect(again.previous!.permissions_held).toEqual(["allowed_domains"]);
-  const now = await house.kernel.bindings.validate(admin, bound.binding_id);
+  const now = await fixture.kernel.bindings.validate(admin, bound.binding_id);
   expect(now.grant.allowed_domains).toEqual(["api.example.com"]);
 });
 
 verifies("upgrade.moves", "of racing upgrades one wins and the others change nothing", async () => {
-  const { house } = await openWith();
+  const { fixture } = await openWith();
   const versions = ["0.2.0", "0.3.0", "0.4.0", "0.5.0"];
-  for (const version of versions) await install(house, version);
+  for (const version of versions) await install(fixture, version);
   const ended = await Promise.allSettled(
     versions.map((package_version) =>
-      house.kernel.bindings.upgrade(admin, { package_id: PACKAGE, package_version }),
+      fixture.kernel.bindings.upgrade(admin, { package_id: PACKAGE, package_version }),
     ),
   );
   const won = ended.flatMap((one) => (one.status === "fulfilled" ? one.value : []));
   expect(won).toHaveLength(1);
   for (const one of ended)
     if (one.status === "rejected") expect(one.reason).toMatchObject({ code: "binding.conflict" });
-  expect(await listed(house)).toEqual(won);
+  expect(await listed(fixture)).toEqual(won);
   expect(won[0]!.generation).toBe(2);
 });
 
 test("a call in flight ends on the version that it began with", async () => {
-  const { house, bound } = await openWith(undefined, { policy: {} });
-  await install(house, "0.2.0");
+  const { fixture, bound } = await openWith(undefined, { policy: {} });
+  await install(fixture, "0.2.0");
   let go = () => {};
   const waits = new Promise<void>((resolve) => {
     go = resolve;
   });
-  house.runner.script = async () => {
+  fixture.runner.script = async () => {
     await waits;
     return ok();
   };
-  const running = house.call({ export_id: "greet" });
-  while (house.runner.orders.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
-  const moved = await create(house, "0.2.0");
+  const running = fixture.call({ export_id: "greet" });
+  while (fixture.runner.orders.length === 0) await new Promise((resolve) => setTimeout(resolve, 2));
+  const moved = await create(fixture, "0.2.0");
   expect(moved.binding_id).toBe(bound.binding_id);
   go();
   expect(await running).toMatchObject({ status: "succeeded", package_version: "0.1.0" });

@@ -12,25 +12,25 @@ import type { Caller } from "@backplane/ports";
 import { createSecretVault } from "@backplane/store";
 import {
   admin,
+  createTestKernel,
   guest,
-  type House,
-  openHouse,
+  type TestKernel,
   until,
   orgUser as user,
-} from "@backplane/test-kit/kernel/house";
+} from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { createLiveConfig } from "../../src/config/live-config.ts";
 
 const ORG = "org_local";
 
-function hear({ kernel }: House): ConfigUpdated[] {
+function hear({ kernel }: TestKernel): ConfigUpdated[] {
   const heard: ConfigUpdated[] = [];
   kernel.config.onUpdated((updated) => heard.push(updated));
   return heard;
 }
 
-const auditOf = async ({ kernel }: House) =>
+const auditOf = async ({ kernel }: TestKernel) =>
   (await kernel.audit.list({ ...admin, scope: user.scope }, {}, { limit: 100 })).items
     .filter((entry) => entry.action.startsWith("config."))
     .map(({ actor, action, subject, details }) => ({ actor, action, subject, details }))
@@ -48,15 +48,15 @@ verifies(
       subscriptions: () => ["config.updated"],
       onEvent: (event) => void onBus.push(event),
     };
-    const house = await openHouse({ plugins: [spy] });
-    const { config } = house.kernel;
+    const fixture = await createTestKernel({ plugins: [spy] });
+    const { config } = fixture.kernel;
     const told: ConfigUpdated[] = [];
     config.onUpdated((updated) => told.push(updated));
     for (const pattern of Object.keys(await config.list(user))) await config.unset(user, pattern);
     await until(() => onBus.length === told.length);
     onBus.length = 0;
     told.length = 0;
-    const heard = hear(house);
+    const heard = hear(fixture);
     await config.set(user, { provider: "prod" });
     expect(heard).toEqual([{ key: "provider", prefix_match_hint: "" }]);
     expect(await config.get(user, "provider")).toEqual({ key: "provider", value: "prod" });
@@ -116,8 +116,8 @@ verifies(
   "config.mask",
   "a secret key is masked in every read, sealed on disk, and shown to an admin only, on the record",
   async () => {
-    const house = await openHouse();
-    const { config } = house.kernel;
+    const fixture = await createTestKernel();
+    const { config } = fixture.kernel;
     const value = "sk-verysecretvalue-9876";
     await config.set(user, {
       "plugin.a.api_key": value,
@@ -144,67 +144,69 @@ verifies(
         details: { needs: "admin" },
       });
     }
-    expect(await auditOf(house)).toHaveLength(1);
+    expect(await auditOf(fixture)).toHaveLength(1);
     expect(await config.get(admin, "plugin.a.api_key", { show: true })).toEqual({
       key: "plugin.a.api_key",
       value,
     });
     expect((await config.get(admin, "plugin.a.secret", { show: true })).value).toEqual({ nested: value });
-    expect((await auditOf(house)).slice(1)).toEqual([
+    expect((await auditOf(fixture)).slice(1)).toEqual([
       { actor: "admin", action: "config.show", subject: "plugin.a.api_key", details: {} },
       { actor: "admin", action: "config.show", subject: "plugin.a.secret", details: {} },
     ]);
     // A read that cannot be recorded is not answered.
     const deaf = createKernel({
-      ...house.deps,
+      ...fixture.deps,
       store: {
-        ...house.store,
-        audit: { ...house.store.audit, append: () => Promise.reject(new Error("no disk")) },
+        ...fixture.store,
+        audit: { ...fixture.store.audit, append: () => Promise.reject(new Error("no disk")) },
       },
     });
     await expect(deaf.config.get(admin, "plugin.a.api_key", { show: true })).rejects.toThrow("no disk");
 
-    const files = readdirSync(dirname(house.file)).filter((name) => name.startsWith(basename(house.file)));
+    const files = readdirSync(dirname(fixture.file)).filter((name) =>
+      name.startsWith(basename(fixture.file)),
+    );
     expect(files.length).toBeGreaterThan(1);
     for (const name of files) {
-      const bytes = readFileSync(join(dirname(house.file), name));
+      const bytes = readFileSync(join(dirname(fixture.file), name));
       expect(bytes.includes("verysecret"), name).toBe(false);
     }
-    const all = Buffer.concat(files.map((name) => readFileSync(join(dirname(house.file), name))));
+    const all = Buffer.concat(files.map((name) => readFileSync(join(dirname(fixture.file), name))));
     expect(all.includes("plugin.a.access_token")).toBe(true);
     expect(all.includes("m-1")).toBe(true);
   },
 );
 
 test("a sealed value opens for its own org and key alone, and without its key is still listed as there", async () => {
-  const house = await openHouse();
-  const { config } = house.kernel;
+  const fixture = await createTestKernel();
+  const { config } = fixture.kernel;
   await config.set(user, { "a.token": "first-secret", "b.token": "second-secret" });
-  const stolen = (await house.store.config.get(ORG, "a.token"))!;
-  await house.store.config.write(ORG, { set: [{ ...stolen, key: "b.token" }], unset: [] }, "", {});
-  await house.store.config.write("org_other", { set: [stolen], unset: [] }, "", {});
-  await house.store.secrets.put(
+  const stolen = (await fixture.store.config.get(ORG, "a.token"))!;
+  await fixture.store.config.write(ORG, { set: [{ ...stolen, key: "b.token" }], unset: [] }, "", {});
+  await fixture.store.config.write("org_other", { set: [stolen], unset: [] }, "", {});
+  await fixture.store.secrets.put(
     { org_id: ORG, name: "a.token", ciphertext: stolen.value, last4: "" },
     "",
     {},
   );
-  const live = createLiveConfig(house.deps);
+  const live = createLiveConfig(fixture.deps);
   expect(await live.get(ORG, "a.token")).toBe("first-secret");
   await expect(live.get(ORG, "b.token")).rejects.toMatchObject({ code: "internal" });
   await expect(live.get("org_other", "a.token")).rejects.toMatchObject({ code: "internal" });
-  expect(() => house.deps.vault.open(ORG, "a.token", stolen.value)).toThrow();
+  expect(() => fixture.deps.vault.open(ORG, "a.token", stolen.value)).toThrow();
   expect(await config.list(user)).toEqual({ "a.token": "****cret", "b.token": "****" });
-  expect(house.logged.some(({ message }) => message.includes("cannot be opened"))).toBe(true);
-  expect(JSON.stringify(house.logged)).not.toMatch(/first-secret|second-secret/);
+  expect(fixture.logged.some(({ message }) => message.includes("cannot be opened"))).toBe(true);
+  expect(JSON.stringify(fixture.logged)).not.toMatch(/first-secret|second-secret/);
 
   const vault = createSecretVault([{ id: "k2", key: new Uint8Array(32).fill(8) }]);
-  const lost = createLiveConfig({ ...house.deps, vault });
+  const lost = createLiveConfig({ ...fixture.deps, vault });
   await expect(lost.list(ORG)).rejects.toMatchObject({ code: "internal" });
 });
 
 test("every write is on the record by its keys, never by its values; guests and plugins do not write", async () => {
-  const house = await openHouse();
-  const { config } = house.kernel;
+  const fixture = await createTestKernel();
+  const { config } = fixture.kernel;
   await config.set(user, { "a.b": "value-1", "a.password": "value-2" });
   await config.set(user, { c: "value-3" });
   await config.unset(user, "a.*");
@@ -218,7 +220,7 @@ test("every write is on the record by its keys, never by its values; guests and 
     await expect(config.set(caller, { c: "value-4" })).rejects.toMatchObject({ code: "policy.denied" });
     await expect(config.unset(caller, "c")).rejects.toMatchObject({ code: "policy.denied" });
   }
-  const audit = await auditOf(house);
+  const audit = await auditOf(fixture);
   expect(audit).toEqual([
     { actor: "key_user", action: "config.set", subject: "2 keys", details: { keys: ["a.b", "a.password"] } },
     { actor: "key_user", action: "config.set", subject: "c", details: { keys: ["c"] } },
@@ -229,8 +231,8 @@ test("every write is on the record by its keys, never by its values; guests and 
 });
 
 test("orgs do not see each other, and listeners hear which org was written", async () => {
-  const house = await openHouse();
-  const { config } = house.kernel;
+  const fixture = await createTestKernel();
+  const { config } = fixture.kernel;
   const other: Caller = { ...user, scope: { org_id: "org_other", project_id: null } };
   const heard: string[] = [];
   const stop = config.onUpdated(({ key }, org_id) => heard.push(`${org_id} ${key}`));
@@ -245,18 +247,18 @@ test("orgs do not see each other, and listeners hear which org was written", asy
 });
 
 test("a listener that throws stops neither the write nor the others", async () => {
-  const house = await openHouse();
-  house.kernel.config.onUpdated(() => {
+  const fixture = await createTestKernel();
+  fixture.kernel.config.onUpdated(() => {
     throw new Error("broken listener");
   });
-  const heard = hear(house);
-  await house.kernel.config.set(user, { "a.b": 1 });
+  const heard = hear(fixture);
+  await fixture.kernel.config.set(user, { "a.b": 1 });
   expect(heard).toEqual([{ key: "a.b", prefix_match_hint: "a." }]);
-  expect(house.logged.some(({ message }) => message.includes("listener"))).toBe(true);
+  expect(fixture.logged.some(({ message }) => message.includes("listener"))).toBe(true);
 });
 
 test("rights of plugins are an admin's to give, however the key is written", async () => {
-  const { kernel } = await openHouse();
+  const { kernel } = await createTestKernel();
   for (const field of ["trusted", "services", "api"]) {
     const change = { [`plugin.stranger.${field}`]: true };
     await expect(kernel.config.set(user, change)).rejects.toMatchObject({ code: "auth.scope" });

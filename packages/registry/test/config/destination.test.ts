@@ -1,5 +1,5 @@
 import type { Json } from "@backplane/contract";
-import { admin, openHouse, orgUser, scope, user } from "@backplane/test-kit/kernel/house";
+import { admin, createTestKernel, orgUser, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, openPlugins, plugin } from "../../../agent/test/plugins/open-plugins.ts";
@@ -11,21 +11,21 @@ const configSchema = {
 const KEY = "providers.prod.api_key";
 
 async function withProvider(config: Record<string, Json>) {
-  const house = await openPlugins((loader) => {
+  const fixture = await openPlugins((loader) => {
     loader.add(() => plugin("llm-openai", "llm-provider", { configSchema }));
     loader.add(() => plugin("llm-other", "llm-provider", { configSchema }));
   });
-  const { providers } = house.system;
+  const { providers } = fixture.system;
   await providers.create(orgUser, { id: "prod", plugin: "llm-openai", config });
-  const key = async () => (await house.config.get(scope.org_id, KEY)) ?? null;
-  return { house, providers, key };
+  const key = async () => (await fixture.config.get(scope.org_id, KEY)) ?? null;
+  return { fixture, providers, key };
 }
 
 verifies(
   "sec.credential-destination",
   "a project's key moves no provider, and a move by the org drops the api_key that was given for the old address",
   async () => {
-    const { house, key, providers } = await withProvider({
+    const { fixture, key, providers } = await withProvider({
       base_url: "https://api.example.com/v1",
       api_key: "sk-of-the-org",
       backup_token: "tok-of-the-org",
@@ -44,8 +44,8 @@ verifies(
     const form = { ...evil.config, api_key: "****-org", model: "m2" };
     const moved = await providers.patch(orgUser, "prod", { config: form });
     expect(moved.config).toEqual({ base_url: "https://evil.example/v1", model: "m2" });
-    expect([...(await house.config.list(scope.org_id, "providers.prod.")).keys()]).not.toContain(KEY);
-    const audit = (await house.store.audit.list(orgUser.scope, { action: "credential.drop" }, { limit: 5 }))
+    expect([...(await fixture.config.list(scope.org_id, "providers.prod.")).keys()]).not.toContain(KEY);
+    const audit = (await fixture.store.audit.list(orgUser.scope, { action: "credential.drop" }, { limit: 5 }))
       .items;
     expect(audit.map(({ details }) => details)).toEqual([
       { keys: ["providers.prod.api_key", "providers.prod.backup_token"] },
@@ -67,7 +67,7 @@ verifies(
   "sec.credential-destination",
   "the configuration keys are the same door: an address, a plugin or a removal drops the secrets beside it",
   async () => {
-    const { kernel } = await openHouse();
+    const { kernel } = await createTestKernel();
     const { config } = kernel;
     const listed = async () => Object.keys(await config.list(orgUser)).filter((key) => /key|token/.test(key));
     const cases: [string, () => Promise<unknown>][] = [
@@ -101,8 +101,8 @@ verifies(
 );
 
 test("only the host's admin opens a private place, for the address that the instance has", async () => {
-  const { house, providers } = await withProvider({ base_url: "http://localhost:11434/v1", model: "m" });
-  const opened = async () => (await house.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
+  const { fixture, providers } = await withProvider({ base_url: "http://localhost:11434/v1", model: "m" });
+  const opened = async () => (await fixture.config.get(scope.org_id, "providers.prod.allow_private")) ?? null;
   const wholeAdmin = { ...orgUser, admin: true, role: "owner" as const, scopes: ["admin" as const] };
   for (const caller of [user, orgUser, wholeAdmin]) {
     const patch = providers.patch(caller, "prod", { config: { allow_private: true } });
@@ -118,13 +118,13 @@ test("only the host's admin opens a private place, for the address that the inst
   expect(await codeOfRejected(other)).toBe("provider.invalid");
   await providers.patch(admin, "prod", { config: { allow_private: true } });
   expect(await opened()).toBe("localhost:11434");
-  const [audit] = (await house.store.audit.list(admin.scope, {}, { limit: 1 })).items;
+  const [audit] = (await fixture.store.audit.list(admin.scope, {}, { limit: 1 })).items;
   expect(audit).toMatchObject({ action: "provider.patch", details: { allow_private: "localhost:11434" } });
   // The permission is for this place: another address takes it away.
   await providers.patch(orgUser, "prod", { config: { base_url: "http://localhost:9/v1" } });
   expect(await opened()).toBeNull();
 
-  const { kernel } = await openHouse();
+  const { kernel } = await createTestKernel();
   const key = { "providers.prod.allow_private": "localhost:1" };
   expect(await codeOfRejected(kernel.config.set(wholeAdmin, key))).toBe("policy.denied");
   await kernel.config.set(admin, key);

@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, orgUser, user } from "@backplane/test-kit/kernel/house";
+import { admin, createTestKernel, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected, openPlugins, plugin } from "../../../agent/test/plugins/open-plugins.ts";
@@ -11,7 +11,7 @@ verifies(
   "sec.scope-of-change",
   "a project's credential changes no configuration key, whatever the key reaches, and nothing of a refused write is there",
   async () => {
-    const { kernel } = await openHouse();
+    const { kernel } = await createTestKernel();
     const { config } = kernel;
     await config.set(admin, { strategy: "react", "acme.a": 1, "plugin.llm_echo.trusted": false });
     const before = await config.list(admin);
@@ -42,8 +42,8 @@ verifies(
   "sec.scope-of-change",
   "switching a kernel plugin takes the same right by its route and by its configuration key",
   async () => {
-    const house = await openPlugins((loader) => loader.add(() => plugin("third", "skill")));
-    const { kernel } = await openHouse();
+    const fixture = await openPlugins((loader) => loader.add(() => plugin("third", "skill")));
+    const { kernel } = await createTestKernel();
     const key = "plugin.third.enabled";
     const elsewhere: Caller = { ...orgAdmin, scope: { org_id: "org_other", project_id: null } };
     const callers: [string, Caller][] = [
@@ -54,7 +54,7 @@ verifies(
       ["host admin", admin],
     ];
     for (const [name, caller] of callers) {
-      const route = await codeOfRejected(house.system.facade.setEnabled(caller, "third", false));
+      const route = await codeOfRejected(fixture.system.facade.setEnabled(caller, "third", false));
       const set = await codeOfRejected(kernel.config.set(caller, { [key]: false }));
       const patterns = [key, "plugin.third.*", "plugin.*"];
       const unset = [];
@@ -64,7 +64,7 @@ verifies(
       expect([name, route, set, ...unset]).toEqual([name, ...Array<string>(5).fill(expected)]);
     }
     // Another org's key of that name switches nothing; its route answers that it may not.
-    expect(await codeOfRejected(house.system.facade.setEnabled(elsewhere, "third", false))).toBe(
+    expect(await codeOfRejected(fixture.system.facade.setEnabled(elsewhere, "third", false))).toBe(
       "policy.denied",
     );
     await kernel.config.set(elsewhere, { [key]: false });

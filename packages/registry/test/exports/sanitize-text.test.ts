@@ -1,8 +1,8 @@
 /** What nobody can see in an author's words reaches no model and no client, whatever the source. */
 import { type ToolExport, HIDDEN_MARK as X } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
-import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { toolPlugin } from "@backplane/test-kit/kernel/tool-plugin";
 import { expect, test } from "vitest";
 
@@ -27,21 +27,21 @@ const described: ToolExport = ToolExportSchema.parse({
 });
 
 test("manifests, plugins and servers alike: hidden characters become a mark, and the operator is told", async () => {
-  const house = await openHouse({ plugins: [plugin] });
-  const { kernel, runner } = house;
+  const fixture = await createTestKernel({ plugins: [plugin] });
+  const { kernel, runner } = fixture;
   runner.description = () => ({
     exports: [described],
     schemas: { "described/1.json": { type: "object", title: `Sky${smuggled}`, required: ["ci\u200bty"] } },
     warnings: [],
     info: {},
   });
-  const server = await house.bind(
+  const server = await fixture.bind(
     manifest([], {
       package_id: "acme/weather",
       runtime: { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] },
     }),
   );
-  await house.bind(
+  await fixture.bind(
     manifest([tool("read", { description: "Reads \u2066all\u2069" }, { output_schema: "out.json" })]),
     {},
     { "out.json": { type: "object", description: `out${smuggled}` } },
@@ -71,8 +71,8 @@ test("manifests, plugins and servers alike: hidden characters become a mark, and
     expect.stringContaining("/schema/required/0: 1 hidden character (U+200B)"),
   ]);
   // Arguments are checked as the author wrote it.
-  const refused = house.call({ export_id: "mcp_weather_today", input: {} });
+  const refused = fixture.call({ export_id: "mcp_weather_today", input: {} });
   await expect(refused).rejects.toMatchObject({ code: "input.invalid" });
-  const done = await house.call({ export_id: "mcp_weather_today", input: { "ci\u200bty": "Bonn" } });
+  const done = await fixture.call({ export_id: "mcp_weather_today", input: { "ci\u200bty": "Bonn" } });
   expect(done.status).toBe("succeeded");
 });

@@ -1,5 +1,5 @@
-import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { hook, manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 const DEVKIT = manifest([
@@ -10,12 +10,12 @@ const DEVKIT = manifest([
 const SCHEMAS = { "config.json": { type: "object", required: ["region"] } };
 
 test("one binding stands for every tool of a package: config and slots of all of them are its own", async () => {
-  const house = await openHouse();
-  await expect(house.bind(DEVKIT, { export_id: "*" }, SCHEMAS)).rejects.toMatchObject({
+  const fixture = await createTestKernel();
+  await expect(fixture.bind(DEVKIT, { export_id: "*" }, SCHEMAS)).rejects.toMatchObject({
     code: "binding.invalid",
     message: expect.stringContaining("region"),
   });
-  const { kernel } = house;
+  const { kernel } = fixture;
   await kernel.secrets.put(admin, "token", "0123456789");
   const wanted = { package_id: "acme/devkit", package_version: "0.1.0", export_id: "*" };
   const config = { region: "eu" };
@@ -30,9 +30,9 @@ test("one binding stands for every tool of a package: config and slots of all of
   ]);
   expect(await kernel.exports.discover(user, "hook")).toEqual([]);
   // Each tool gets its own permissions, not those of its neighbours.
-  const count = await house.call({ export_id: "count" });
+  const count = await fixture.call({ export_id: "count" });
   expect(count.grant).toMatchObject({ network: "none", filesystem: "scratch", secret_slots: [] });
-  const search = await house.call({ binding_id, export_id: "search" });
+  const search = await fixture.call({ binding_id, export_id: "search" });
   expect(search.grant).toMatchObject({ filesystem: "none", secret_slots: ["token"] });
   expect(await kernel.bindings.validate(admin, binding_id)).toMatchObject({
     valid: true,
@@ -41,16 +41,16 @@ test("one binding stands for every tool of a package: config and slots of all of
 });
 
 test("what is bound by itself stands before its package as a whole", async () => {
-  const house = await openHouse();
+  const fixture = await createTestKernel();
   const content = manifest([tool("search"), tool("count")]);
-  const whole = await house.bind(content, { export_id: "*" });
-  const single = await house.bind(content, { export_id: "search" });
-  expect((await house.call({ export_id: "search" })).binding_id).toBe(single.binding_id);
-  expect((await house.call({ export_id: "count" })).binding_id).toBe(whole.binding_id);
+  const whole = await fixture.bind(content, { export_id: "*" });
+  const single = await fixture.bind(content, { export_id: "search" });
+  expect((await fixture.call({ export_id: "search" })).binding_id).toBe(single.binding_id);
+  expect((await fixture.call({ export_id: "count" })).binding_id).toBe(whole.binding_id);
 });
 
 test("a package without tools cannot be bound as a whole", async () => {
-  const house = await openHouse();
-  const bound = house.bind(manifest([hook("notify", ["run.completed"])]), { export_id: "*" });
+  const fixture = await createTestKernel();
+  const bound = fixture.bind(manifest([hook("notify", ["run.completed"])]), { export_id: "*" });
   await expect(bound).rejects.toMatchObject({ code: "binding.invalid" });
 });

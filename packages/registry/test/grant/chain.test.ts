@@ -3,9 +3,9 @@
 import type { Binding, Grant, Package } from "@backplane/contract";
 import { callerOf } from "@backplane/door";
 import { type GrantLevel, type HostPolicy, hostPolicy } from "@backplane/ports";
-import { openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -88,12 +88,12 @@ test("a grant is never wider than manifest, binding, project, org, host and call
       level,
       fc.array(fc.record({ of: exported, narrow }), { minLength: 1, maxLength: 4 }),
       (own, org, project, calls) => {
-        const house = around(own, org, project);
+        const fixture = around(own, org, project);
         let caller = user;
         let before: Grant | null = null;
         for (const call of calls) {
           const ceiling = callerLevel(caller, call.narrow);
-          const grant = toGrant(intersect(standing(call.of, house), ceiling ?? {}));
+          const grant = toGrant(intersect(standing(call.of, fixture), ceiling ?? {}));
           const { asked: manifested, policy: bound } = call.of;
           const parents: Record<string, Level> = {
             manifest: { ...manifested, class: call.of.isolation, capabilities: call.of.capabilities },
@@ -169,9 +169,9 @@ test("one level more never widens, whoever adds it", () => {
 });
 
 test("a caller that names domains where nobody granted any gets none", async () => {
-  const house = await openHouse();
-  await house.bind(manifest([tool("reach", { permissions: { network: "egress" } })]));
-  const { grant } = await house.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
+  const fixture = await createTestKernel();
+  await fixture.bind(manifest([tool("reach", { permissions: { network: "egress" } })]));
+  const { grant } = await fixture.call({ export_id: "reach", narrow: { allowed_domains: ["*"] } });
   expect(grant).toMatchObject({ network: "egress", allowed_domains: [] });
 });
 
@@ -186,18 +186,18 @@ verifies(
       gateway_api_scopes: ["tools:invoke", "runs:read"],
       secret_slots: ["jira"],
     };
-    const house = await openHouse({
+    const fixture = await createTestKernel({
       host: {
         orgs: new Map([[scope.org_id, { allowed_domains: ["api.example.com", "other.org"] }]]),
         projects: new Map([[KEY, { gateway_api_scopes: ["tools:invoke"], tools: ["reach", "deep"] }]]),
       },
     });
-    const { kernel } = house;
+    const { kernel } = fixture;
     const admin = { ...user, actor: "admin", role: "owner" as const, admin: true };
     await kernel.secrets.put(admin, "jira", "a-secret-value");
     const content = manifest(["reach", "deep", "other"].map((id) => tool(id, { permissions: full })));
     const secrets = { jira: "secret://org_local/jira" };
-    await house.bind(content, { secrets });
+    await fixture.bind(content, { secrets });
     for (const export_id of ["deep", "other"]) {
       await kernel.bindings.create(admin, {
         package_id: "acme/devkit",
@@ -207,7 +207,7 @@ verifies(
       });
     }
     const refusals: string[] = [];
-    house.runner.script = async ({ order }) => {
+    fixture.runner.script = async ({ order }) => {
       expect(order.context.grant).toEqual(order.grant);
       expect(Object.keys(order.context.secrets ?? {})).toEqual(order.grant.secret_slots);
       if (order.export_id !== "reach") return ok();
@@ -222,8 +222,8 @@ verifies(
         );
       return ok();
     };
-    const wide = await house.call({ export_id: "reach" });
-    const small = await house.call({
+    const wide = await fixture.call({ export_id: "reach" });
+    const small = await fixture.call({
       export_id: "reach",
       narrow: { network: "none", secret_slots: [], filesystem: "none" },
     });

@@ -1,5 +1,5 @@
-import { admin, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 const content = manifest(
@@ -20,15 +20,15 @@ const content = manifest(
 const mount = { source: "/srv/data", target: "/data", writable: true };
 
 test("manifest, binding, project, org, host and caller all narrow", async () => {
-  const house = await openHouse({
+  const fixture = await createTestKernel({
     host: {
       default_domains: ["*.example.com", "*.third.net"],
       orgs: new Map([["org_local", { gateway_api_scopes: ["chains:read"] }]]),
       projects: new Map([["org_local/proj_default", { filesystem: "none" }]]),
     },
   });
-  await house.bind(content, { policy: { mounts: [mount], capabilities: ["fs.read"] } });
-  const { grant } = await house.call({
+  await fixture.bind(content, { policy: { mounts: [mount], capabilities: ["fs.read"] } });
+  const { grant } = await fixture.call({
     export_id: "reach",
     narrow: { allowed_domains: ["api.example.com"] },
   });
@@ -43,34 +43,34 @@ test("manifest, binding, project, org, host and caller all narrow", async () => 
     capabilities: ["fs.read"],
     tools: null,
   });
-  const order = house.runner.orders.at(-1)!;
+  const order = fixture.runner.orders.at(-1)!;
   expect(order.grant).toEqual(grant);
   expect(order.context.grant).toEqual(grant);
 });
 
 test("a field that a binding's narrowed permissions leave out does not narrow", async () => {
-  const house = await openHouse();
-  await house.bind(content, { policy: { permissions: { filesystem: "none" } } });
-  const { grant } = await house.call({ export_id: "reach" });
+  const fixture = await createTestKernel();
+  await fixture.bind(content, { policy: { permissions: { filesystem: "none" } } });
+  const { grant } = await fixture.call({ export_id: "reach" });
   expect(grant).toMatchObject({ filesystem: "none", network: "egress", capabilities: [], mounts: [] });
 });
 
 test("the host forbids mounts, network and low classes whatever a binding says", async () => {
-  const house = await openHouse({ host: { mounts: false, network: "none", min_class: "isolated" } });
-  const made = await house.bind(content, { policy: { mounts: [mount], class: "worker" } });
-  const { grant } = await house.call({ export_id: "reach" });
+  const fixture = await createTestKernel({ host: { mounts: false, network: "none", min_class: "isolated" } });
+  const made = await fixture.bind(content, { policy: { mounts: [mount], class: "worker" } });
+  const { grant } = await fixture.call({ export_id: "reach" });
   expect(grant).toMatchObject({ class: "isolated", network: "none", allowed_domains: [], mounts: [] });
-  expect((await house.kernel.bindings.get(user, made.binding_id)).class_lowered_by).toBe(admin.actor);
+  expect((await fixture.kernel.bindings.get(user, made.binding_id)).class_lowered_by).toBe(admin.actor);
 });
 
 test("what is asked for and what is granted are shown beside each other", async () => {
-  const house = await openHouse({
+  const fixture = await createTestKernel({
     host: { orgs: new Map([["org_local", { gateway_api_scopes: ["chains:read"] }]]) },
   });
-  const { binding_id } = await house.bind(content, { policy: { allowed_domains: ["api.example.com"] } });
-  const { requested, grant } = await house.kernel.bindings.validate(user, binding_id);
+  const { binding_id } = await fixture.bind(content, { policy: { allowed_domains: ["api.example.com"] } });
+  const { requested, grant } = await fixture.kernel.bindings.validate(user, binding_id);
   expect(requested).toMatchObject({ gateway_api_scopes: ["chains:read", "runs:read"], network: "egress" });
-  const called = await house.call({ export_id: "reach" });
+  const called = await fixture.call({ export_id: "reach" });
   expect(grant).toEqual(called.grant);
   expect(grant).toMatchObject({ gateway_api_scopes: ["chains:read"], allowed_domains: ["api.example.com"] });
 });

@@ -2,9 +2,9 @@
 import type { KernelTool } from "@backplane/contract";
 import { plugin as agentTool } from "@backplane/plugin-agent-tool";
 import { toolOk } from "@backplane/sdk/kernel";
-import { admin, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { openTalk } from "../../../agent/test/loop/talk.ts";
 

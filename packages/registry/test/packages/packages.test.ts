@@ -1,13 +1,13 @@
 import type { Caller } from "@backplane/ports";
-import { admin, guest, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("installing twice is once, other bytes of a version are refused, and bound packages stay", async () => {
-  const house = await openHouse();
-  const { packages } = house.kernel;
+  const fixture = await createTestKernel();
+  const { packages } = fixture.kernel;
   const content = manifest([tool("echo")]);
-  const source = house.importer.add(content);
+  const source = fixture.importer.add(content);
   await expect(packages.install(user, source)).rejects.toMatchObject({ code: "package.source_forbidden" });
   await expect(packages.install(guest, source)).rejects.toMatchObject({ code: "policy.denied" });
   const first = await packages.install(admin, source);
@@ -16,27 +16,27 @@ test("installing twice is once, other bytes of a version are refused, and bound 
     package: { package_id: "acme/devkit", installed_by: "admin" },
   });
   expect(await packages.install(admin, source)).toEqual({ created: false, package: first.package });
-  const other = house.importer.add(content, {}, "other bytes");
+  const other = fixture.importer.add(content, {}, "other bytes");
   await expect(packages.install(admin, other)).rejects.toMatchObject({ code: "package.conflict" });
-  expect(house.importer.discarded).toHaveLength(1);
+  expect(fixture.importer.discarded).toHaveLength(1);
   const far: Caller = { ...admin, scope: { org_id: "org_far", project_id: null } };
   await expect(packages.get(far, first.package.id)).rejects.toMatchObject({ code: "package.not_found" });
   const shared = await packages.install(far, source);
-  const binding = await house.kernel.bindings.create(admin, {
+  const binding = await fixture.kernel.bindings.create(admin, {
     package_id: "acme/devkit",
     package_version: "0.1.0",
     export_id: "echo",
   });
   await expect(packages.remove(admin, first.package.id)).rejects.toMatchObject({ code: "package.bound" });
-  await house.kernel.bindings.remove(admin, binding.binding_id);
+  await fixture.kernel.bindings.remove(admin, binding.binding_id);
   await packages.remove(admin, first.package.id);
   // The other org still uses the bytes.
-  expect(house.importer.discarded).not.toContain(first.package.digest);
+  expect(fixture.importer.discarded).not.toContain(first.package.digest);
   await packages.remove(far, shared.package.id);
-  expect(house.importer.discarded).toContain(first.package.digest);
+  expect(fixture.importer.discarded).toContain(first.package.digest);
   expect((await packages.list(admin, { limit: 10 })).items).toEqual([]);
   const actions = (
-    await house.kernel.audit.list(
+    await fixture.kernel.audit.list(
       { ...admin, scope: { ...admin.scope, project_id: null } },
       {},
       { limit: 50 },
@@ -46,9 +46,12 @@ test("installing twice is once, other bytes of a version are refused, and bound 
 });
 
 test("who works where a package was installed hears of it, and no project learns another's bindings", async () => {
-  const house = await openHouse();
-  const { packages, bindings, events, audit } = house.kernel;
-  const { package: installed } = await packages.install(admin, house.importer.add(manifest([tool("echo")])));
+  const fixture = await createTestKernel();
+  const { packages, bindings, events, audit } = fixture.kernel;
+  const { package: installed } = await packages.install(
+    admin,
+    fixture.importer.add(manifest([tool("echo")])),
+  );
   const stop = new AbortController();
   for await (const event of events.watch(user, 0, stop.signal)) {
     expect(event).toMatchObject({ type: "package.installed", subject: { id: installed.id } });
@@ -68,7 +71,7 @@ test("who works where a package was installed hears of it, and no project learns
     admin: true,
     scope: { ...user.scope, project_id: "proj_other" },
   };
-  const next = house.importer.add(manifest([tool("echo")], { version: "0.2.0" }));
+  const next = fixture.importer.add(manifest([tool("echo")], { version: "0.2.0" }));
   const { package: own } = await packages.install(installer, next);
   const bound = await bindings.create(admin, { ...named, package_version: "0.2.0" });
   const removing = await packages.remove(installer, own.id).catch((error: unknown) => error);
@@ -83,15 +86,15 @@ test("who works where a package was installed hears of it, and no project learns
 });
 
 test("a package that nothing here can run is refused when it is installed", async () => {
-  const house = await openHouse();
-  house.runner.runs = (protocol) => protocol === "vai.rpc.v1";
+  const fixture = await createTestKernel();
+  fixture.runner.runs = (protocol) => protocol === "vai.rpc.v1";
   const runtime = { protocol: "mcp.stdio", entrypoint: ["node", "server.js"] };
-  const source = house.importer.add(manifest([tool("echo")], { runtime }));
-  await expect(house.kernel.packages.install(admin, source)).rejects.toMatchObject({
+  const source = fixture.importer.add(manifest([tool("echo")], { runtime }));
+  await expect(fixture.kernel.packages.install(admin, source)).rejects.toMatchObject({
     code: "package.invalid",
     message: expect.stringContaining("does not run mcp.stdio packages yet"),
   });
-  expect(house.importer.discarded).toHaveLength(1);
-  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
-  await house.kernel.packages.install(admin, house.importer.add(manifest([tool("echo")])));
+  expect(fixture.importer.discarded).toHaveLength(1);
+  expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+  await fixture.kernel.packages.install(admin, fixture.importer.add(manifest([tool("echo")])));
 });

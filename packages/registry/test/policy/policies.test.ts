@@ -2,29 +2,34 @@
 
 import type { Policy } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { admin, type House, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, type TestKernel, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
 
-async function houseWith(...tools: ReturnType<typeof tool>[]): Promise<House> {
-  const house = await openHouse();
+async function testKernelWith(...tools: ReturnType<typeof tool>[]): Promise<TestKernel> {
+  const fixture = await createTestKernel();
   const content = manifest(tools);
-  await house.bind(content);
+  await fixture.bind(content);
   for (const { id } of content.exports.slice(1)) {
     const { package_id, version } = content;
-    await house.kernel.bindings.create(admin, { package_id, package_version: version, export_id: id });
+    await fixture.kernel.bindings.create(admin, { package_id, package_version: version, export_id: id });
   }
-  return house;
+  return fixture;
 }
 
-const set = (house: House, policy: Policy) => house.kernel.policy.put(admin, "org", policy);
-const names = async (house: House, caller: Caller = user) =>
-  (await house.kernel.catalog.list(caller)).map(({ name }) => name);
+const set = (fixture: TestKernel, policy: Policy) => fixture.kernel.policy.put(admin, "org", policy);
+const names = async (fixture: TestKernel, caller: Caller = user) =>
+  (await fixture.kernel.catalog.list(caller)).map(({ name }) => name);
 /** The rule that refuses, or the status of the call. */
-const fate = (house: House, export_id: string, input: unknown = {}, caller: Caller = user): Promise<string> =>
-  house.call({ export_id, input: input as never }, caller).then(
+const fate = (
+  fixture: TestKernel,
+  export_id: string,
+  input: unknown = {},
+  caller: Caller = user,
+): Promise<string> =>
+  fixture.call({ export_id, input: input as never }, caller).then(
     ({ status }) => status,
     (error: { details?: { rule?: string } }) => String(error.details?.rule),
   );
@@ -33,20 +38,20 @@ verifies(
   "tools.category",
   "only tools of allowed categories are offered and run; none means not offered",
   async () => {
-    const house = await houseWith(
+    const fixture = await testKernelWith(
       tool("edit", {}, { category: "coding" }),
       tool("shell", {}, { category: "terminal" }),
       tool("plain"),
     );
-    expect(await names(house)).toEqual(["edit", "plain", "shell"]);
-    await set(house, { allowed_tool_categories: ["coding"] });
-    expect(await names(house)).toEqual(["edit"]);
-    expect(await Promise.all(["edit", "shell", "plain"].map((name) => fate(house, name)))).toEqual([
+    expect(await names(fixture)).toEqual(["edit", "plain", "shell"]);
+    await set(fixture, { allowed_tool_categories: ["coding"] });
+    expect(await names(fixture)).toEqual(["edit"]);
+    expect(await Promise.all(["edit", "shell", "plain"].map((name) => fate(fixture, name)))).toEqual([
       "succeeded",
       "category",
       "category",
     ]);
-    const shown = (await house.kernel.exports.discover(user, "tool")).map(({ export_id }) => export_id);
+    const shown = (await fixture.kernel.exports.discover(user, "tool")).map(({ export_id }) => export_id);
     expect(shown).toEqual(["edit"]);
   },
 );
@@ -55,29 +60,31 @@ verifies(
   "instr.origins",
   "per role: origins, tools, categories and most risk; denial overrides allow",
   async () => {
-    const house = await houseWith(
+    const fixture = await testKernelWith(
       tool("edit", {}, { category: "coding" }),
       tool("look", {}, { category: "coding", effect_class: "idempotent_write" }),
       tool("plain"),
     );
-    const tries = async () => await Promise.all(["edit", "look", "plain"].map((name) => fate(house, name)));
+    const tries = async () => await Promise.all(["edit", "look", "plain"].map((name) => fate(fixture, name)));
     const ran = "succeeded";
-    await set(house, { roles: { user: { allow: { origins: ["core"] } } } });
+    await set(fixture, { roles: { user: { allow: { origins: ["core"] } } } });
     expect(await tries()).toEqual(["role", "role", "role"]);
-    await set(house, { roles: { user: { allow: { origins: ["plugin"] }, deny: { origins: ["plugin"] } } } });
+    await set(fixture, {
+      roles: { user: { allow: { origins: ["plugin"] }, deny: { origins: ["plugin"] } } },
+    });
     expect(await tries()).toEqual(["role", "role", "role"]);
-    await set(house, { roles: { user: { allow: { tools: ["*"] }, deny: { tools: ["ed*"] } } } });
+    await set(fixture, { roles: { user: { allow: { tools: ["*"] }, deny: { tools: ["ed*"] } } } });
     expect(await tries()).toEqual(["role", ran, ran]);
-    await set(house, { roles: { user: { allow: { categories: ["coding"] } } } });
+    await set(fixture, { roles: { user: { allow: { categories: ["coding"] } } } });
     expect(await tries()).toEqual([ran, ran, "role"]);
-    await set(house, { roles: { user: { deny: { categories: ["coding"] } } } });
+    await set(fixture, { roles: { user: { deny: { categories: ["coding"] } } } });
     expect(await tries()).toEqual(["role", "role", ran]);
-    await set(house, { roles: { user: { max_risk: "low" } } });
+    await set(fixture, { roles: { user: { max_risk: "low" } } });
     expect(await tries()).toEqual([ran, "role", ran]);
-    expect(await names(house)).toEqual(["edit", "plain"]);
+    expect(await names(fixture)).toEqual(["edit", "plain"]);
     // Of another role nothing was said.
-    expect(await fate(house, "look", {}, { ...user, role: "admin" })).toBe(ran);
-    const hidden = await house.kernel.catalog.get(user, "look");
+    expect(await fate(fixture, "look", {}, { ...user, role: "admin" })).toBe(ran);
+    const hidden = await fixture.kernel.catalog.get(user, "look");
     expect(hidden[0]).toMatchObject({
       status: "hidden",
       reason: "the role user may not use look: its risk is medium, and the role may use up to low",
@@ -86,19 +93,19 @@ verifies(
 );
 
 test("a denied or allowed category is one whatever its author's capitals, and no word gets past the most risk", async () => {
-  const house = await houseWith(
+  const fixture = await testKernelWith(
     tool("run", {}, { category: "Shell" }),
     tool("sly", {}, { category: "constructor", effect_class: "idempotent_write" }),
   );
-  const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(house, name)));
-  await set(house, { roles: { user: { deny: { categories: ["shell"] } } } });
+  const tries = async () => await Promise.all(["run", "sly"].map((name) => fate(fixture, name)));
+  await set(fixture, { roles: { user: { deny: { categories: ["shell"] } } } });
   expect(await tries()).toEqual(["role", "succeeded"]);
-  await set(house, {
+  await set(fixture, {
     allowed_tool_categories: ["SHELL"],
     roles: { user: { allow: { categories: ["shell"] } } },
   });
   expect(await tries()).toEqual(["succeeded", "role"]);
-  await set(house, { roles: { user: { max_risk: "low" } } });
+  await set(fixture, { roles: { user: { max_risk: "low" } } });
   expect(await tries()).toEqual(["role", "role"]);
 });
 
@@ -110,30 +117,30 @@ verifies(
       { id: "no-etc", when: [{ pointer: "/path", matches: "^/etc/" }], action: "deny", reason: "not there" },
       { when: [{ pointer: "/items/*/danger", equals: true }], action: "raise", risk: "critical" },
     ];
-    const house = await houseWith(tool("write", {}, { rules: own }), tool("other"));
-    expect(await fate(house, "write", { path: "/etc/passwd" })).toBe("security");
-    expect(await fate(house, "write", { path: "/tmp/x" })).toBe("succeeded");
-    expect(await fate(house, "other", { path: "/etc/passwd" })).toBe("succeeded");
+    const fixture = await testKernelWith(tool("write", {}, { rules: own }), tool("other"));
+    expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
+    expect(await fate(fixture, "write", { path: "/tmp/x" })).toBe("succeeded");
+    expect(await fate(fixture, "other", { path: "/etc/passwd" })).toBe("succeeded");
     const asked = async (input: object) => {
       const about = { tool: "write", context: "conversation" as const, input: input as never };
-      const { outcome, risk } = await house.kernel.policy.explain(admin, about);
+      const { outcome, risk } = await fixture.kernel.policy.explain(admin, about);
       return [outcome, risk];
     };
     expect(await asked({ items: [{}, { danger: true }] })).toEqual(["ask", "critical"]);
     expect(await asked({ items: [{ danger: false }] })).toEqual(["run", "low"]);
-    await set(house, {
+    await set(fixture, {
       tolerance: { conversation: "full" },
       rules: [
         { tools: ["w*"], when: [{ pointer: "/path", exists: false }], action: "deny" },
         { when: [{ pointer: "/path", one_of: ["/tmp/y"] }], action: "raise", risk: "critical" },
       ],
     });
-    expect(await fate(house, "write", { path: "/etc/passwd" })).toBe("security");
-    expect(await fate(house, "write", {})).toBe("security");
-    expect(await fate(house, "other", {})).toBe("succeeded");
+    expect(await fate(fixture, "write", { path: "/etc/passwd" })).toBe("security");
+    expect(await fate(fixture, "write", {})).toBe("security");
+    expect(await fate(fixture, "other", {})).toBe("succeeded");
     expect(await asked({ path: "/tmp/y" })).toEqual(["ask", "critical"]);
     // What would allow is no rule: nothing is let past it.
-    const strange = await houseWith(tool("odd", {}, { rules: [{ when: [], action: "allow" }] }));
+    const strange = await testKernelWith(tool("odd", {}, { rules: [{ when: [], action: "allow" }] }));
     await expect(strange.call({ export_id: "odd" })).rejects.toMatchObject({
       code: "policy.denied",
       message: expect.stringContaining("the plugin's rule 1: it cannot be understood"),
@@ -142,21 +149,21 @@ verifies(
 );
 
 test("the host level narrows the grant of every call", async () => {
-  const house = await houseWith(
+  const fixture = await testKernelWith(
     tool("fetch", { permissions: { network: "egress", allowed_domains: ["a.example"] } }),
   );
-  expect((await house.call({ export_id: "fetch" })).grant).toMatchObject({ network: "egress" });
-  await set(house, { host: { network: "none" } });
-  expect((await house.call({ export_id: "fetch" })).grant).toMatchObject({
+  expect((await fixture.call({ export_id: "fetch" })).grant).toMatchObject({ network: "egress" });
+  await set(fixture, { host: { network: "none" } });
+  expect((await fixture.call({ export_id: "fetch" })).grant).toMatchObject({
     network: "none",
     allowed_domains: [],
   });
 });
 
 test("who calls itself is not asked about risk; a plugin's token and an MCP client are", async () => {
-  const house = await houseWith(tool("wild", {}, { effect_class: "unknown" }), tool("tame"));
-  expect(await fate(house, "wild")).toBe("succeeded");
-  const { invocations } = house.kernel;
+  const fixture = await testKernelWith(tool("wild", {}, { effect_class: "unknown" }), tool("tame"));
+  expect(await fate(fixture, "wild")).toBe("succeeded");
+  const { invocations } = fixture.kernel;
   const client = await invocations.invoke(user, { export_id: "wild" }, { context: "conversation" });
   expect(client.invocation.status).toBe("waiting_approval");
   const delegation = { invocation_id: "inv_1", scopes: ["tools:invoke"] as const, grant: noGrant() };
@@ -164,8 +171,8 @@ test("who calls itself is not asked about risk; a plugin's token and an MCP clie
   expect((await invocations.invoke(plugin, { export_id: "wild" })).invocation.status).toBe(
     "waiting_approval",
   );
-  expect(await fate(house, "tame", {}, plugin)).toBe("succeeded");
-  const [approval] = (await house.kernel.approvals.list(admin, {}, { limit: 1 })).items;
+  expect(await fate(fixture, "tame", {}, plugin)).toBe("succeeded");
+  const [approval] = (await fixture.kernel.approvals.list(admin, {}, { limit: 1 })).items;
   expect(approval).toMatchObject({
     risk: "unknown",
     reason: "its risk is unknown, and background calls tolerate low",
@@ -173,12 +180,12 @@ test("who calls itself is not asked about risk; a plugin's token and an MCP clie
 });
 
 test("a change is told to whoever shows the catalog, and a project's holds in that project alone", async () => {
-  const house = await houseWith(tool("read"));
+  const fixture = await testKernelWith(tool("read"));
   const told: (string | null)[] = [];
-  house.kernel.catalog.onChanged((org_id) => told.push(org_id));
-  await house.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
-  expect([told, await names(house)]).toEqual([["org_local"], []]);
+  fixture.kernel.catalog.onChanged((org_id) => told.push(org_id));
+  await fixture.kernel.policy.put(admin, "project", { allowed_origins: ["core"] });
+  expect([told, await names(fixture)]).toEqual([["org_local"], []]);
   const org = { ...admin, scope: { ...admin.scope, project_id: null } };
-  expect((await house.kernel.policy.get(org, "org")).effective.allowed_origins).toBeNull();
-  await expect(house.kernel.policy.get(org, "project")).rejects.toMatchObject({ code: "request.invalid" });
+  expect((await fixture.kernel.policy.get(org, "org")).effective.allowed_origins).toBeNull();
+  await expect(fixture.kernel.policy.get(org, "project")).rejects.toMatchObject({ code: "request.invalid" });
 });

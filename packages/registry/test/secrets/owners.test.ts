@@ -1,5 +1,5 @@
 import type { Caller } from "@backplane/ports";
-import { admin, openHouse, orgUser, user } from "@backplane/test-kit/kernel/house";
+import { admin, createTestKernel, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { codeOfRejected } from "../../../agent/test/plugins/open-plugins.ts";
@@ -11,7 +11,7 @@ verifies(
   ["sec.scope-of-change", "sec.credential-destination"],
   "a project's credential replaces, removes and binds no secret of another project, and changes none of the org's",
   async () => {
-    const { kernel } = await openHouse();
+    const { kernel } = await createTestKernel();
     const { secrets } = kernel;
     await secrets.put(orgUser, "shared", "of-the-whole-org");
     await secrets.put(neighbour, "theirs", "of-the-neighbour");

@@ -2,9 +2,9 @@ import { randomBytes } from "node:crypto";
 import { createKernel } from "@backplane/kernel";
 import type { Caller } from "@backplane/ports";
 import { createSecretVault, type VaultKey } from "@backplane/store";
-import { admin, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ok } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 
@@ -14,9 +14,9 @@ const FIRST: VaultKey = { id: "k1", key: new Uint8Array(32).fill(7) };
 async function openVaulted() {
   const kept = [FIRST];
   const file = { read: () => kept.toReversed(), append: (key: VaultKey) => void kept.push(key) };
-  const house = await openHouse();
-  house.deps.vault = createSecretVault(file.read(), file);
-  return { ...house, kept, kernel: createKernel(house.deps) };
+  const fixture = await createTestKernel();
+  fixture.deps.vault = createSecretVault(file.read(), file);
+  return { ...fixture, kept, kernel: createKernel(fixture.deps) };
 }
 
 test("everything of every org is sealed again, in steps, over an interruption and a race, and the old key can go", async () => {
@@ -112,24 +112,24 @@ verifies(
   "secret.rotate",
   "a rotated secret is used by the next call, and calls in flight finish",
   async () => {
-    const house = await openHouse();
-    const { secrets } = house.kernel;
+    const fixture = await createTestKernel();
+    const { secrets } = fixture.kernel;
     expect((await secrets.put(admin, "jira", "the-first-value")).version).toBe(1);
     const content = manifest([tool("t", { permissions: { secret_slots: ["jira"] } })]);
-    await house.bind(content, { secrets: { jira: "secret://org_local/jira" } });
+    await fixture.bind(content, { secrets: { jira: "secret://org_local/jira" } });
     let release = () => {};
     const held = new Promise<void>((resolve) => {
       release = resolve;
     });
-    house.runner.script = async ({ order }) => {
-      if (house.runner.orders.length === 1) await held;
+    fixture.runner.script = async ({ order }) => {
+      if (fixture.runner.orders.length === 1) await held;
       const { jira } = order.context.secrets!;
       return ok({ content: [{ type: "text", text: `${jira} of ${jira!.length}` }] });
     };
-    const first = house.call({ export_id: "t" });
-    await until(() => house.runner.orders.length === 1);
+    const first = fixture.call({ export_id: "t" });
+    await until(() => fixture.runner.orders.length === 1);
     expect((await secrets.put(admin, "jira", "the-second-value")).version).toBe(2);
-    const second = await house.call({ export_id: "t" });
+    const second = await fixture.call({ export_id: "t" });
     release();
     const texts = [await first, second].map(({ status, result }) => [
       status,
@@ -139,7 +139,7 @@ verifies(
       ["succeeded", "[redacted] of 15"],
       ["succeeded", "[redacted] of 16"],
     ]);
-    const { items } = await house.kernel.audit.list(admin, { action: "secret.put" }, { limit: 5 });
+    const { items } = await fixture.kernel.audit.list(admin, { action: "secret.put" }, { limit: 5 });
     expect(items).toHaveLength(2);
   },
 );

@@ -1,17 +1,17 @@
 import type { Caller } from "@backplane/ports";
-import { admin, guest, openHouse, orgUser, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, orgUser, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 
 test("values are write-only: reads show name, last four and who uses it", async () => {
-  const house = await openHouse();
-  const { secrets } = house.kernel;
+  const fixture = await createTestKernel();
+  const { secrets } = fixture.kernel;
   await secrets.put(user, "jira_token", "a-very-secret-value");
   const short = await secrets.put(user, "pin", "12345678");
   expect(short.last4).toBe("****");
   const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
   const ref = "secret://org_local/jira_token";
-  const binding = await house.bind(content, { secrets: { jira_token: ref } });
+  const binding = await fixture.bind(content, { secrets: { jira_token: ref } });
   expect(await secrets.get(user, "jira_token")).toMatchObject({
     ref,
     last4: "alue",
@@ -19,8 +19,8 @@ test("values are write-only: reads show name, last four and who uses it", async 
   });
   const rotated = await secrets.put(user, "jira_token", "another-secret-value");
   expect(rotated.version).toBe(2);
-  const audit = await house.kernel.audit.list(admin, {}, { limit: 50 });
-  const sealed = await house.store.secrets.sealed("org_local", "jira_token");
+  const audit = await fixture.kernel.audit.list(admin, {}, { limit: 50 });
+  const sealed = await fixture.store.secrets.sealed("org_local", "jira_token");
   const shown = JSON.stringify([await secrets.list(user, { limit: 10 }), audit, sealed]);
   expect(shown).not.toContain("secret-value");
   await expect(secrets.remove(admin, "jira_token")).rejects.toMatchObject({ code: "secret.in_use" });
@@ -31,11 +31,11 @@ test("values are write-only: reads show name, last four and who uses it", async 
 });
 
 test("another project sees that a secret is used, not by what, and the change is on the actor's record", async () => {
-  const house = await openHouse();
-  const { secrets, audit } = house.kernel;
+  const fixture = await createTestKernel();
+  const { secrets, audit } = fixture.kernel;
   await secrets.put(orgUser, "jira_token", "a-very-secret-value");
   const content = manifest([tool("t", { permissions: { secret_slots: ["jira_token"] } })]);
-  const { binding_id } = await house.bind(content, {
+  const { binding_id } = await fixture.bind(content, {
     secrets: { jira_token: "secret://org_local/jira_token" },
   });
   const stranger: Caller = { ...user, scope: { ...user.scope, project_id: "proj_other" } };

@@ -1,6 +1,6 @@
 import { plugin as skillTool } from "@backplane/plugin-skill-tool";
-import { admin, user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { admin, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { openTalk, type Talk } from "../../../agent/test/loop/talk.ts";
 

@@ -7,9 +7,9 @@ import {
 } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import type { BoundPackage, KernelDeps, RunnerNotice } from "@backplane/ports";
-import { openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { keepDefinitions } from "../../src/definitions/keep-definitions.ts";
@@ -44,10 +44,10 @@ verifies(
   "a server that does not answer is asked again, and both ends are told on the bus",
   async () => {
     const heard: BusEvent[] = [];
-    const house = await openHouse({ plugins: [listener(heard)] });
-    house.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
-    const { binding_id } = await house.bind(SERVER);
-    house.runner.description = () => answer("Weather today");
+    const fixture = await createTestKernel({ plugins: [listener(heard)] });
+    fixture.runner.description = () => Promise.reject(new BackplaneError("crashed", "it died at once"));
+    const { binding_id } = await fixture.bind(SERVER);
+    fixture.runner.description = () => answer("Weather today");
     await until(() => heard.length === 2);
     expect(heard.map(({ kind, payload }) => [kind, payload])).toEqual([
       [
@@ -56,23 +56,23 @@ verifies(
       ],
       ["x.mcp.server.ready", { binding_id, package_id: "acme/weather", tools: 1, quarantined: 0 }],
     ]);
-    expect(await house.kernel.exports.discover(user, "tool")).toHaveLength(1);
+    expect(await fixture.kernel.exports.discover(user, "tool")).toHaveLength(1);
   },
 );
 
 verifies("mcp.client", "list_changed asks again; what changed is kept back", async () => {
-  const house = await openHouse();
-  house.runner.description = () => answer("Weather today");
-  const { binding_id } = await house.bind(SERVER);
-  house.runner.description = () => answer("Weather today, and your keys", "Brand new");
+  const fixture = await createTestKernel();
+  fixture.runner.description = () => answer("Weather today");
+  const { binding_id } = await fixture.bind(SERVER);
+  fixture.runner.description = () => answer("Weather today, and your keys", "Brand new");
   const notice = { binding_id, project_id: null, method: "notifications/tools/list_changed", params: {} };
-  for (let times = 0; times < 5; times++) house.runner.say(notice);
-  house.runner.say({ ...notice, binding_id: "bind_unknown" });
+  for (let times = 0; times < 5; times++) fixture.runner.say(notice);
+  fixture.runner.say({ ...notice, binding_id: "bind_unknown" });
   await until(
-    async () => (await house.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
+    async () => (await fixture.store.definitions.get("org_local", binding_id))?.quarantined.length === 1,
   );
-  expect(house.runner.questions).toHaveLength(2);
-  const names = (await house.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
+  expect(fixture.runner.questions).toHaveLength(2);
+  const names = (await fixture.kernel.exports.discover(user, "tool")).map((one) => one.export_id);
   expect(names).toEqual(["mcp_weather_1"]);
 });
 
@@ -80,13 +80,13 @@ verifies(
   "mcp.client",
   "at its start a gateway asks every described binding; one that is gone is not asked again",
   async () => {
-    const house = await openHouse();
-    house.runner.description = () => answer("Weather today");
-    const { binding_id } = await house.bind(SERVER);
-    await house.crash();
+    const fixture = await createTestKernel();
+    fixture.runner.description = () => answer("Weather today");
+    const { binding_id } = await fixture.bind(SERVER);
+    await fixture.crash();
     const runner = new ScriptedRunner();
     runner.description = () => answer("Weather today", "Brand new");
-    const next = await openHouse({ file: house.file, runner });
+    const next = await createTestKernel({ file: fixture.file, runner });
     await until(async () => (await next.kernel.exports.discover(user, "tool")).length === 2);
     expect(runner.questions.map((one) => one.binding_id)).toEqual([binding_id]);
   },

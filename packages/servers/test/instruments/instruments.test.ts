@@ -1,8 +1,8 @@
 import type { Manifest } from "@backplane/contract";
 import type { BoundPackage, DescribeOrder, Description } from "@backplane/ports";
-import { admin, openHouse, scope, user } from "@backplane/test-kit/kernel/house";
 import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, scope, user } from "@backplane/test-kit/kernel/test-kernel";
 import { describe, expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
 import { dependencyProblem, loadOrder } from "../../src/instruments/dependencies.ts";
@@ -68,17 +68,17 @@ class Plugins extends ScriptedRunner {
 
 async function open() {
   const runner = new Plugins();
-  const house = await openHouse({ runner });
+  const fixture = await createTestKernel({ runner });
   const bind = (id: string, dependencies?: string[]) =>
-    house.bind(plugin(id, dependencies), { export_id: "*" });
+    fixture.bind(plugin(id, dependencies), { export_id: "*" });
   const list = async () => {
-    const plugins = await house.kernel.instruments.list(admin);
+    const plugins = await fixture.kernel.instruments.list(admin);
     return Object.fromEntries(
       plugins.map(({ error, plugin_id, state }) => [plugin_id, error?.message ?? state]),
     );
   };
-  const offered = async () => (await house.kernel.catalog.list(user)).map(({ name }) => name);
-  return { runner, house, bind, list, offered };
+  const offered = async () => (await fixture.kernel.catalog.list(user)).map(({ name }) => name);
+  return { runner, fixture, bind, list, offered };
 }
 
 const bound = (id: string, dependencies: string[]) =>
@@ -118,22 +118,22 @@ describe("instr.lifecycle", () => {
   });
 
   test("one whose dependency goes, or does not load, offers nothing; the rest stay", async () => {
-    const { bind, house, list, offered, runner } = await open();
+    const { bind, fixture, list, offered, runner } = await open();
     const parent = await bind("parent");
     await bind("child", ["parent"]);
     await bind("grandchild", ["child"]);
     expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
     runner.broken.add("parent");
-    await house.kernel.bindings.patch(admin, parent.binding_id, { config: { a: 1 } }, undefined);
+    await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: { a: 1 } }, undefined);
     expect(await list()).toMatchObject({
       parent: "parent is broken",
       child: "child is skipped: it depends on parent, which did not load: parent is broken.",
       grandchild: expect.stringContaining("it depends on child, which did not load"),
     });
     runner.broken.clear();
-    await house.kernel.bindings.patch(admin, parent.binding_id, { config: {} }, undefined);
+    await fixture.kernel.bindings.patch(admin, parent.binding_id, { config: {} }, undefined);
     expect(await offered()).toEqual(["child_tool", "grandchild_tool", "parent_tool"]);
-    await house.kernel.bindings.remove(admin, parent.binding_id);
+    await fixture.kernel.bindings.remove(admin, parent.binding_id);
     expect(await offered()).toEqual([]);
   });
 
@@ -148,13 +148,13 @@ describe("instr.lifecycle", () => {
   });
 
   test("at the start all are loaded in order, and each step is in the log", async () => {
-    const { bind, house } = await open();
+    const { bind, fixture } = await open();
     await bind("loud");
     await bind("z-parent");
     await bind("a-child", ["z-parent"]);
-    await house.crash();
+    await fixture.crash();
     const runner = new Plugins();
-    const again = await openHouse({ runner, file: house.file });
+    const again = await createTestKernel({ runner, file: fixture.file });
     for (let tries = 0; runner.asked.length < 3 && tries < 500; tries++)
       await new Promise((done) => setTimeout(done, 5));
     expect(runner.asked.indexOf("z-parent")).toBeLessThan(runner.asked.indexOf("a-child"));
@@ -173,33 +173,33 @@ describe("instr.lifecycle", () => {
 
 describe("instr.admin", () => {
   test("list, install and unload are the admin's alone", async () => {
-    const { house } = await open();
-    const { instruments } = house.kernel;
+    const { fixture } = await open();
+    const { instruments } = fixture.kernel;
     await expect(instruments.list(user)).rejects.toMatchObject({ code: "policy.denied" });
     await expect(instruments.install(user, "/x")).rejects.toMatchObject({ code: "policy.denied" });
     await expect(instruments.unload(user, "x")).rejects.toMatchObject({ code: "policy.denied" });
   });
 
   test("an admin key of an org neither reads the host's disk nor runs code in the gateway", async () => {
-    const { bind, house } = await open();
+    const { bind, fixture } = await open();
     const key = { ...admin, actor: "key_admin" };
-    await expect(house.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
+    await expect(fixture.kernel.instruments.install(key, "/x")).rejects.toMatchObject({
       code: "package.source_forbidden",
     });
     const { binding_id } = await bind("other");
     const inline = { policy: { class: "inline" as const } };
-    await expect(house.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
+    await expect(fixture.kernel.bindings.patch(key, binding_id, inline, undefined)).rejects.toMatchObject({
       code: "binding.class_forbidden",
       message: expect.stringContaining("only the admin token"),
     });
-    const trusted = await house.kernel.bindings.patch(admin, binding_id, inline, undefined);
+    const trusted = await fixture.kernel.bindings.patch(admin, binding_id, inline, undefined);
     expect(trusted.class_lowered_by).toBe("admin");
   });
 
   test("the view tells all that an operator needs, and the origin is the host's", async () => {
-    const { bind, house } = await open();
+    const { bind, fixture } = await open();
     const { binding_id } = await bind("loud");
-    expect(await house.kernel.instruments.list(admin)).toEqual([
+    expect(await fixture.kernel.instruments.list(admin)).toEqual([
       {
         plugin_id: "loud",
         name: "loud",
@@ -221,10 +221,13 @@ describe("instr.admin", () => {
   });
 
   test("a plugin that runs and lost a name to another says so, with the collision", async () => {
-    const { bind, house } = await open();
+    const { bind, fixture } = await open();
     await bind("one-name");
     await bind("one_name");
-    const seen = (await house.kernel.instruments.list(admin)).map(({ state, warnings }) => [state, warnings]);
+    const seen = (await fixture.kernel.instruments.list(admin)).map(({ state, warnings }) => [
+      state,
+      warnings,
+    ]);
     expect(seen).toContainEqual(["running", []]);
     expect(seen).toContainEqual([
       "running",
@@ -233,20 +236,20 @@ describe("instr.admin", () => {
   });
 
   test("unload takes the instruments away", async () => {
-    const { bind, house, offered } = await open();
+    const { bind, fixture, offered } = await open();
     await bind("other");
-    await house.kernel.instruments.unload(admin, "other");
+    await fixture.kernel.instruments.unload(admin, "other");
     expect(await offered()).toEqual([]);
-    await expect(house.kernel.instruments.unload(admin, "other")).rejects.toMatchObject({
+    await expect(fixture.kernel.instruments.unload(admin, "other")).rejects.toMatchObject({
       code: "plugin.not_found",
     });
   });
 
   test("the three tools are of an admin's turn: clients outside of one are not shown them", async () => {
-    const { house } = await open();
-    expect(await house.kernel.catalog.list(admin)).toEqual([]);
-    expect(await house.kernel.catalog.list(user)).toEqual([]);
-    const call = await house.call({ export_id: "plugins_list", input: {} }, admin);
+    const { fixture } = await open();
+    expect(await fixture.kernel.catalog.list(admin)).toEqual([]);
+    expect(await fixture.kernel.catalog.list(user)).toEqual([]);
+    const call = await fixture.call({ export_id: "plugins_list", input: {} }, admin);
     expect(JSON.stringify(call.result)).toContain("acts for the caller of a turn");
   });
 });
@@ -255,20 +258,20 @@ verifies(
   "upgrade.moves",
   "installing the next version in another class keeps the binding's rules",
   async () => {
-    const { house } = await open();
-    const bound = await house.bind(plugin("counter"), {
+    const { fixture } = await open();
+    const bound = await fixture.bind(plugin("counter"), {
       export_id: "*",
       config: { team: "ops" },
       policy: { approval: "always", host_target: true },
     });
-    const next = house.importer.add({ ...plugin("counter"), version: "2.0.0" });
+    const next = fixture.importer.add({ ...plugin("counter"), version: "2.0.0" });
     const { path } = next as { path: string };
-    await house.kernel.instruments.install(admin, path, { class: "worker" });
-    const moved = await house.kernel.bindings.get(admin, bound.binding_id);
+    await fixture.kernel.instruments.install(admin, path, { class: "worker" });
+    const moved = await fixture.kernel.bindings.get(admin, bound.binding_id);
     expect(moved).toMatchObject({ package_version: "2.0.0", config: { team: "ops" } });
     expect(moved.policy).toEqual({ approval: "always", class: "worker" });
-    await house.kernel.instruments.install(admin, path, { class: "isolated" });
-    expect((await house.kernel.bindings.get(admin, bound.binding_id)).policy).toEqual({
+    await fixture.kernel.instruments.install(admin, path, { class: "isolated" });
+    expect((await fixture.kernel.bindings.get(admin, bound.binding_id)).policy).toEqual({
       approval: "always",
       class: "isolated",
     });
@@ -276,24 +279,27 @@ verifies(
 );
 
 test("a package that is not an instrument is not left installed", async () => {
-  const { house } = await open();
-  const next = house.importer.add(manifest([tool("echo")]));
+  const { fixture } = await open();
+  const next = fixture.importer.add(manifest([tool("echo")]));
   const { path } = next as { path: string };
-  await expect(house.kernel.instruments.install(admin, path)).rejects.toMatchObject({
+  await expect(fixture.kernel.instruments.install(admin, path)).rejects.toMatchObject({
     code: "package.invalid",
   });
-  expect((await house.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
+  expect((await fixture.kernel.packages.list(admin, { limit: 5 })).items).toEqual([]);
 });
 
 test("plugins that depend on one are loaded again when it is upgraded or rolled back", async () => {
-  const { bind, house, runner } = await open();
+  const { bind, fixture, runner } = await open();
   const { binding_id, package_id } = await bind("parent");
   await bind("child", ["parent"]);
-  await house.kernel.packages.install(admin, house.importer.add({ ...plugin("parent"), version: "2.0.0" }));
+  await fixture.kernel.packages.install(
+    admin,
+    fixture.importer.add({ ...plugin("parent"), version: "2.0.0" }),
+  );
   runner.asked = [];
-  await house.kernel.bindings.upgrade(admin, { package_id, package_version: "2.0.0" });
+  await fixture.kernel.bindings.upgrade(admin, { package_id, package_version: "2.0.0" });
   expect(runner.asked).toEqual(["parent", "child"]);
   runner.asked = [];
-  await house.kernel.bindings.rollback(admin, binding_id);
+  await fixture.kernel.bindings.rollback(admin, binding_id);
   expect(runner.asked).toEqual(["parent", "child"]);
 });

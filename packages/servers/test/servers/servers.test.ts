@@ -1,8 +1,8 @@
 import { BackplaneError, type Json, type JsonObject, type Policy } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import type { Runner, ServerLine } from "@backplane/ports";
-import { admin, guest, openHouse, until, user } from "@backplane/test-kit/kernel/house";
 import { ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, guest, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { WEATHER_SERVER } from "@backplane/test-kit/kernel/weather-server";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
@@ -23,9 +23,9 @@ async function open(request: NonNullable<Runner["request"]>) {
     warnings: [],
     info: { capabilities: { resources: {} }, instructions: "Ask for a city." },
   });
-  const house = await openHouse({ runner });
-  await house.kernel.secrets.put(admin, "weather", "hunter2-hunter2");
-  return house;
+  const fixture = await createTestKernel({ runner });
+  await fixture.kernel.secrets.put(admin, "weather", "hunter2-hunter2");
+  return fixture;
 }
 
 function line() {
@@ -42,10 +42,10 @@ function line() {
 }
 
 test("a server is there for those who see its binding, and for no plugin's own token", async () => {
-  const house = await open(async () => ({}));
-  const { servers } = house.kernel;
+  const fixture = await open(async () => ({}));
+  const { servers } = fixture.kernel;
   expect(await servers.list(user)).toEqual([]);
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const listed = await servers.list(user);
   expect(listed).toEqual([
     {
@@ -72,16 +72,16 @@ test("a server is there for those who see its binding, and for no plugin's own t
 
 test("a request goes to the process of its tools; its secrets come back out of nothing", async () => {
   const orders: { pool_key: string }[] = [];
-  const house = await open(async (order, listener) => {
+  const fixture = await open(async (order, listener) => {
     orders.push(order);
     listener.notify("notifications/message", { data: "key hunter2-hunter2" });
     const roots = await listener.ask("roots/list", { why: "hunter2-hunter2" }, "mine");
     const form = await listener.ask("elicitation/create", {});
     return { contents: [{ text: "it is hunter2-hunter2" }], roots, form };
   });
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const heard = line();
-  const answer = await house.kernel.servers.request(
+  const answer = await fixture.kernel.servers.request(
     user,
     binding_id,
     "resources/read",
@@ -91,14 +91,14 @@ test("a request goes to the process of its tools; its secrets come back out of n
   expect(JSON.stringify([answer, heard.told, heard.asked])).not.toContain("hunter2");
   expect(answer).toMatchObject({ roots: { roots: [] }, form: { action: "decline" } });
   expect(heard.asked[0]).toMatchObject({ method: "roots/list", key: "mine" });
-  await house.call({ export_id: "mcp_weather_today", input: {} });
-  expect(orders[0]!.pool_key).toBe(house.runner.orders[0]!.pool_key);
+  await fixture.call({ export_id: "mcp_weather_today", input: {} });
+  expect(orders[0]!.pool_key).toBe(fixture.runner.orders[0]!.pool_key);
 });
 
 test("reading is in the audit log; listing is not", async () => {
-  const house = await open(async () => ({}));
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
-  const { servers, audit } = house.kernel;
+  const fixture = await open(async () => ({}));
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { servers, audit } = fixture.kernel;
   await servers.request(user, binding_id, "resources/list", {}, line());
   await servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
   const { items } = await audit.list(admin, { action: "server.request" }, { limit: 10 });
@@ -108,11 +108,11 @@ test("reading is in the audit log; listing is not", async () => {
 });
 
 test("what a plugin asks during a call reaches whoever called, and nobody else", async () => {
-  const house = await open(async () => ({}));
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
+  const fixture = await open(async () => ({}));
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
   const body = { binding_id, export_id: "mcp_weather_today", input: {} };
   const seen: unknown[] = [];
-  house.runner.script = async ({ ask }) => {
+  fixture.runner.script = async ({ ask }) => {
     if (ask === undefined) seen.push("nobody");
     else {
       seen.push(await ask("elicitation/create", { message: "Who? hunter2-hunter2" }));
@@ -120,7 +120,7 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
     }
     return ok();
   };
-  const ticket = await house.kernel.invocations.invoke(user, body, {
+  const ticket = await fixture.kernel.invocations.invoke(user, body, {
     ask: (method, params) =>
       method === "elicitation/create" ? Promise.resolve({ action: "accept", content: params }) : null,
   });
@@ -129,14 +129,14 @@ test("what a plugin asks during a call reaches whoever called, and nobody else",
     { action: "accept", content: { message: expect.not.stringContaining("hunter2") } },
     "policy.denied",
   ]);
-  await house.call(body);
+  await fixture.call(body);
   expect(seen.at(-1)).toBe("nobody");
 });
 
 test("a policy that allows no tools of MCP servers allows nothing else of them", async () => {
-  const house = await open(async () => ({ contents: [] }));
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
-  const { policy, servers } = house.kernel;
+  const fixture = await open(async () => ({ contents: [] }));
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  const { policy, servers } = fixture.kernel;
   const read = () =>
     servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line()).then(
       () => "read",
@@ -160,9 +160,9 @@ verifies(
   "mcp.server",
   "resources and prompts go by the policy of tools: role, origin, name, category and risk, denials first",
   async () => {
-    const house = await open(async () => ({ contents: [] }));
-    const { binding_id } = await house.bind(WEATHER_SERVER, bound);
-    const { policy, servers, audit } = house.kernel;
+    const fixture = await open(async () => ({ contents: [] }));
+    const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+    const { policy, servers, audit } = fixture.kernel;
     const read = (caller = guest, method = "resources/read") =>
       servers.request(caller, binding_id, method, { uri: "w://now" }, line()).then(
         () => "read",
@@ -231,61 +231,61 @@ verifies(
 
 test("the policy's host level holds for requests and questions, too", async () => {
   const orders: { grant: { network: string }; pool_key: string }[] = [];
-  const house = await open(async (order) => {
+  const fixture = await open(async (order) => {
     orders.push(order);
     return {};
   });
   const network = { network: "egress" as const, allowed_domains: ["a.example"] };
   const permissions = { ...WEATHER_SERVER.runtime.permissions!, ...network };
   const online = { ...WEATHER_SERVER, runtime: { ...WEATHER_SERVER.runtime, permissions } };
-  const { binding_id } = await house.bind(online, bound);
-  expect(house.runner.questions[0]!.grant.network).toBe("egress");
-  await house.kernel.policy.put(admin, "org", { host: { network: "none" } });
-  await house.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
-  await house.kernel.definitions.refresh(admin, binding_id);
-  await house.call({ export_id: "mcp_weather_today", input: {} });
-  const asked = [orders[0]!, house.runner.questions.at(-1)!, house.runner.orders[0]!];
+  const { binding_id } = await fixture.bind(online, bound);
+  expect(fixture.runner.questions[0]!.grant.network).toBe("egress");
+  await fixture.kernel.policy.put(admin, "org", { host: { network: "none" } });
+  await fixture.kernel.servers.request(user, binding_id, "resources/read", { uri: "w://now" }, line());
+  await fixture.kernel.definitions.refresh(admin, binding_id);
+  await fixture.call({ export_id: "mcp_weather_today", input: {} });
+  const asked = [orders[0]!, fixture.runner.questions.at(-1)!, fixture.runner.orders[0]!];
   expect(asked.map(({ grant }) => grant.network)).toEqual(["none", "none", "none"]);
   expect(new Set(asked.map(({ pool_key }) => pool_key)).size).toBe(1);
 });
 
 test("servers stand as they were bound, so that no name gets before another", async () => {
-  const house = await open(async () => ({}));
-  await house.bind(WEATHER_SERVER, bound);
-  await house.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
-  expect((await house.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
+  const fixture = await open(async () => ({}));
+  await fixture.bind(WEATHER_SERVER, bound);
+  await fixture.bind({ ...WEATHER_SERVER, package_id: "evil/aaa" }, bound);
+  expect((await fixture.kernel.servers.list(user)).map(({ name }) => name)).toEqual(["weather", "aaa"]);
 });
 
 async function openAsking(
   answer: () => Json = () => ({ contents: [{ uri: "w://now", text: "rain, hunter2-hunter2" }] }),
 ) {
   const heard: string[] = [];
-  const house = await open(async ({ method }) => {
+  const fixture = await open(async ({ method }) => {
     heard.push(method);
     return answer();
   });
-  const { binding_id } = await house.bind(WEATHER_SERVER, bound);
-  await house.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
+  const { binding_id } = await fixture.bind(WEATHER_SERVER, bound);
+  await fixture.kernel.policy.put(admin, "org", { risks: { "mcp_weather_*": "high" } });
   const pending = async () =>
-    (await house.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
+    (await fixture.kernel.approvals.list(admin, { status: "pending" }, { limit: 5 })).items;
   const question = async () => {
     await until(async () => (await pending()).length === 1);
     return (await pending())[0]!;
   };
   const read = (own: ServerLine = line(), method = "resources/read") =>
-    house.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
+    fixture.kernel.servers.request(user, binding_id, method, { uri: "w://now" }, own);
   const recorded = async () =>
-    (await house.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
+    (await fixture.kernel.invocations.list(admin, { export_id: "server_request" }, { limit: 5 })).items;
   const audited = async () =>
-    (await house.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
-  return { house, heard, binding_id, pending, question, read, recorded, audited };
+    (await fixture.kernel.audit.list(admin, { action: "server.request" }, { limit: 5 })).items;
+  return { fixture, heard, binding_id, pending, question, read, recorded, audited };
 }
 
 verifies(
   "mcp.server",
   "a resource that the policy asks about is read after a person's yes, and the question is on the record",
   async () => {
-    const { house, heard, binding_id, question, read, recorded, audited } = await openAsking();
+    const { fixture, heard, binding_id, question, read, recorded, audited } = await openAsking();
     const waiting: unknown[] = [];
     const reading = read({ ...line(), waiting: (call) => void waiting.push(call) });
     const approval = await question();
@@ -300,7 +300,7 @@ verifies(
     });
     expect(approval.brief).toContain("w://now");
     expect([heard, await audited()]).toEqual([[], []]);
-    await house.kernel.approvals.answer(admin, approval.id, { response: "approve" });
+    await fixture.kernel.approvals.answer(admin, approval.id, { response: "approve" });
     expect(await reading).toEqual({ contents: [{ uri: "w://now", text: "rain, [redacted]" }] });
     expect(heard).toEqual(["resources/read"]);
     const [row] = await recorded();
@@ -316,18 +316,18 @@ verifies(
 );
 
 test("a no is told to who asked, the server hears nothing of it", async () => {
-  const { house, heard, question, read, audited } = await openAsking();
+  const { fixture, heard, question, read, audited } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
-  await house.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
+  await fixture.kernel.approvals.answer(admin, id, { response: "reject", feedback: "not today" });
   await expect(reading).rejects.toMatchObject({ code: "approval.rejected", message: "not today" });
   expect(heard).toEqual([]);
   expect(await audited()).toMatchObject([{ details: { uri: "w://now", refused: "not today" } }]);
 });
 
 test("a client that goes takes its question along; one whose server fails hears the server's words", async () => {
-  const { house, heard, question, pending, read, recorded } = await openAsking(() => {
+  const { fixture, heard, question, pending, read, recorded } = await openAsking(() => {
     throw new BackplaneError("plugin_failed", "no such weather", { details: { rpc_code: -32002 } });
   });
   const gone = new AbortController();
@@ -340,24 +340,24 @@ test("a client that goes takes its question along; one whose server fails hears 
   expect((await recorded())[0]).toMatchObject({ status: "cancelled" });
   const other = read();
   other.catch(() => undefined);
-  await house.kernel.approvals.answer(admin, (await question()).id, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, (await question()).id, { response: "approve" });
   await expect(other).rejects.toMatchObject({ message: "no such weather", details: { rpc_code: -32002 } });
   expect((await recorded())[0]).toMatchObject({ tool_result: { is_error: true } });
 });
 
 test("nobody reads by the tool itself, and a role that may not use it is refused", async () => {
-  const { house, heard, binding_id, read } = await openAsking();
-  const [entry] = await house.kernel.catalog.get(admin, "server_request");
+  const { fixture, heard, binding_id, read } = await openAsking();
+  const [entry] = await fixture.kernel.catalog.get(admin, "server_request");
   expect(entry).toMatchObject({ status: "hidden", origin: "core" });
   const asked = { method: "resources/read", uri: "w://now" };
   const input = { request_id: "x", asked, for_binding: binding_id, server: "acme/weather", why: "" };
-  const ticket = await house.kernel.invocations.invoke(admin, {
+  const ticket = await fixture.kernel.invocations.invoke(admin, {
     binding_id: "bind_core_server_request",
     input,
   });
-  await house.kernel.approvals.answer(admin, ticket.invocation.approval_id!, { response: "approve" });
+  await fixture.kernel.approvals.answer(admin, ticket.invocation.approval_id!, { response: "approve" });
   expect(await ticket.settled).toMatchObject({ tool_result: { is_error: true } });
-  await house.kernel.policy.put(admin, "org", {
+  await fixture.kernel.policy.put(admin, "org", {
     risks: { "mcp_weather_*": "high" },
     roles: { user: { deny: { tools: ["server_request"] } } },
   });
@@ -366,30 +366,38 @@ test("nobody reads by the tool itself, and a role that may not use it is refused
 });
 
 test("what changed while a person thought holds: nothing is read that may not be read any more", async () => {
-  const { house, heard, question, read } = await openAsking();
+  const { fixture, heard, question, read } = await openAsking();
   const reading = read();
   reading.catch(() => undefined);
   const { id } = await question();
-  await house.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
-  await house.kernel.approvals.answer(admin, id, { response: "approve" });
+  await fixture.kernel.policy.put(admin, "org", { roles: { user: { deny: { tools: ["mcp_weather_*"] } } } });
+  await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
   await expect(reading).rejects.toMatchObject({ code: "policy.denied", details: { rule: "role" } });
   expect(heard).toEqual([]);
 });
 
-type Change = (house: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
+type Change = (fixture: Awaited<ReturnType<typeof open>>, binding_id: string) => Promise<unknown>;
 const CHANGES: [what: string, changed: string[], change: Change][] = [
   [
     "the config",
     ["config.args"],
-    (house, id) => house.kernel.bindings.patch(admin, id, { config: { args: ["--elsewhere"] } }, undefined),
+    (fixture, id) =>
+      fixture.kernel.bindings.patch(admin, id, { config: { args: ["--elsewhere"] } }, undefined),
   ],
-  ["a secret", ["secret.api_key"], (house) => house.kernel.secrets.put(admin, "weather", "another-another")],
+  [
+    "a secret",
+    ["secret.api_key"],
+    (fixture) => fixture.kernel.secrets.put(admin, "weather", "another-another"),
+  ],
   [
     "the package",
     ["package_digest", "package_version"],
-    async (house, id) => {
-      await house.kernel.packages.install(admin, house.importer.add({ ...WEATHER_SERVER, version: "9.0.0" }));
-      await house.kernel.bindings.patch(admin, id, { package_version: "9.0.0" }, undefined);
+    async (fixture, id) => {
+      await fixture.kernel.packages.install(
+        admin,
+        fixture.importer.add({ ...WEATHER_SERVER, version: "9.0.0" }),
+      );
+      await fixture.kernel.bindings.patch(admin, id, { package_version: "9.0.0" }, undefined);
     },
   ],
 ];
@@ -399,12 +407,12 @@ for (const [what, changed, change] of CHANGES) {
     "approval.digest",
     `a resource is not read on an approval from before ${what} of its server changed`,
     async () => {
-      const { house, heard, binding_id, question, read } = await openAsking();
+      const { fixture, heard, binding_id, question, read } = await openAsking();
       const reading = read();
       reading.catch(() => undefined);
       const { id } = await question();
-      await change(house, binding_id);
-      await house.kernel.approvals.answer(admin, id, { response: "approve" });
+      await change(fixture, binding_id);
+      await fixture.kernel.approvals.answer(admin, id, { response: "approve" });
       await expect(reading).rejects.toMatchObject({ code: "approval.changed", details: { changed } });
       expect(heard).toEqual([]);
     },

@@ -1,6 +1,6 @@
 /** How long a sign-in holds: tokens renewed behind calls or before them, once for all, on every node. */
 import { openPostgresStore } from "@backplane/store";
-import { admin, furnish, until, user } from "@backplane/test-kit/kernel/house";
+import { admin, seedTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, onTestFinished, test } from "vitest";
 import { startPostgres } from "../../../../test/support/postgres.ts";
 import {
@@ -14,16 +14,16 @@ import {
   serve,
   signIn,
   URL_OF_SERVER,
-} from "./signed-house.ts";
+} from "./signed-in-kernel.ts";
 
 test("a token at its end is renewed before it is used; one that still holds is not", async () => {
-  const { as, house, runner, binding_id } = await open();
-  await signIn(house, as, binding_id);
-  expect((await call(house)).status).toBe("succeeded");
+  const { as, fixture, runner, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests).toHaveLength(1);
-  house.clock.wall_offset = 3_600_000;
+  fixture.clock.wall_offset = 3_600_000;
   const used = runner.orders.at(-1)!.context.secrets.authorization;
-  expect((await call(house)).status).toBe("succeeded");
+  expect((await call(fixture)).status).toBe("succeeded");
   expect(runner.orders.at(-1)!.context.secrets.authorization).not.toBe(used);
   expect(runner.orders).toHaveLength(2);
   expect(as.token_requests.map(({ grant_type }) => grant_type)).toEqual([
@@ -33,14 +33,14 @@ test("a token at its end is renewed before it is used; one that still holds is n
 });
 
 test("near its end a token is used at once, and renewed behind the calls by one of them", async () => {
-  const { as, house, runner, binding_id } = await open();
-  await signIn(house, as, binding_id);
-  await call(house);
+  const { as, fixture, runner, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  await call(fixture);
   const used = runner.orders.at(-1)!.context.secrets.authorization;
-  house.clock.wall_offset = 3_600_000 - 20_000;
+  fixture.clock.wall_offset = 3_600_000 - 20_000;
   const answered = Promise.withResolvers<void>();
   runner.hangs = answered.promise;
-  const done = await Promise.all(Array.from({ length: 10 }, () => call(house)));
+  const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   expect(done.map(({ status }) => status)).toEqual(Array(10).fill("succeeded"));
   expect(runner.orders.slice(1).map(({ context }) => context.secrets.authorization)).toEqual(
     Array(10).fill(used),
@@ -48,7 +48,7 @@ test("near its end a token is used at once, and renewed behind the calls by one 
   await until(() => renewals(runner) === 1);
   answered.resolve();
   await until(async () => {
-    await call(house);
+    await call(fixture);
     return runner.orders.at(-1)!.context.secrets.authorization !== used;
   });
   expect(renewals(runner)).toBe(1);
@@ -56,43 +56,43 @@ test("near its end a token is used at once, and renewed behind the calls by one 
 });
 
 test("an authorization server that is away near a token's end is asked again after pauses that grow", async () => {
-  const { as, house, runner, binding_id } = await open();
-  await signIn(house, as, binding_id);
-  house.clock.wall_offset = 3_600_000 - 20_000;
+  const { as, fixture, runner, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  fixture.clock.wall_offset = 3_600_000 - 20_000;
   runner.away = true;
   const failed = () =>
-    house.logged.filter((line) => JSON.stringify(line).includes("could not be renewed")).length;
+    fixture.logged.filter((line) => JSON.stringify(line).includes("could not be renewed")).length;
   // After so many ms of pause it is asked for the n-th time, and not before.
   for (const [n, pause] of [0, 2_000, 4_000, 8_000].entries()) {
     if (n > 0) {
-      house.clock.monotonic_offset += pause - 1_000;
-      expect((await call(house)).status).toBe("succeeded");
+      fixture.clock.monotonic_offset += pause - 1_000;
+      expect((await call(fixture)).status).toBe("succeeded");
       // Long enough for a request that nobody waits for.
       await new Promise((done) => setTimeout(done, 100));
       expect(renewals(runner)).toBe(n);
-      house.clock.monotonic_offset += 1_000;
+      fixture.clock.monotonic_offset += 1_000;
     }
-    expect((await call(house)).status).toBe("succeeded");
+    expect((await call(fixture)).status).toBe("succeeded");
     await until(() => failed() === n + 1);
     expect(renewals(runner)).toBe(n + 1);
   }
   // Over: now a call waits for the answer, pause or not, and fails with it; once, not twice.
-  house.clock.wall_offset = 3_600_000;
+  fixture.clock.wall_offset = 3_600_000;
   const sent = runner.orders.length;
-  expect(await call(house)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   expect(renewals(runner)).toBe(5);
   expect(runner.orders).toHaveLength(sent);
   runner.away = false;
-  expect((await call(house)).status).toBe("succeeded");
+  expect((await call(fixture)).status).toBe("succeeded");
   expect(renewals(runner)).toBe(6);
 });
 
 test("a token that the server refuses is renewed once for all calls, and none of them is lost or run twice", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   as.revokeAll();
   as.slow_ms = 50;
-  const done = await Promise.all(Array.from({ length: 10 }, () => call(house)));
+  const done = await Promise.all(Array.from({ length: 10 }, () => call(fixture)));
   for (const { status, retry_count } of done)
     expect({ status, retry_count }).toEqual({ status: "succeeded", retry_count: 0 });
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(1);
@@ -104,11 +104,11 @@ test("two nodes renew one token once", { timeout: 60_000 }, async () => {
   const postgres = await startPostgres();
   onTestFinished(() => postgres.stop());
   const as = await authorizationServer();
-  const house = async () => {
+  const fixture = async () => {
     const store = await openPostgresStore({ url: postgres.url, schema: "sign_ins" });
-    return await furnish(store, "", { runner: runnerAt(as) });
+    return await seedTestKernel(store, "", { runner: runnerAt(as) });
   };
-  const [first, second] = [await house(), await house()];
+  const [first, second] = [await fixture(), await fixture()];
   const { binding_id } = await first.bind(SERVER);
   await signIn(first, as, binding_id);
   as.revokeAll();
@@ -119,34 +119,34 @@ test("two nodes renew one token once", { timeout: 60_000 }, async () => {
 });
 
 test("an authorization server that is away for a moment costs no sign-in", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   as.revokeAll();
   runner.away = true;
-  expect(await call(house)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
+  expect(await call(fixture)).toMatchObject({ status: "failed", error: { code: "sign_in.failed" } });
   runner.away = false;
-  expect((await call(house)).status).toBe("succeeded");
+  expect((await call(fixture)).status).toBe("succeeded");
 });
 
 test("a machine asks for more scope by itself, once; what it was asked for and is refused stays refused", async () => {
-  const { as, runner, house, binding_id } = await open();
+  const { as, runner, fixture, binding_id } = await open();
   const client = { client_id: "machine", client_secret: "machine-secret-0123456789", scope: "notes" };
-  await house.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
+  await fixture.kernel.signIns.begin(admin, binding_id, { ...client, grant: "client_credentials" });
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization, "write");
-  expect((await call(house)).status).toBe("succeeded");
+  expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests.map(({ scope }) => scope)).toEqual(["notes", "notes write"]);
   runner.script = ({ order }) =>
     refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
-  expect(await call(house)).toMatchObject({ error: { code: "plugin_failed" } });
+  expect(await call(fixture)).toMatchObject({ error: { code: "plugin_failed" } });
   expect(as.token_requests).toHaveLength(2);
 });
 
 test("a refresh token that was refused is not tried again, and the sign-in says that a person is needed", async () => {
-  const { as, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   as.revokeAll({ refresh: true });
   for (let i = 0; i < 3; i++) {
-    const { error } = await call(house);
+    const { error } = await call(fixture);
     expect(error).toMatchObject({ code: "sign_in.needed" });
     expect(error!.message).toContain(`backplane binding login ${binding_id}`);
   }
@@ -154,20 +154,20 @@ test("a refresh token that was refused is not tried again, and the sign-in says 
     "authorization_code",
     "refresh_token",
   ]);
-  const seen = await house.kernel.signIns.get(user, binding_id);
+  const seen = await fixture.kernel.signIns.get(user, binding_id);
   expect(seen).toMatchObject({
     status: "needed",
     renewable: false,
     fix: `backplane binding login ${binding_id}`,
   });
   // The authorization server's own words repeat the token that it was sent.
-  const said = JSON.stringify([seen, house.logged]);
+  const said = JSON.stringify([seen, fixture.logged]);
   expect(as.given_out.filter((secret) => said.includes(secret))).toEqual([]);
 });
 
 test("a renewal keeps its tokens although somebody else wrote of the sign-in meanwhile", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   const asked = Promise.withResolvers<void>();
   const release = Promise.withResolvers<void>();
   runner.script = async ({ order }) => {
@@ -175,19 +175,19 @@ test("a renewal keeps its tokens although somebody else wrote of the sign-in mea
     await release.promise;
     return refusal(403, "insufficient_scope", "write", order.context.secrets.authorization);
   };
-  const early = call(house);
+  const early = call(fixture);
   await asked.promise;
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
   // The early call asks for more scope while the authorization server still thinks about the renewal.
   as.slow_ms = 300;
-  house.clock.wall_offset = 3_600_000;
-  const late = call(house);
+  fixture.clock.wall_offset = 3_600_000;
+  const late = call(fixture);
   await until(() => renewals(runner) > 0);
   release.resolve();
   expect(await early).toMatchObject({ error: { code: "sign_in.needed" } });
   expect((await late).status).toBe("succeeded");
   // The refresh token rotated: who lost the new one could not renew any more.
   as.revokeAll();
-  expect((await call(house)).status).toBe("succeeded");
+  expect((await call(fixture)).status).toBe("succeeded");
   expect(as.token_requests.filter(({ grant_type }) => grant_type === "refresh_token")).toHaveLength(2);
 });

@@ -1,14 +1,14 @@
 /** Tokens that nobody keeps: revoked where they came from, and nothing waits for that. */
 import { readSignIn } from "@backplane/registry";
-import { admin, type House, until } from "@backplane/test-kit/kernel/house";
+import { admin, type TestKernel, until } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
-import { call, open, SERVER, signIn, visit } from "./signed-house.ts";
+import { call, open, SERVER, signIn, visit } from "./signed-in-kernel.ts";
 
 test("who signs out while a code is traded for tokens stays signed out, and the tokens are given back", async () => {
-  const { as, house, binding_id } = await open();
-  const { signIns } = house.kernel;
-  await signIn(house, as, binding_id);
-  const { back, browser } = await visit(house, as, binding_id);
+  const { as, fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
+  await signIn(fixture, as, binding_id);
+  const { back, browser } = await visit(fixture, as, binding_id);
   as.slow_ms = 300;
   const asked = as.given_out.length;
   const trading = signIns.complete(browser, back);
@@ -23,44 +23,44 @@ test("who signs out while a code is traded for tokens stays signed out, and the 
 });
 
 /** The tokens of the sign-in that stands. */
-async function tokensOf(house: House, binding_id: string): Promise<string[]> {
-  const { access_token, refresh_token } = (await readSignIn(house.deps, "org_local", binding_id))!.record
+async function tokensOf(fixture: TestKernel, binding_id: string): Promise<string[]> {
+  const { access_token, refresh_token } = (await readSignIn(fixture.deps, "org_local", binding_id))!.record
     .session!;
   return [access_token, refresh_token!].sort();
 }
 
 test("both tokens are revoked when the binding is removed, and when one signs out", async () => {
-  const { as, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
-  const first = await tokensOf(house, binding_id);
-  await house.kernel.signIns.end(admin, binding_id);
+  const { as, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  const first = await tokensOf(fixture, binding_id);
+  await fixture.kernel.signIns.end(admin, binding_id);
   await until(() => as.revoked.length === 2);
   expect([...as.revoked].sort()).toEqual(first);
-  await signIn(house, as, binding_id);
-  const second = await tokensOf(house, binding_id);
-  await house.kernel.bindings.remove(admin, binding_id);
+  await signIn(fixture, as, binding_id);
+  const second = await tokensOf(fixture, binding_id);
+  await fixture.kernel.bindings.remove(admin, binding_id);
   await until(() => as.revoked.length === 4);
   expect(as.revoked.slice(2).sort()).toEqual(second);
-  expect(house.logged.filter(({ level }) => level === "warn")).toEqual([]);
+  expect(fixture.logged.filter(({ level }) => level === "warn")).toEqual([]);
 });
 
 test("a removal waits for no authorization server; the sealed row is gone, and the log says what was not revoked", async () => {
-  const { as, runner, house, binding_id } = await open();
-  const { binding_id: other } = await house.bind(SERVER, { org_wide: true });
-  for (const id of [binding_id, other]) await signIn(house, as, id);
-  const secrets = [...(await tokensOf(house, binding_id)), ...(await tokensOf(house, other))];
+  const { as, runner, fixture, binding_id } = await open();
+  const { binding_id: other } = await fixture.bind(SERVER, { org_wide: true });
+  for (const id of [binding_id, other]) await signIn(fixture, as, id);
+  const secrets = [...(await tokensOf(fixture, binding_id)), ...(await tokensOf(fixture, other))];
   const answered = Promise.withResolvers<void>();
   runner.hangs = answered.promise;
   as.revoke_status = 503;
   const before = runner.fetched.length;
-  await house.kernel.signIns.end(admin, other);
-  await house.kernel.bindings.remove(admin, binding_id);
-  for (const id of [binding_id, other]) expect(await readSignIn(house.deps, "org_local", id)).toBeNull();
+  await fixture.kernel.signIns.end(admin, other);
+  await fixture.kernel.bindings.remove(admin, binding_id);
+  for (const id of [binding_id, other]) expect(await readSignIn(fixture.deps, "org_local", id)).toBeNull();
   await until(() => runner.fetched.filter(({ url }) => url.endsWith("/revoke")).length === 4);
   for (const { url, timeout_ms } of runner.fetched.slice(before))
     if (url.endsWith("/revoke")) expect(timeout_ms).toBe(5_000);
   answered.resolve();
-  const told = () => house.logged.filter(({ message }) => message.includes("could not be revoked"));
+  const told = () => fixture.logged.filter(({ message }) => message.includes("could not be revoked"));
   await until(() => told().length === 4);
   const said = JSON.stringify(told(), (_key, value) => (value instanceof Error ? value.message : value));
   expect(said).toContain("HTTP 503");
@@ -68,27 +68,27 @@ test("a removal waits for no authorization server; the sealed row is gone, and t
 });
 
 test("a sign-in that cannot be unsealed any more is removed all the same", async () => {
-  const { as, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
-  const row = (await house.deps.store.sign_ins.get("org_local", binding_id))!;
+  const { as, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
+  const row = (await fixture.deps.store.sign_ins.get("org_local", binding_id))!;
   const lost = { ...row, revision: row.revision + 1, ciphertext: "v1.lost.AAAA" };
-  await house.deps.store.sign_ins.put("org_local", binding_id, lost, {});
-  await house.kernel.signIns.end(admin, binding_id);
-  expect(await house.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
-  await house.deps.store.sign_ins.put("org_local", binding_id, { ...lost, revision: 1 }, {});
-  await house.kernel.bindings.remove(admin, binding_id);
-  expect(await house.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
+  await fixture.deps.store.sign_ins.put("org_local", binding_id, lost, {});
+  await fixture.kernel.signIns.end(admin, binding_id);
+  expect(await fixture.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
+  await fixture.deps.store.sign_ins.put("org_local", binding_id, { ...lost, revision: 1 }, {});
+  await fixture.kernel.bindings.remove(admin, binding_id);
+  expect(await fixture.deps.store.sign_ins.get("org_local", binding_id)).toBeNull();
 });
 
 test("tokens of a renewal that ends after the sign-out are given back", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   const arrived = Promise.withResolvers<void>();
   runner.late = arrived.promise;
-  house.clock.wall_offset = 3_600_000 - 20_000;
-  expect((await call(house)).status).toBe("succeeded");
+  fixture.clock.wall_offset = 3_600_000 - 20_000;
+  expect((await call(fixture)).status).toBe("succeeded");
   await until(() => as.token_requests.length === 2);
-  await house.kernel.bindings.remove(admin, binding_id);
+  await fixture.kernel.bindings.remove(admin, binding_id);
   await until(() => as.revoked.length === 2);
   arrived.resolve();
   await until(() => as.revoked.length === 4);
@@ -98,10 +98,10 @@ test("tokens of a renewal that ends after the sign-out are given back", async ()
 });
 
 test("a gateway that stops tells the authorization server first", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   runner.hangs = new Promise((done) => setTimeout(done, 200));
-  await house.kernel.bindings.remove(admin, binding_id);
-  await house.kernel.stop(1_000);
+  await fixture.kernel.bindings.remove(admin, binding_id);
+  await fixture.kernel.stop(1_000);
   expect(as.revoked).toHaveLength(2);
 });

@@ -1,8 +1,8 @@
 /** Sign-ins in the kernel, at a real authorization server: whose they are, who may finish one, and in which browser. */
 import { readSignIn } from "@backplane/registry";
 import { createSecretVault } from "@backplane/store";
-import { admin, guest, openHouse, user } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
+import { admin, createTestKernel, guest, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { rotateKey } from "../../../registry/src/secrets/rotate-key.ts";
 import {
@@ -16,11 +16,11 @@ import {
   signIn,
   ticketOf,
   visit,
-} from "./signed-house.ts";
+} from "./signed-in-kernel.ts";
 
 test("only an admin begins and ends a sign-in; whoever may read the binding sees whether there is one", async () => {
-  const { house, binding_id } = await open();
-  const { signIns } = house.kernel;
+  const { fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
   for (const caller of [user, guest]) {
     await expect(signIns.begin(caller, binding_id, {})).rejects.toMatchObject({ code: "policy.denied" });
     await expect(signIns.end(caller, binding_id)).rejects.toMatchObject({ code: "policy.denied" });
@@ -29,13 +29,13 @@ test("only an admin begins and ends a sign-in; whoever may read the binding sees
   const elsewhere = { ...admin, scope: { org_id: "org_other", project_id: null } };
   await expect(signIns.get(elsewhere, binding_id)).rejects.toMatchObject({ code: "binding.not_found" });
   const local = manifest([], { runtime: { protocol: "mcp.stdio", entrypoint: ["node", "s.js"] } });
-  const { binding_id: other } = await house.bind(local);
+  const { binding_id: other } = await fixture.bind(local);
   await expect(signIns.begin(admin, other, {})).rejects.toMatchObject({ code: "request.invalid" });
 });
 
 test("every request stays small, quick, and inside what the host leaves", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   expect(runner.fetched.length).toBeGreaterThan(3);
   for (const { allowed_domains, answer_bytes, timeout_ms } of runner.fetched) {
     expect({ allowed_domains, answer_bytes, timeout_ms }).toEqual({
@@ -45,20 +45,20 @@ test("every request stays small, quick, and inside what the host leaves", async 
     });
   }
   const closed = runnerAt(as);
-  const shut = await openHouse({ runner: closed, host: { network: "none" } });
+  const shut = await createTestKernel({ runner: closed, host: { network: "none" } });
   const bound = await shut.bind(SERVER);
   await shut.kernel.signIns.begin(admin, bound.binding_id, {});
   expect(closed.fetched[0]!.allowed_domains).toEqual([]);
 });
 
 test("a login ends after ten minutes, and a newer one takes its place", async () => {
-  const { as, house, binding_id } = await open();
-  const { signIns } = house.kernel;
-  const { back, browser, expires_at } = await visit(house, as, binding_id);
-  expect(Date.parse(expires_at) - house.clock.now()).toBeGreaterThan(590_000);
-  house.clock.wall_offset = 10 * 60_000;
+  const { as, fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
+  const { back, browser, expires_at } = await visit(fixture, as, binding_id);
+  expect(Date.parse(expires_at) - fixture.clock.now()).toBeGreaterThan(590_000);
+  fixture.clock.wall_offset = 10 * 60_000;
   await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
-  house.clock.wall_offset = 0;
+  fixture.clock.wall_offset = 0;
   await signIns.begin(admin, binding_id, {});
   await expect(signIns.complete(browser, back)).rejects.toMatchObject({ code: "sign_in.expired" });
   expect(as.token_requests).toEqual([]);
@@ -67,43 +67,43 @@ test("a login ends after ten minutes, and a newer one takes its place", async ()
 test("a credential of the binding's own goes before any sign-in", async () => {
   const as = await authorizationServer();
   const runner = runnerAt(as);
-  const house = await openHouse({ runner });
-  await house.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
+  const fixture = await createTestKernel({ runner });
+  await fixture.kernel.secrets.put(admin, "fixed", "a-fixed-token-of-the-operator");
   const secrets = { authorization: "secret://org_local/fixed" };
-  const { binding_id } = await house.bind(serverWith(["authorization"]), { secrets });
-  await expect(house.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
+  const { binding_id } = await fixture.bind(serverWith(["authorization"]), { secrets });
+  await expect(fixture.kernel.signIns.begin(admin, binding_id, {})).rejects.toMatchObject({
     code: "request.invalid",
   });
   runner.script = ({ order }) => serve(as, order.context.secrets.authorization);
-  const done = await call(house);
+  const done = await call(fixture);
   expect(done.error).toMatchObject({ code: "plugin_failed" });
   expect(done.error!.message).toContain("refuses the credential that its binding holds");
 });
 
 test("a new key seals sign-ins again", async () => {
-  const { as, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   const vault = createSecretVault([
     { id: "k2", key: new Uint8Array(32).fill(9) },
     { id: "k1", key: new Uint8Array(32).fill(7) },
   ]);
-  const rotated = await rotateKey({ ...house.deps, vault }, admin, { new_key: false });
+  const rotated = await rotateKey({ ...fixture.deps, vault }, admin, { new_key: false });
   expect(rotated).toMatchObject({ sign_ins: 1, unreadable: [], unused_keys: ["k1"] });
-  const { row, record } = (await readSignIn({ ...house.deps, vault }, "org_local", binding_id))!;
+  const { row, record } = (await readSignIn({ ...fixture.deps, vault }, "org_local", binding_id))!;
   expect(row.ciphertext).toMatch(/^v1\.k2\./);
   expect(record.session?.signed_in_by).toBe("admin");
 });
 
 test("a description goes at the public address, and is the client's id where it may be", async () => {
-  const { as, house, binding_id } = await open();
-  expect(house.kernel.signIns.clientDocument()).toBeNull();
-  house.deps.gateway.public_url = "https://gateway.example";
+  const { as, fixture, binding_id } = await open();
+  expect(fixture.kernel.signIns.clientDocument()).toBeNull();
+  fixture.deps.gateway.public_url = "https://gateway.example";
   as.metadata.client_id_metadata_document_supported = true;
-  const { authorization_url } = await house.kernel.signIns.begin(admin, binding_id, {});
+  const { authorization_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   const asked = new URL(authorization_url!).searchParams;
   expect(asked.get("client_id")).toBe("https://gateway.example/client-metadata.json");
   expect(asked.get("redirect_uri")).toBe("https://gateway.example/oauth/callback");
-  expect(house.kernel.signIns.clientDocument()).toMatchObject({
+  expect(fixture.kernel.signIns.clientDocument()).toMatchObject({
     client_id: asked.get("client_id"),
     redirect_uris: [asked.get("redirect_uri")],
     application_type: "web",
@@ -112,8 +112,8 @@ test("a description goes at the public address, and is the client's id where it 
 });
 
 test("an answer is taken from the browser or from who began, once, and only in the name of who was asked", async () => {
-  const { as, house, binding_id } = await open();
-  const { signIns } = house.kernel;
+  const { as, fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
   const begin = async () => await as.visit((await signIns.begin(admin, binding_id, {})).authorization_url!);
   const back = await begin();
   const other = { ...admin, actor: "key_other" };
@@ -141,21 +141,21 @@ test("an answer is taken from the browser or from who began, once, and only in t
 });
 
 test("a binding that moves to a package at another address takes no token along", async () => {
-  const { as, runner, house, binding_id } = await open();
-  await signIn(house, as, binding_id);
+  const { as, runner, fixture, binding_id } = await open();
+  await signIn(fixture, as, binding_id);
   const moved = { ...SERVER, version: "0.2.0" };
   moved.runtime = { ...SERVER.runtime, entrypoint: ["http://127.0.0.1:2/mcp"] };
-  await house.kernel.packages.install(admin, house.importer.add(moved));
-  await house.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
+  await fixture.kernel.packages.install(admin, fixture.importer.add(moved));
+  await fixture.kernel.bindings.patch(admin, binding_id, { package_version: "0.2.0" }, undefined);
   runner.orders.length = 0;
-  expect(await call(house)).toMatchObject({ error: { code: "sign_in.needed" } });
+  expect(await call(fixture)).toMatchObject({ error: { code: "sign_in.needed" } });
   expect(runner.orders.map(({ context }) => context.secrets)).toEqual([{}]);
   expect(runner.questions.at(-1)!.context.secrets).toEqual({});
 });
 
 test("a sign-in belongs to the browser that opened it first; another one is refused at either end and ends nothing", async () => {
-  const { as, house, binding_id } = await open();
-  const { signIns } = house.kernel;
+  const { as, fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
   const { start_url, redirect_uri } = await signIns.begin(admin, binding_id, {});
   expect(new URL(start_url!).origin).toBe(new URL(redirect_uri!).origin);
   const ticket = ticketOf(start_url);
@@ -175,14 +175,14 @@ test("a sign-in belongs to the browser that opened it first; another one is refu
   for (const browser of [[], ["of-another-login"]])
     await expect(signIns.complete({ browser }, back)).rejects.toMatchObject(refused);
   expect(as.token_requests).toEqual([]);
-  expect(house.logged.filter(({ message }) => message.includes("another browser"))).toHaveLength(4);
+  expect(fixture.logged.filter(({ message }) => message.includes("another browser"))).toHaveLength(4);
   expect(await signIns.complete(mine, back)).toMatchObject({ status: "signed_in" });
   await expect(signIns.open(ticket, mine)).rejects.toMatchObject({ code: "sign_in.expired" });
 });
 
 test("the authorization server's own address is good for who began, in no browser", async () => {
-  const { as, house, binding_id } = await open();
-  const { signIns } = house.kernel;
+  const { as, fixture, binding_id } = await open();
+  const { signIns } = fixture.kernel;
   const { authorization_url } = await signIns.begin(admin, binding_id, {});
   const back = await as.visit(authorization_url!);
   const { state } = Object.fromEntries(new URL(back).searchParams);
@@ -194,11 +194,11 @@ test("the authorization server's own address is good for who began, in no browse
 });
 
 test("behind TLS the browser keeps its secret for TLS alone", async () => {
-  const { house, binding_id } = await open();
-  house.deps.gateway.public_url = "https://gateway.example";
-  const { start_url } = await house.kernel.signIns.begin(admin, binding_id, {});
+  const { fixture, binding_id } = await open();
+  fixture.deps.gateway.public_url = "https://gateway.example";
+  const { start_url } = await fixture.kernel.signIns.begin(admin, binding_id, {});
   expect(start_url).toMatch(/^https:\/\/gateway\.example\/oauth\/start\?ticket=/);
-  expect(await house.kernel.signIns.open(ticketOf(start_url), { browser: [] })).toMatchObject({
+  expect(await fixture.kernel.signIns.open(ticketOf(start_url), { browser: [] })).toMatchObject({
     secure: true,
   });
 });

@@ -1,11 +1,11 @@
-/** A house with a server at an address that asks a real authorization server, and a person who signs in to it. */
+/** A fixture with a server at an address that asks a real authorization server, and a person who signs in to it. */
 
 import { hash } from "node:crypto";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import type { HostRequest, RunOutcome, ServerChallenge } from "@backplane/ports";
-import { admin, type House, openHouse } from "@backplane/test-kit/kernel/house";
 import { manifest } from "@backplane/test-kit/kernel/manifests";
 import { ended, ok, ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
+import { admin, createTestKernel, type TestKernel } from "@backplane/test-kit/kernel/test-kernel";
 import { onTestFinished } from "vitest";
 import { type AuthorizationServer, startAuthorizationServer } from "../../../../test/support/oauth-server.ts";
 
@@ -101,28 +101,32 @@ export async function authorizationServer(): Promise<AuthorizationServer> {
 export async function open() {
   const as = await authorizationServer();
   const runner = runnerAt(as);
-  const house = await openHouse({ runner });
-  const { binding_id } = await house.bind(SERVER);
-  return { as, runner, house, binding_id };
+  const fixture = await createTestKernel({ runner });
+  const { binding_id } = await fixture.bind(SERVER);
+  return { as, runner, fixture, binding_id };
 }
 
 export const ticketOf = (start_url: string | null) => new URL(start_url!).searchParams.get("ticket")!;
 
 /** A person with a browser: where it ends, and what it has to show there. */
-export async function visit({ kernel }: House, as: AuthorizationServer, binding_id: string) {
+export async function visit({ kernel }: TestKernel, as: AuthorizationServer, binding_id: string) {
   const { start_url, expires_at } = await kernel.signIns.begin(admin, binding_id, {});
   const opened = await kernel.signIns.open(ticketOf(start_url), { browser: [] });
   const back = await as.visit(opened.authorization_url);
   return { back, browser: { browser: [opened.secret!] }, expires_at: expires_at! };
 }
 
-export async function signIn(house: House, as: AuthorizationServer, binding_id: string): Promise<void> {
-  const { back, browser } = await visit(house, as, binding_id);
-  await house.kernel.signIns.complete(browser, back);
+export async function signIn(
+  fixture: TestKernel,
+  as: AuthorizationServer,
+  binding_id: string,
+): Promise<void> {
+  const { back, browser } = await visit(fixture, as, binding_id);
+  await fixture.kernel.signIns.complete(browser, back);
 }
 
 /** Requests for a new token that went out, answered or not. */
 export const renewals = ({ fetched }: { fetched: HostRequest[] }) =>
   fetched.filter(({ body }) => body?.includes("grant_type=refresh_token") === true).length;
 
-export const call = (house: House) => house.call({ export_id: "mcp_notes_read", input: {} });
+export const call = (fixture: TestKernel) => fixture.call({ export_id: "mcp_notes_read", input: {} });

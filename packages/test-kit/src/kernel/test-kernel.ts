@@ -43,7 +43,7 @@ export const owner: Caller = {
   scope: { ...user.scope, project_id: null },
 };
 
-export interface House {
+export interface TestKernel {
   kernel: Kernel;
   store: Store;
   runner: ScriptedRunner;
@@ -59,7 +59,7 @@ export interface House {
   crash(): Promise<void>;
 }
 
-export interface HouseOptions {
+export interface TestKernelOptions {
   host?: Partial<HostPolicy>;
   start?: boolean;
   runner?: ScriptedRunner;
@@ -67,20 +67,26 @@ export interface HouseOptions {
   plugins?: readonly KernelPlugin[];
 }
 
-export async function openHouse(options: HouseOptions & { file?: string } = {}): Promise<House> {
+export async function createTestKernel(
+  options: TestKernelOptions & { file?: string } = {},
+): Promise<TestKernel> {
   const file = options.file ?? join(temporary(), "store.db");
   const store = await openSqliteStore({ file, threaded: false });
-  return await furnish(store, file, options);
+  return await seedTestKernel(store, file, options);
 }
 
-export async function furnish(store: Store, file: string, options: HouseOptions = {}): Promise<House> {
+export async function seedTestKernel(
+  store: Store,
+  file: string,
+  options: TestKernelOptions = {},
+): Promise<TestKernel> {
   const clock = new TestClock();
   const random = (bytes: Uint8Array) => void crypto.getRandomValues(bytes as Uint8Array<ArrayBuffer>);
   const ids = createIdSource(() => clock.now(), random);
   const runner = options.runner ?? new ScriptedRunner();
   const importer = new TestImporter();
   const schemas = createSchemas();
-  const logged: House["logged"] = [];
+  const logged: TestKernel["logged"] = [];
   const deps: KernelDeps = {
     store,
     runner,
