@@ -167,7 +167,7 @@ export function* claimInvocations(
   return yield sql(
     `update invocations set node_id = $1, fence = fence + 1 where id in (
       select i.id from invocations i where i.status = '${p.status}' and i.node_id <> $1 ${ofExpiredNode(dialect, "i.node_id", "$3")}
-      order by i.id limit $2 ${rowLock(dialect, "for update of i skip rowLock")})
+      order by i.id limit $2 ${rowLock(dialect, "for update of i skip locked")})
       returning ${INVOCATION_COLUMNS}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
   );

@@ -71,7 +71,7 @@ export function* claimJobs(
   const due = yield sql(
     `select id, queue, group_name, state, attempt, last_attempt from jobs
       where queue = $1 and due_at <= ${nowAt(dialect, "$2")} ${lane} ${ready}
-      order by due_at limit $3 ${rowLock(dialect, "for update skip rowLock")}`,
+      order by due_at limit $3 ${rowLock(dialect, "for update skip locked")}`,
     p.lane === null ? [p.queue, p.now, p.limit] : [p.queue, p.now, p.limit, p.lane],
   );
   const claimed: Row[] = [];

@@ -141,7 +141,7 @@ export function* claimRuns(
   const orphans = yield sql(
     `select r.id, r.node_id from ${runs}
       where r.status = 'running' and r.node_id <> $1 ${ofExpiredNode(dialect, "r.node_id", "$3")}
-      order by r.id limit $2 ${rowLock(dialect, "for update of r skip rowLock")}`,
+      order by r.id limit $2 ${rowLock(dialect, "for update of r skip locked")}`,
     dialect === "sqlite" ? [p.node_id, p.limit] : [p.node_id, p.limit, p.now],
   );
   const claimed: Row[] = [];
