@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { BackplaneError } from "@backplane/contract";
 import { z } from "zod";
 import { type Answer, defineRoute, type Route } from "../http/route.ts";
-import { createChatFiles } from "../pages/chat-files.ts";
 import { renderErrorsPage } from "../pages/errors-page.ts";
+import { createChatFiles, createExplorerFiles, type FindFile } from "../pages/static-files.ts";
 
 /** Pages load nothing from other origins and contain no inline scripts or styles. */
 const PAGE_HEADERS = {
@@ -62,24 +62,10 @@ const FILES: { path: string; file: string; type: string; operation_id: string; s
 ];
 
 export function pageRoutes(): Route[] {
-  const chatFile = createChatFiles();
   return [
     ...FILES.map(staticRoute),
-    defineRoute({
-      method: "GET",
-      path: "/static/chat/{file}",
-      operation_id: "chatFile",
-      summary: "Scripts and styles of the chat page",
-      tag: "System",
-      auth: "public",
-      params: z.object({ file: z.string().max(64) }),
-      responses: { 200: { description: "The file.", type: "text/javascript" } },
-      handler({ params }) {
-        const found = chatFile(params.file);
-        if (found === null) throw new BackplaneError("route.not_found");
-        return page(found.text, found.type);
-      },
-    }),
+    folderRoute("/static/chat/{file}", "chatFile", "Scripts and styles of the chat page", createChatFiles()),
+    folderRoute("/static/explorer/{file}", "explorerFile", "Files of Swagger UI", createExplorerFiles()),
     defineRoute({
       method: "GET",
       path: "/docs/errors",
@@ -91,6 +77,24 @@ export function pageRoutes(): Route[] {
       handler: () => page(renderErrorsPage(), "text/html"),
     }),
   ];
+}
+
+function folderRoute(path: string, operation_id: string, summary: string, find: FindFile): Route {
+  return defineRoute({
+    method: "GET",
+    path,
+    operation_id,
+    summary,
+    tag: "System",
+    auth: "public",
+    params: z.object({ file: z.string().max(64) }),
+    responses: { 200: { description: "The file.", type: "text/javascript" } },
+    handler({ params }) {
+      const found = find(params.file);
+      if (found === null) throw new BackplaneError("route.not_found");
+      return page(found.text, found.type);
+    },
+  });
 }
 
 /** The file is read at the first request and then cached. */

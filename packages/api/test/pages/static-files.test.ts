@@ -1,7 +1,7 @@
 import { readdirSync } from "node:fs";
 import { ERROR_CODES } from "@backplane/contract";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { CHAT_FILES, createChatFiles } from "../../src/pages/chat-files.ts";
+import { CHAT_FILES, createChatFiles } from "../../src/pages/static-files.ts";
 import { startApi, type TestApi } from "../support/start-api.ts";
 
 let t: TestApi;

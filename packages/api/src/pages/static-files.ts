@@ -1,0 +1,68 @@
+/** The files that pages load: closed lists, so that a name in a URL is never used as a path. */
+import { readFileSync } from "node:fs";
+import { ERROR_CODES } from "@backplane/contract";
+
+interface StaticFile {
+  text: string;
+  type: string;
+}
+
+export const CHAT_FILES = [
+  "api.js",
+  "approvals.js",
+  "chat.css",
+  "composer.js",
+  "connection.js",
+  "conversation.css",
+  "dom.js",
+  "main.js",
+  "markdown.js",
+  "narrow.css",
+  "notices.js",
+  "remedies.json",
+  "settings.js",
+  "sidebar.js",
+  "theme.js",
+  "transcript.js",
+  "view.js",
+] as const;
+
+/** Copied from Swagger UI by scripts/build-explorer.ts. */
+const EXPLORER_FILES = ["swagger-ui-bundle.js", "swagger-ui.css"] as const;
+
+const TYPES: Record<string, string> = { js: "text/javascript", css: "text/css", json: "application/json" };
+
+/** Returns null for a name that is not in the list. */
+export type FindFile = (name: string) => StaticFile | null;
+
+export function createChatFiles(): FindFile {
+  return cachedFiles(CHAT_FILES, (name) =>
+    name === "remedies.json"
+      ? remedies()
+      : readFileSync(new URL(`../../static/chat/${name}`, import.meta.url), "utf8"),
+  );
+}
+
+export function createExplorerFiles(): FindFile {
+  return cachedFiles(EXPLORER_FILES, (name) =>
+    readFileSync(new URL(`../../dist/explorer/${name}`, import.meta.url), "utf8"),
+  );
+}
+
+/** Each file is read at its first request. */
+function cachedFiles(names: readonly string[], read: (name: string) => string): FindFile {
+  const cache = new Map<string, StaticFile>();
+  const known: ReadonlySet<string> = new Set(names);
+  return (name) => {
+    if (!known.has(name)) return null;
+    const file = cache.get(name) ?? { text: read(name), type: TYPES[name.split(".").at(-1)!]! };
+    cache.set(name, file);
+    return file;
+  };
+}
+
+/** The remedy of each error code, for errors that reach the page in an event and so without their fix. */
+function remedies(): string {
+  const lines = Object.entries(ERROR_CODES).map(([code, { remedy }]) => [code, remedy]);
+  return JSON.stringify(Object.fromEntries(lines));
+}

@@ -1,0 +1,23 @@
+/**
+ * Copies the two files of Swagger UI that the API explorer loads into the api package, so that an installed gateway serves
+ * them without the library and its install script (docs/decisions/0020-swagger-ui-as-explorer.md).
+ */
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { replaceFile } from "./replace-file.ts";
+
+const TARGET = fileURLToPath(new URL("../packages/api/dist/explorer", import.meta.url));
+const FILES = ["swagger-ui-bundle.js", "swagger-ui.css", "LICENSE"];
+
+function buildExplorer(): void {
+  const source = dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+  for (const name of FILES) {
+    // The source maps are not copied.
+    const text = readFileSync(join(source, name), "utf8").replace(/\n\/[/*]# sourceMappingURL=.*\s*$/, "\n");
+    replaceFile(join(TARGET, name), Buffer.from(text));
+  }
+}
+
+if (import.meta.main) buildExplorer();
