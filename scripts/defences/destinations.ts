@@ -66,7 +66,7 @@ export const DESTINATION_DEFENCES: Mutant[] = [
   {
     defence: "secret: bound where it belongs",
     file: "packages/registry/src/bindings/check-binding.ts",
-    from: "secret === null || !serves(secret, project_id)",
+    from: "secret === null || !isUsableIn(secret, project_id)",
     to: "secret === null",
     tests: ["packages/registry/test/bindings/bound-secrets.test.ts"],
   },

@@ -63,16 +63,16 @@ import {
   Policies,
 } from "@backplane/registry";
 import {
-  createAskFirst,
-  createGiveBack,
+  createApprovedRequest,
+  createDefinitionsRefresher,
+  createDependencyCheck,
+  createInstrumentAdminTools,
   createInstruments,
+  createRequestTool,
   createServers,
   createSignIns,
-  createTokens,
-  dependencyGate,
-  instrumentAdminTools,
-  keepDefinitions,
-  requestTool,
+  createSignInTokens,
+  createTokenRevocation,
 } from "@backplane/servers";
 import { createLifecycle } from "./lifecycle.ts";
 
@@ -88,8 +88,8 @@ export function createKernel(given: KernelDeps): Kernel {
   const news = approvalNews(base.port, deps.log);
   const pending = new PendingApprovals(deps, news);
   const policies = new Policies(deps);
-  const givenBack = createGiveBack(deps);
-  const tokens = createTokens(deps, givenBack);
+  const revocation = createTokenRevocation(deps);
+  const tokens = createSignInTokens(deps, revocation);
   const authority = new Authority({
     store: deps.store,
     clock: deps.clock,
@@ -148,18 +148,18 @@ export function createKernel(given: KernelDeps): Kernel {
   const { sessions, chains, runs, fanout, plugins, providers, adapters, fault } = agent;
   const keptBack = createKeptBack(deps, policies, (scope) => door.bindings.discover(scope, "tool"));
   const offers = createOffers(agent.catalog, base.plugins.tools, policies, keptBack);
-  const keeper = keepDefinitions(deps, base.bus.kernel("mcp", ["mcp"]));
+  const keeper = createDefinitionsRefresher(deps, base.bus.kernel("mcp", ["mcp"]));
   const definitions = createDefinitions(
     deps,
     policies,
     tokens,
     (org_id) => offers.changed(org_id),
-    keeper.told,
-    dependencyGate(deps),
+    keeper.recordResult,
+    createDependencyCheck(deps),
   );
   const requests = new Map<string, () => Promise<number>>();
-  base.core.set(REQUEST_TOOL, requestTool(deps, requests));
-  const servers = createServers(deps, policies, tokens, door.around, createAskFirst(door, requests));
+  base.core.set(REQUEST_TOOL, createRequestTool(deps, requests));
+  const servers = createServers(deps, policies, tokens, door.around, createApprovedRequest(door, requests));
   offers.catalog.onChanged(() => {
     servers.forget();
     skills.forget();
@@ -174,8 +174,10 @@ export function createKernel(given: KernelDeps): Kernel {
     bindings: () => bindings,
     catalog: () => offers.catalog,
   });
-  const bindings = offers.watching(instruments.watching(createBindings(deps, definitions, givenBack)));
-  const admin = instrumentAdminTools(
+  const bindings = offers.watching(
+    instruments.reloadDependents(createBindings(deps, definitions, revocation)),
+  );
+  const admin = createInstrumentAdminTools(
     instruments.facade,
     deps.version ?? "0.0.0",
     (as) => base.plugins.callers.resolve(CORE, as).caller,
@@ -197,7 +199,7 @@ export function createKernel(given: KernelDeps): Kernel {
       createBindings(
         deps,
         { describe: (bound) => definitions.describe(bound, prepared.get(bound.package.digest)) },
-        givenBack,
+        revocation,
       ),
     ),
     remove: (caller, id) => bindings.remove(caller, id),
@@ -209,7 +211,7 @@ export function createKernel(given: KernelDeps): Kernel {
     workspaces: workspaces.facade,
     instruments: instruments.facade,
     definitions: definitions.facade,
-    signIns: createSignIns(deps, definitions, givenBack),
+    signIns: createSignIns(deps, definitions, revocation),
     cognition: createCognition({ deps, models: base.models, active: base.active }),
     catalog: offers.catalog,
     exports: { discover: (caller, kind) => discover(door, caller, kind) },
@@ -280,7 +282,7 @@ export function createKernel(given: KernelDeps): Kernel {
       // Turns end first of all, and wait for the ends of their calls, which the door brings about.
       await Promise.all([workspaces.stop(), lifecycle.stop(grace_ms, agent.endTurns())]);
       await agent.stop();
-      await givenBack.idle();
+      await revocation.idle();
       await audit_watch.stop();
     },
   };

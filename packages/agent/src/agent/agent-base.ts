@@ -11,10 +11,10 @@ import type {
   SessionKey,
 } from "@backplane/ports";
 import {
-  cachedConfig,
+  createCachedConfig,
   createLiveConfig,
   type LiveConfig,
-  SETTINGS_SCOPE,
+  PLUGIN_SETTINGS_SCOPE,
   withDefinitions,
 } from "@backplane/registry";
 import {
@@ -75,7 +75,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
   const bus = createBus({ clock, ids, log, ...(deps.pause === undefined ? {} : { pause: deps.pause }) });
   const port = bus.kernel();
   const live_config = createLiveConfig(deps);
-  const config = cachedConfig(live_config, clock);
+  const config = createCachedConfig(live_config, clock);
   const live = new LiveSessions();
   const losses = bus.kernel("session-persister");
   const persister = createPersister({
@@ -106,7 +106,7 @@ export function createAgentBase(deps: KernelDeps): AgentBase {
     clock,
     ids,
     log,
-    default_scope: SETTINGS_SCOPE,
+    default_scope: PLUGIN_SETTINGS_SCOPE,
     services: () => services,
     schemas: deps.schemas,
     probe: createProbe(models, active, ids, clock),

@@ -1,7 +1,7 @@
 /** Puts the plugin system together: registry, seats, tools, adapters, services and providers around one bus. */
 
 import { pluginNamespace } from "@backplane/contract";
-import { settingOfKey } from "@backplane/registry";
+import { parsePluginSettingKey } from "@backplane/registry";
 import { bootstrapProviders } from "../providers/bootstrap.ts";
 import { InstanceOwners } from "../providers/owners.ts";
 import { createProviders } from "../providers/providers.ts";
@@ -106,7 +106,7 @@ export function createPluginSystem(deps: PluginSystemDeps): PluginSystem {
 
   /** A setting of a plugin applies at once, whichever way it was written. */
   function obey(key: string): void {
-    const setting = settingOfKey(key);
+    const setting = parsePluginSettingKey(key);
     if (setting === null) return;
     for (const record of registry.list()) {
       if (pluginNamespace(record.name) !== setting.namespace) continue;

@@ -13,10 +13,10 @@ import {
 import { type AgentPlugins, auditOf, type Caller, type ConfigRow } from "@backplane/ports";
 import {
   maskValue,
-  readSettings,
+  pluginSettingKey,
+  readPluginSettings,
   requirePluginAdmin,
   requirePluginOperator,
-  settingKey,
 } from "@backplane/registry";
 import { checkHealth } from "./health.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
@@ -29,7 +29,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
 
   async function rowOf(caller: Caller, record: PluginRecord): Promise<PluginRow> {
     const { name, version, status, mode, error, config_schema, entry } = record;
-    const { enabled, trusted } = await readSettings(config, home, name);
+    const { enabled, trusted } = await readPluginSettings(config, home, name);
     return {
       name,
       version,
@@ -76,7 +76,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
     async setEnabled(caller, name, enabled) {
       requirePluginOperator(caller, `${enabled ? "enable" : "disable"} a plugin`);
       const record = registry.get(name);
-      return await write(caller, "plugin.enable", record, settingKey(name, "enabled"), enabled);
+      return await write(caller, "plugin.enable", record, pluginSettingKey(name, "enabled"), enabled);
     },
     async setTrusted(caller, name, trusted) {
       requirePluginAdmin(caller, "let a plugin run in the gateway");
@@ -84,7 +84,7 @@ export function createPlugins(deps: PluginSystemDeps, registry: Registry): Agent
       if (record.entry.origin === "bundled") {
         throw new BackplaneError("request.invalid", `${name} is bundled; bundled plugins are always trusted`);
       }
-      return await write(caller, "plugin.trust", record, settingKey(name, "trusted"), trusted);
+      return await write(caller, "plugin.trust", record, pluginSettingKey(name, "trusted"), trusted);
     },
     async inspect(caller, source) {
       requirePluginOperator(caller, "look into a plugin's source");

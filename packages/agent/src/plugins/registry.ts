@@ -7,7 +7,7 @@
  */
 
 import { BackplaneError, codeOf, type PluginEntry } from "@backplane/contract";
-import { orderByRequires, readSettings } from "@backplane/registry";
+import { readPluginSettings, sortByDependencies } from "@backplane/registry";
 import type { Announcer } from "./announcer.ts";
 import type { Instance, Mode } from "./instance.ts";
 import { chairOf, type Life } from "./life.ts";
@@ -67,8 +67,8 @@ export class Registry {
     );
     const found = this.list().flatMap(({ name }) => up.get(name) ?? []);
     const nodes = found.map(({ name, plugin }) => ({ name, requires: plugin.requires ?? [] }));
-    const { names, circles } = orderByRequires(nodes);
-    for (const [name, circle] of circles) {
+    const { names, cycles } = sortByDependencies(nodes);
+    for (const [name, circle] of cycles) {
       await this.#parts.life.discard(up.get(name)!);
       this.#fail(this.get(name), new BackplaneError("plugin.invalid", `it requires itself: ${circle}`));
     }
@@ -122,7 +122,7 @@ export class Registry {
       name,
       requires: instance?.plugin.requires ?? [],
     }));
-    for (const name of orderByRequires(nodes).names.toReversed()) {
+    for (const name of sortByDependencies(nodes).names.toReversed()) {
       const record = this.get(name);
       await this.unload(record, record.settings.enabled ? "unloaded" : "disabled");
     }
@@ -277,6 +277,6 @@ export class Registry {
 
   #settings({ name }: PluginRecord): Promise<PluginRecord["settings"]> {
     const { config, default_scope } = this.#parts.deps;
-    return readSettings(config, default_scope.org_id, name);
+    return readPluginSettings(config, default_scope.org_id, name);
   }
 }

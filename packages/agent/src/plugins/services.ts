@@ -1,7 +1,7 @@
 /** Kernel services for plugins: who holds which grant, and on whose behalf a call is made. */
 
 import { BackplaneError, type Json, type JsonObject, type PluginEntry } from "@backplane/contract";
-import { readSettings, settingKey } from "@backplane/registry";
+import { pluginSettingKey, readPluginSettings } from "@backplane/registry";
 import type { MintedCallers } from "./callers.ts";
 import type { PluginSystemDeps } from "./plugins-port.ts";
 
@@ -22,7 +22,7 @@ export function createServiceDoor(
     if (entry.origin === "bundled" && Object.hasOwn(BUNDLED_GRANTS, entry.name)) {
       if (name.startsWith(BUNDLED_GRANTS[entry.name]!)) return true;
     }
-    const { services, allowed_domains } = await readSettings(
+    const { services, allowed_domains } = await readPluginSettings(
       deps.config,
       deps.default_scope.org_id,
       entry.name,
@@ -37,8 +37,8 @@ export function createServiceDoor(
     if (!(await isGranted(entry, name))) {
       const fix =
         name === NET_FETCH
-          ? `An admin can allow it: list the names in ${settingKey(entry.name, "allowed_domains")}.`
-          : `An admin can allow it: add "${name}" to ${settingKey(entry.name, "services")}.`;
+          ? `An admin can allow it: list the names in ${pluginSettingKey(entry.name, "allowed_domains")}.`
+          : `An admin can allow it: add "${name}" to ${pluginSettingKey(entry.name, "services")}.`;
       throw new BackplaneError("policy.denied", `${entry.name} may not use the kernel service ${name}`, {
         fix,
       });

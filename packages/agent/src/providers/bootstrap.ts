@@ -5,7 +5,13 @@
 
 import { isDestinationConfig, isSecretConfigKey, type Json, pluginNamespace } from "@backplane/contract";
 import type { Clock, Logger } from "@backplane/ports";
-import { ACTIVE_KEY, ALLOW_PRIVATE, isInstanceId, isOwnField, type LiveConfig } from "@backplane/registry";
+import {
+  ACTIVE_INSTANCE_KEY,
+  ALLOW_PRIVATE_FIELD,
+  isInstanceId,
+  isPluginSettingField,
+  type LiveConfig,
+} from "@backplane/registry";
 
 export const SEEDED_KEY = "_meta.providers_seeded_at";
 /** Needs no key and no network: the default while nothing else could answer. */
@@ -40,8 +46,8 @@ export async function bootstrapProviders(
     const key = own.get(`providers.${plugin}.api_key`);
     if (typeof key === "string" && key !== "") withKey.push(plugin);
   }
-  if ((await config.get(org_id, ACTIVE_KEY)) === undefined) {
-    await config.write(org_id, { set: { [ACTIVE_KEY]: withKey[0] ?? plugins[0]! } }, {});
+  if ((await config.get(org_id, ACTIVE_INSTANCE_KEY)) === undefined) {
+    await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: withKey[0] ?? plugins[0]! } }, {});
   }
   const now = new Date(clock.now()).toISOString();
   await config.write(org_id, { set: { [SEEDED_KEY]: now } }, {});
@@ -68,7 +74,7 @@ async function instanceOf(config: LiveConfig, org_id: string, plugin: string): P
   for (const [key, value] of await config.list(org_id, from)) {
     const field = key.slice(from.length);
     // What opens a private place is given to an instance by the host's admin, and to nothing by copying.
-    if (isOwnField(field) || field === ALLOW_PRIVATE) continue;
+    if (isPluginSettingField(field) || field === ALLOW_PRIVATE_FIELD) continue;
     if (!rows.has(`${to}${field}`)) rows.set(`${to}${field}`, value);
   }
   return rows;

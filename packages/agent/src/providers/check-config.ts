@@ -6,12 +6,12 @@
 
 import { BackplaneError, canonicalJson, type Json, type JsonObject } from "@backplane/contract";
 import type { SchemaIssue, Schemas } from "@backplane/ports";
-import { ALLOW_PRIVATE } from "@backplane/registry";
+import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
 /** The kernel reads these of any instance, whatever its plugin knows. */
 const KERNEL_FIELDS: JsonObject = {
   context_window: { type: "integer", minimum: 1 },
-  [ALLOW_PRIVATE]: { type: "string" },
+  [ALLOW_PRIVATE_FIELD]: { type: "string" },
 };
 
 /** Only issues with `changed` fields count: what was written before a plugin knew better hinders no other change. */

@@ -2,7 +2,7 @@
  * Which plugin owns a provider instance, known without a read for each model call. A write to `providers.<id>.plugin`
  * makes the org's map stale at once, and whoever asks meanwhile waits for the new one.
  */
-import { instanceOfKey, type LiveConfig } from "@backplane/registry";
+import { type LiveConfig, parseInstanceKey } from "@backplane/registry";
 
 type Owners = ReadonlyMap<string, string>;
 
@@ -14,7 +14,7 @@ export class InstanceOwners {
   constructor(config: LiveConfig) {
     this.#config = config;
     this.#stop = config.onUpdated(({ key }, org_id) => {
-      if (key.endsWith(".plugin") && instanceOfKey(key) !== null) this.#orgs.delete(org_id);
+      if (key.endsWith(".plugin") && parseInstanceKey(key) !== null) this.#orgs.delete(org_id);
     });
   }
 
@@ -44,7 +44,7 @@ export class InstanceOwners {
   async #load(org_id: string): Promise<Owners> {
     const owners = new Map<string, string>();
     for (const row of await this.#config.rows(org_id, "providers.")) {
-      const id = instanceOfKey(row.key);
+      const id = parseInstanceKey(row.key);
       if (id === null || row.key !== `providers.${id}.plugin`) continue;
       const plugin = this.#config.open(org_id, row);
       if (typeof plugin === "string") owners.set(id, plugin);

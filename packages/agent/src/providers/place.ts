@@ -1,7 +1,7 @@
 /** Where an instance is, as `host:port`, and the one private place that the host's admin has opened for it. */
 
 import { BackplaneError, type Json, type JsonObject } from "@backplane/contract";
-import { ALLOW_PRIVATE } from "@backplane/registry";
+import { ALLOW_PRIVATE_FIELD } from "@backplane/registry";
 
 /** Lower case, IPv6 in brackets, the port always there. Null for what is not an http or https URL. */
 export function placeOfUrl(url: unknown): string | null {
@@ -21,19 +21,19 @@ export function withAllowedPlace(
   config_schema: JsonObject | null,
 ): JsonObject {
   const place = placeOfUrl(baseUrl({ ...before, ...fields }, config_schema));
-  const asked = fields[ALLOW_PRIVATE];
+  const asked = fields[ALLOW_PRIVATE_FIELD];
   if (asked === undefined) {
-    const kept = before[ALLOW_PRIVATE];
-    return kept === undefined || kept === place ? fields : { ...fields, [ALLOW_PRIVATE]: null };
+    const kept = before[ALLOW_PRIVATE_FIELD];
+    return kept === undefined || kept === place ? fields : { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   }
-  if (asked === null || asked === false) return { ...fields, [ALLOW_PRIVATE]: null };
+  if (asked === null || asked === false) return { ...fields, [ALLOW_PRIVATE_FIELD]: null };
   if (place === null) {
     throw invalid("config.allow_private: the instance has no base_url whose place could be opened");
   }
   if (asked !== true && asked !== place) {
     throw invalid(`config.allow_private: write true or "${place}", which is where base_url is`);
   }
-  return { ...fields, [ALLOW_PRIVATE]: place };
+  return { ...fields, [ALLOW_PRIVATE_FIELD]: place };
 }
 
 /** Left empty, it is the vendor's. */

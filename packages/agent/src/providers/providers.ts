@@ -27,11 +27,11 @@ import {
   type Store,
 } from "@backplane/ports";
 import {
-  ACTIVE_KEY,
-  ALLOW_PRIVATE,
+  ACTIVE_INSTANCE_KEY,
+  ALLOW_PRIVATE_FIELD,
+  auditDroppedCredentials,
   isInstanceId,
   type LiveConfig,
-  recordDropped,
   requireConfigSet,
 } from "@backplane/registry";
 import { checkConfig } from "./check-config.ts";
@@ -183,7 +183,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
           });
           const removed = await config.write(org_id, { set, unset: gone }, { audit });
           const dropped = removed.filter((key) => !gone.includes(key));
-          await recordDropped(deps, caller, dropped);
+          await auditDroppedCredentials(deps, caller, dropped);
         }
         return await rowNow(org_id, id);
       }),
@@ -203,7 +203,7 @@ export function createProviders(deps: ProvidersDeps): AgentProviders {
       await change(caller, async ({ instances }, org_id) => {
         checkPlugin(find(instances, id).plugin);
         const audit = auditOf(deps, caller, "provider.activate", id);
-        await config.write(org_id, { set: { [ACTIVE_KEY]: id } }, { audit });
+        await config.write(org_id, { set: { [ACTIVE_INSTANCE_KEY]: id } }, { audit });
       }),
     async test(caller, id) {
       requireOperator(caller, "test a provider");
@@ -234,8 +234,8 @@ function keysOf(id: string, fields: JsonObject): Record<string, Json> {
 
 /** For the record: what an instance may reach beyond the public addresses. */
 function openedIn(fields: JsonObject): JsonObject {
-  const place = fields[ALLOW_PRIVATE];
-  return typeof place === "string" ? { [ALLOW_PRIVATE]: place } : {};
+  const place = fields[ALLOW_PRIVATE_FIELD];
+  return typeof place === "string" ? { [ALLOW_PRIVATE_FIELD]: place } : {};
 }
 
 function withoutNulls(fields: JsonObject): JsonObject {

@@ -12,7 +12,7 @@ import {
 } from "@backplane/contract";
 import type { LiveCalls } from "@backplane/door";
 import type { Runner } from "@backplane/ports";
-import { type LiveConfig, readSettings, SETTINGS_SCOPE } from "@backplane/registry";
+import { type LiveConfig, PLUGIN_SETTINGS_SCOPE, readPluginSettings } from "@backplane/registry";
 import type { KernelService } from "../plugins/plugins-port.ts";
 import { number, object, optional, text } from "./arguments.ts";
 
@@ -30,7 +30,7 @@ export function netFetch({ runner, config, live }: NetFetchDeps): KernelService 
     if (runner.fetch === undefined) {
       throw new BackplaneError("egress.unreachable", "this gateway has no network for its plugins");
     }
-    const { allowed_domains } = await readSettings(config, SETTINGS_SCOPE.org_id, plugin);
+    const { allowed_domains } = await readPluginSettings(config, PLUGIN_SETTINGS_SCOPE.org_id, plugin);
     const { timeout_ms = TIMEOUT_MS } = optional(args, "timeout_ms", number);
     try {
       const answer = await runner.fetch({

@@ -1,6 +1,6 @@
 import type { PluginEntry } from "@backplane/contract";
-import { expect, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { expect, test } from "vitest";
 import type { Instance } from "../../src/plugins/instance.ts";
 import type { PluginSystemDeps } from "../../src/plugins/plugins-port.ts";
 import { PluginRecords } from "../../src/plugins/records.ts";

@@ -15,13 +15,13 @@ import {
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
+  digestTool,
   hasOwnCredential,
-  isOwnField,
+  isPluginSettingField,
   isRemote,
+  PLUGIN_SETTINGS_SCOPE,
+  parseSecretRef,
   readSignIn,
-  SETTINGS_SCOPE,
-  secretName,
-  toolDigest,
 } from "@backplane/registry";
 import type { Coverage, CoveredParts } from "../calls/coverage.ts";
 import type { Admitted } from "../policy/admit.ts";
@@ -75,7 +75,7 @@ export async function readCoverage(deps: CoverageDeps, { call, grant }: Admitted
   const described = bound.described !== undefined && item.kind === "tool";
   return await coverUse(deps, bound, {
     tool: bound.binding.export_id,
-    definition: described ? toolDigest(item, bound.package.schemas) : null,
+    definition: described ? digestTool(item, bound.package.schemas) : null,
     arguments: call.input,
     grant,
   });
@@ -122,8 +122,10 @@ async function configOf(
   const read = async (org: string): Promise<[field: string, value: string][]> =>
     (await store.config.list(org, prefix)).map(({ key, value }) => [key.slice(prefix.length), value]);
   const own = await read(org_id);
-  if (org_id === SETTINGS_SCOPE.org_id) return Object.fromEntries(own);
-  const settings = (await read(SETTINGS_SCOPE.org_id)).filter(([field]) => isOwnField(field));
+  if (org_id === PLUGIN_SETTINGS_SCOPE.org_id) return Object.fromEntries(own);
+  const settings = (await read(PLUGIN_SETTINGS_SCOPE.org_id)).filter(([field]) =>
+    isPluginSettingField(field),
+  );
   return Object.fromEntries([...own, ...settings]);
 }
 
@@ -136,7 +138,7 @@ async function secretVersions(
   const versions: Record<string, string> = {};
   for (const slot of grant.secret_slots) {
     const ref = binding.secrets[slot];
-    const name = ref === undefined ? null : secretName(ref, org_id);
+    const name = ref === undefined ? null : parseSecretRef(ref, org_id);
     const secret = name === null ? null : await store.secrets.get(org_id, name);
     // One that was removed and stored anew begins with version 1 again.
     versions[slot] = secret === null ? "none" : `${secret.name}@${secret.version} of ${secret.created_at}`;

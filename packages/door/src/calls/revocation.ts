@@ -1,7 +1,7 @@
 /** Why work may not go on although it was allowed to begin: a key, a role, a binding or a project was taken away. */
 
 import { BackplaneError, type ErrorCode, type ErrorDetails, type Role } from "@backplane/contract";
-import type { StandingPolicy } from "@backplane/registry";
+import type { EffectivePolicy } from "@backplane/registry";
 
 export interface Revocation {
   code: ErrorCode;
@@ -30,7 +30,7 @@ export function assumeStanding({ actor, role }: { actor: string; role: Role }): 
 
 /** What the policy takes away, whoever the caller is. */
 export function revokedByPolicy(
-  policy: Pick<StandingPolicy, "archived" | "disabled_roles">,
+  policy: Pick<EffectivePolicy, "archived" | "disabled_roles">,
   { root, role }: Pick<Standing, "root" | "role">,
 ): Revocation | null {
   if (policy.archived !== null) {

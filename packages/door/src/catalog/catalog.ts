@@ -6,7 +6,7 @@
 
 import type { CatalogEntry, Soon } from "@backplane/contract";
 import type { BoundPackage, Caller, Clock, Logger, Scope } from "@backplane/ports";
-import { type ExportPlan, type ExportPlans, inOrder, type Policies } from "@backplane/registry";
+import { type ExportPlan, type ExportPlans, type Policies, sortByPrecedence } from "@backplane/registry";
 import { forbidden } from "../policy/forbidden.ts";
 import { ADMIN_TOOLS, REQUEST_TOOL, SAMPLING_TOOL } from "../tools/core-tool.ts";
 import { candidateOf, grouped, rank } from "../tools/precedence.ts";
@@ -89,7 +89,7 @@ export function createToolCatalog(deps: CatalogDeps): ToolCatalog {
     // By a name alone a caller of the whole org gets the org's, never the config and secrets of some project.
     const named = scope.project_id === null ? bounds.filter(isOrgWide) : bounds;
     for (const group of grouped(usable(named, scope))) {
-      const ordered = group.length === 1 ? group : (inOrder(group) as typeof group);
+      const ordered = group.length === 1 ? group : (sortByPrecedence(group) as typeof group);
       const made = plans.get(ordered[0], scope);
       const plan = made instanceof Promise ? await made : made;
       sources.push({ ...candidateOf(ordered), plan });

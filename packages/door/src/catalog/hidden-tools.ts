@@ -17,11 +17,11 @@ import {
 } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
 import {
+  bindsWholePackage,
+  type EffectivePolicy,
   effectiveClass,
-  isWhole,
   type Policies,
-  type StandingPolicy,
-  shownWords,
+  sanitizeExport,
   standingLevel,
   takesTraffic,
   toGrant,
@@ -157,7 +157,7 @@ function toolsBehind(
   if (definitions !== null)
     return definitions.exports.map((item) => ({ item, schemas: definitions.schemas }));
   return toolsOf(pack)
-    .filter(({ id }) => isWhole(bound) || id === binding.export_id)
+    .filter(({ id }) => bindsWholePackage(bound) || id === binding.export_id)
     .map((item) => ({ item, schemas: pack.schemas }));
 }
 
@@ -166,7 +166,7 @@ function riskUnder(
   item: ToolExport,
   scope: Scope,
   host: KernelDeps["host"],
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
 ): CatalogEntry["risk"] {
   const level = standingLevel({ ...bound, export: item }, effectiveClass(bound.binding, item), scope, host);
   const plan = { export: item, effect_class: item.tool.effect_class };
@@ -180,7 +180,7 @@ function entryOf(
   risk: CatalogEntry["risk"],
 ): CatalogEntry {
   const named = { ...given, package: { ...given.package, schemas } };
-  const { bound, export: item, taken_out } = shownWords(named, own);
+  const { bound, export: item, taken_out } = sanitizeExport(named, own);
   const { binding, package: pack } = bound;
   const { id, display_name = id, description, tool } = item as ToolExport;
   const input = tool.input_schema === undefined ? null : (pack.schemas[tool.input_schema] ?? null);

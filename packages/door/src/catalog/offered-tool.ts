@@ -5,7 +5,7 @@
 
 import type { EffectClass, Json, JsonObject, LlmTool, Origin, Risk } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import type { ExportPlan, StandingPolicy } from "@backplane/registry";
+import type { EffectivePolicy, ExportPlan } from "@backplane/registry";
 import { share } from "@backplane/session";
 import { grantUnder } from "../policy/forbidden.ts";
 import { riskOf } from "../policy/risk.ts";
@@ -65,7 +65,7 @@ export function offer(
   { shown, title, output_schema }: ToolFacts,
   origin: Origin,
   plan: ExportPlan,
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
   legacy: boolean,
 ): OfferedTool {
   const { export: item, bound } = plan;

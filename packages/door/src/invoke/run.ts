@@ -73,7 +73,7 @@ async function attempts(
     const bare = call.grant.secret_slots.length === 0 && !isRemote(plan.bound);
     const secrets = bare
       ? {}
-      : await whileTimeIsLeft(door, deadline, () => door.tokens.secretsOf(plan.bound, call.grant));
+      : await whileTimeIsLeft(door, deadline, () => door.tokens.readSecrets(plan.bound, call.grant));
     if (clock.monotonic() - live.checked_at > FRESH_MS) {
       const refused = await whileTimeIsLeft(door, deadline, () => refusedByNow(door, call));
       if (refused !== null) return { ...refused, retry_count: retries };
@@ -89,7 +89,7 @@ async function attempts(
     let outcome = await runner.run(order, events);
     events.flush?.();
     if (outcome.error?.code === "sign_in.needed" && live.stopped === null) {
-      const told = await door.tokens.challenged(plan.bound, outcome.error);
+      const told = await door.tokens.handleChallenge(plan.bound, outcome.error);
       // The server did not let it in, so nothing was tried yet.
       if (told === null && renewals++ < MAX_RENEWALS) {
         tried--;

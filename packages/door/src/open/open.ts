@@ -14,16 +14,16 @@ import {
 } from "@backplane/contract";
 import type { Ask, Caller, InvocationRow, KernelDeps, OnceKey, SchemaIssue, Scope } from "@backplane/ports";
 import {
-  asExport,
   callerLevel,
+  type EffectivePolicy,
   type ExportPlan,
   type ExportPlans,
-  hitsOf,
+  findRuleHits,
   intersect,
   type Level,
   type Policies,
   type RuleHit,
-  type StandingPolicy,
+  selectExport,
 } from "@backplane/registry";
 import type { TurnCall } from "@backplane/session";
 import type { Authority } from "../authority/authority.ts";
@@ -57,7 +57,7 @@ class OpenedCall {
   readonly plan: ExportPlan;
   readonly input: Json;
   readonly issues: readonly SchemaIssue[];
-  readonly policy: StandingPolicy;
+  readonly policy: EffectivePolicy;
   readonly context: CallContext;
   /** Security rules that these arguments meet. */
   readonly hits: readonly RuleHit[];
@@ -162,7 +162,7 @@ export async function reopen(door: OpenDeps, row: InvocationRow): Promise<Opened
   const scope = { org_id: row.org_id, project_id: row.project_id };
   const checked_at = door.deps.clock.monotonic();
   const stored = await door.bindings.get(scope, row.binding_id);
-  const bound = stored === null ? null : asExport(stored, row.export_id);
+  const bound = stored === null ? null : selectExport(stored, row.export_id);
   if (bound === null) throw new BackplaneError("binding.not_found");
   const caller: Caller = { actor: row.requested_by, scope, role: row.role, scopes: [], admin: false };
   const [plan, policy, standing] = await Promise.all([
@@ -200,16 +200,16 @@ function contextOf({ context, caller, delivery }: InvokeRequest): CallContext {
   return context ?? (delivery === undefined ? "direct" : "background");
 }
 
-export function ruleHits(plan: ExportPlan, policy: StandingPolicy, input: Json) {
+export function ruleHits(plan: ExportPlan, policy: EffectivePolicy, input: Json) {
   if (plan.rules.length + policy.rules.length === 0 || plan.export.kind !== "tool") return NO_HITS;
   const rules = plan.rules.length === 0 ? policy.rules : [...plan.rules, ...policy.rules];
-  return hitsOf(rules, plan.export.id, input);
+  return findRuleHits(rules, plan.export.id, input);
 }
 
 const NO_HITS: readonly RuleHit[] = [];
 
 /** No call is granted more than the policy's host level. */
-function within(ceiling: Level | undefined, policy: StandingPolicy): Level | undefined {
+function within(ceiling: Level | undefined, policy: EffectivePolicy): Level | undefined {
   if (policy.ceiling === undefined) return ceiling;
   return ceiling === undefined ? policy.ceiling : intersect(ceiling, policy.ceiling);
 }

@@ -5,7 +5,7 @@
 
 import { BackplaneError, type InvokeBody, type Soon, whenThere } from "@backplane/contract";
 import type { BoundPackage, Scope } from "@backplane/ports";
-import { asExport, type BindingSource, isWhole, pickBinding } from "@backplane/registry";
+import { type BindingSource, bindsWholePackage, pickBinding, selectExport } from "@backplane/registry";
 import { ofHolder } from "../tools/precedence.ts";
 import { usable } from "../tools/usable.ts";
 import type { InvokeRequest } from "./open.ts";
@@ -63,7 +63,7 @@ function resolve(
 
 function byId(bound: BoundPackage | null, body: InvokeBody): BoundPackage {
   if (bound === null || !names(bound, body)) throw new BackplaneError("binding.not_found");
-  return isWhole(bound) ? toolOf(bound, body.export_id) : bound;
+  return bindsWholePackage(bound) ? toolOf(bound, body.export_id) : bound;
 }
 
 /**
@@ -82,7 +82,7 @@ function toolOf(bound: BoundPackage, export_id: string | undefined): BoundPackag
       `${binding_id} binds all tools of ${package_id}; send export_id too`,
     );
   }
-  const one = asExport(bound, export_id);
+  const one = selectExport(bound, export_id);
   if (one === null) throw new BackplaneError("export.not_found", `${package_id} offers no ${export_id} here`);
   return one;
 }
@@ -90,7 +90,9 @@ function toolOf(bound: BoundPackage, export_id: string | undefined): BoundPackag
 /** A request that names binding and export has to mean the same thing by both. */
 function names(bound: BoundPackage, body: InvokeBody): boolean {
   return (
-    (isWhole(bound) || body.export_id === undefined || body.export_id === bound.binding.export_id) &&
+    (bindsWholePackage(bound) ||
+      body.export_id === undefined ||
+      body.export_id === bound.binding.export_id) &&
     (body.package_id === undefined || body.package_id === bound.binding.package_id)
   );
 }

@@ -1,7 +1,7 @@
 /** Second gate: the grant is computed and every rule is asked. Pure and synchronous: nothing is read here. */
 
 import type { ErrorCode, ErrorDetails, Grant, Risk } from "@backplane/contract";
-import { narrowed } from "@backplane/registry";
+import { narrowGrant } from "@backplane/registry";
 import type { Opened } from "../open/open.ts";
 import { riskOf } from "./risk.ts";
 import type { Decision, Rule, Surroundings } from "./rule.ts";
@@ -52,7 +52,7 @@ export function refusedSince(call: Opened, grant: Grant, around: Surroundings): 
 }
 
 export function admit(call: Opened, around: Surroundings): Admitted | Refused {
-  const { grant, pool_key } = narrowed(call.plan, call.ceiling, call.scope);
+  const { grant, pool_key } = narrowGrant(call.plan, call.ceiling, call.scope);
   let ask: AdmittedCall["ask"] = null;
   for (const rule of RULES) {
     const decision = rule.decide(call, grant, around);

@@ -2,7 +2,7 @@
 
 import type { Grant } from "@backplane/contract";
 import type { Caller } from "@backplane/ports";
-import { type ExportPlan, intersect, type StandingPolicy, toGrant } from "@backplane/registry";
+import { type EffectivePolicy, type ExportPlan, intersect, toGrant } from "@backplane/registry";
 import { assumeStanding } from "../calls/revocation.ts";
 import type { Asked, Surroundings } from "./rule.ts";
 import { RULES } from "./rules.ts";
@@ -24,7 +24,7 @@ const ANYWHERE: Surroundings = {
 };
 
 /** Why not and what would change it, or null. */
-export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPolicy): Forbidden | null {
+export function forbidden(caller: Caller, plan: ExportPlan, policy: EffectivePolicy): Forbidden | null {
   const asked: Asked = {
     caller,
     plan,
@@ -45,6 +45,6 @@ export function forbidden(caller: Caller, plan: ExportPlan, policy: StandingPoli
 }
 
 /** What a call gets at most, before its caller narrows it. */
-export function grantUnder({ grant, level }: ExportPlan, { ceiling }: StandingPolicy): Grant {
+export function grantUnder({ grant, level }: ExportPlan, { ceiling }: EffectivePolicy): Grant {
   return ceiling === undefined ? grant : toGrant(intersect(level, ceiling));
 }

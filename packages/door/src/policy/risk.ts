@@ -12,7 +12,7 @@ import {
   type Risk,
   type RiskSource,
 } from "@backplane/contract";
-import { type ExportPlan, plainCategory, type RuleHit, type StandingPolicy } from "@backplane/registry";
+import { type EffectivePolicy, type ExportPlan, normalizeCategory, type RuleHit } from "@backplane/registry";
 
 export interface RiskReport {
   risk: Risk;
@@ -21,7 +21,7 @@ export interface RiskReport {
 
 interface Known {
   grant: Grant;
-  policy: StandingPolicy;
+  policy: EffectivePolicy;
   report: RiskReport;
 }
 
@@ -32,7 +32,7 @@ const known = new WeakMap<object, Known>();
 export function riskOf(
   plan: Pick<ExportPlan, "export" | "effect_class">,
   grant: Grant,
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
   hits: readonly RuleHit[],
 ): RiskReport {
   // Rules meet the arguments, which are never the same.
@@ -47,7 +47,7 @@ export function riskOf(
 function judge(
   plan: Pick<ExportPlan, "export" | "effect_class">,
   grant: Grant,
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
   hits: readonly RuleHit[],
 ): RiskReport {
   const { export: item, effect_class } = plan;
@@ -82,7 +82,7 @@ function riskOfHints(hints: JsonObject | undefined): { risk: Risk; why: string }
 function floorOf(
   item: PluginExport,
   grant: Grant,
-  { document: { floor } }: StandingPolicy,
+  { document: { floor } }: EffectivePolicy,
 ): { risk: Risk; why: string }[] {
   const least: { risk: Risk; why: string }[] = [];
   if (floor.egress !== undefined && grant.network === "egress")
@@ -93,7 +93,7 @@ function floorOf(
   const { target, category } = item.tool;
   if (floor.host !== undefined && target === "host")
     least.push({ risk: floor.host, why: "it runs on the host, outside of the sandbox" });
-  const own = category === undefined ? undefined : ownRisk(floor.categories, plainCategory(category));
+  const own = category === undefined ? undefined : ownRisk(floor.categories, normalizeCategory(category));
   if (own !== undefined) least.push({ risk: own, why: `the floor of the category ${category}` });
   return least;
 }

@@ -1,7 +1,7 @@
 /** Why a role may not use a tool: its origin, its name, its category, or more risk than the role may take. */
 
 import { compareRisk, type Grant } from "@backplane/contract";
-import { type CompiledSelection, plainCategory } from "@backplane/registry";
+import { type CompiledSelection, normalizeCategory } from "@backplane/registry";
 import { originOf } from "../tools/origin.ts";
 import { riskOf } from "./risk.ts";
 import type { Asked } from "./rule.ts";
@@ -14,7 +14,7 @@ export function roleForbids({ caller, plan, policy, hits }: Asked, grant: Grant)
     if (denied !== null) {
       if (denied.origins?.has(facts.origin)) return `its origin ${facts.origin} is denied`;
       if (denied.tools?.(facts.name)) return "the tool is denied";
-      if (facts.category !== undefined && denied.categories?.has(plainCategory(facts.category)))
+      if (facts.category !== undefined && denied.categories?.has(normalizeCategory(facts.category)))
         return `its category ${facts.category} is denied`;
     }
     const missing = allow === null ? null : notIn(allow, facts);
@@ -31,7 +31,7 @@ function notIn(allow: CompiledSelection, { origin, name, category }: ToolFacts):
   if (allow.tools !== null && !allow.tools(name)) return "the tool is not among those allowed";
   if (allow.categories === null) return null;
   if (category === undefined) return "it has no category, and only some are allowed";
-  return allow.categories.has(plainCategory(category)) ? null : `its category ${category} is not allowed`;
+  return allow.categories.has(normalizeCategory(category)) ? null : `its category ${category} is not allowed`;
 }
 
 type ToolFacts = ReturnType<typeof factsOf>;

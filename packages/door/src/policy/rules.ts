@@ -4,7 +4,7 @@
  */
 
 import { type DelegationScope, runsElsewhere, tolerates } from "@backplane/contract";
-import { plainCategory } from "@backplane/registry";
+import { normalizeCategory } from "@backplane/registry";
 import { revokedByPolicy } from "../calls/revocation.ts";
 import { originOf } from "../tools/origin.ts";
 import { riskOf } from "./risk.ts";
@@ -113,7 +113,7 @@ export const RULES: readonly Rule[] = [
     decide({ plan, policy }) {
       if (policy.categories === null || plan.export.kind !== "tool") return PASS;
       const { category } = plan.export.tool;
-      if (category !== undefined && policy.categories.has(plainCategory(category))) return PASS;
+      if (category !== undefined && policy.categories.has(normalizeCategory(category))) return PASS;
       const what = category === undefined ? "without a category" : `of the category ${category}`;
       return deny("policy.denied", `the policy allows no tools ${what}`, {
         fix:

@@ -16,14 +16,14 @@ import {
 } from "@backplane/contract";
 import type { BoundPackage, Caller, KernelDeps, Scope } from "@backplane/ports";
 import {
+  combineTools,
+  type EffectivePolicy,
   type ExportPlan,
   effectiveClass,
   NO_RULES,
   poolKey,
-  type StandingPolicy,
   standingLevel,
   toGrant,
-  wholeExport,
 } from "@backplane/registry";
 import { assumeStanding } from "../calls/revocation.ts";
 import { ruleHits } from "../open/open.ts";
@@ -52,7 +52,7 @@ export function visibleParts(
   capabilities: JsonObject,
   planOf: (part: ServerPart) => ExportPlan,
   caller: Caller,
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
 ): JsonObject {
   const hidden = SERVER_PARTS.filter(
     (part) => capabilities[part] !== undefined && forbidden(caller, planOf(part), policy) !== null,
@@ -67,7 +67,7 @@ export function visibleParts(
 export async function requirePart(
   plan: ExportPlan,
   caller: Caller,
-  policy: StandingPolicy,
+  policy: EffectivePolicy,
   around: Surroundings,
   method: string,
   params: JsonObject,
@@ -140,7 +140,7 @@ export function partPlan(
 }
 
 function partExport({ package: pack }: BoundPackage, part: ServerPart): ToolExport {
-  const whole: PluginExport = wholeExport(pack)!;
+  const whole: PluginExport = combineTools(pack)!;
   const server = serverName(pack.package_id);
   return {
     ...whole,
@@ -152,7 +152,7 @@ function partExport({ package: pack }: BoundPackage, part: ServerPart): ToolExpo
 }
 
 /** For `policy explain`, which shows what it speaks of as the catalog would. */
-export function partEntry(plan: ExportPlan, caller: Caller, policy: StandingPolicy): CatalogEntry {
+export function partEntry(plan: ExportPlan, caller: Caller, policy: EffectivePolicy): CatalogEntry {
   const { bound, export: item } = plan;
   const refused = forbidden(caller, plan, policy);
   return {

@@ -11,7 +11,7 @@ import { manifest, tool } from "@backplane/test-kit/kernel/manifests";
 import { expect, test } from "vitest";
 import { noGrant } from "../../../../test/support/no-grant.ts";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { standingPolicy } from "../../../registry/src/policy/standing-policy.ts";
+import { compilePolicy } from "../../../registry/src/policy/standing-policy.ts";
 import { riskOf } from "../../src/policy/risk.ts";
 
 function band(
@@ -23,7 +23,7 @@ function band(
   const item = manifest([tool("t", {}, part)]).exports[0]!;
   if (item.kind !== "tool") throw new Error("no tool");
   const plan = { export: item, effect_class: item.tool.effect_class };
-  return riskOf(plan, noGrant(grant), standingPolicy(org, project), []).risk;
+  return riskOf(plan, noGrant(grant), compilePolicy(org, project), []).risk;
 }
 
 verifies("tools.risk-map", "every way of saying risk ends on one scale, unknown counts as high", () => {
@@ -99,7 +99,7 @@ verifies("tools.risk", "none < low < medium < full; high only with full, critica
     ["low", "medium"],
     ["low", "medium", "high", "unknown"],
   ]);
-  expect(standingPolicy({}, {}).document.tolerance).toEqual({
+  expect(compilePolicy({}, {}).document.tolerance).toEqual({
     conversation: "low",
     background: "low",
     headless: "low",

@@ -9,7 +9,7 @@ import type { Caller, KernelDeps } from "@backplane/ports";
 export type VisibleBindings = (binding_ids: readonly string[]) => Promise<string[]>;
 
 /** Each binding is looked up once, however many things it uses. */
-export function visibleTo(deps: Pick<KernelDeps, "store">, caller: Caller): VisibleBindings {
+export function createVisibilityFilter(deps: Pick<KernelDeps, "store">, caller: Caller): VisibleBindings {
   const everything = caller.actor === "admin" || caller.scope.project_id === null;
   const known = new Map<string, boolean>();
   return async (binding_ids) => {
@@ -28,7 +28,7 @@ export function visibleTo(deps: Pick<KernelDeps, "store">, caller: Caller): Visi
 }
 
 /** A refusal that lists its users in `details[field]`, for this caller. Everything else passes as it is. */
-export async function namingVisible(
+export async function hideInvisibleBindings(
   thrown: unknown,
   code: ErrorCode,
   field: string,

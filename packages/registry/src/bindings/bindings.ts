@@ -23,23 +23,29 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import type { DefinitionsRoom } from "../definitions/definitions.ts";
+import type { DefinitionsService } from "../definitions/definitions.ts";
 import { standingLevel, toGrant } from "../grant/effective.ts";
-import { effectiveClass, lowers } from "../grant/execution-class.ts";
-import type { GiveBack } from "../secrets/sign-in-tokens.ts";
-import { bindingIssues, type CheckedExport, findExport, invalid, unboundSlots } from "./check-binding.ts";
-import { holdPermissions, moveSettings } from "./move-binding.ts";
+import { effectiveClass, lowersIsolation } from "../grant/execution-class.ts";
+import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
+import {
+  type CheckedExport,
+  checkBinding,
+  findExport,
+  findUnboundSlots,
+  invalidBinding,
+} from "./check-binding.ts";
+import { carrySettings, withholdPermissions } from "./move-binding.ts";
 import { createServerMoves } from "./moved-server.ts";
 
 const RACES = 200;
 
 export function createBindings(
   deps: KernelDeps,
-  definitions: Pick<DefinitionsRoom, "describe">,
-  givenBack: Pick<GiveBack, "holds" | "tell">,
+  definitions: Pick<DefinitionsService, "describe">,
+  revocation: Pick<TokenRevocation, "readTokens" | "revoke">,
 ): Kernel["bindings"] {
   const { store } = deps;
-  const servers = createServerMoves(deps, givenBack);
+  const servers = createServerMoves(deps, revocation);
 
   async function create(caller: Caller, body: BindingCreate): Promise<Binding> {
     requireOperator(caller, "bind exports");
@@ -90,9 +96,9 @@ export function createBindings(
     beside: Binding,
     to: CheckedExport,
   ): Promise<Pick<Binding, "policy" | "secrets">> {
-    const { policy, secrets } = moveSettings(beside, to.export);
+    const { policy, secrets } = carrySettings(beside, to.export);
     const from = await findExport(deps, beside.scope.org_id, beside);
-    const held = holdPermissions(policy, from.export.permissions, to.export.permissions);
+    const held = withholdPermissions(policy, from.export.permissions, to.export.permissions);
     return { policy: held.policy, secrets };
   }
 
@@ -125,7 +131,7 @@ export function createBindings(
     for (const before of older) {
       const { config, secrets, policy } = parts[before.export_id] ?? {};
       const to = await findExport(deps, before.scope.org_id, { ...before, package_version });
-      const kept = moveSettings(await servers.carried(before, to), to.export);
+      const kept = carrySettings(await servers.carried(before, to), to.export);
       const body: BindingPatch = {
         package_version,
         ...given({ config }),
@@ -165,7 +171,7 @@ export function createBindings(
     const same = to.package.digest === digest;
     const then: Binding = { ...before, ...previous, generation: before.generation };
     // The same bytes had this trust. Only who may give it gives it back.
-    const policy = caller.actor === HOST_ADMIN ? previous.policy : moveSettings(then, to.export).policy;
+    const policy = caller.actor === HOST_ADMIN ? previous.policy : carrySettings(then, to.export).policy;
     const settings = same ? { config, secrets, policy } : {};
     const { row, found } = await apply(caller, before, { package_version, ...settings }, same);
     if (!(await store.bindings.update(row, before.generation, changed(caller, row, "binding.rollback"))))
@@ -214,7 +220,7 @@ export function createBindings(
     const moves = package_version !== before.package_version;
     const found = await findExport(deps, before.scope.org_id, { ...before, package_version });
     const carried = await servers.carried(before, found);
-    const kept = moves ? moveSettings(carried, found.export) : { ...before, trust_dropped: [] };
+    const kept = moves ? carrySettings(carried, found.export) : { ...before, trust_dropped: [] };
     const draft: Binding = {
       ...before,
       package_version,
@@ -229,7 +235,7 @@ export function createBindings(
     };
     if (found.export.kind !== before.kind) {
       const message = `${draft.export_id} is a ${found.export.kind} in this version, it was a ${before.kind}`;
-      throw invalid([{ path: "/package_version", message }]);
+      throw invalidBinding([{ path: "/package_version", message }]);
     }
     if (moves) await noteMove(before, found, draft, kept.trust_dropped, back);
     const row = await complete(caller, found, draft, before);
@@ -248,7 +254,7 @@ export function createBindings(
     const from = await findExport(deps, before.scope.org_id, before);
     const held = back
       ? { policy: draft.policy, held: [] }
-      : holdPermissions(draft.policy, from.export.permissions, found.export.permissions);
+      : withholdPermissions(draft.policy, from.export.permissions, found.export.permissions);
     draft.policy = held.policy;
     type Previous = NonNullable<Binding["previous"]>;
     const dropped = trust.filter(
@@ -292,11 +298,11 @@ export function createBindings(
     draft: Binding,
     before: Binding | null,
   ): Promise<Binding> {
-    const issues = await bindingIssues(deps, found, draft);
-    if (issues.length > 0) throw invalid(issues);
+    const issues = await checkBinding(deps, found, draft);
+    if (issues.length > 0) throw invalidBinding(issues);
     refuseMounts(caller, draft, before);
     refuseHost(caller, draft, before);
-    const unbound_slots = unboundSlots(found.export, draft.secrets);
+    const unbound_slots = findUnboundSlots(found.export, draft.secrets);
     const status = draft.status === "active" && unbound_slots.length > 0 ? "inactive" : draft.status;
     return {
       ...draft,
@@ -334,7 +340,7 @@ export function createBindings(
     before: Binding | null,
   ): string | null {
     const wanted = draft.policy.class;
-    if (wanted === undefined || !lowers(wanted, found.export)) return null;
+    if (wanted === undefined || !lowersIsolation(wanted, found.export)) return null;
     const stands = before !== null && before.class_lowered_by !== null && before.policy.class === wanted;
     if (stands && before.package_version === draft.package_version) return before.class_lowered_by;
     if (!caller.admin) throw new BackplaneError("binding.class_forbidden");
@@ -355,21 +361,21 @@ export function createBindings(
     requireOperator(caller, "remove bindings");
     const { binding } = await bound(caller, id);
     if (binding.scope.project_id === null) requireWholeOrg(caller, "remove this binding");
-    const tokens = await givenBack.holds(binding);
+    const tokens = await revocation.readTokens(binding);
     const facts = changed(caller, { ...binding, status: "disabled" }, "binding.remove");
     if (!(await store.bindings.remove(binding.scope, id, facts, expected))) {
       // Gone, or no longer what the caller has read.
       throw outdated((await bound(caller, id)).binding);
     }
     deps.runner.retire(id);
-    void givenBack.tell(binding, tokens);
+    void revocation.revoke(binding, tokens);
   }
 
   async function validate(caller: Caller, id: string) {
     const { binding } = await bound(caller, id);
     const found = await findExport(deps, binding.scope.org_id, binding);
-    const issues = await bindingIssues(deps, found, binding);
-    const unbound_slots = unboundSlots(found.export, binding.secrets);
+    const issues = await checkBinding(deps, found, binding);
+    const unbound_slots = findUnboundSlots(found.export, binding.secrets);
     const isolation = effectiveClass(binding, found.export);
     return {
       valid: issues.length === 0 && unbound_slots.length === 0,
@@ -462,7 +468,7 @@ function movedMeanwhile({ binding_id, package_version }: Binding): BackplaneErro
 /** An active binding that turned inactive would serve nobody, so it stays where it is. */
 function needsSecrets(before: Binding, { package_version, unbound_slots }: Binding): BackplaneError {
   const message = `version ${package_version} needs a secret for this slot; the binding stays on ${before.package_version}`;
-  return invalid(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
+  return invalidBinding(unbound_slots.map((slot) => ({ path: `/secrets/${slot}`, message })));
 }
 
 function outdated(binding: Binding): BackplaneError {

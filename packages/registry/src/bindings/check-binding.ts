@@ -15,9 +15,9 @@ import {
   WHOLE_PACKAGE,
 } from "@backplane/contract";
 import type { KernelDeps, SchemaIssue } from "@backplane/ports";
-import { toolsOf, wholeExport } from "../exports/whole-package.ts";
-import { secretName } from "../secrets/binding-secrets.ts";
-import { serves } from "../secrets/secrets.ts";
+import { combineTools, toolsOf } from "../exports/whole-package.ts";
+import { parseSecretRef } from "../secrets/binding-secrets.ts";
+import { isUsableIn } from "../secrets/secrets.ts";
 
 export interface CheckedExport {
   package: Package;
@@ -33,28 +33,30 @@ export async function findExport(
   const { package_id, package_version, export_id } = wanted;
   const pack = await deps.store.packages.find(org_id, package_id, package_version);
   if (pack === null) {
-    throw invalid([
+    throw invalidBinding([
       { path: "/package_version", message: `${package_id} ${package_version} is not installed` },
     ]);
   }
   if (export_id === WHOLE_PACKAGE) {
-    const whole = wholeExport(pack);
+    const whole = combineTools(pack);
     if (whole !== null) return { package: pack, export: whole };
-    throw invalid([{ path: "/export_id", message: `${package_id} offers no tools to bind together` }]);
+    throw invalidBinding([{ path: "/export_id", message: `${package_id} offers no tools to bind together` }]);
   }
   if (isDescribed(pack.manifest.runtime.protocol)) {
     const message = `the tools of ${package_id} are known once it runs; bind them together with "*"`;
-    throw invalid([{ path: "/export_id", message }]);
+    throw invalidBinding([{ path: "/export_id", message }]);
   }
   const item = pack.manifest.exports.find((one) => one.id === export_id);
   if (item === undefined) {
     const offered = pack.manifest.exports.map((one) => one.id).join(", ");
-    throw invalid([{ path: "/export_id", message: `${package_id} exports ${offered}, not ${export_id}` }]);
+    throw invalidBinding([
+      { path: "/export_id", message: `${package_id} exports ${offered}, not ${export_id}` },
+    ]);
   }
   return { package: pack, export: item };
 }
 
-export async function bindingIssues(
+export async function checkBinding(
   deps: Pick<KernelDeps, "store" | "schemas">,
   found: CheckedExport,
   binding: Pick<Binding, "config" | "secrets" | "policy" | "scope">,
@@ -68,11 +70,11 @@ export async function bindingIssues(
 }
 
 /** Every declared slot is required. */
-export function unboundSlots(item: PluginExport, secrets: Record<string, string>): string[] {
+export function findUnboundSlots(item: PluginExport, secrets: Record<string, string>): string[] {
   return item.permissions.secret_slots.filter((slot) => secrets[slot] === undefined);
 }
 
-export function invalid(issues: readonly SchemaIssue[]): BackplaneError {
+export function invalidBinding(issues: readonly SchemaIssue[]): BackplaneError {
   const first = issues[0]!;
   return new BackplaneError("binding.invalid", `${first.path}: ${first.message}`, { details: { issues } });
 }
@@ -108,9 +110,9 @@ async function secretIssues(
       continue;
     }
     // Another org's or project's secret is not there, exactly as one that does not exist.
-    const name = secretName(ref, org_id);
+    const name = parseSecretRef(ref, org_id);
     const secret = name === null ? null : await deps.store.secrets.get(org_id, name);
-    if (secret === null || !serves(secret, project_id))
+    if (secret === null || !isUsableIn(secret, project_id))
       issues.push({ path, message: `there is no secret ${ref}` });
   }
   return issues;

@@ -4,18 +4,18 @@
  * the operator gives it.
  */
 import type { Binding, BindingPolicy, Permissions, PluginExport } from "@backplane/contract";
-import { lowers } from "../grant/execution-class.ts";
+import { lowersIsolation } from "../grant/execution-class.ts";
 
-export interface Moved {
+export interface CarriedSettings {
   policy: BindingPolicy;
   secrets: Record<string, string>;
   trust_dropped: string[];
 }
 
 /** `to` is the export in the new version. */
-export function moveSettings(before: Binding, to: PluginExport): Moved {
+export function carrySettings(before: Binding, to: PluginExport): CarriedSettings {
   const { host_target, class: chosen, secret_env, ...kept } = before.policy;
-  const lowered = chosen !== undefined && (before.class_lowered_by !== null || lowers(chosen, to));
+  const lowered = chosen !== undefined && (before.class_lowered_by !== null || lowersIsolation(chosen, to));
   const trust_dropped: string[] = [];
   if (host_target === true) trust_dropped.push("host_target");
   if (lowered) trust_dropped.push("class");
@@ -25,9 +25,9 @@ export function moveSettings(before: Binding, to: PluginExport): Moved {
       ...kept,
       ...(host_target === false ? { host_target } : {}),
       ...(chosen === undefined || lowered ? {} : { class: chosen }),
-      ...(secret_env === undefined ? {} : { secret_env: ofSlots(secret_env, slots) }),
+      ...(secret_env === undefined ? {} : { secret_env: pickSlots(secret_env, slots) }),
     },
-    secrets: ofSlots(before.secrets, slots),
+    secrets: pickSlots(before.secrets, slots),
     trust_dropped,
   };
 }
@@ -35,7 +35,7 @@ export function moveSettings(before: Binding, to: PluginExport): Moved {
 const FILESYSTEM: Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
 
 /** Narrows the policy to what the old version could be given at most. `held` names what is kept back by that. */
-export function holdPermissions(
+export function withholdPermissions(
   policy: BindingPolicy,
   from: Permissions,
   to: Permissions,
@@ -73,6 +73,6 @@ export function holdPermissions(
   };
 }
 
-function ofSlots(given: Record<string, string>, slots: readonly string[]): Record<string, string> {
+function pickSlots(given: Record<string, string>, slots: readonly string[]): Record<string, string> {
   return Object.fromEntries(Object.entries(given).filter(([slot]) => slots.includes(slot)));
 }

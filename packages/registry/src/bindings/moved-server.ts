@@ -5,7 +5,7 @@
 
 import type { Binding, JsonObject, Package } from "@backplane/contract";
 import { auditOf, type Caller, type KernelDeps } from "@backplane/ports";
-import type { GiveBack } from "../secrets/sign-in-tokens.ts";
+import type { TokenRevocation } from "../secrets/sign-in-tokens.ts";
 import { type CheckedExport, findExport } from "./check-binding.ts";
 
 export interface ServerMoves {
@@ -17,7 +17,7 @@ export interface ServerMoves {
 
 export function createServerMoves(
   deps: Pick<KernelDeps, "store" | "ids" | "clock">,
-  givenBack: Pick<GiveBack, "holds" | "tell">,
+  revocation: Pick<TokenRevocation, "readTokens" | "revoke">,
 ): ServerMoves {
   const { store } = deps;
 
@@ -35,13 +35,13 @@ export function createServerMoves(
     async moved(caller, before, row, to) {
       if (!(await movesServer(before, to))) return;
       const { binding_id, scope } = before;
-      const tokens = await givenBack.holds(before);
+      const tokens = await revocation.readTokens(before);
       const slots = Object.keys(before.secrets).filter((slot) => row.secrets[slot] === undefined);
       const about = { slots, sign_in: tokens !== null };
       const audit = auditOf(deps, caller, "credential.drop", binding_id, about, scope);
       const signed = await store.sign_ins.remove(scope.org_id, binding_id, { audit });
       if (!signed && slots.length > 0) await store.audit.append(audit);
-      void givenBack.tell(before, tokens);
+      void revocation.revoke(before, tokens);
     },
   };
 }

@@ -13,9 +13,9 @@ export function pickBinding(candidates: readonly BoundPackage[], key: string): B
   const first = usable[0];
   if (first === undefined) return null;
   if (usable.length === 1 && first.binding.rollout.traffic_percent >= 100) return first;
-  const order = inOrder(usable);
-  refuseAmbiguous(order);
-  const bucket = bucketOf(key, first.binding.export_id);
+  const order = sortByPrecedence(usable);
+  requireOnePackage(order);
+  const bucket = assignBucket(key, first.binding.export_id);
   let filled = 0;
   for (const candidate of order) {
     filled += candidate.binding.rollout.traffic_percent;
@@ -28,7 +28,7 @@ export function takesTraffic({ binding }: BoundPackage): boolean {
   return binding.status === "active" && binding.rollout.traffic_percent > 0;
 }
 
-export function inOrder(usable: readonly BoundPackage[]): BoundPackage[] {
+export function sortByPrecedence(usable: readonly BoundPackage[]): BoundPackage[] {
   return [...usable].sort((a, b) => {
     const level = Number(a.binding.scope.project_id === null) - Number(b.binding.scope.project_id === null);
     if (level !== 0) return level;
@@ -39,7 +39,7 @@ export function inOrder(usable: readonly BoundPackage[]): BoundPackage[] {
 }
 
 /** Versions of two packages do not compare, so inside one scope the caller has to say which it means. */
-function refuseAmbiguous(order: readonly BoundPackage[]): void {
+function requireOnePackage(order: readonly BoundPackage[]): void {
   const top = order[0]!.binding.scope.project_id;
   const packages = new Set<string>();
   for (const { binding } of order) if (binding.scope.project_id === top) packages.add(binding.package_id);
@@ -52,7 +52,7 @@ function refuseAmbiguous(order: readonly BoundPackage[]): void {
 }
 
 /** 0 ≤ bucket < 100 in steps of 0.01, spread evenly over keys. */
-function bucketOf(key: string, export_id: string): number {
+function assignBucket(key: string, export_id: string): number {
   return (hash32(`${export_id}\n${key}`) % 10_000) / 100;
 }
 

@@ -16,7 +16,7 @@ interface Read {
   prefixes: Map<string, Promise<ConfigRow[]>>;
 }
 
-export function cachedConfig(live: LiveConfig, clock: Pick<Clock, "monotonic">): LiveConfig {
+export function createCachedConfig(live: LiveConfig, clock: Pick<Clock, "monotonic">): LiveConfig {
   const orgs = new Map<string, Read>();
   const opened = new WeakMap<ConfigRow, Json>();
   live.onUpdated((_, org_id) => orgs.delete(org_id));

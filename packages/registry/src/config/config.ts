@@ -12,7 +12,7 @@ import {
   type Kernel,
   type KernelDeps,
 } from "@backplane/ports";
-import { recordDropped } from "./dropped.ts";
+import { auditDroppedCredentials } from "./dropped.ts";
 import type { LiveConfig } from "./live-config.ts";
 import { maskValue } from "./mask.ts";
 import { requireConfigSet, requireConfigUnset } from "./write-rules.ts";
@@ -51,7 +51,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     requireConfigSet(caller, keys);
     const audit = auditOf(deps, caller, "config.set", subjectOf(keys), { keys });
     const dropped = await live.write(caller.scope.org_id, { set: values }, { audit });
-    await recordDropped(deps, caller, dropped);
+    await auditDroppedCredentials(deps, caller, dropped);
     return dropped;
   }
 
@@ -61,7 +61,7 @@ export function createConfig(deps: KernelDeps, live: LiveConfig): Kernel["config
     const removed = await live.write(caller.scope.org_id, { unset: [pattern] }, { audit });
     const prefix = configPrefixOf(pattern);
     const asked = (key: string) => (prefix === null ? key === pattern : key.startsWith(prefix));
-    await recordDropped(
+    await auditDroppedCredentials(
       deps,
       caller,
       removed.filter((key) => !asked(key)),

@@ -3,7 +3,11 @@ import { auditOf, type Caller, type KernelDeps, type Store } from "@backplane/po
 
 type Parts = Pick<KernelDeps, "ids" | "clock"> & { store: Pick<Store, "audit"> };
 
-export async function recordDropped(deps: Parts, caller: Caller, keys: readonly string[]): Promise<void> {
+export async function auditDroppedCredentials(
+  deps: Parts,
+  caller: Caller,
+  keys: readonly string[],
+): Promise<void> {
   if (keys.length === 0) return;
   const subject = keys.length === 1 ? keys[0]! : `${keys.length} keys`;
   await deps.store.audit.append(auditOf(deps, caller, "credential.drop", subject, { keys: [...keys] }));

@@ -37,14 +37,14 @@ export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clo
   const listeners = new ConfigListeners(deps.log);
 
   function open(org_id: string, row: ConfigRow): Json {
-    const text = row.sealed ? vault.open(org_id, sealName(row.key), row.value) : row.value;
+    const text = row.sealed ? vault.open(org_id, configSealName(row.key), row.value) : row.value;
     return JSON.parse(text) as Json;
   }
 
   function seal(org_id: string, key: string, value: Json): ConfigRow {
     const text = JSON.stringify(value);
     if (!isSecretConfigKey(key)) return { key, value: text, sealed: false };
-    return { key, value: vault.seal(org_id, sealName(key), text), sealed: true };
+    return { key, value: vault.seal(org_id, configSealName(key), text), sealed: true };
   }
 
   const rows: LiveConfig["rows"] = (org_id, prefix) => store.config.list(org_id, prefix);
@@ -66,7 +66,7 @@ export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clo
       const sealed = set.map(([key, value]) => seal(org_id, key, value));
       const now = new Date(clock.now()).toISOString();
       const removed = await store.config.write(org_id, { set: sealed, unset }, now, facts);
-      listeners.tell(org_id, new Set([...removed, ...set.map(([key]) => key)]));
+      listeners.notify(org_id, new Set([...removed, ...set.map(([key]) => key)]));
       return removed;
     },
     onUpdated: (listener) => listeners.add(listener),
@@ -74,7 +74,7 @@ export function createLiveConfig(deps: Pick<KernelDeps, "store" | "vault" | "clo
 }
 
 /** A name that no stored secret can have, so a ciphertext moved from one table to the other does not open. */
-export function sealName(key: string): string {
+export function configSealName(key: string): string {
   return `config/${key}`;
 }
 

@@ -6,10 +6,10 @@ import { type Json, pluginNamespace } from "@backplane/contract";
 import type { LiveConfig } from "./live-config.ts";
 
 /** Where they are read: one instance of a plugin serves all orgs. */
-export const SETTINGS_SCOPE = { org_id: "org_local", project_id: "proj_default" } as const;
+export const PLUGIN_SETTINGS_SCOPE = { org_id: "org_local", project_id: "proj_default" } as const;
 
-const OWN = ["enabled", "trusted", "services", "api", "allowed_domains"] as const;
-type OwnField = (typeof OWN)[number];
+const SETTING_FIELDS = ["enabled", "trusted", "services", "api", "allowed_domains"] as const;
+type PluginSettingField = (typeof SETTING_FIELDS)[number];
 
 export interface PluginSettings {
   enabled: boolean;
@@ -23,43 +23,43 @@ export interface PluginSettings {
   allowed_domains: readonly string[];
 }
 
-export function settingKey(plugin: string, field: OwnField): string {
+export function pluginSettingKey(plugin: string, field: PluginSettingField): string {
   return `plugin.${pluginNamespace(plugin)}.${field}`;
 }
 
 /** The namespace and field of a key that the kernel itself reads, or null. */
-export function settingOfKey(key: string): { namespace: string; field: OwnField } | null {
+export function parsePluginSettingKey(key: string): { namespace: string; field: PluginSettingField } | null {
   const [root, namespace, field, ...more] = key.split(".");
   if (root !== "plugin" || namespace === undefined || field === undefined || more.length > 0) return null;
-  return isOwnField(field) ? { namespace, field } : null;
+  return isPluginSettingField(field) ? { namespace, field } : null;
 }
 
-export function isOwnField(field: string): field is OwnField {
-  return (OWN as readonly string[]).includes(field);
+export function isPluginSettingField(field: string): field is PluginSettingField {
+  return (SETTING_FIELDS as readonly string[]).includes(field);
 }
 
 /** True for the keys that only an admin may write. */
 export function isPluginGrantKey(key: string): boolean {
-  const setting = settingOfKey(key);
+  const setting = parsePluginSettingKey(key);
   return setting !== null && setting.field !== "enabled";
 }
 
 /** The kernel's own fields among the keys that a key, or everything below a prefix, names. */
-export function coversSetting(path: string, below: boolean): readonly OwnField[] {
+export function coveredSettingFields(path: string, below: boolean): readonly PluginSettingField[] {
   if (!below) {
-    const setting = settingOfKey(path);
+    const setting = parsePluginSettingKey(path);
     return setting === null ? [] : [setting.field];
   }
   // `plugin.` and `plugin.<ns>.`; a longer prefix lies below every setting.
-  return /^plugin\.([^.]+\.)?$/.test(path) ? OWN : [];
+  return /^plugin\.([^.]+\.)?$/.test(path) ? SETTING_FIELDS : [];
 }
 
-export async function readSettings(
+export async function readPluginSettings(
   config: LiveConfig,
   org_id: string,
   plugin: string,
 ): Promise<PluginSettings> {
-  const read = (field: OwnField) => config.get(org_id, settingKey(plugin, field));
+  const read = (field: PluginSettingField) => config.get(org_id, pluginSettingKey(plugin, field));
   const [enabled, trusted, api, services, allowed_domains] = await Promise.all([
     read("enabled"),
     read("trusted"),
@@ -71,11 +71,11 @@ export async function readSettings(
     enabled: enabled !== false,
     trusted: trusted === true,
     api: api === true,
-    services: namesIn(services),
-    allowed_domains: namesIn(allowed_domains),
+    services: stringsIn(services),
+    allowed_domains: stringsIn(allowed_domains),
   };
 }
 
-function namesIn(value: Json | undefined): string[] {
+function stringsIn(value: Json | undefined): string[] {
   return Array.isArray(value) ? value.filter((name) => typeof name === "string") : [];
 }

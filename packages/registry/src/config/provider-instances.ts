@@ -5,9 +5,9 @@
 import type { Json, ProviderInstance } from "@backplane/contract";
 
 const PROVIDERS_PREFIX = "providers.";
-export const ACTIVE_KEY = "provider";
+export const ACTIVE_INSTANCE_KEY = "provider";
 /** The field that names the one private `host:port` an instance may be at; only the host's admin writes it. */
-export const ALLOW_PRIVATE = "allow_private";
+export const ALLOW_PRIVATE_FIELD = "allow_private";
 
 const INSTANCE_ID = /^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$/;
 /** `/api/llm-providers/active` is a route of its own. */
@@ -18,13 +18,13 @@ export function isInstanceId(id: string): boolean {
 }
 
 /** The instance that a written key belongs to, so that only this one is loaded again; null for other keys. */
-export function instanceOfKey(key: string): string | null {
-  return splitKey(key)?.id ?? null;
+export function parseInstanceKey(key: string): string | null {
+  return splitInstanceKey(key)?.id ?? null;
 }
 
 /** Null while none is chosen; the instance itself may be gone. */
 export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | null {
-  const id = entries.get(ACTIVE_KEY);
+  const id = entries.get(ACTIVE_INSTANCE_KEY);
   return typeof id === "string" && isInstanceId(id) ? id : null;
 }
 
@@ -32,7 +32,7 @@ export function activeInstanceId(entries: ReadonlyMap<string, Json>): string | n
 export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInstance[] {
   const found = new Map<string, Record<string, Json>>();
   for (const [key, value] of entries) {
-    const parts = splitKey(key);
+    const parts = splitInstanceKey(key);
     if (parts === null) continue;
     const fields = found.get(parts.id) ?? {};
     fields[parts.field] = value;
@@ -47,7 +47,7 @@ export function groupInstances(entries: ReadonlyMap<string, Json>): ProviderInst
     );
 }
 
-function splitKey(key: string): { id: string; field: string } | null {
+function splitInstanceKey(key: string): { id: string; field: string } | null {
   if (!key.startsWith(PROVIDERS_PREFIX)) return null;
   const rest = key.slice(PROVIDERS_PREFIX.length);
   const dot = rest.indexOf(".");

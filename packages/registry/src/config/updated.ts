@@ -21,7 +21,7 @@ export class ConfigListeners {
   }
 
   /** One call for each key, in order, after the write is on disk. */
-  tell(org_id: string, keys: Iterable<string>): void {
+  notify(org_id: string, keys: Iterable<string>): void {
     for (const key of keys) {
       const updated: ConfigUpdated = { key, prefix_match_hint: prefixMatchHint(key) };
       for (const listener of this.#listeners) this.#call(listener, updated, org_id);

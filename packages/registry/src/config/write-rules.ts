@@ -6,13 +6,13 @@
 import { BackplaneError, configPrefixOf } from "@backplane/contract";
 import { type Caller, HOST_ADMIN, requireWholeOrg } from "@backplane/ports";
 import { requirePluginAdmin, requirePluginOperator } from "./plugin-authority.ts";
-import { coversSetting, SETTINGS_SCOPE, settingOfKey } from "./plugin-settings.ts";
-import { ALLOW_PRIVATE, instanceOfKey } from "./provider-instances.ts";
+import { coveredSettingFields, PLUGIN_SETTINGS_SCOPE, parsePluginSettingKey } from "./plugin-settings.ts";
+import { ALLOW_PRIVATE_FIELD, parseInstanceKey } from "./provider-instances.ts";
 
 export function requireConfigSet(caller: Caller, keys: readonly string[]): void {
   requireWholeOrg(caller, "change the configuration");
   for (const key of keys) {
-    const setting = settingOfKey(key);
+    const setting = parsePluginSettingKey(key);
     if (setting !== null) requireSetting(caller, setting.field, key);
     if (isAllowPrivateKey(key)) requireHostAdmin(caller, key);
   }
@@ -22,7 +22,7 @@ export function requireConfigSet(caller: Caller, keys: readonly string[]): void 
 export function requireConfigUnset(caller: Caller, pattern: string): void {
   requireWholeOrg(caller, "change the configuration");
   const prefix = configPrefixOf(pattern);
-  for (const field of coversSetting(prefix ?? pattern, prefix !== null)) {
+  for (const field of coveredSettingFields(prefix ?? pattern, prefix !== null)) {
     requireSetting(caller, field, pattern);
   }
 }
@@ -30,14 +30,14 @@ export function requireConfigUnset(caller: Caller, pattern: string): void {
 /** Settings of plugins are read from the default org alone; another org's keys of that name change nothing there. */
 function requireSetting(caller: Caller, field: string, key: string): void {
   const enabled = field === "enabled";
-  if (enabled && caller.scope.org_id !== SETTINGS_SCOPE.org_id) return;
+  if (enabled && caller.scope.org_id !== PLUGIN_SETTINGS_SCOPE.org_id) return;
   if (enabled) requirePluginOperator(caller, `change ${key}`);
   else requirePluginAdmin(caller, `change ${key}`);
 }
 
 function isAllowPrivateKey(key: string): boolean {
-  const id = instanceOfKey(key);
-  return id !== null && key === `providers.${id}.${ALLOW_PRIVATE}`;
+  const id = parseInstanceKey(key);
+  return id !== null && key === `providers.${id}.${ALLOW_PRIVATE_FIELD}`;
 }
 
 function requireHostAdmin(caller: Caller, key: string): void {

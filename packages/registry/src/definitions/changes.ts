@@ -18,7 +18,7 @@ import {
 const MOST = 500;
 
 /** Null for `former`: it is not known any more, so everything is new. */
-export function changesOf(former: ToolWords | null, now: ToolWords): ToolChange[] {
+export function diffTool(former: ToolWords | null, now: ToolWords): ToolChange[] {
   const found: ToolChange[] = [];
   walk(former === null ? {} : wordsOf(former), wordsOf(now), "", found);
   return found.slice(0, MOST);

@@ -16,14 +16,14 @@ import {
   type ToolWords,
 } from "@backplane/contract";
 import type { Description } from "@backplane/ports";
-import { changesOf } from "./changes.ts";
+import { diffTool } from "./changes.ts";
 
 /** Names of one package that are remembered; one that makes up new ones all the time is looked at from then on. */
 const SEEN = 10_000;
 /** Tools that went away whose words are kept. */
 const GONE = 200;
 
-export function compare(
+export function mergeDescription(
   before: Definitions | null,
   bound: { binding: Binding; package: Package },
   description: Description,
@@ -35,7 +35,7 @@ export function compare(
   const exports: ToolExport[] = [];
   const quarantined: QuarantinedTool[] = [];
   for (const item of description.exports) {
-    const digest = toolDigest(item, description.schemas);
+    const digest = digestTool(item, description.schemas);
     const known = Object.hasOwn(seen, item.id) ? seen[item.id] : undefined;
     if (known === digest || (known === undefined && names < SEEN)) {
       if (known === undefined) names++;
@@ -47,7 +47,7 @@ export function compare(
     const since = waiting === undefined ? now : waiting.since;
     const words = { export: item, schemas: schemasOf(item, description.schemas) };
     const former = reviewed ? null : formerOf(before, item.id);
-    quarantined.push({ ...words, since, former, changes: changesOf(former, words) });
+    quarantined.push({ ...words, since, former, changes: diffTool(former, words) });
   }
   return withDigest({
     binding_id: bound.binding.binding_id,
@@ -86,7 +86,7 @@ function goneSince(before: Definitions, { exports }: Description): ToolWords[] {
 }
 
 /** The operator has looked at it: from now on these are the words of this tool. */
-export function accepted(before: Definitions, export_id: string): Definitions {
+export function acceptTools(before: Definitions, export_id: string): Definitions {
   const taken = before.quarantined.filter((one) => export_id === "*" || one.export.id === export_id);
   const names = new Set(taken.map((one) => one.export.id));
   const exports = [
@@ -98,7 +98,7 @@ export function accepted(before: Definitions, export_id: string): Definitions {
     Json
   >;
   const seen = { ...before.seen };
-  for (const one of taken) seen[one.export.id] = toolDigest(one.export, one.schemas);
+  for (const one of taken) seen[one.export.id] = digestTool(one.export, one.schemas);
   return withDigest({
     ...before,
     exports,
@@ -114,7 +114,7 @@ function withDigest(row: Definitions): Definitions {
 }
 
 /** What a tool says that it is, to the last word. */
-export function toolDigest(item: ToolExport, schemas: Record<string, Json>): string {
+export function digestTool(item: ToolExport, schemas: Record<string, Json>): string {
   return digestOf([item as Json, schemasOf(item, schemas)]);
 }
 

@@ -26,13 +26,13 @@ import {
   requireOperator,
   requireWholeOrg,
 } from "@backplane/ports";
-import { takenOut } from "../exports/sanitize-text.ts";
+import { listHiddenText } from "../exports/sanitize-text.ts";
 import type { Policies } from "../policy/policies.ts";
 import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
-import { accepted, compare } from "./compare.ts";
-import { askWithSecrets, processOrder } from "./process-order.ts";
+import { acceptTools, mergeDescription } from "./compare.ts";
+import { createProcessOrder, sendProcessRequest } from "./process-order.ts";
 
-export interface DefinitionsRoom {
+export interface DefinitionsService {
   facade: DefinitionsFacade;
   /**
    * After a binding was made or changed; never throws. Null: the package lists its own exports. `known`: it has been
@@ -60,7 +60,7 @@ export function createDefinitions(
   changed: Changed,
   told: Told,
   gate: (bound: BoundPackage) => Promise<void> = async () => {},
-): DefinitionsRoom {
+): DefinitionsService {
   const { store, clock } = deps;
   /** One question at a time per binding: a second one waits for the answer to the first. */
   const asking = new Map<string, Promise<Definitions>>();
@@ -77,7 +77,7 @@ export function createDefinitions(
       return await failed(bound, error);
     }
     const now = new Date(clock.now()).toISOString();
-    return await write(bound, (before) => compare(before, bound, description, now));
+    return await write(bound, (before) => mergeDescription(before, bound, description, now));
   }
 
   async function failed(bound: BoundPackage, error: unknown): Promise<Definitions> {
@@ -94,10 +94,10 @@ export function createDefinitions(
       const same = before !== null && before.package_digest === pack.digest;
       // What may not be loaded offers nothing; what was seen of it is kept.
       if (same && code === "plugin.dependency") {
-        return { ...compare(before, bound, nothing, now), error: why };
+        return { ...mergeDescription(before, bound, nothing, now), error: why };
       }
       // The first answer is still to come, so nothing has been seen.
-      const base = same ? before : { ...compare(null, bound, nothing, now), revision: 0 };
+      const base = same ? before : { ...mergeDescription(null, bound, nothing, now), revision: 0 };
       return { ...base, error: why, revision: (before?.revision ?? 0) + 1 };
     });
   }
@@ -196,7 +196,7 @@ export function createDefinitions(
             fix: `See what changed: backplane binding tools ${id}`,
           });
         }
-        const row = accepted(before, export_id);
+        const row = acceptTools(before, export_id);
         const tools = waiting.map((one) => one.export.id);
         const audit = auditOf(deps, caller, "definitions.accept", id, { tools });
         if (!(await store.definitions.put(org_id, row, { ...facts(bound.binding, before, row), audit }))) {
@@ -253,7 +253,7 @@ async function vetted(
       continue;
     }
     const item = read.data;
-    for (const line of takenOut(item, description.schemas))
+    for (const line of listHiddenText(item, description.schemas))
       warnings.push(`Hidden characters in the words of ${item.id} are not shown: ${line}`.slice(0, 500));
     const late = clock.monotonic() > until;
     const problem = late ? TOO_LATE : await schemaProblem(schemas, item.tool, description.schemas);
@@ -300,8 +300,8 @@ async function question(
   if (describe === undefined) {
     throw new BackplaneError("package.invalid", `this gateway does not run ${protocol} packages`);
   }
-  const order = await processOrder(deps, policies, bound, bound.binding.scope);
-  return await askWithSecrets(tokens, bound, order, (given) =>
+  const order = await createProcessOrder(deps, policies, bound, bound.binding.scope);
+  return await sendProcessRequest(tokens, bound, order, (given) =>
     describe({ ...given, timeout_ms: DESCRIBE_MS }),
   );
 }

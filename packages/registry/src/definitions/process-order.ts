@@ -1,7 +1,7 @@
 /** What names the process of a described binding to the runner: the same one that the calls of its tools get. */
 import type { BoundPackage, DescribeOrder, KernelDeps, Scope } from "@backplane/ports";
 import { poolKey } from "../exports/export-plan.ts";
-import { wholeExport } from "../exports/whole-package.ts";
+import { combineTools } from "../exports/whole-package.ts";
 import { standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect } from "../grant/intersect.ts";
@@ -11,14 +11,14 @@ import type { SignInTokens } from "../secrets/sign-in-tokens.ts";
 export type ProcessOrder = Omit<DescribeOrder, "timeout_ms">;
 
 /** Without its secrets, which are read for each question. */
-export async function processOrder(
+export async function createProcessOrder(
   deps: Pick<KernelDeps, "host">,
   policies: Pick<Policies, "of">,
   bound: BoundPackage,
   scope: Scope,
 ): Promise<ProcessOrder> {
   const { binding, package: pack } = bound;
-  const item = wholeExport(pack)!;
+  const item = combineTools(pack)!;
   const level = standingLevel(
     { binding, package: pack, export: item },
     effectiveClass(binding, item),
@@ -47,13 +47,13 @@ export async function processOrder(
 }
 
 /** Asks with the binding's secrets, again where its sign-in has a newer token than the server was shown. */
-export async function askWithSecrets<T>(
+export async function sendProcessRequest<T>(
   tokens: SignInTokens,
   bound: BoundPackage,
   order: ProcessOrder,
   ask: (order: ProcessOrder) => Promise<T>,
 ): Promise<T> {
-  return await tokens.authorized(bound, order.grant, (secrets) =>
+  return await tokens.sendWithSecrets(bound, order.grant, (secrets) =>
     ask({ ...order, context: { ...order.context, secrets } }),
   );
 }

@@ -2,7 +2,7 @@
 
 import { type Definitions, isDescribed, type Soon, whenThere } from "@backplane/contract";
 import type { BindingStore, BoundPackage, DefinitionStore } from "@backplane/ports";
-import { asExport, eachExport } from "../exports/whole-package.ts";
+import { expandExports, selectExport } from "../exports/whole-package.ts";
 
 /** What the door and discovery read of bindings: of one export each, but for `get`, which answers as it is stored. */
 export type BindingSource = Pick<BindingStore, "get" | "candidates" | "discover">;
@@ -33,11 +33,11 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   const dressed = (bound: BoundPackage): Soon<BoundPackage> =>
     whenThere(definitionsOf(bound), (given) => (given === null ? bound : dressedBy(bound, given).whole));
   const dressedExport = (bound: BoundPackage, given: Definitions | null, export_id: string) => {
-    if (given === null) return asExport(bound, export_id);
+    if (given === null) return selectExport(bound, export_id);
     const { whole, exports } = dressedBy(bound, given);
     const there = exports.get(export_id);
     if (there !== undefined) return there;
-    const one = asExport(whole, export_id);
+    const one = selectExport(whole, export_id);
     // Anybody can ask for names that nothing has.
     if (one !== null || exports.size < NO_SUCH_EXPORTS_KEPT) exports.set(export_id, one);
     return one;
@@ -45,7 +45,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
   const exportOf = (bound: BoundPackage, export_id: string): Soon<BoundPackage | null> =>
     asks(bound)
       ? whenThere(definitionsOf(bound), (given) => dressedExport(bound, given, export_id))
-      : asExport(bound, export_id);
+      : selectExport(bound, export_id);
   return {
     get: (scope, id) =>
       whenThere(stored.get(scope, id), (bound) => (bound === null || !asks(bound) ? bound : dressed(bound))),
@@ -56,7 +56,7 @@ export function withDefinitions(stored: BindingSource, definitions: DefinitionSt
     async discover(scope, kind) {
       const found: BoundPackage[] = [];
       for (const bound of await stored.discover(scope, kind)) {
-        found.push(...eachExport(asks(bound) ? await dressed(bound) : bound));
+        found.push(...expandExports(asks(bound) ? await dressed(bound) : bound));
       }
       return found;
     },

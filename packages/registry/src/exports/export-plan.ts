@@ -11,11 +11,11 @@ import {
   type PluginExport,
 } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, SchemaCheck, Scope } from "@backplane/ports";
-import { grantDigest, standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
+import { digestGrant, standingLevel, toGrant, withSecretEnv } from "../grant/effective.ts";
 import { effectiveClass } from "../grant/execution-class.ts";
 import { intersect, type Level } from "../grant/intersect.ts";
 import { type CompiledRule, compilePluginRules, NO_RULES } from "../policy/security-rules.ts";
-import { shownWords } from "./sanitize-text.ts";
+import { sanitizeExport } from "./sanitize-text.ts";
 
 export interface ExportPlan {
   readonly bound: BoundPackage;
@@ -72,7 +72,7 @@ export class ExportPlans {
     const isolation = effectiveClass(bound.binding, item);
     const level = standingLevel({ ...bound, export: item }, isolation, scope, host);
     const grant = withSecretEnv(toGrant(level), bound.binding.policy);
-    const shown = shownWords(bound, item);
+    const shown = sanitizeExport(bound, item);
     const plan: ExportPlan = {
       bound: shown.bound,
       export: shown.export,
@@ -103,7 +103,7 @@ function schemaKey({ described, package: pack }: BoundPackage, path: string): st
 }
 
 /** The plan's grant, met with what this one call may do at most. */
-export function narrowed(
+export function narrowGrant(
   plan: ExportPlan,
   ceiling: Level | undefined,
   scope: Scope,
@@ -116,7 +116,7 @@ export function narrowed(
 /** Processes are shared only inside one key: package digest, binding generation, project, grant. */
 export function poolKey(bound: BoundPackage, scope: Scope, grant: Grant): string {
   const { binding_id, generation } = bound.binding;
-  return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${grantDigest(grant)}`;
+  return `${bound.package.digest}/${binding_id}@${generation}/${scope.project_id ?? "-"}/${digestGrant(grant)}`;
 }
 
 /** Of a whole package each tool has its own line. */

@@ -7,7 +7,7 @@
 import { hiddenIn, hiddenText, type Json, type PluginExport, plainJson } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
 
-export interface ShownWords {
+export interface SanitizedExport {
   /** With the words as they are shown; the very same where nothing was hidden. */
   bound: BoundPackage;
   export: PluginExport;
@@ -19,9 +19,9 @@ const NOTHING: readonly string[] = [];
 /** Lines about one tool; a schema can hold any number of them. */
 const MOST = 20;
 
-export function shownWords(bound: BoundPackage, item: PluginExport): ShownWords {
+export function sanitizeExport(bound: BoundPackage, item: PluginExport): SanitizedExport {
   const schemas = ownSchemas(item, bound.package.schemas);
-  const taken_out = takenOut(item, schemas);
+  const taken_out = listHiddenText(item, schemas);
   if (taken_out.length === 0) return { bound, export: item, taken_out: NOTHING };
   const { manifest } = bound.package;
   const shown = plainJson(item as Json) as PluginExport;
@@ -41,7 +41,7 @@ export function shownWords(bound: BoundPackage, item: PluginExport): ShownWords 
 }
 
 /** The same for words that are not bound: what would be taken out of them. */
-export function takenOut(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
+export function listHiddenText(item: PluginExport, schemas: Readonly<Record<string, Json>>): string[] {
   const own = ownSchemas(item, schemas);
   const found = [
     ...hiddenIn(item as Json),

@@ -15,20 +15,20 @@ import {
 import type { BoundPackage } from "@backplane/ports";
 import { moreIsolated } from "../grant/intersect.ts";
 
-const NOTHING: Permissions = {
+const NO_PERMISSIONS: Permissions = {
   network: "none",
   filesystem: "none",
   gateway_api_scopes: [],
   secret_slots: [],
 };
 
-export function isWhole({ binding }: BoundPackage): boolean {
+export function bindsWholePackage({ binding }: BoundPackage): boolean {
   return binding.export_id === WHOLE_PACKAGE;
 }
 
 /** Null: the package has no such tool. */
-export function asExport(bound: BoundPackage, export_id: string): BoundPackage | null {
-  if (!isWhole(bound)) return bound.binding.export_id === export_id ? bound : null;
+export function selectExport(bound: BoundPackage, export_id: string): BoundPackage | null {
+  if (!bindsWholePackage(bound)) return bound.binding.export_id === export_id ? bound : null;
   if (!bound.package.manifest.exports.some((item) => item.kind === "tool" && item.id === export_id)) {
     return null;
   }
@@ -36,8 +36,8 @@ export function asExport(bound: BoundPackage, export_id: string): BoundPackage |
 }
 
 /** Each tool of a whole package by itself; other bindings as they are. */
-export function eachExport(bound: BoundPackage): BoundPackage[] {
-  if (!isWhole(bound)) return [bound];
+export function expandExports(bound: BoundPackage): BoundPackage[] {
+  if (!bindsWholePackage(bound)) return [bound];
   return toolsOf(bound.package).map((item) => ({
     ...bound,
     binding: { ...bound.binding, export_id: item.id },
@@ -46,7 +46,7 @@ export function eachExport(bound: BoundPackage): BoundPackage[] {
 }
 
 /** What all of its tools ask for together: what the binding as such is checked and shown with. */
-export function wholeExport(pack: Package): PluginExport | null {
+export function combineTools(pack: Package): PluginExport | null {
   const { runtime } = pack.manifest;
   const described = isDescribed(runtime.protocol);
   const tools = toolsOf(pack);
@@ -58,8 +58,8 @@ export function wholeExport(pack: Package): PluginExport | null {
     kind: "tool",
     default_timeout_ms: INVOCATION_LIMITS.default_timeout_ms,
     permissions: described
-      ? (runtime.permissions ?? NOTHING)
-      : tools.map((item) => item.permissions).reduce(union, NOTHING),
+      ? (runtime.permissions ?? NO_PERMISSIONS)
+      : tools.map((item) => item.permissions).reduce(unionPermissions, NO_PERMISSIONS),
     tool: { effect_class: "unknown", streaming: false, requires_approval: false },
     ...(classes.length === 0 ? {} : { execution_class: classes.reduce(moreIsolated) }),
   };
@@ -69,11 +69,11 @@ export function toolsOf(pack: Package): ToolExport[] {
   return pack.manifest.exports.filter((item) => item.kind === "tool");
 }
 
-function union(a: Permissions, b: Permissions): Permissions {
+function unionPermissions(a: Permissions, b: Permissions): Permissions {
   const both = <T>(one: readonly T[], other: readonly T[]) => [...new Set([...one, ...other])];
   return {
     network: a.network === "egress" ? "egress" : b.network,
-    filesystem: wider(a.filesystem, b.filesystem),
+    filesystem: widerFilesystem(a.filesystem, b.filesystem),
     gateway_api_scopes: both(a.gateway_api_scopes, b.gateway_api_scopes),
     secret_slots: both(a.secret_slots, b.secret_slots),
     ...(a.allowed_domains === undefined || b.allowed_domains === undefined
@@ -83,7 +83,10 @@ function union(a: Permissions, b: Permissions): Permissions {
   };
 }
 
-function wider(a: Permissions["filesystem"], b: Permissions["filesystem"]): Permissions["filesystem"] {
+function widerFilesystem(
+  a: Permissions["filesystem"],
+  b: Permissions["filesystem"],
+): Permissions["filesystem"] {
   const order: Permissions["filesystem"][] = ["none", "assets_ro", "scratch"];
   return order.indexOf(a) >= order.indexOf(b) ? a : b;
 }

@@ -7,31 +7,31 @@ interface Pattern {
   port: string | null;
 }
 
-export function meetDomains(a: readonly string[], b: readonly string[]): string[] {
+export function intersectDomains(a: readonly string[], b: readonly string[]): string[] {
   const met: string[] = [];
   for (const left of a) {
     for (const right of b) {
-      const both = meetPattern(parse(left), parse(right));
-      if (both !== null) met.push(spell(both));
+      const both = intersectPatterns(parsePattern(left), parsePattern(right));
+      if (both !== null) met.push(formatPattern(both));
     }
   }
-  return reduceDomains(met);
+  return normalizeDomains(met);
 }
 
 /** One spelling per set: sorted, and nothing in it that another pattern of the set covers already. */
-export function reduceDomains(patterns: readonly string[]): string[] {
-  const unique = [...new Set(patterns.map((text) => spell(parse(text))))];
+export function normalizeDomains(patterns: readonly string[]): string[] {
+  const unique = [...new Set(patterns.map((text) => formatPattern(parsePattern(text))))];
   return unique.filter((one) => !unique.some((other) => other !== one && covers(other, one))).sort();
 }
 
 /** Whether everything that `narrow` allows is allowed by `wide`. */
 export function covers(wide: string, narrow: string): boolean {
-  const left = parse(wide);
-  const right = parse(narrow);
+  const left = parsePattern(wide);
+  const right = parsePattern(narrow);
   return coversHost(left.host, right.host) && (left.port === null || left.port === right.port);
 }
 
-function meetPattern(a: Pattern, b: Pattern): Pattern | null {
+function intersectPatterns(a: Pattern, b: Pattern): Pattern | null {
   const host = coversHost(a.host, b.host) ? b.host : coversHost(b.host, a.host) ? a.host : null;
   if (host === null) return null;
   if (a.port !== null && b.port !== null && a.port !== b.port) return null;
@@ -44,13 +44,13 @@ function coversHost(wide: string, narrow: string): boolean {
   return narrow !== "*" && narrow.endsWith(wide.slice(1));
 }
 
-function parse(text: string): Pattern {
+function parsePattern(text: string): Pattern {
   const lower = text.toLowerCase();
   const colon = lower.lastIndexOf(":");
   if (colon < 0) return { host: lower, port: null };
   return { host: lower.slice(0, colon), port: lower.slice(colon + 1) };
 }
 
-function spell(pattern: Pattern): string {
+function formatPattern(pattern: Pattern): string {
   return pattern.port === null ? pattern.host : `${pattern.host}:${pattern.port}`;
 }

@@ -28,7 +28,7 @@ export function standingLevel(
 }
 
 /** Where the gateway itself may go for a scope: what its host, org and project leave. */
-export function outwardDomains(scope: Scope, host: HostPolicy): readonly string[] {
+export function gatewayDomains(scope: Scope, host: HostPolicy): readonly string[] {
   const met = intersect(
     { network: "egress", allowed_domains: ["*"] },
     host.orgs?.get(scope.org_id) ?? {},
@@ -70,7 +70,7 @@ export function withSecretEnv(grant: Grant, { secret_env }: Binding["policy"]): 
   return given.length === 0 ? grant : { ...grant, secret_env: Object.fromEntries(given) };
 }
 
-export function grantDigest(grant: Grant): string {
+export function digestGrant(grant: Grant): string {
   return hash("sha256", canonicalJson(grant), "hex");
 }
 

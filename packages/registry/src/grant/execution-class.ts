@@ -12,7 +12,7 @@ export function effectiveClass(binding: Pick<Binding, "policy">, item: PluginExp
 }
 
 /** Whether `wanted` is less isolated than what the export would run as by itself. */
-export function lowers(wanted: ExecutionClass, item: PluginExport): boolean {
+export function lowersIsolation(wanted: ExecutionClass, item: PluginExport): boolean {
   const usual = defaultClass(item);
   return wanted !== usual && moreIsolated(wanted, usual) === usual;
 }

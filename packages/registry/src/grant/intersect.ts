@@ -6,7 +6,7 @@
 import type { ExecutionClass, Mount } from "@backplane/contract";
 import { EXECUTION_CLASSES } from "@backplane/contract";
 import type { GrantLevel } from "@backplane/ports";
-import { meetDomains, reduceDomains } from "./domains.ts";
+import { intersectDomains, normalizeDomains } from "./domains.ts";
 
 /** `mounts: false` forbids them; a list allows those folders alone. */
 export interface Level extends Omit<GrantLevel, "mounts"> {
@@ -15,31 +15,31 @@ export interface Level extends Omit<GrantLevel, "mounts"> {
 
 export function intersect(...levels: readonly Level[]): Level {
   let met: Level = {};
-  for (const level of levels) met = meet(met, level);
+  for (const level of levels) met = intersectTwo(met, level);
   return met;
 }
 
-function meet(a: Level, b: Level): Level {
+function intersectTwo(a: Level, b: Level): Level {
   const met: Level = {};
-  const isolation = either(a.class, b.class, moreIsolated);
+  const isolation = combine(a.class, b.class, moreIsolated);
   if (isolation !== undefined) met.class = isolation;
-  const network = either(a.network, b.network, (x, y) => (x === y ? x : "none"));
+  const network = combine(a.network, b.network, (x, y) => (x === y ? x : "none"));
   if (network !== undefined) met.network = network;
-  const domains = either(a.allowed_domains, b.allowed_domains, meetDomains);
-  if (domains !== undefined) met.allowed_domains = reduceDomains(domains);
-  const filesystem = either(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"));
+  const domains = combine(a.allowed_domains, b.allowed_domains, intersectDomains);
+  if (domains !== undefined) met.allowed_domains = normalizeDomains(domains);
+  const filesystem = combine(a.filesystem, b.filesystem, (x, y) => (x === y ? x : "none"));
   if (filesystem !== undefined) met.filesystem = filesystem;
-  const mounts = either(a.mounts, b.mounts, meetMounts);
+  const mounts = combine(a.mounts, b.mounts, intersectMounts);
   if (mounts !== undefined) met.mounts = mounts;
-  const scopes = either(a.gateway_api_scopes, b.gateway_api_scopes, common);
+  const scopes = combine(a.gateway_api_scopes, b.gateway_api_scopes, common);
   if (scopes !== undefined) met.gateway_api_scopes = sorted(scopes);
-  const slots = either(a.secret_slots, b.secret_slots, common);
+  const slots = combine(a.secret_slots, b.secret_slots, common);
   if (slots !== undefined) met.secret_slots = sorted(slots);
-  const capabilities = either(a.capabilities, b.capabilities, common);
+  const capabilities = combine(a.capabilities, b.capabilities, common);
   if (capabilities !== undefined) met.capabilities = sorted(capabilities);
-  const tools = either(a.tools ?? undefined, b.tools ?? undefined, common);
+  const tools = combine(a.tools ?? undefined, b.tools ?? undefined, common);
   if (tools !== undefined) met.tools = sorted(tools);
-  const host = either(a.host, b.host, (x, y) => x && y);
+  const host = combine(a.host, b.host, (x, y) => x && y);
   if (host !== undefined) met.host = host;
   return met;
 }
@@ -48,7 +48,7 @@ export function moreIsolated(a: ExecutionClass, b: ExecutionClass): ExecutionCla
   return EXECUTION_CLASSES.indexOf(a) >= EXECUTION_CLASSES.indexOf(b) ? a : b;
 }
 
-function either<T>(a: T | undefined, b: T | undefined, both: (a: T, b: T) => T): T | undefined {
+function combine<T>(a: T | undefined, b: T | undefined, both: (a: T, b: T) => T): T | undefined {
   if (a === undefined) return b;
   return b === undefined ? a : both(a, b);
 }
@@ -63,7 +63,7 @@ function sorted<T extends string>(items: readonly T[]): T[] {
 
 type Mounts = boolean | readonly Mount[];
 
-function meetMounts(a: Mounts, b: Mounts): Mounts {
+function intersectMounts(a: Mounts, b: Mounts): Mounts {
   if (a === false || b === false) return false;
   if (a === true) return b;
   if (b === true) return a;

@@ -19,12 +19,12 @@ import {
   type KernelDeps,
   requireOperator,
 } from "@backplane/ports";
-import { requireSource, runnable } from "./check-source.ts";
+import { requireRunnable, requireSourceAccess } from "./check-source.ts";
 import type { PackageRows } from "./package-rows.ts";
 
 type Installed = AgentPluginInstalled["packages"][number];
 
-interface Taken {
+interface ImportedPart {
   part: AgentPluginPart;
   imported: ImportedPackage;
 }
@@ -37,26 +37,26 @@ export async function installAgentPlugin(
   { strict }: { strict: boolean },
 ): Promise<AgentPluginInstalled> {
   requireOperator(caller, "install packages");
-  requireSource(caller, source.kind === "archive");
+  requireSourceAccess(caller, source.kind === "archive");
   const opened = await deps.importer.openAgentPlugin(source);
-  const taken: Taken[] = [];
+  const taken: ImportedPart[] = [];
   try {
     const left_out = [...opened.left_out];
-    if (strict) refuse(left_out, opened.name);
+    if (strict) requireComplete(left_out, opened.name);
     for (const part of opened.parts) {
       try {
         // A part of the registry is no part of what was uploaded.
-        requireSource(caller, source.kind === "archive" && !part.registry);
-        taken.push({ part, imported: await runnable(deps, rows, await opened.import(part)) });
+        requireSourceAccess(caller, source.kind === "archive" && !part.registry);
+        taken.push({ part, imported: await requireRunnable(deps, rows, await opened.import(part)) });
       } catch (error) {
-        left_out.push(ownFault(part, error));
+        left_out.push(leftOutPart(part, error));
       }
     }
     const amiss = strict && left_out.length > 0;
-    const { packages, refused } = await add(rows, caller, amiss ? [] : taken);
+    const { packages, refused } = await addParts(rows, caller, amiss ? [] : taken);
     left_out.push(...refused);
-    if (strict && left_out.length > 0) await takeBack(rows, caller, packages);
-    if (strict || packages.length === 0) refuse(left_out, opened.name);
+    if (strict && left_out.length > 0) await removeInstalled(rows, caller, packages);
+    if (strict || packages.length === 0) requireComplete(left_out, opened.name);
     if (packages.length === 0)
       throw new BackplaneError("package.invalid", `The plugin ${opened.name} has no server and no skill.`);
     const { name, version } = opened;
@@ -69,10 +69,10 @@ export async function installAgentPlugin(
 }
 
 /** Takes each part out of `taken` as it is added or refused. */
-async function add(
+async function addParts(
   rows: PackageRows,
   caller: Caller,
-  taken: Taken[],
+  taken: ImportedPart[],
 ): Promise<{ packages: Installed[]; refused: LeftOut[] }> {
   const packages: Installed[] = [];
   const refused: LeftOut[] = [];
@@ -84,17 +84,21 @@ async function add(
       const binding = { package_id, package_version: version, export_id: WHOLE_PACKAGE, ...part.binding };
       packages.push({ ...added, binding });
     } catch (error) {
-      refused.push(ownFault(part, error));
+      refused.push(leftOutPart(part, error));
     }
   }
   return { packages, refused };
 }
 
-async function takeBack(rows: PackageRows, caller: Caller, packages: readonly Installed[]): Promise<void> {
+async function removeInstalled(
+  rows: PackageRows,
+  caller: Caller,
+  packages: readonly Installed[],
+): Promise<void> {
   for (const one of packages) if (one.created) await rows.remove(caller, one.package);
 }
 
-function refuse(left_out: readonly LeftOut[], plugin: string): void {
+function requireComplete(left_out: readonly LeftOut[], plugin: string): void {
   const [first] = left_out;
   if (first === undefined) return;
   const what = `The ${first.kind} ${first.name} of ${plugin} cannot be used: ${first.reason}`;
@@ -105,7 +109,7 @@ function refuse(left_out: readonly LeftOut[], plugin: string): void {
 }
 
 /** Only what is wrong with the part itself: a store that does not answer ends the whole. */
-function ownFault({ kind, name }: AgentPluginPart, thrown: unknown): LeftOut {
+function leftOutPart({ kind, name }: AgentPluginPart, thrown: unknown): LeftOut {
   if (!isPartFault(thrown)) throw thrown;
   return leftOut(kind, name, thrown);
 }

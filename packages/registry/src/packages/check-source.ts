@@ -4,12 +4,12 @@ import { BackplaneError } from "@backplane/contract";
 import type { Caller, ImportedPackage, KernelDeps } from "@backplane/ports";
 
 /** What lies on the host or comes from a registry is the admin's to bring in. */
-export function requireSource(caller: Caller, uploaded: boolean): void {
+export function requireSourceAccess(caller: Caller, uploaded: boolean): void {
   if (!uploaded && !caller.admin) throw new BackplaneError("package.source_forbidden");
 }
 
 /** Bytes that this gateway cannot run are not kept. */
-export async function runnable(
+export async function requireRunnable(
   { runner }: Pick<KernelDeps, "runner">,
   rows: { discard(digest: string): Promise<void> },
   imported: ImportedPackage,

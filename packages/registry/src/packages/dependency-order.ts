@@ -1,17 +1,17 @@
 /** In which order plugins are loaded: each after those that it requires, else as they were found. Pure. */
-export interface Node {
+export interface DependencyNode {
   name: string;
   requires: readonly string[];
 }
 
-export interface Order {
+export interface DependencyOrder {
   /** Without those in a circle. */
   names: string[];
   /** By name: the circle that the plugin is part of, as `a → b → a`. */
-  circles: Map<string, string>;
+  cycles: Map<string, string>;
 }
 
-export function orderByRequires(nodes: readonly Node[]): Order {
+export function sortByDependencies(nodes: readonly DependencyNode[]): DependencyOrder {
   const byName = new Map(nodes.map((node) => [node.name, node]));
   const done = new Set<string>();
   const path: string[] = [];
@@ -38,5 +38,5 @@ export function orderByRequires(nodes: readonly Node[]): Order {
   }
 
   for (const { name } of nodes) visit(name);
-  return { names: names.filter((name) => !circles.has(name)), circles };
+  return { names: names.filter((name) => !circles.has(name)), cycles: circles };
 }

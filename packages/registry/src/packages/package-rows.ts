@@ -2,7 +2,7 @@
 
 import { BackplaneError, type Package } from "@backplane/contract";
 import { auditOf, type Caller, type ImportedPackage, type KernelDeps } from "@backplane/ports";
-import { namingVisible, visibleTo } from "../access/visible-bindings.ts";
+import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 
 /** What is done with imported bytes, also where nobody asks over the API: for folders that are followed. */
 export interface PackageRows {
@@ -65,7 +65,12 @@ export function createPackageRows(deps: KernelDeps): PackageRows {
     try {
       gone = await store.packages.remove(row.org_id, row.id, { audit });
     } catch (error) {
-      throw await namingVisible(error, "package.bound", "bindings", visibleTo(deps, caller));
+      throw await hideInvisibleBindings(
+        error,
+        "package.bound",
+        "bindings",
+        createVisibilityFilter(deps, caller),
+      );
     }
     if (!gone) throw new BackplaneError("package.not_found");
     await removeUnused(row.digest);

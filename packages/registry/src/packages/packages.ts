@@ -10,7 +10,7 @@ import {
   requireWholeOrg,
 } from "@backplane/ports";
 import { installAgentPlugin } from "./agent-plugin.ts";
-import { requireSource, runnable } from "./check-source.ts";
+import { requireRunnable, requireSourceAccess } from "./check-source.ts";
 import type { PackageRows } from "./package-rows.ts";
 
 export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["packages"] {
@@ -18,8 +18,8 @@ export function createPackages(deps: KernelDeps, rows: PackageRows): Kernel["pac
 
   async function install(caller: Caller, source: PackageSource) {
     requireOperator(caller, "install packages");
-    requireSource(caller, source.kind === "archive");
-    const imported = await runnable(deps, rows, await deps.importer.import(source));
+    requireSourceAccess(caller, source.kind === "archive");
+    const imported = await requireRunnable(deps, rows, await deps.importer.import(source));
     return await rows.add(caller, rows.draft(caller, imported));
   }
 

@@ -26,11 +26,11 @@ import {
   type Scope,
 } from "@backplane/ports";
 import { compileRules } from "./security-rules.ts";
-import { type StandingPolicy, standingPolicy } from "./standing-policy.ts";
+import { compilePolicy, type EffectivePolicy } from "./standing-policy.ts";
 
 interface Made {
   generations: string;
-  standing: StandingPolicy;
+  standing: EffectivePolicy;
 }
 
 const KEPT = 1_024;
@@ -46,11 +46,11 @@ export class Policies {
   }
 
   /** What holds in this scope now. */
-  of(scope: Scope): Soon<StandingPolicy> {
+  of(scope: Scope): Soon<EffectivePolicy> {
     return whenThere(this.#deps.store.policies.at(scope), (rows) => this.#standing(scope, rows));
   }
 
-  #standing(scope: Scope, { org, project }: PolicyRows): Soon<StandingPolicy> {
+  #standing(scope: Scope, { org, project }: PolicyRows): Soon<EffectivePolicy> {
     const key = `${scope.org_id}\n${scope.project_id}`;
     const generations = `${org?.generation ?? 0}.${project?.generation ?? 0}`;
     const known = this.#made.get(key);
@@ -157,9 +157,9 @@ export class Policies {
     return JSON.parse(JSON.stringify(shown)) as JsonObject;
   }
 
-  async #make(org: Policy, project: Policy): Promise<StandingPolicy> {
+  async #make(org: Policy, project: Policy): Promise<EffectivePolicy> {
     const rules = await compileRules([...(org.rules ?? []), ...(project.rules ?? [])], this.#deps.schemas);
-    return standingPolicy(org, project, rules);
+    return compilePolicy(org, project, rules);
   }
 }
 

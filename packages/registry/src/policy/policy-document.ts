@@ -32,7 +32,7 @@ const DEFAULT_POLICY: EffectivePolicyDocument = {
 
 type Roles = NonNullable<Policy["roles"]>;
 
-export function policyDocument(org: Policy, project: Policy): EffectivePolicyDocument {
+export function mergePolicies(org: Policy, project: Policy): EffectivePolicyDocument {
   const usual = DEFAULT_POLICY;
   const tolerance = { ...usual.tolerance };
   for (const context of RISK_CONTEXTS) {
@@ -41,15 +41,15 @@ export function policyDocument(org: Policy, project: Policy): EffectivePolicyDoc
   }
   return {
     tolerance,
-    allowed_tool_categories: inBoth(
+    allowed_tool_categories: intersectLists(
       org.allowed_tool_categories,
       project.allowed_tool_categories,
-      plainCategory,
+      normalizeCategory,
     ),
-    allowed_origins: inBoth(org.allowed_origins, project.allowed_origins),
-    roles: meetRoles(org.roles ?? {}, project.roles ?? {}),
+    allowed_origins: intersectLists(org.allowed_origins, project.allowed_origins),
+    roles: intersectRoles(org.roles ?? {}, project.roles ?? {}),
     risks: higherRisks(org.risks ?? {}, project.risks ?? {}),
-    floor: meetFloors({ ...usual.floor, ...org.floor }, project.floor ?? {}),
+    floor: higherFloors({ ...usual.floor, ...org.floor }, project.floor ?? {}),
     host: intersect(org.host ?? {}, project.host ?? {}) as HostLevel,
     rules: [...(org.rules ?? []), ...(project.rules ?? [])],
     deferred_tools: [...new Set([...(org.deferred_tools ?? []), ...(project.deferred_tools ?? [])])],
@@ -61,7 +61,7 @@ function lowerTolerance(a: Tolerance, b: Tolerance | undefined): Tolerance {
   return b !== undefined && TOLERANCES.indexOf(b) < TOLERANCES.indexOf(a) ? b : a;
 }
 
-function inBoth<T>(
+function intersectLists<T>(
   a: readonly T[] | null | undefined,
   b: readonly T[] | null | undefined,
   plain: (item: T) => T = (item) => item,
@@ -73,31 +73,31 @@ function inBoth<T>(
 }
 
 /** Authors write Shell and shell, and mean the same. */
-export function plainCategory(category: string): string {
+export function normalizeCategory(category: string): string {
   return category.toLowerCase();
 }
 
-function meetRoles(org: Roles, project: Roles): Roles {
+function intersectRoles(org: Roles, project: Roles): Roles {
   const met: Roles = {};
   for (const role of ROLES) {
     const [a, b] = [org[role], project[role]];
-    const one = a === undefined || b === undefined ? (a ?? b) : meetRole(a, b);
+    const one = a === undefined || b === undefined ? (a ?? b) : intersectRole(a, b);
     if (one !== undefined) met[role] = one;
   }
   return met;
 }
 
-function meetRole(a: RolePolicy, b: RolePolicy): RolePolicy {
+function intersectRole(a: RolePolicy, b: RolePolicy): RolePolicy {
   const most = a.max_risk === undefined ? b.max_risk : lowerRisk(a.max_risk, b.max_risk);
   return {
-    allow: meetSelection(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
-    deny: meetSelection(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
+    allow: mergeSelections(a.allow ?? {}, b.allow ?? {}, (x, y) => x.filter((item) => y.includes(item))),
+    deny: mergeSelections(a.deny ?? {}, b.deny ?? {}, (x, y) => [...new Set([...x, ...y])]),
     ...(most === undefined ? {} : { max_risk: most }),
     ...(a.disabled === true || b.disabled === true ? { disabled: true } : {}),
   };
 }
 
-function meetSelection(
+function mergeSelections(
   a: RoleSelection,
   b: RoleSelection,
   meet: (x: readonly string[], y: readonly string[]) => string[],
@@ -123,16 +123,18 @@ function higherRisks(org: Record<string, Risk>, project: Record<string, Risk>): 
   return met;
 }
 
-function meetFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
+function higherFloors(org: RiskFloor, project: RiskFloor): RiskFloor {
   const met: RiskFloor = { ...org };
   for (const field of ["egress", "writable_mounts", "host"] as const) {
     const [a, b] = [org[field], project[field]];
     if (b !== undefined) met[field] = a === undefined ? b : higherRisk(a, b);
   }
-  met.categories = higherRisks(inLowerCase(org.categories), inLowerCase(project.categories));
+  met.categories = higherRisks(normalizeCategories(org.categories), normalizeCategories(project.categories));
   return met;
 }
 
-function inLowerCase(risks: Record<string, Risk> | undefined): Record<string, Risk> {
-  return Object.fromEntries(Object.entries(risks ?? {}).map(([name, risk]) => [plainCategory(name), risk]));
+function normalizeCategories(risks: Record<string, Risk> | undefined): Record<string, Risk> {
+  return Object.fromEntries(
+    Object.entries(risks ?? {}).map(([name, risk]) => [normalizeCategory(name), risk]),
+  );
 }

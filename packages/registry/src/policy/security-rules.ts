@@ -13,12 +13,12 @@ import {
 } from "@backplane/contract";
 import { SecurityRuleSchema } from "@backplane/contract/schema";
 import type { SchemaCheck, Schemas } from "@backplane/ports";
-import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
+import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
 export interface CompiledRule {
   /** `the plugin's rule no-etc`, for people. */
   name: string;
-  tools: ToolMatch | null;
+  tools: ToolMatcher | null;
   /** null: every call meets it. */
   check: SchemaCheck | null;
   action: "deny" | "raise";
@@ -76,7 +76,7 @@ export async function compilePluginRules(
 }
 
 /** At once where every check answers at once, which is the usual call. */
-export function hitsOf(
+export function findRuleHits(
   rules: readonly CompiledRule[],
   tool: string,
   input: Json,
@@ -97,10 +97,10 @@ export function hitsOf(
 
 async function compileRule(rule: SecurityRule, name: string, schemas: Compiler): Promise<CompiledRule> {
   const { when, action, tools } = rule;
-  const schema: JsonObject = { not: { allOf: when.map(conditionOf) } };
+  const schema: JsonObject = { not: { allOf: when.map(compileCondition) } };
   return {
     name,
-    tools: tools === undefined ? null : toolMatch(tools),
+    tools: tools === undefined ? null : compileToolPatterns(tools),
     // The schema is its own key: rules have no file that could name them.
     check: when.length === 0 ? null : await schemas.compile(`rule ${JSON.stringify(schema)}`, schema),
     action,
@@ -109,15 +109,21 @@ async function compileRule(rule: SecurityRule, name: string, schemas: Compiler):
   };
 }
 
-function conditionOf({ pointer, matches, equals, one_of, exists }: SecurityRule["when"][number]): JsonObject {
-  if (exists === false) return { not: at(pointer, {}) };
-  if (exists === true) return at(pointer, {});
-  if (matches !== undefined) return at(pointer, { type: "string", pattern: matches });
-  return at(pointer, { enum: one_of ?? [equals ?? null] });
+function compileCondition({
+  pointer,
+  matches,
+  equals,
+  one_of,
+  exists,
+}: SecurityRule["when"][number]): JsonObject {
+  if (exists === false) return { not: schemaAt(pointer, {}) };
+  if (exists === true) return schemaAt(pointer, {});
+  if (matches !== undefined) return schemaAt(pointer, { type: "string", pattern: matches });
+  return schemaAt(pointer, { enum: one_of ?? [equals ?? null] });
 }
 
 /** The schema of a value that has something like `test` at this pointer; `*` is any item of a list. */
-function at(pointer: string, test: JsonObject): JsonObject {
+function schemaAt(pointer: string, test: JsonObject): JsonObject {
   const parts = pointer.split("/").slice(1);
   return parts.reduceRight<JsonObject>((inner, part): JsonObject => {
     const name = part.replaceAll("~1", "/").replaceAll("~0", "~");

@@ -14,11 +14,11 @@ import {
   type RoleSelection,
 } from "@backplane/contract";
 import type { Level } from "../grant/intersect.ts";
-import { plainCategory, policyDocument } from "./policy-document.ts";
+import { mergePolicies, normalizeCategory } from "./policy-document.ts";
 import { type CompiledRule, NO_RULES } from "./security-rules.ts";
-import { type ToolMatch, toolMatch } from "./tool-pattern.ts";
+import { compileToolPatterns, type ToolMatcher } from "./tool-pattern.ts";
 
-export interface StandingPolicy {
+export interface EffectivePolicy {
   readonly document: EffectivePolicyDocument;
   /** Plain, as those of roles are. */
   readonly categories: ReadonlySet<string> | null;
@@ -29,7 +29,7 @@ export interface StandingPolicy {
   readonly judged: (tool: string) => Risk | null;
   /** What the project raises a tool to. */
   readonly raised: (tool: string) => Risk | null;
-  readonly deferred: ToolMatch;
+  readonly deferred: ToolMatcher;
   /** Which level says that nothing starts here; null: neither. */
   readonly archived: "org" | "project" | null;
   readonly disabled_roles: ReadonlySet<Role>;
@@ -46,25 +46,27 @@ interface CompiledRole {
 
 export interface CompiledSelection {
   origins: ReadonlySet<Origin> | null;
-  tools: ToolMatch | null;
+  tools: ToolMatcher | null;
   categories: ReadonlySet<string> | null;
 }
 
-export function standingPolicy(
+export function compilePolicy(
   org: Policy,
   project: Policy,
   rules: readonly CompiledRule[] = NO_RULES,
-): StandingPolicy {
-  const document = policyDocument(org, project);
+): EffectivePolicy {
+  const document = mergePolicies(org, project);
   const { allowed_tool_categories: categories, allowed_origins: origins, host } = document;
   return {
     document,
-    categories: categories === null ? null : new Set(categories.map(plainCategory)),
+    categories: categories === null ? null : new Set(categories.map(normalizeCategory)),
     origins: origins === null ? null : new Set(origins),
-    roles: new Map(ROLES.map((role) => [role, [org, project].flatMap((policy) => roleIn(policy, role))])),
-    judged: judgement(org.risks),
-    raised: judgement(project.risks),
-    deferred: toolMatch(document.deferred_tools),
+    roles: new Map(
+      ROLES.map((role) => [role, [org, project].flatMap((policy) => compileRole(policy, role))]),
+    ),
+    judged: compileRisks(org.risks),
+    raised: compileRisks(project.risks),
+    deferred: compileToolPatterns(document.deferred_tools),
     archived: org.archived === true ? "org" : project.archived === true ? "project" : null,
     disabled_roles: new Set(ROLES.filter((role) => document.roles[role]?.disabled === true)),
     ceiling: Object.keys(host).length === 0 ? undefined : (host as Level),
@@ -72,26 +74,29 @@ export function standingPolicy(
   };
 }
 
-function roleIn({ roles }: Policy, role: Role): CompiledRole[] {
+function compileRole({ roles }: Policy, role: Role): CompiledRole[] {
   const own: RolePolicy | undefined = roles?.[role];
   if (own === undefined) return [];
   const { allow, deny, max_risk } = own;
-  return [{ allow: selection(allow), deny: selection(deny), max_risk: max_risk ?? null }];
+  return [{ allow: compileSelection(allow), deny: compileSelection(deny), max_risk: max_risk ?? null }];
 }
 
-function selection(named: RoleSelection | undefined): CompiledSelection | null {
+function compileSelection(named: RoleSelection | undefined): CompiledSelection | null {
   if (named === undefined) return null;
   const { origins, tools, categories } = named;
   return {
     origins: origins === undefined ? null : new Set(origins),
-    tools: tools === undefined ? null : toolMatch(tools),
-    categories: categories === undefined ? null : new Set(categories.map(plainCategory)),
+    tools: tools === undefined ? null : compileToolPatterns(tools),
+    categories: categories === undefined ? null : new Set(categories.map(normalizeCategory)),
   };
 }
 
 /** Where several patterns meet a name the highest counts. */
-function judgement(risks: Policy["risks"]): (tool: string) => Risk | null {
-  const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({ meets: toolMatch([pattern]), risk }));
+function compileRisks(risks: Policy["risks"]): (tool: string) => Risk | null {
+  const all = Object.entries(risks ?? {}).map(([pattern, risk]) => ({
+    meets: compileToolPatterns([pattern]),
+    risk,
+  }));
   return (tool) => {
     let found: Risk | null = null;
     for (const { meets, risk } of all) {

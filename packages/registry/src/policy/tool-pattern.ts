@@ -1,8 +1,8 @@
 /** Tool names with `*` in them. Matched by hand: a pattern is somebody's text and must not be able to run away. */
 
-export type ToolMatch = (name: string) => boolean;
+export type ToolMatcher = (name: string) => boolean;
 
-export function toolMatch(patterns: readonly string[]): ToolMatch {
+export function compileToolPatterns(patterns: readonly string[]): ToolMatcher {
   const exact = new Set(patterns.filter((pattern) => !pattern.includes("*")));
   const open = patterns.filter((pattern) => pattern.includes("*"));
   if (open.length === 0) return (name) => exact.has(name);

@@ -4,7 +4,7 @@ import { BackplaneError, type Binding, type Grant } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
 
 /** Only slots that are granted and bound. */
-export async function secretsOf(
+export async function readBindingSecrets(
   deps: Pick<KernelDeps, "store" | "vault">,
   binding: Pick<Binding, "scope" | "secrets">,
   grant: Pick<Grant, "secret_slots">,
@@ -14,7 +14,7 @@ export async function secretsOf(
   for (const slot of grant.secret_slots) {
     const ref = binding.secrets[slot];
     if (ref === undefined) continue;
-    const name = secretName(ref, org_id);
+    const name = parseSecretRef(ref, org_id);
     const sealed = name === null ? null : await deps.store.secrets.sealed(org_id, name);
     if (sealed === null) {
       throw new BackplaneError("secret.not_found", `the secret bound to ${slot} does not exist any more`);
@@ -25,7 +25,7 @@ export async function secretsOf(
 }
 
 /** The name inside this org; another org's secret does not exist here. */
-export function secretName(ref: string, org_id: string): string | null {
+export function parseSecretRef(ref: string, org_id: string): string | null {
   const prefix = `secret://${org_id}/`;
   return ref.startsWith(prefix) ? ref.slice(prefix.length) : null;
 }

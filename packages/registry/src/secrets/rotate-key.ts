@@ -6,16 +6,16 @@
 
 import { BackplaneError, type SecretKeyRotation } from "@backplane/contract";
 import { auditOf, type Caller, type KernelDeps, type SealedRow } from "@backplane/ports";
-import { sealName } from "../config/live-config.ts";
-import { signInSeal } from "./sign-in-record.ts";
+import { configSealName } from "../config/live-config.ts";
+import { signInSealName } from "./sign-in-record.ts";
 
 const BATCH = 100;
 const KINDS: readonly SealedRow["kind"][] = ["secret", "config", "sign_in"];
 /** The name that a text was sealed for. */
 const SEALED_AS: Record<SealedRow["kind"], (name: string) => string> = {
   secret: (name) => name,
-  config: sealName,
-  sign_in: signInSeal,
+  config: configSealName,
+  sign_in: signInSealName,
 };
 /** Who loses a race against a writer of another gateway looks again. */
 const PASSES = 3;

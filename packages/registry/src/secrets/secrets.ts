@@ -14,7 +14,7 @@ import {
   requireOperator,
   type Scope,
 } from "@backplane/ports";
-import { namingVisible, visibleTo } from "../access/visible-bindings.ts";
+import { createVisibilityFilter, hideInvisibleBindings } from "../access/visible-bindings.ts";
 import { rotateKey } from "./rotate-key.ts";
 
 /** Four characters of a short value would give too much of it away. */
@@ -25,26 +25,26 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
 
   async function put(caller: Caller, name: string, value: string) {
     requireOperator(caller, "store secrets");
-    const { org_id, project_id } = reachOf(caller);
+    const { org_id, project_id } = ownerScopeOf(caller);
     const now = deps.clock.now();
     const last4 = value.length > LONG_ENOUGH ? value.slice(-4) : "****";
     const sealed = { org_id, project_id, name, ciphertext: deps.vault.seal(org_id, name, value), last4 };
     const audit = auditOf(deps, caller, "secret.put", name);
     const stored = store.secrets.put(sealed, new Date(now).toISOString(), { audit });
-    return await shown(caller, await stored.catch(explained));
+    return await showTo(caller, await stored.catch(explainDenial));
   }
 
   async function get(caller: Caller, name: string) {
-    const { org_id, project_id } = reachOf(caller);
+    const { org_id, project_id } = ownerScopeOf(caller);
     const secret = await store.secrets.get(org_id, name);
-    if (secret === null || (project_id !== null && !serves(secret, project_id)))
+    if (secret === null || (project_id !== null && !isUsableIn(secret, project_id)))
       throw new BackplaneError("secret.not_found");
-    return await shown(caller, secret);
+    return await showTo(caller, secret);
   }
 
   async function list(caller: Caller, page: Page) {
-    const { items, next } = await store.secrets.list(reachOf(caller), page);
-    const visible = visibleTo(deps, caller);
+    const { items, next } = await store.secrets.list(ownerScopeOf(caller), page);
+    const visible = createVisibilityFilter(deps, caller);
     const seen: Secret[] = [];
     for (const secret of items) seen.push({ ...secret, used_by: await visible(secret.used_by) });
     return { items: seen, next };
@@ -54,34 +54,39 @@ export function createSecrets(deps: KernelDeps): Kernel["secrets"] {
     requireOperator(caller, "remove secrets");
     const audit = auditOf(deps, caller, "secret.remove", name);
     try {
-      if (await store.secrets.remove(reachOf(caller), name, { audit }).catch(explained)) return;
+      if (await store.secrets.remove(ownerScopeOf(caller), name, { audit }).catch(explainDenial)) return;
     } catch (error) {
-      throw await namingVisible(error, "secret.in_use", "used_by", visibleTo(deps, caller));
+      throw await hideInvisibleBindings(
+        error,
+        "secret.in_use",
+        "used_by",
+        createVisibilityFilter(deps, caller),
+      );
     }
     throw new BackplaneError("secret.not_found");
   }
 
-  async function shown(caller: Caller, secret: Secret): Promise<Secret> {
-    return { ...secret, used_by: await visibleTo(deps, caller)(secret.used_by) };
+  async function showTo(caller: Caller, secret: Secret): Promise<Secret> {
+    return { ...secret, used_by: await createVisibilityFilter(deps, caller)(secret.used_by) };
   }
 
   return { put, get, list, remove, rotateKey: (caller, options) => rotateKey(deps, caller, options) };
 }
 
 /** Whether bindings of this project (null: of the whole org, which may use nothing narrower) may refer to the secret. */
-export function serves(
+export function isUsableIn(
   { project_id: owner }: Pick<Secret, "project_id">,
   project_id: string | null,
 ): boolean {
   return owner === null || owner === project_id;
 }
 
-function reachOf(caller: Caller): Scope {
+function ownerScopeOf(caller: Caller): Scope {
   const { org_id, project_id } = caller.scope;
   return { org_id, project_id: isWholeOrg(caller) ? null : project_id };
 }
 
-function explained(error: unknown): never {
+function explainDenial(error: unknown): never {
   if (codeOf(error) !== "policy.denied") throw error;
   throw new BackplaneError("policy.denied", (error as Error).message, {
     fix: "Store it under another name, or use the admin token or a key of the whole org.",

@@ -54,15 +54,15 @@ export interface StoredSignIn {
   record: SignInRecord;
 }
 
-export const NOTHING: SignInRecord = { challenge: null, needed: null, session: null };
+export const EMPTY_SIGN_IN: SignInRecord = { challenge: null, needed: null, session: null };
 
 type Parts = Pick<KernelDeps, "store" | "vault">;
 
-export function signInSeal(binding_id: string): string {
+export function signInSealName(binding_id: string): string {
   return `sign_in/${binding_id}`;
 }
 
-export function loginSeal(binding_id: string): string {
+export function loginSealName(binding_id: string): string {
   return `login/${binding_id}`;
 }
 
@@ -73,7 +73,7 @@ export async function readSignIn(
 ): Promise<StoredSignIn | null> {
   const row = await store.sign_ins.get(org_id, binding_id);
   if (row === null) return null;
-  const text = vault.open(org_id, signInSeal(binding_id), row.ciphertext);
+  const text = vault.open(org_id, signInSealName(binding_id), row.ciphertext);
   return { row, record: JSON.parse(text) as SignInRecord };
 }
 
@@ -89,7 +89,7 @@ export async function writeSignIn(
   const row: SealedSignIn = {
     revision: (before?.row.revision ?? 0) + 1,
     renewing_until: more.renewing_until ?? 0,
-    ciphertext: vault.seal(org_id, signInSeal(binding_id), JSON.stringify(record)),
+    ciphertext: vault.seal(org_id, signInSealName(binding_id), JSON.stringify(record)),
   };
   return await store.sign_ins.put(org_id, binding_id, row, more.facts ?? {});
 }

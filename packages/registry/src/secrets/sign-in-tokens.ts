@@ -6,11 +6,11 @@ import type { TokenSource, Tokens } from "./sign-in-record.ts";
 
 export interface SignInTokens {
   /** What the binding's slots hold, and the token of its sign-in where it has one. */
-  secretsOf(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
+  readSecrets(bound: BoundPackage, grant: Pick<Grant, "secret_slots">): Promise<Record<string, string>>;
   /** After `sign_in.needed`: null, there is another token and it is worth trying again; else what to tell. */
-  challenged(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
+  handleChallenge(bound: BoundPackage, error: { details?: unknown }): Promise<BackplaneError | null>;
   /** The same for a whole question, with new secrets where there are some. */
-  authorized<T>(
+  sendWithSecrets<T>(
     bound: BoundPackage,
     grant: Pick<Grant, "secret_slots">,
     ask: (secrets: Record<string, string>) => Promise<T>,
@@ -20,13 +20,13 @@ export interface SignInTokens {
 /** For a conversation with an older token, after a new one, and after one with more scope. */
 export const MAX_RENEWALS = 3;
 
-export type GivenTokens = TokenSource & Tokens;
+export type IssuedTokens = TokenSource & Tokens;
 
-export interface GiveBack {
+export interface TokenRevocation {
   /** What the binding's sign-in holds, for `tell` once that is gone. Null: nothing, or nothing that can be read. */
-  holds(binding: Binding): Promise<GivenTokens | null>;
+  readTokens(binding: Binding): Promise<IssuedTokens | null>;
   /** Never rejects; nobody has to wait for it. */
-  tell(binding: Binding, tokens: GivenTokens | null): Promise<void>;
+  revoke(binding: Binding, tokens: IssuedTokens | null): Promise<void>;
   /** When nothing is under way any more: a gateway that stops waits for that. */
   idle(): Promise<void>;
 }

@@ -6,7 +6,7 @@
 import { BackplaneError, plainWords, type Skill } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Scope } from "@backplane/ports";
 import { takesTraffic } from "../bindings/rollout.ts";
-import { isWhole } from "../exports/whole-package.ts";
+import { bindsWholePackage } from "../exports/whole-package.ts";
 
 interface SkillText {
   name: string;
@@ -90,7 +90,7 @@ export function createSkills(deps: Pick<KernelDeps, "store" | "importer" | "cloc
 }
 
 function hasSkills(bound: BoundPackage): boolean {
-  return isWhole(bound) && takesTraffic(bound) && (bound.package.manifest.skills?.length ?? 0) > 0;
+  return bindsWholePackage(bound) && takesTraffic(bound) && (bound.package.manifest.skills?.length ?? 0) > 0;
 }
 
 function inOrder(bound: readonly BoundPackage[]): BoundPackage[] {

@@ -20,14 +20,14 @@ import type {
   KernelDeps,
   WorkspaceSource,
 } from "@backplane/ports";
-import type { DefinitionsRoom } from "../definitions/definitions.ts";
+import type { DefinitionsService } from "../definitions/definitions.ts";
 import type { PackageRows } from "../packages/package-rows.ts";
 
 export interface LoadParts {
   deps: KernelDeps;
   rows: PackageRows;
   bindings: Pick<Kernel["bindings"], "create" | "patch">;
-  definitions: Pick<DefinitionsRoom, "preview">;
+  definitions: Pick<DefinitionsService, "preview">;
   /** By package digest: hands the answer to the binding's change, so that the tools are not asked twice. */
   prepared: Map<string, Description>;
 }

@@ -23,7 +23,7 @@ import {
 import { fileChanges } from "./file-changes.ts";
 import { type InUse, type LoadParts, loadFolder } from "./load-folder.ts";
 
-export interface WorkspacesRoom {
+export interface WorkspacesService {
   facade: WorkspacesFacade;
   start(): Promise<void>;
   stop(): Promise<void>;
@@ -34,7 +34,7 @@ export interface WorkspaceParts extends LoadParts {
   remove: Kernel["bindings"]["remove"];
 }
 
-export function createWorkspaces(parts: WorkspaceParts): WorkspacesRoom {
+export function createWorkspaces(parts: WorkspaceParts): WorkspacesService {
   const { deps, rows } = parts;
   const { clock, ids, log, store } = deps;
   const trusted = new Map<string, TrustedFolder>();

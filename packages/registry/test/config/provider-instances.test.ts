@@ -3,8 +3,8 @@ import { expect, test } from "vitest";
 import {
   activeInstanceId,
   groupInstances,
-  instanceOfKey,
   isInstanceId,
+  parseInstanceKey,
 } from "../../src/config/provider-instances.ts";
 
 test.each([
@@ -60,9 +60,9 @@ test("the active instance is what the key provider names", () => {
 });
 
 test("a written key names the one instance that it changes", () => {
-  expect(instanceOfKey("providers.prod.api_key")).toBe("prod");
-  expect(instanceOfKey("providers.prod.a.b")).toBe("prod");
+  expect(parseInstanceKey("providers.prod.api_key")).toBe("prod");
+  expect(parseInstanceKey("providers.prod.a.b")).toBe("prod");
   for (const key of ["provider", "providers.prod", "plugin.prod.x", "providers.NO.x"]) {
-    expect(instanceOfKey(key)).toBeNull();
+    expect(parseInstanceKey(key)).toBeNull();
   }
 });

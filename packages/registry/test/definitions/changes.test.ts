@@ -1,7 +1,7 @@
 import type { Json, ToolExport } from "@backplane/contract";
 import { ToolExportSchema } from "@backplane/contract/schema";
 import { expect, test } from "vitest";
-import { changesOf } from "../../src/definitions/changes.ts";
+import { diffTool } from "../../src/definitions/changes.ts";
 
 function words(
   description: string,
@@ -37,7 +37,7 @@ test("description, annotations and schema are compared text by text, with what i
       required: ["city"],
     },
   );
-  expect(changesOf(former, now)).toEqual([
+  expect(diffTool(former, now)).toEqual([
     {
       path: "/description",
       change: "changed",
@@ -55,8 +55,8 @@ test("description, annotations and schema are compared text by text, with what i
     { path: "/input_schema/properties/day", change: "removed", before: { type: "string" }, hidden: [] },
     { path: "/input_schema/required", change: "added", after: ["city"], hidden: [] },
   ]);
-  expect(changesOf(now, now)).toEqual([]);
-  const unknown = changesOf(null, now);
+  expect(diffTool(now, now)).toEqual([]);
+  const unknown = diffTool(null, now);
   expect(unknown.every(({ change }) => change === "added")).toBe(true);
   expect(unknown.map(({ path }) => path)).toContain("/input_schema");
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { covers, meetDomains } from "../../src/grant/domains.ts";
+import { covers, intersectDomains } from "../../src/grant/domains.ts";
 
 test.each([
   [["api.example.com"], ["*.example.com"], ["api.example.com"]],
@@ -12,8 +12,8 @@ test.each([
   [["notexample.com"], ["*.example.com"], []],
   [["a.com", "b.com"], ["b.com", "c.com"], ["b.com"]],
 ])("%j and %j allow both %j", (left, right, both) => {
-  expect(meetDomains(left, right)).toEqual(both);
-  expect(meetDomains(right, left)).toEqual(both);
+  expect(intersectDomains(left, right)).toEqual(both);
+  expect(intersectDomains(right, left)).toEqual(both);
 });
 
 test("no name is reachable through the meet that one side would refuse", () => {
@@ -29,7 +29,7 @@ test("no name is reachable through the meet that one side would refuse", () => {
   const allows = (patterns: string[], one: string) => patterns.some((each) => covers(each, one));
   fc.assert(
     fc.property(set, set, target, (left, right, one) => {
-      expect(allows(meetDomains(left, right), one)).toBe(allows(left, one) && allows(right, one));
+      expect(allows(intersectDomains(left, right), one)).toBe(allows(left, one) && allows(right, one));
     }),
     { numRuns: 2_000 },
   );

@@ -3,7 +3,7 @@ import type { ExecutionClass } from "@backplane/contract";
 import { readManifest } from "@backplane/supply";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { effectiveClass, lowers } from "../../src/grant/execution-class.ts";
+import { effectiveClass, lowersIsolation } from "../../src/grant/execution-class.ts";
 
 const devkit = readFileSync(new URL("../../../supply/test/devkit.toml", import.meta.url), "utf8");
 const silent = devkit.replaceAll(/^execution_class.*\n/gm, "");
@@ -28,9 +28,7 @@ test("a package can ask for more isolation than its kind has, never for less", (
 test("the binding's class counts, and lowering is known as such", () => {
   const [item] = readManifest(silent).exports.filter(({ kind }) => kind === "tool");
   expect(effectiveClass({ policy: { class: "worker" } }, item!)).toBe("worker");
-  expect((["inline", "worker", "isolated"] as const).map((wanted) => lowers(wanted, item!))).toEqual([
-    true,
-    true,
-    false,
-  ]);
+  expect((["inline", "worker", "isolated"] as const).map((wanted) => lowersIsolation(wanted, item!))).toEqual(
+    [true, true, false],
+  );
 });

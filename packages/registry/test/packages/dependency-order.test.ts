@@ -1,21 +1,21 @@
 import { expect, test } from "vitest";
-import { orderByRequires } from "../../src/packages/dependency-order.ts";
+import { sortByDependencies } from "../../src/packages/dependency-order.ts";
 
 const node = (name: string, ...requires: string[]) => ({ name, requires });
 
 test("each comes after those that it requires, else as they were found", () => {
-  const { names, circles } = orderByRequires([
+  const { names, cycles } = sortByDependencies([
     node("c", "b"),
     node("a"),
     node("b", "a", "absent"),
     node("d"),
   ]);
   expect(names).toEqual(["a", "b", "c", "d"]);
-  expect(circles.size).toBe(0);
+  expect(cycles.size).toBe(0);
 });
 
 test("a circle is named from the view of each of its members; who needs one of them is no member", () => {
-  const { names, circles } = orderByRequires([
+  const { names, cycles } = sortByDependencies([
     node("x", "a"),
     node("a", "b"),
     node("b", "c"),
@@ -23,7 +23,7 @@ test("a circle is named from the view of each of its members; who needs one of t
     node("me", "me"),
   ]);
   expect(names).toEqual(["x"]);
-  expect(Object.fromEntries(circles)).toEqual({
+  expect(Object.fromEntries(cycles)).toEqual({
     a: "a → b → c → a",
     b: "b → c → a → b",
     c: "c → a → b → c",

@@ -1,8 +1,8 @@
 import type { Policy } from "@backplane/contract";
 import { expect, test } from "vitest";
-import { standingPolicy } from "../../src/policy/standing-policy.ts";
+import { compilePolicy } from "../../src/policy/standing-policy.ts";
 
-const both = (org: Policy, project: Policy) => standingPolicy(org, project).document;
+const both = (org: Policy, project: Policy) => compilePolicy(org, project).document;
 
 test("a project narrows its org's policy and widens nothing of it", () => {
   const org: Policy = {

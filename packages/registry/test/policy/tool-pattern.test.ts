@@ -1,8 +1,8 @@
 import { expect, test } from "vitest";
-import { toolMatch } from "../../src/policy/tool-pattern.ts";
+import { compileToolPatterns } from "../../src/policy/tool-pattern.ts";
 
 test("a star is any run of characters, and nothing else is special", () => {
-  const meets = (pattern: string, name: string) => toolMatch([pattern])(name);
+  const meets = (pattern: string, name: string) => compileToolPatterns([pattern])(name);
   for (const [pattern, name] of [
     ["read", "read"],
     ["*", "anything"],

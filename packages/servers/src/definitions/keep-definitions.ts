@@ -6,13 +6,13 @@
 
 import { type Definitions, isDescribed, KERNEL_SESSION } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Timer } from "@backplane/ports";
-import type { DefinitionsRoom } from "@backplane/registry";
+import type { DefinitionsService } from "@backplane/registry";
 import type { KernelPort } from "@backplane/session";
 
-export interface DefinitionKeeper {
+export interface DefinitionsRefresher {
   /** What the last question to this binding came to. */
-  told: (bound: BoundPackage, row: Definitions) => void;
-  start(definitions: Pick<DefinitionsRoom, "describe">): Promise<void>;
+  recordResult: (bound: BoundPackage, row: Definitions) => void;
+  start(definitions: Pick<DefinitionsService, "describe">): Promise<void>;
   stop(): void;
 }
 
@@ -32,11 +32,11 @@ interface Watch {
   timer: Timer | null;
 }
 
-export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionKeeper {
+export function createDefinitionsRefresher(deps: KernelDeps, port: KernelPort): DefinitionsRefresher {
   const { clock, log, runner, store } = deps;
   const watched = new Map<string, Watch>();
   const bound_by = new Map<string, BoundPackage>();
-  let room: Pick<DefinitionsRoom, "describe"> | null = null;
+  let room: Pick<DefinitionsService, "describe"> | null = null;
   let stopListening = () => {};
 
   function told(bound: BoundPackage, row: Definitions): void {
@@ -105,7 +105,7 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
     bound_by.delete(binding_id);
   }
 
-  async function start(definitions: Pick<DefinitionsRoom, "describe">): Promise<void> {
+  async function start(definitions: Pick<DefinitionsService, "describe">): Promise<void> {
     room = definitions;
     stopListening =
       runner.onNotice?.(({ binding_id, method }) => {
@@ -139,7 +139,7 @@ export function keepDefinitions(deps: KernelDeps, port: KernelPort): DefinitionK
   }
 
   return {
-    told,
+    recordResult: told,
     start,
     stop() {
       room = null;

@@ -22,7 +22,7 @@ interface AdminTool {
   run: (caller: Caller, args: JsonObject) => Promise<{ brief: string; data: Json }>;
 }
 
-export function instrumentAdminTools(
+export function createInstrumentAdminTools(
   instruments: InstrumentsFacade,
   version: string,
   /** For whom the call is made; null outside of a turn. */

@@ -5,15 +5,15 @@
 
 import { BackplaneError, type Definitions, type Soon } from "@backplane/contract";
 import type { BoundPackage } from "@backplane/ports";
-import { orderByRequires } from "@backplane/registry";
+import { sortByDependencies } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
 
 type Plugins = ReadonlyMap<string, BoundPackage>;
 
 /** Each after its dependencies; those in a circle last, where they are told so. */
 export function loadOrder(plugins: Plugins): BoundPackage[] {
-  const { circles, names } = orderByRequires(nodesOf(plugins));
-  return [...names, ...circles.keys()].flatMap((id) => plugins.get(id) ?? []);
+  const { cycles, names } = sortByDependencies(nodesOf(plugins));
+  return [...names, ...cycles.keys()].flatMap((id) => plugins.get(id) ?? []);
 }
 
 /** Null: it may load now. */
@@ -24,7 +24,7 @@ export async function dependencyProblem(
 ): Promise<BackplaneError | null> {
   const own = instrumentOf(bound);
   if (own === null || own.dependencies.length === 0) return null;
-  const circle = orderByRequires(nodesOf(new Map([...plugins, [own.plugin_id, bound]]))).circles.get(
+  const circle = sortByDependencies(nodesOf(new Map([...plugins, [own.plugin_id, bound]]))).cycles.get(
     own.plugin_id,
   );
   if (circle !== undefined) return skipped(own.plugin_id, `its dependencies go round in a circle: ${circle}`);

@@ -13,7 +13,7 @@ import {
 } from "@backplane/contract";
 import { createRedactor } from "@backplane/door";
 import type { BoundPackage, HealthQuestion, KernelDeps, Scope } from "@backplane/ports";
-import { type Policies, processOrder, secretsOf } from "@backplane/registry";
+import { createProcessOrder, type Policies, readBindingSecrets } from "@backplane/registry";
 import { instrumentOf } from "./instrument-plugins.ts";
 
 const WORDS = 200;
@@ -37,7 +37,7 @@ export async function checkInstruments(
   const gone = absence(row);
   if (row === null || gone !== null)
     return [{ ...about, instrument: null, status: "Unhealthy", message: shortly(gone ?? "") }];
-  if (!probe && deps.runner.serves?.(await processOrder(deps, policies, bound, scope)) === false)
+  if (!probe && deps.runner.serves?.(await createProcessOrder(deps, policies, bound, scope)) === false)
     return row.exports.map(({ id }) => ({ ...about, instrument: id, status: "Unknown", message: ASLEEP }));
   return await Promise.all(
     row.exports.map(async ({ id }) => ({
@@ -61,8 +61,8 @@ async function askOne(
   timeout_ms: number,
 ): Promise<Pick<InstrumentHealthReport, "status" | "message">> {
   try {
-    const order = await processOrder(deps, policies, bound, scope);
-    const secrets = await secretsOf(deps, bound.binding, order.grant);
+    const order = await createProcessOrder(deps, policies, bound, scope);
+    const secrets = await readBindingSecrets(deps, bound.binding, order.grant);
     const context = { ...order.context, secrets };
     const answer = await deps.runner.request!(
       { ...order, context, method: "healthCheck", params: { instrument }, timeout_ms },

@@ -23,22 +23,22 @@ import {
   type KernelDeps,
   type Scope,
 } from "@backplane/ports";
-import type { DefinitionsRoom, Policies } from "@backplane/registry";
+import type { DefinitionsService, Policies } from "@backplane/registry";
 import { dependencyProblem, dependentsOf, loadOrder } from "./dependencies.ts";
 import { checkInstruments } from "./instrument-health.ts";
 import { instrumentOf, instrumentPlugins } from "./instrument-plugins.ts";
 
-export interface InstrumentsRoom {
+export interface InstrumentsService {
   facade: InstrumentsFacade;
   /** The same bindings: what depends on a plugin that changes is looked at again. */
-  watching(bindings: Kernel["bindings"]): Kernel["bindings"];
+  reloadDependents(bindings: Kernel["bindings"]): Kernel["bindings"];
   /** Those of every scope, in the order of their dependencies, until `stopping` says so; never throws. */
   loadAll(stopping: () => boolean): Promise<void>;
 }
 
 interface InstrumentsParts {
   deps: KernelDeps;
-  definitions: Pick<DefinitionsRoom, "describe">;
+  definitions: Pick<DefinitionsService, "describe">;
   packages: Pick<Kernel["packages"], "install" | "remove">;
   bindings: () => Kernel["bindings"];
   catalog: () => Pick<Kernel["catalog"], "entries">;
@@ -46,7 +46,7 @@ interface InstrumentsParts {
 }
 
 /** For definitions: throws plugin.dependency before a plugin is asked that may not load yet. */
-export function dependencyGate({ store }: KernelDeps): (bound: BoundPackage) => Promise<void> {
+export function createDependencyCheck({ store }: KernelDeps): (bound: BoundPackage) => Promise<void> {
   return async (bound) => {
     if (instrumentOf(bound) === null) return;
     const plugins = await instrumentPlugins(store.bindings, bound.binding.scope);
@@ -64,7 +64,7 @@ export function createInstruments({
   deps,
   policies,
   packages,
-}: InstrumentsParts): InstrumentsRoom {
+}: InstrumentsParts): InstrumentsService {
   const { log, store } = deps;
 
   async function load(bound: BoundPackage): Promise<void> {
@@ -186,7 +186,7 @@ export function createInstruments({
         );
       },
     },
-    watching: (given) => ({
+    reloadDependents: (given) => ({
       ...given,
       async create(caller, body) {
         const binding = await given.create(caller, body);

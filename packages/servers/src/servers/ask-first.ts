@@ -17,7 +17,7 @@ interface ServerQuestion {
 }
 
 /** Rejects with what the person, the policy or the server said. */
-export type AskFirst = (
+export type ApprovedRequest = (
   caller: Caller,
   question: ServerQuestion,
   line: Pick<ServerLine, "waiting" | "signal">,
@@ -25,7 +25,7 @@ export type AskFirst = (
 ) => Promise<Json>;
 
 /** `open`: what the tool does; each request is in it while it is under way. */
-export function createAskFirst(door: Door, open: Map<string, () => Promise<number>>): AskFirst {
+export function createApprovedRequest(door: Door, open: Map<string, () => Promise<number>>): ApprovedRequest {
   return async (caller, { binding_id, package_id, method, params, why }, line, request) => {
     const request_id = door.deps.ids.next("request");
     // What came back goes to the client whole, and only there.

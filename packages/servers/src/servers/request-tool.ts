@@ -14,7 +14,7 @@ export const REQUEST_MS = 120_000;
 /** Requests under way, by their ids; each resolves with how many characters came back. */
 export type OpenRequests = ReadonlyMap<string, () => Promise<number>>;
 
-export function requestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests): RegisteredTool {
+export function createRequestTool(deps: Pick<KernelDeps, "version">, open: OpenRequests): RegisteredTool {
   return coreTool(deps.version ?? "0.0.0", {
     spec: {
       name: REQUEST_TOOL,

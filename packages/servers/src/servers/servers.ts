@@ -34,15 +34,15 @@ import {
   unheard,
 } from "@backplane/ports";
 import {
-  askWithSecrets,
-  isWhole,
+  bindsWholePackage,
+  createProcessOrder,
+  type EffectivePolicy,
   type Policies,
-  processOrder,
   type SignInTokens,
-  type StandingPolicy,
+  sendProcessRequest,
   takesTraffic,
 } from "@backplane/registry";
-import type { AskFirst } from "./ask-first.ts";
+import type { ApprovedRequest } from "./ask-first.ts";
 import { REQUEST_MS } from "./request-tool.ts";
 
 const FRESH_MS = 1_000;
@@ -51,7 +51,7 @@ const RECORDED: ReadonlySet<string> = new Set(["resources/read", "prompts/get", 
 const PROTOCOLS: ReadonlySet<string> = new Set(["mcp.stdio", "mcp.http"]);
 const NONE: readonly ServerInfo[] = [];
 
-export interface ServersRoom {
+export interface ServersService {
   facade: Servers;
   /** After a change of bindings or definitions on this node. */
   forget(): void;
@@ -74,8 +74,8 @@ export function createServers(
   policies: Pick<Policies, "of">,
   tokens: SignInTokens,
   around: Surroundings,
-  askFirst: AskFirst,
-): ServersRoom {
+  askFirst: ApprovedRequest,
+): ServersService {
   const { store, runner, clock } = deps;
   const known = new Map<string, Known>();
   const behind = new WeakMap<ServerInfo, BoundPackage>();
@@ -177,7 +177,7 @@ export function createServers(
 
   /** Everything that decides what the request does, as for a call of a tool. */
   async function covered({ caller, method, params }: Wanted, bound: BoundPackage): Promise<Coverage> {
-    const { grant } = await processOrder(deps, policies, bound, caller.scope);
+    const { grant } = await createProcessOrder(deps, policies, bound, caller.scope);
     return await coverUse(deps, bound, { tool: method, definition: null, arguments: params, grant });
   }
 
@@ -187,8 +187,8 @@ export function createServers(
     if (askServer === undefined)
       throw new BackplaneError("package.invalid", "this gateway runs no MCP servers");
     await audit(wanted);
-    const order = await processOrder(deps, policies, bound, caller.scope);
-    return await askWithSecrets(tokens, bound, order, async (given) => {
+    const order = await createProcessOrder(deps, policies, bound, caller.scope);
+    return await sendProcessRequest(tokens, bound, order, async (given) => {
       const redactor = createRedactor(Object.values(given.context.secrets));
       const clean = <T extends Json>(value: T): T =>
         redactor === null ? value : (redactor.json(value) as T);
@@ -241,11 +241,13 @@ function changedMeanwhile(changed: string[]): BackplaneError {
 }
 
 function isServer(bound: BoundPackage): boolean {
-  return isWhole(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol);
+  return (
+    bindsWholePackage(bound) && takesTraffic(bound) && PROTOCOLS.has(bound.package.manifest.runtime.protocol)
+  );
 }
 
 /** Denial comes first, as for tools; of the server as a whole a rule knows its origin alone. */
-function allowsServers({ origins, roles }: StandingPolicy, { role }: Caller): boolean {
+function allowsServers({ origins, roles }: EffectivePolicy, { role }: Caller): boolean {
   if (origins?.has("mcp") === false) return false;
   return (roles.get(role) ?? []).every(
     ({ allow, deny }) => deny?.origins?.has("mcp") !== true && allow?.origins?.has("mcp") !== false,

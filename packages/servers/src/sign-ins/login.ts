@@ -8,7 +8,7 @@ import { hash } from "node:crypto";
 import { BackplaneError, type SignInBegin } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, Login, ServerChallenge } from "@backplane/ports";
 import {
-  loginSeal,
+  loginSealName,
   randomToken,
   type SignInSession,
   type TokenSource,
@@ -119,7 +119,7 @@ export function beginLogin(
       start_hash: tokenHash(ticket),
       actor,
       expires_at: parts.clock.now() + LOGIN_MS,
-      ciphertext: parts.vault.seal(org_id, loginSeal(binding.binding_id), JSON.stringify(waiting)),
+      ciphertext: parts.vault.seal(org_id, loginSealName(binding.binding_id), JSON.stringify(waiting)),
     },
   };
 }
@@ -133,7 +133,7 @@ export function openWaiting(
   { vault }: Pick<Parts, "vault">,
   { org_id, binding_id, ciphertext }: Login,
 ): Waiting {
-  return JSON.parse(vault.open(org_id, loginSeal(binding_id), ciphertext)) as Waiting;
+  return JSON.parse(vault.open(org_id, loginSealName(binding_id), ciphertext)) as Waiting;
 }
 
 /** Trades the code of an answer for tokens. Rejects with `sign_in.failed`. */

@@ -11,7 +11,7 @@ import {
   toBackplaneError,
 } from "@backplane/contract";
 import type { KernelDeps, Scope } from "@backplane/ports";
-import { outwardDomains } from "@backplane/registry";
+import { gatewayDomains } from "@backplane/registry";
 
 interface OAuthAnswer {
   status: number;
@@ -35,7 +35,7 @@ const TIMEOUT_MS = 15_000;
 const LOOPBACK: ReadonlySet<string> = new Set(["localhost", "127.0.0.1", "[::1]"]);
 
 export function oauthFetch({ runner, host }: Pick<KernelDeps, "runner" | "host">, scope: Scope): OAuthFetch {
-  const allowed_domains = outwardDomains(scope, host);
+  const allowed_domains = gatewayDomains(scope, host);
 
   async function ask(
     method: string,

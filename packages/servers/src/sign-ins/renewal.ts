@@ -5,11 +5,11 @@
  */
 import type { BoundPackage, KernelDeps } from "@backplane/ports";
 import {
-  type GiveBack,
-  NOTHING,
+  EMPTY_SIGN_IN,
   readSignIn,
   type SignInSession,
   type StoredSignIn,
+  type TokenRevocation,
   writeSignIn,
 } from "@backplane/registry";
 import { oauthFetch } from "./oauth-fetch.ts";
@@ -42,7 +42,7 @@ const LONGEST_REST_MS = 60_000;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
-export function createRenewal(deps: Deps, givenBack: Pick<GiveBack, "tell">): Renewal {
+export function createRenewal(deps: Deps, revocation: Pick<TokenRevocation, "revoke">): Renewal {
   const { clock } = deps;
   /** One renewal at a time here; the row holds the other nodes. */
   const renewing = new Map<string, Promise<boolean>>();
@@ -124,12 +124,12 @@ export function createRenewal(deps: Deps, givenBack: Pick<GiveBack, "tell">): Re
     const before = held.record.session?.access_token;
     let found: StoredSignIn | null = held;
     for (let race = 0; race < RACES; race++) {
-      const { challenge, needed } = race === 0 ? NOTHING : found.record;
+      const { challenge, needed } = race === 0 ? EMPTY_SIGN_IN : found.record;
       if (await writeSignIn(deps, place, found, { challenge, needed, session })) return true;
       found = await readSignIn(deps, place.org_id, place.binding_id);
       // Signed out, or in anew: that holds.
       if (found === null || found.record.session === null) {
-        void givenBack.tell(bound.binding, session);
+        void revocation.revoke(bound.binding, session);
         return false;
       }
       if (found.record.session.access_token !== before) return true;

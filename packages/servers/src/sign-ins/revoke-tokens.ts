@@ -6,16 +6,16 @@
 
 import type { Binding } from "@backplane/contract";
 import type { KernelDeps } from "@backplane/ports";
-import { type GiveBack, type GivenTokens, readSignIn, type TokenSource } from "@backplane/registry";
+import { type IssuedTokens, readSignIn, type TokenRevocation, type TokenSource } from "@backplane/registry";
 import { oauthFetch } from "./oauth-fetch.ts";
 import { revoke } from "./token-request.ts";
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
-export function createGiveBack(deps: Deps): GiveBack {
+export function createTokenRevocation(deps: Deps): TokenRevocation {
   const under_way = new Set<Promise<unknown>>();
 
-  async function holds({ binding_id, scope }: Binding): Promise<GivenTokens | null> {
+  async function holds({ binding_id, scope }: Binding): Promise<IssuedTokens | null> {
     try {
       return (await readSignIn(deps, scope.org_id, binding_id))?.record.session ?? null;
     } catch (error) {
@@ -25,7 +25,7 @@ export function createGiveBack(deps: Deps): GiveBack {
     }
   }
 
-  async function tell(binding: Binding, tokens: GivenTokens | null): Promise<void> {
+  async function tell(binding: Binding, tokens: IssuedTokens | null): Promise<void> {
     if (tokens === null || tokens.revocation_endpoint === null) return;
     const { access_token, refresh_token } = tokens;
     const both = [one(binding, tokens, "access_token", access_token)];
@@ -53,8 +53,8 @@ export function createGiveBack(deps: Deps): GiveBack {
   }
 
   return {
-    holds,
-    tell,
+    readTokens: holds,
+    revoke: tell,
     async idle() {
       await Promise.all(under_way);
     },

@@ -24,16 +24,16 @@ import {
   type SignIns,
 } from "@backplane/ports";
 import {
-  type DefinitionsRoom,
-  type GiveBack,
+  type DefinitionsService,
+  EMPTY_SIGN_IN,
   hasOwnCredential,
   isRemote,
   loginCommand,
-  NOTHING,
   randomToken,
   readSignIn,
   type SignInRecord,
   serverUrl,
+  type TokenRevocation,
   type TokenSource,
   type Tokens,
   tokenHash,
@@ -53,8 +53,8 @@ const MESSAGE_CHARS = 1_000;
 
 export function createSignIns(
   deps: KernelDeps,
-  definitions: Pick<DefinitionsRoom, "describe">,
-  givenBack: GiveBack,
+  definitions: Pick<DefinitionsService, "describe">,
+  revocation: TokenRevocation,
 ): SignIns {
   const { store, clock } = deps;
 
@@ -88,7 +88,7 @@ export function createSignIns(
     if (hasOwnCredential(bound)) throw ownCredential(bound);
     const { binding } = bound;
     const fetch = oauthFetch(deps, binding.scope);
-    const before = (await readSignIn(deps, binding.scope.org_id, id))?.record ?? NOTHING;
+    const before = (await readSignIn(deps, binding.scope.org_id, id))?.record ?? EMPTY_SIGN_IN;
     const { redirect_uri } = place();
     const prepared = await prepare(fetch, serverUrl(bound), before.challenge, before.session, given, place());
     const { source } = prepared;
@@ -151,7 +151,7 @@ export function createSignIns(
       // Signed out or begun anew while the authorization server thought.
       const now = await store.sign_ins.login(login.org_id, login.binding_id);
       if (now?.status !== "taken") {
-        await givenBack.tell(bound.binding, { ...source, ...tokens });
+        await revocation.revoke(bound.binding, { ...source, ...tokens });
         throw new BackplaneError("sign_in.expired");
       }
       const { issuer, client, scope: asked } = source;
@@ -196,18 +196,18 @@ export function createSignIns(
   async function end(caller: Caller, id: string): Promise<void> {
     const bound = await owned(caller, id, "sign out of a server");
     const { scope } = bound.binding;
-    const tokens = await givenBack.holds(bound.binding);
+    const tokens = await revocation.readTokens(bound.binding);
     const audit = auditOf(deps, caller, "sign_in.end", id);
     if (!(await store.sign_ins.remove(scope.org_id, id, { audit }))) return;
     deps.runner.retire(id);
     if (tokens === null) return;
-    void givenBack.tell(bound.binding, tokens);
+    void revocation.revoke(bound.binding, tokens);
     void definitions.describe(bound);
   }
 
   async function view(bound: BoundPackage): Promise<SignIn> {
     const { binding_id, scope } = bound.binding;
-    const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? NOTHING;
+    const { session, needed } = (await readSignIn(deps, scope.org_id, binding_id))?.record ?? EMPTY_SIGN_IN;
     const login = await store.sign_ins.login(scope.org_id, binding_id);
     const iso = (at: number | null | undefined) =>
       typeof at === "number" ? new Date(at).toISOString() : null;

@@ -9,18 +9,18 @@ import { BackplaneError } from "@backplane/contract";
 import type { BoundPackage, KernelDeps, ServerChallenge } from "@backplane/ports";
 import {
   AUTHORIZATION_SLOT,
-  type GiveBack,
+  EMPTY_SIGN_IN,
   hasOwnCredential,
   isRemote,
   loginCommand,
   MAX_RENEWALS,
-  NOTHING,
+  readBindingSecrets,
   readSignIn,
   type SignInSession,
   type SignInTokens,
   type StoredSignIn,
-  secretsOf,
   serverUrl,
+  type TokenRevocation,
   writeSignIn,
 } from "@backplane/registry";
 import { isFor } from "./discover.ts";
@@ -34,8 +34,8 @@ const RACES = 5;
 
 type Deps = Pick<KernelDeps, "store" | "vault" | "runner" | "host" | "clock" | "random" | "log">;
 
-export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): SignInTokens {
-  const renewal = createRenewal(deps, givenBack);
+export function createSignInTokens(deps: Deps, revocation: Pick<TokenRevocation, "revoke">): SignInTokens {
+  const renewal = createRenewal(deps, revocation);
 
   async function token(bound: BoundPackage): Promise<string | undefined> {
     const { org_id, binding_id } = placeOf(bound);
@@ -106,7 +106,11 @@ export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): Sig
     const place = placeOf(bound);
     for (let race = 0; race < RACES; race++) {
       const found = await readSignIn(deps, place.org_id, place.binding_id);
-      const record = { ...(found?.record ?? NOTHING), challenge: { ...challenge, shown: null }, needed: why };
+      const record = {
+        ...(found?.record ?? EMPTY_SIGN_IN),
+        challenge: { ...challenge, shown: null },
+        needed: why,
+      };
       if (found !== null && JSON.stringify(found.record) === JSON.stringify(record)) break;
       const renewing_until = found?.row.renewing_until ?? 0;
       if (await writeSignIn(deps, place, found, record, { renewing_until })) break;
@@ -115,16 +119,17 @@ export function createTokens(deps: Deps, givenBack: Pick<GiveBack, "tell">): Sig
   }
 
   const tokens: SignInTokens = {
-    async secretsOf(bound, grant) {
-      const secrets = grant.secret_slots.length === 0 ? {} : await secretsOf(deps, bound.binding, grant);
+    async readSecrets(bound, grant) {
+      const secrets =
+        grant.secret_slots.length === 0 ? {} : await readBindingSecrets(deps, bound.binding, grant);
       if (!isRemote(bound) || hasOwnCredential(bound)) return secrets;
       const found = await token(bound);
       return found === undefined ? secrets : { ...secrets, [AUTHORIZATION_SLOT]: found };
     },
-    challenged,
-    async authorized(bound, grant, ask) {
+    handleChallenge: challenged,
+    async sendWithSecrets(bound, grant, ask) {
       for (let round = 0; ; round++) {
-        const secrets = await tokens.secretsOf(bound, grant);
+        const secrets = await tokens.readSecrets(bound, grant);
         try {
           return await ask(secrets);
         } catch (error) {

@@ -12,7 +12,7 @@ import { ScriptedRunner } from "@backplane/test-kit/kernel/scripted-runner";
 import { createTestKernel, until, user } from "@backplane/test-kit/kernel/test-kernel";
 import { expect, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { keepDefinitions } from "../../src/definitions/keep-definitions.ts";
+import { createDefinitionsRefresher } from "../../src/definitions/keep-definitions.ts";
 
 const SERVER = manifest([], {
   package_id: "acme/weather",
@@ -118,7 +118,7 @@ test("one that says all the time that it has changed is asked less and less; wha
     },
     store: { bindings: { whole: async () => [], get: async () => bound } },
   } as unknown as KernelDeps;
-  const keeper = keepDefinitions(deps, { tryPublish: () => {} } as never);
+  const keeper = createDefinitionsRefresher(deps, { tryPublish: () => {} } as never);
   const notice = {
     binding_id: "b1",
     project_id: null,
@@ -131,12 +131,12 @@ test("one that says all the time that it has changed is asked less and less; wha
   await keeper.start({
     describe: async () => {
       say(notice);
-      keeper.told(bound, row);
+      keeper.recordResult(bound, row);
       if (++answers === 30) asked.resolve();
       return row;
     },
   });
-  keeper.told(bound, row);
+  keeper.recordResult(bound, row);
   const pauses: number[] = [];
   say(notice);
   say(notice);
