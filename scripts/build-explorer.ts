@@ -12,11 +12,21 @@ const TARGET = fileURLToPath(new URL("../packages/api/dist/explorer", import.met
 const FILES = ["swagger-ui-bundle.js", "swagger-ui.css", "LICENSE"];
 
 function buildExplorer(): void {
-  const source = dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+  const source = libraryFolder();
   for (const name of FILES) {
     // The source maps are not copied.
     const text = readFileSync(join(source, name), "utf8").replace(/\n\/[/*]# sourceMappingURL=.*\s*$/, "\n");
     replaceFile(join(TARGET, name), Buffer.from(text));
+  }
+}
+
+function libraryFolder(): string {
+  try {
+    return dirname(createRequire(import.meta.url).resolve("swagger-ui-dist/package.json"));
+  } catch {
+    throw new Error(
+      "swagger-ui-dist is not installed. Everything else is built. Run `npm ci` and build again.",
+    );
   }
 }
 
