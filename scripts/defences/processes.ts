@@ -94,6 +94,13 @@ export const PROCESS_DEFENCES: Mutant[] = [
     tests: [TREE],
   },
   {
+    defence: "process tree: who got the number of an ended process is not in its cgroup",
+    file: `${RUNNER}/supervision/tracking-cgroup.ts`,
+    from: "moved !== null && moved.started !== started",
+    to: "moved === null",
+    tests: [TREE],
+  },
+  {
     defence: "process tree: sessions and groups belong to it",
     file: `${RUNNER}/procfs/process-table.ts`,
     from: "found.has(ppid) || groups.has(pgrp) || groups.has(session)",

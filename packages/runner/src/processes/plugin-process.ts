@@ -139,6 +139,8 @@ export class PluginProcess implements Counterpart {
       this.#mustLive();
       this.session = this.#spec.dialect.connect(this.#link(this.#launched, plan));
       await this.session.open();
+      // Usually long since: what it starts for a call is then in the cgroup too.
+      await this.#launched.tree?.joined;
       if (this.failure !== null) throw this.failure;
       this.#mustLive();
       this.state = "ready";

@@ -24,7 +24,8 @@ export class ProcessTrees {
   }
 
   begin(): ProcessTree {
-    this.#cgroups ??= openTrackingCgroups(`backplane-trees-${randomUUID()}`);
+    // Null stays null: this machine is asked once.
+    if (this.#cgroups === undefined) this.#cgroups = openTrackingCgroups(`backplane-trees-${randomUUID()}`);
     return new ProcessTree(this.#cgroups, this.#log);
   }
 
@@ -39,6 +40,7 @@ export class ProcessTree {
   readonly #log: Logger;
   #pid = 0;
   #started = 0;
+  #joined: Promise<void> = Promise.resolve();
   #sweep: Promise<void> | null = null;
 
   constructor(cgroups: TrackingCgroups | null, log: Logger) {
@@ -50,11 +52,16 @@ export class ProcessTree {
     return { [MARK_VARIABLE]: this.mark };
   }
 
+  /** Resolves when the process is in its cgroup; what it starts before that is found by the other signs. */
+  get joined(): Promise<void> {
+    return this.#joined;
+  }
+
   /** In the tick of its birth. */
   track(pid: number): void {
     this.#pid = pid;
     this.#started = readProcess(pid)?.started ?? 0;
-    this.#cgroups?.add(this.mark, pid);
+    if (this.#cgroups !== null) this.#joined = this.#cgroups.add(this.mark, pid, this.#started);
   }
 
   /** Sends SIGKILL to the group immediately, and to whoever left it as soon as it is found. */
@@ -85,6 +92,7 @@ export class ProcessTree {
   }
 
   async #find(): Promise<Set<number>> {
+    await this.#joined;
     const rows = (await readProcesses()).filter(
       ({ pid, started }) => started >= this.#started && pid !== process.pid,
     );

@@ -3,11 +3,15 @@
  * environment, so its members are all descendants. Only where the gateway is root and has a tree to make them in. The
  * janitor removes them, and whoever is inside, after a gateway that was killed.
  */
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { closeSync, mkdirSync, openSync, readFileSync, write, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
 import { removeFolder } from "../cgroup/cgroup-files.ts";
 import { type Janitor, startJanitor } from "../cgroup/janitor.ts";
 import { type CgroupMount, cgroupMounts, ownCgroups, placeOf } from "../cgroup/open-cgroups.ts";
+import { readProcess } from "../procfs/process-table.ts";
+
+const writeTo = promisify(write);
 
 export class TrackingCgroups {
   readonly #folder: string;
@@ -18,15 +22,28 @@ export class TrackingCgroups {
     this.#janitor = startJanitor([folder]);
   }
 
-  /** Children that the process had before are not moved along. */
-  add(name: string, pid: number): void {
+  /**
+   * Resolves when the process is a member, or never will be. Children that it had before are not moved along. The kernel
+   * waits for all processors before it moves a process, 6 to 30 ms, so that is left to a thread; it begins in this tick.
+   */
+  async add(name: string, pid: number, started: number): Promise<void> {
     try {
       mkdirSync(join(this.#folder, name), { mode: 0o755 });
     } catch {
       // It is there already.
     }
     try {
-      writeFileSync(join(this.#folder, name, "cgroup.procs"), String(pid));
+      const procs = openSync(join(this.#folder, name, "cgroup.procs"), "w");
+      try {
+        await writeTo(procs, String(pid));
+      } finally {
+        closeSync(procs);
+      }
+      // It may have ended meanwhile, and its number may be another's, which nobody may kill.
+      const moved = readProcess(pid);
+      if (moved !== null && moved.started !== started) {
+        writeFileSync(join(dirname(this.#folder), "cgroup.procs"), String(pid));
+      }
     } catch {
       // It has ended, or the tree takes none: its mark and its parents still tell.
     }

@@ -1,14 +1,15 @@
 /** Without a sandbox: nothing that a plugin process started outlives it, also not what became a daemon. */
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { describe, expect, onTestFinished, test } from "vitest";
 import { logTo } from "@backplane/test-kit/log-to";
+import { describe, expect, onTestFinished, test } from "vitest";
 import { verifies } from "../../../../test/support/verifies.ts";
-import { type ProcessRow, parseStat, withDescendants } from "../../src/procfs/process-table.ts";
+import { type ProcessRow, parseStat, readProcess, withDescendants } from "../../src/procfs/process-table.ts";
 import { ProcessTree, ProcessTrees } from "../../src/supervision/process-trees.ts";
 import { openTrackingCgroups } from "../../src/supervision/tracking-cgroup.ts";
 import { FIXTURES, type OrderChange } from "../support/order.ts";
@@ -234,3 +235,24 @@ test("a process of another tree is spared", async () => {
   await other.end();
   await trees.close();
 });
+
+test.runIf(cgroups !== null)(
+  "a process that got the number of an ended one is not kept in its cgroup",
+  async () => {
+    const tracking = openTrackingCgroups(`backplane-test-${randomUUID()}`)!;
+    const child = spawn("/bin/sleep", ["600"], { detached: true, stdio: "ignore" });
+    const { started } = readProcess(child.pid!)!;
+    try {
+      await tracking.add("same", child.pid!, started);
+      expect(tracking.members("same")).toEqual([child.pid]);
+      await tracking.add("other", child.pid!, started - 1);
+      expect(tracking.members("other")).toEqual([]);
+      expect(isAlive(child.pid!)).toBe(true);
+    } finally {
+      child.kill("SIGKILL");
+      await once(child, "exit");
+      for (const name of ["same", "other"]) await tracking.remove(name);
+      await tracking.close();
+    }
+  },
+);
