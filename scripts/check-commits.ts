@@ -1,0 +1,42 @@
+/**
+ * The subjects of commits: `type(module): imperative summary`, at most 72 characters. Commits older than this check are
+ * not looked at. A tree without a history, such as an archive, has nothing to check.
+ */
+import { execFileSync } from "node:child_process";
+
+const TYPES = ["feat", "fix", "perf", "refactor", "test", "docs", "style", "build", "ci", "chore", "revert"];
+const SUBJECT = new RegExp(`^(${TYPES.join("|")})(\\([a-z0-9,-]+\\))?!?: [a-z0-9\`/.-]`);
+const LONGEST = 72;
+
+/** What is wrong with a subject; null: nothing. */
+export function subjectProblem(subject: string): string | null {
+  if (subject.startsWith("Merge ")) return null;
+  if (subject.length > LONGEST) return `${subject.length} characters, ${LONGEST} are allowed`;
+  if (!SUBJECT.test(subject))
+    return `not "type(module): imperative summary" with a type of ${TYPES.join(", ")}`;
+  return subject.endsWith(".") ? "ends with a full stop" : null;
+}
+
+function git(...args: string[]): string {
+  return execFileSync("git", args, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim();
+}
+
+function main(): void {
+  let first: string | undefined;
+  try {
+    first = git("log", "--diff-filter=A", "--format=%H", "--", "scripts/check-commits.ts").split("\n").at(-1);
+  } catch {
+    console.log("no git history here: commit subjects were not checked");
+    return;
+  }
+  if (first === undefined || first === "") return;
+  const bad = git("log", "--format=%h %s", `${first}..HEAD`)
+    .split("\n")
+    .filter((line) => line !== "")
+    .map((line) => ({ line, problem: subjectProblem(line.slice(line.indexOf(" ") + 1)) }))
+    .filter(({ problem }) => problem !== null);
+  for (const { line, problem } of bad) console.error(`${line}\n    ${problem}`);
+  if (bad.length > 0) process.exitCode = 1;
+}
+
+if (import.meta.main) main();
