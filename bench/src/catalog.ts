@@ -3,7 +3,7 @@
  * scope, and every rule of admission asked. `list` is the whole catalog made anew after a change: bindings read, names
  * ranked, standing rules and risk of each tool; what was compiled for a binding stays.
  */
-import { type Asked, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
+import { type Asked, assumeStanding, createToolCatalog, RULES, type Surroundings } from "@backplane/door";
 import { ExportPlans, Policies } from "@backplane/registry";
 import { randomFillSync } from "node:crypto";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -84,6 +84,7 @@ export async function catalog(): Promise<Row[]> {
         hits: [],
         depth: 0,
         row: null,
+        standing: assumeStanding(caller),
       };
       for (const rule of RULES) {
         if (rule.decide(asked, plan.grant, AROUND).kind === "deny")

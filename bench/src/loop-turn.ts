@@ -249,8 +249,8 @@ function openByHand(file: string): { turn: (lane: string) => void; close(): void
 const tools = {
   add: tool({
     description: "Adds two numbers.",
-    inputSchema: jsonSchema<{ a: number; b: number }>(parameters),
-    execute: async ({ a, b }) => String(a + b),
+    inputSchema: jsonSchema(parameters),
+    execute: async ({ a, b }: { a: number; b: number }) => String(a + b),
   }),
 };
 

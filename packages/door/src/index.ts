@@ -11,7 +11,7 @@ export type { Coverage } from "./calls/coverage.ts";
 export { cancelledBy, failedWith } from "./calls/ending.ts";
 export { LiveCall, LiveCalls } from "./calls/live.ts";
 export { createRedactor } from "./calls/redact.ts";
-export type { Revocation } from "./calls/revocation.ts";
+export { assumeStanding, type Revocation } from "./calls/revocation.ts";
 export type { Borrower, LendModel } from "./calls/sampling-access.ts";
 export { createToolCatalog, SEARCH_TOOL, type ToolCatalog } from "./catalog/catalog.ts";
 export { discover } from "./catalog/discover.ts";
