@@ -94,15 +94,15 @@ export const SANDBOX_DEFENCES: Mutant[] = [
   {
     defence: "the stage makes nothing in the host's folders",
     file: `${INIT}/root.c`,
-    from: "  if (info.st_dev != ours) refuse(path, EROFS);",
+    from: "  if (info.st_dev != own_device) refuse(path, EROFS);",
     to: "",
     tests: STAGE,
   },
   {
     defence: "the stage leaves the host's files behind",
     file: `${INIT}/root.c`,
-    from: '  if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) give_up("the host\'s folders");',
-    to: '  if (chdir("/") < 0) give_up("/");',
+    from: '  if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0) fail("the host\'s folders");',
+    to: '  if (chdir("/") < 0) fail("/");',
     tests: STAGE,
   },
   {

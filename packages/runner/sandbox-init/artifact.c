@@ -1,7 +1,7 @@
 /*
- * Files that go between a call's scratch folder and the gateway. The plugin may change the folder while we look, so
- * every part of a path is opened relative to the one before and never through a link, and what counts is what the
- * open descriptor is: a regular file with one name, no special bits, and no more bytes than asked for.
+ * Copies files between a call's scratch folder and the gateway. The plugin may change the folder at the same time,
+ * so each part of a path is opened relative to its parent and without following links, and checks are made on the
+ * open descriptor: a regular file with one link, no special bits, and at most the requested size.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,10 @@ static int is_link(int folder, const char *part) {
   return fstatat(folder, part, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISLNK(info.st_mode);
 }
 
-/* The folder that holds the last part of `path`, which `last` is set to; -1 and errno. */
+/*
+ * Opens the folder that contains the last part of `path` and sets `last` to that part. Returns -1 and sets errno on
+ * failure.
+ */
 static int open_parent(int scratch, char *path, char **last) {
   int folder = dup(scratch);
   if (folder < 0) return -1;
@@ -52,7 +55,7 @@ static int open_parent(int scratch, char *path, char **last) {
   return fail_with(EINVAL);
 }
 
-/* The number after the last space, which is cut off. */
+/* Cuts off and returns the number after the last space. */
 static long long cut_number(char *request) {
   char *space = strrchr(request, ' ');
   if (space == NULL) return -1;
@@ -60,47 +63,47 @@ static long long cut_number(char *request) {
   return atoll(space + 1);
 }
 
-static int check(int fd, long long most) {
+static int check(int fd, long long max) {
   struct stat info;
   if (fstat(fd, &info) < 0) return -1;
   if (!S_ISREG(info.st_mode)) return fail_with(ENXIO);
   if (info.st_nlink != 1) return fail_with(EMLINK);
   if ((info.st_mode & (S_ISUID | S_ISGID)) != 0) return fail_with(EPERM);
-  return info.st_size > most ? fail_with(EFBIG) : 0;
+  return info.st_size > max ? fail_with(EFBIG) : 0;
 }
 
-static int send_all(int fd, long long most) {
+static int send_all(int fd, long long max) {
   char line[32];
   for (long long sent = 0;;) {
     ssize_t n = read(fd, piece, sizeof piece);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return (int)n;
-    /* It may have grown since it was looked at. */
-    if ((sent += n) > most) return fail_with(EFBIG);
+    /* The file may have grown since it was checked. */
+    if ((sent += n) > max) return fail_with(EFBIG);
     snprintf(line, sizeof line, "data %zd\n", n);
     write_whole(CONTROL_FD, line, strlen(line));
     write_whole(CONTROL_FD, piece, (size_t)n);
   }
 }
 
-int give_artifact(int scratch, char *request) {
+int send_artifact(int scratch, char *request) {
   char *name;
-  long long most = cut_number(request);
-  if (scratch < 0 || most < 0) return fail_with(EINVAL);
+  long long max = cut_number(request);
+  if (scratch < 0 || max < 0) return fail_with(EINVAL);
   int folder = open_parent(scratch, request, &name);
   if (folder < 0) return -1;
-  /* Not blocking: a FIFO without a writer must not hold us. */
+  /* O_NONBLOCK: opening a FIFO without a writer would block. */
   int fd = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   int error = errno;
   close(folder);
   if (fd < 0) return fail_with(error);
-  int result = check(fd, most) < 0 ? -1 : send_all(fd, most);
+  int result = check(fd, max) < 0 ? -1 : send_all(fd, max);
   error = errno;
   close(fd);
   return result < 0 ? fail_with(error) : 0;
 }
 
-int take_artifact(int scratch, char *request, const char *rest, size_t length, size_t *taken) {
+int receive_artifact(int scratch, char *request, const char *rest, size_t length, size_t *taken) {
   char *name;
   long long left = cut_number(request);
   int folder = scratch < 0 || left < 0 ? fail_with(EINVAL) : open_parent(scratch, request, &name);

@@ -1,11 +1,11 @@
 /*
  * PID 1 of a sandbox. The order arrives on the control socket as a length and NUL-terminated records:
  *   l<resource>=<value>   s<scratch folder>   k<bytes files folder>   n<address port>   e<NAME=value>   a<argument>
- * Then, line by line: "started", or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
- * `put NAME/FILE BYTES` ("ok", "no ERRNO"; artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When the
- * socket ends, so does everything in here. With scratch, PID 1 outlives the plugin until then: what the plugin left
- * for the gateway is still to be read.
- * It cannot be read or traced from inside, and holds no privilege that the plugin has not.
+ * Then it writes lines: "started" or "failed ERRNO"; answers to `make NAME`, `remove NAME`, `get NAME/PATH MAX` and
+ * `put NAME/FILE BYTES` ("ok", "no ERRNO"; see artifact.c); at last "ended CODE SIGNAL CPU_MS MAXRSS_KB FULL". When
+ * the socket closes, all processes in the sandbox are killed. With scratch, PID 1 stays after the plugin's exit
+ * until then, so that the gateway can read the files that it left.
+ * It cannot be read or traced from inside and has no privilege that the plugin does not have.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -39,10 +39,10 @@ static char *arguments[MAX_WORDS], *environment[MAX_WORDS];
 static struct { int resource; rlim_t value; } limits[16];
 static int argument_count, variable_count, limit_count;
 static const char *scratch;
-/* What we end with once the gateway is gone; the plugin's own code after its end. */
-static int last_code = 126;
+/* The exit code when the gateway is gone: the plugin's own after its exit. */
+static int exit_code = 126;
 
-static void say(const char *line) { write_whole(CONTROL_FD, line, strlen(line)); }
+static void send_line(const char *line) { write_whole(CONTROL_FD, line, strlen(line)); }
 
 static void add_limit(const char *text) {
   char *value;
@@ -79,7 +79,7 @@ static void drop_capabilities(void) {
   memset(none, 0, sizeof none);
   for (int cap = 0; cap <= 63; cap++) prctl(PR_CAPBSET_DROP, cap, 0, 0, 0);
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
-  if (syscall(SYS_capset, &header, none) < 0) give_up("capset");
+  if (syscall(SYS_capset, &header, none) < 0) fail("capset");
 }
 
 static void install_filter(void) {
@@ -87,18 +87,18 @@ static void install_filter(void) {
   size_t done = 0;
   for (;;) {
     ssize_t n = read(FILTER_FD, (char *)program + done, sizeof program - done);
-    if (n < 0) give_up("filter");
+    if (n < 0) fail("filter");
     if (n == 0) break;
     done += (size_t)n;
   }
   close(FILTER_FD);
   if (done == 0 || done % sizeof *program != 0) {
     errno = EINVAL;
-    give_up("filter");
+    fail("filter");
   }
   struct sock_fprog filter = {(unsigned short)(done / sizeof *program), program};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) give_up("no_new_privs");
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0) give_up("seccomp");
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0) fail("no_new_privs");
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) < 0) fail("seccomp");
 }
 
 __attribute__((noreturn)) static void become_plugin(int failure) {
@@ -106,10 +106,10 @@ __attribute__((noreturn)) static void become_plugin(int failure) {
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, NULL);
   setsid();
-  /* The gateway's own is 077. Calls of one binding may be different users, who share what is mounted. */
+  /* The gateway's umask is 077. Calls of one binding can run as different users that share mounted folders. */
   umask(022);
   for (int i = 0; i < limit_count; i++) {
-    /* A second more of CPU time at the hard bound: the soft one has a signal of its own, which names the cause. */
+    /* The hard limit of CPU time is a second higher: the soft limit sends its own signal, which names the cause. */
     struct rlimit limit = {limits[i].value, limits[i].value + (limits[i].resource == RLIMIT_CPU)};
     if (setrlimit(limits[i].resource, &limit) < 0) goto failed;
   }
@@ -123,7 +123,7 @@ failed:
   _exit(127);
 }
 
-/* Same rights as the plugin, so a tree that changes under our hands can mislead us to nothing of anyone else's. */
+/* Has the same rights as the plugin, so a tree that changes at the same time cannot make it remove anything else. */
 static int remove_tree(int parent, const char *name, int depth) {
   if (unlinkat(parent, name, 0) == 0) return 0;
   if (errno != EISDIR && errno != EPERM) return -1;
@@ -148,20 +148,20 @@ static int remove_tree(int parent, const char *name, int depth) {
 static void answer(int result) {
   char line[32];
   snprintf(line, sizeof line, "no %d\n", errno);
-  say(result == 0 ? "ok\n" : line);
+  send_line(result == 0 ? "ok\n" : line);
 }
 
-/* Bytes of a `put` that came in one piece with its line are in `rest`; answers how many of them it took. */
-static size_t obey_for_file(char *line, const char *rest, size_t length) {
+/* `rest` are the bytes of a `put` that arrived together with its line. Returns how many were used. */
+static size_t execute_file_command(char *line, const char *rest, size_t length) {
   int folder = scratch == NULL ? -1 : open(scratch, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   size_t taken = 0;
-  int result = line[0] == 'g' ? give_artifact(folder, line + 4) : take_artifact(folder, line + 4, rest, length, &taken);
+  int result = line[0] == 'g' ? send_artifact(folder, line + 4) : receive_artifact(folder, line + 4, rest, length, &taken);
   answer(result);
   if (folder >= 0) close(folder);
   return taken;
 }
 
-static void obey(char *line) {
+static void execute_command(char *line) {
   char *name = strchr(line, ' ');
   if (name == NULL || scratch == NULL || strchr(name, '/') != NULL || name[1] == '.' || name[1] == '\0') {
     errno = EINVAL;
@@ -177,8 +177,8 @@ static void obey(char *line) {
   if (folder >= 0) close(folder);
 }
 
-/* False: the gateway is gone. */
-static int listen_to_gateway(void) {
+/* Returns false when the gateway is gone. */
+static int read_commands(void) {
   static char buffer[512];
   static size_t used;
   ssize_t n = read(CONTROL_FD, buffer + used, sizeof buffer - 1 - used);
@@ -189,8 +189,8 @@ static int listen_to_gateway(void) {
     used -= (size_t)(end + 1 - buffer);
     size_t taken = 0;
     if (strncmp(buffer, "get ", 4) == 0 || strncmp(buffer, "put ", 4) == 0) {
-      taken = obey_for_file(buffer, end + 1, used);
-    } else obey(buffer);
+      taken = execute_file_command(buffer, end + 1, used);
+    } else execute_command(buffer);
     used -= taken;
     memmove(buffer, end + 1 + taken, used);
   }
@@ -198,12 +198,12 @@ static int listen_to_gateway(void) {
 }
 
 static int scratch_is_full(void) {
-  struct statvfs room;
-  if (scratch == NULL || statvfs(scratch, &room) < 0) return 0;
-  return room.f_bavail == 0 || (room.f_files > 0 && room.f_ffree == 0);
+  struct statvfs space;
+  if (scratch == NULL || statvfs(scratch, &space) < 0) return 0;
+  return space.f_bavail == 0 || (space.f_files > 0 && space.f_ffree == 0);
 }
 
-/* `full`: ended by us, for what it keeps is too much. */
+/* `full`: killed because a persistent folder exceeded its limits. */
 static void report(int status, int full) {
   struct rusage used;
   char line[128];
@@ -213,15 +213,15 @@ static void report(int status, int full) {
   long cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000L +
                 (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000L;
   /*
-   * Whoever is left in the namespace ends now: nobody changes a file while it is read. Only as PID 1 does -1 mean the
-   * namespace; started outside of one it would mean every process of the machine.
+   * Kills all remaining processes of the namespace, so that no file changes while it is read. Only as PID 1 does -1
+   * mean the namespace; outside of one it would mean every process on the machine.
    */
   if (getpid() == 1) kill(-1, SIGKILL);
   snprintf(line, sizeof line, "ended %d %d %ld %ld %d\n", code, signal, cpu_ms, used.ru_maxrss,
            full ? 2 : scratch_is_full());
-  say(line);
-  last_code = signal != 0 ? 128 + signal : code;
-  if (scratch == NULL) _exit(last_code);
+  send_line(line);
+  exit_code = signal != 0 ? 128 + signal : code;
+  if (scratch == NULL) _exit(exit_code);
 }
 
 static void supervise(pid_t plugin, int signals) {
@@ -240,7 +240,7 @@ static void supervise(pid_t plugin, int signals) {
         plugin = 0;
       }
     }
-    if (watched[0].revents != 0 && !listen_to_gateway()) _exit(last_code);
+    if (watched[0].revents != 0 && !read_commands()) _exit(exit_code);
   }
 }
 
@@ -253,7 +253,7 @@ int run_init(void) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   syscall(SYS_close_range, CHANNEL_FD + 1, ~0U, 0);
   read_order();
-  hand_out_listeners();
+  send_listeners();
   drop_capabilities();
   install_filter();
   sigemptyset(&child);
@@ -261,24 +261,24 @@ int run_init(void) {
   sigprocmask(SIG_BLOCK, &child, NULL);
   if (kept_is_full(&wait)) {
     snprintf(line, sizeof line, "failed %d\n", EDQUOT);
-    say(line);
+    send_line(line);
     return 127;
   }
   int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals < 0 || pipe2(failure, O_CLOEXEC) < 0) give_up("signalfd");
+  if (signals < 0 || pipe2(failure, O_CLOEXEC) < 0) fail("signalfd");
   pid_t plugin = fork();
-  if (plugin < 0) give_up("fork");
+  if (plugin < 0) fail("fork");
   if (plugin == 0) become_plugin(failure[1]);
   close(failure[1]);
-  /* The plugin alone holds its pipes, so that their end means its end. */
+  /* Only the plugin holds its pipes, so that their end means its exit. */
   syscall(SYS_close_range, PLUGIN_STDIN_FD, PLUGIN_STDERR_FD, 0);
   if (read(failure[0], &error, sizeof error) == (ssize_t)sizeof error) {
     snprintf(line, sizeof line, "failed %d\n", error);
-    say(line);
+    send_line(line);
     return 127;
   }
   close(failure[0]);
-  say("started\n");
+  send_line("started\n");
   supervise(plugin, signals);
   return 126;
 }

@@ -1,10 +1,9 @@
 /*
- * The folders that a plugin keeps from one process to the next have no file system of their own, so nothing but a look
- * at them bounds them all together. PID 1 looks before the start and then again and again: often while that is quick,
- * less often where there is much to look at, so that it never takes more than a twentieth of one processor. It has the
- * plugin's own rights, and what it cannot see it takes for too much. Files that are deleted but still
- * open, or mapped, count too; not those that are on their way through a socket, which nobody can see.
- * Between two looks more can be written than there is room for; that is why the next start is refused then.
+ * Limits for the persistent folders of a plugin. They have no file system of their own, so PID 1 measures them
+ * before the start and then repeatedly: often while that is fast, and less often for large folders, so that it uses
+ * at most a twentieth of one processor. It has the plugin's own rights and treats what it cannot read as an excess.
+ * Deleted files that are still open or mapped count as well, but not those in transit through a socket, which
+ * nothing can see. Between two measurements more can be written than is allowed, so the next start is refused then.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -24,7 +23,7 @@
 #define MAX_KEPT 8
 #define MAX_DEPTH 64
 #define MAX_DELETED 1024
-#define SOONEST_MS 500
+#define MIN_INTERVAL_MS 500
 #define SHARE 20
 #define ENDING_TRIES 10
 #define LARGEST (1ULL << 50)
@@ -33,7 +32,7 @@ static struct { const char *path; unsigned long long bytes, files; } kept[MAX_KE
 static int kept_count;
 
 struct sum {
-  unsigned long long bytes, files, most_files;
+  unsigned long long bytes, files, max_files;
   int hidden, seen_count;
   dev_t device;
   struct { dev_t device; ino_t inode; } seen[MAX_DELETED];
@@ -61,13 +60,13 @@ static void add_tree(int folder, int depth, struct sum *sum) {
     const char *name = entry->d_name;
     if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0) continue;
     if (fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) < 0) {
-      /* Gone already, or in a folder that may be listed and not entered. */
+      /* Already removed, or in a folder that can be listed but not entered. */
       if (errno != ENOENT) sum->hidden = 1;
       continue;
     }
     sum->bytes += (unsigned long long)info.st_blocks * 512;
-    /* Enough is known. */
-    if (++sum->files > sum->most_files) break;
+    /* The limit is exceeded; the rest does not matter. */
+    if (++sum->files > sum->max_files) break;
     if (!S_ISDIR(info.st_mode)) continue;
     int next = openat(folder, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (next < 0 && (errno == ENOENT || errno == ENOTDIR || errno == ELOOP)) continue;
@@ -98,7 +97,7 @@ static int is_below(const char *path, const char *target) {
   return strncmp(target, path, length) == 0 && target[length] == '/';
 }
 
-/* Open files without a name: on the folder's device, or below it by their path, which may be too long to be told. */
+/* Deleted open files: on the folder's device, or below it by their path, which can be too long to read. */
 static void add_deleted(DIR *fds, const char *path, struct sum *sum) {
   char target[4200];
   for (struct dirent *entry; (entry = readdir(fds)) != NULL;) {
@@ -113,13 +112,13 @@ static void add_deleted(DIR *fds, const char *path, struct sum *sum) {
   }
 }
 
-/* A mapping holds a file as an open one does, and does not tell its size: it may be as large as a file may be. */
+/* A mapping keeps a file like a descriptor but does not show its size, so the maximum file size is assumed. */
 static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
   char *line = NULL;
-  size_t room = 0;
-  struct rlimit most;
-  if (getrlimit(RLIMIT_FSIZE, &most) < 0 || most.rlim_cur > LARGEST) most.rlim_cur = LARGEST;
-  for (ssize_t n; (n = getline(&line, &room, maps)) > 0;) {
+  size_t space = 0;
+  struct rlimit max;
+  if (getrlimit(RLIMIT_FSIZE, &max) < 0 || max.rlim_cur > LARGEST) max.rlim_cur = LARGEST;
+  for (ssize_t n; (n = getline(&line, &space, maps)) > 0;) {
     static const char mark[] = " (deleted)\n";
     unsigned int major, minor;
     unsigned long long inode;
@@ -127,15 +126,17 @@ static void add_mapped(FILE *maps, const char *path, struct sum *sum) {
     if (n < (ssize_t)sizeof mark || strcmp(line + n - (sizeof mark - 1), mark) != 0) continue;
     if (sscanf(line, "%*s %*s %*s %x:%x %llu %n", &major, &minor, &inode, &at) != 3 || at == 0) continue;
     if (!is_below(path, line + at)) continue;
-    /* On some file systems the device here is not the one that stat tells: what is open is known by its number too. */
+    /*
+     * On some file systems this device differs from that of stat, so open files are also recognised by their inode.
+     */
     int known = 0;
     for (int i = 0; i < sum->seen_count && !known; i++) known = sum->seen[i].inode == inode;
-    if (!known) add_once(sum, makedev(major, minor), inode, most.rlim_cur);
+    if (!known) add_once(sum, makedev(major, minor), inode, max.rlim_cur);
   }
   free(line);
 }
 
-/* What has ended, or is about to, holds nothing; it cannot be looked into either. */
+/* A task that has exited or is exiting holds no files and cannot be inspected. */
 static int has_ended(const char *task) {
   char name[640], text[512];
   snprintf(name, sizeof name, "%s/stat", task);
@@ -148,7 +149,7 @@ static int has_ended(const char *task) {
   return state == NULL || strchr("ZX", state[2]) != NULL;
 }
 
-/* Each thread may have a table of its own. Who forbids to be looked into hides something. */
+/* Each thread can have its own file table. A task that cannot be inspected counts as hiding files. */
 static void add_task(const char *task, const char *path, struct sum *sum) {
   char name[640];
   snprintf(name, sizeof name, "%s/fd", task);
@@ -164,7 +165,7 @@ static void add_task(const char *task, const char *path, struct sum *sum) {
       sum->hidden = 1;
       return;
     }
-    /* Between giving back its memory and closing its files a process is closed to everybody. */
+    /* While it exits, between freeing its memory and closing its files, a process cannot be inspected. */
     nanosleep(&(struct timespec){0, 20 * 1000 * 1000}, NULL);
   }
 }
@@ -180,7 +181,7 @@ static void add_process(const char *pid, const char *path, struct sum *sum) {
     add_task(task, path, sum);
   }
   rewinddir(tasks);
-  /* All threads have the same memory, and the first may have ended. */
+  /* All threads share the memory map, and the first may have exited. */
   for (struct dirent *entry; !sum->hidden && (entry = readdir(tasks)) != NULL;) {
     if (entry->d_name[0] == '.') continue;
     snprintf(task, sizeof task, "%s/%s/maps", name, entry->d_name);
@@ -197,19 +198,19 @@ static void add_process(const char *pid, const char *path, struct sum *sum) {
   closedir(tasks);
 }
 
-static int is_too_much(int at) {
+static int exceeds_limits(int at) {
   static struct sum sum;
   struct stat info;
   int folder = open(kept[at].path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (folder < 0 || fstat(folder, &info) < 0) return 1;
   sum.bytes = sum.files = 0;
-  sum.most_files = kept[at].files;
+  sum.max_files = kept[at].files;
   sum.hidden = sum.seen_count = 0;
   sum.device = info.st_dev;
   add_tree(folder, 0, &sum);
   DIR *processes = opendir("/proc");
   for (struct dirent *entry; processes != NULL && (entry = readdir(processes)) != NULL;) {
-    /* All but ourselves. */
+    /* All processes but PID 1. */
     if (atoi(entry->d_name) > 1) add_process(entry->d_name, kept[at].path, &sum);
   }
   if (processes != NULL) closedir(processes);
@@ -229,10 +230,10 @@ int kept_is_full(int *wait_ms) {
   long long from = now_ms();
   if (from >= next) {
     for (int i = 0; i < kept_count; i++) {
-      if (is_too_much(i)) return 1;
+      if (exceeds_limits(i)) return 1;
     }
     long long took = now_ms() - from;
-    next = from + took + (took * SHARE > SOONEST_MS ? took * SHARE : SOONEST_MS);
+    next = from + took + (took * SHARE > MIN_INTERVAL_MS ? took * SHARE : MIN_INTERVAL_MS);
   }
   *wait_ms = (int)(next - now_ms()) + 1;
   if (*wait_ms < 1) *wait_ms = 1;

@@ -1,8 +1,8 @@
 /*
- * The listeners of the way out. They are opened in the sandbox's own network namespace, where they are the only thing
- * that anybody can connect to, and handed to the gateway over the channel that Node gives a child for its messages:
- * one line with the descriptor beside it, the next only after Node's line of acknowledgement. The channel is closed
- * before anything of the plugin's runs: whoever writes to it is believed.
+ * The egress listeners. They are opened in the sandbox's own network namespace, where nothing else accepts
+ * connections, and sent to the gateway over Node's IPC channel: one line with the descriptor attached, the next
+ * after Node's acknowledgement. The channel is closed before the plugin's code runs, because its messages are
+ * trusted.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,12 +45,12 @@ static int open_listener(const char *text) {
   at.any.sa_family = (sa_family_t)family;
   void *bytes = family == AF_INET ? (void *)&at.four.sin_addr : (void *)&at.six.sin6_addr;
   if (inet_pton(family, address, bytes) != 1) _exit(126);
-  /* The port is at the same place in both. */
+  /* The port is at the same offset in both. */
   at.four.sin_port = htons((uint16_t)strtoul(space + 1, NULL, 10));
   int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) give_up(text);
-  if (bind(fd, &at.any, family == AF_INET ? sizeof at.four : sizeof at.six) < 0) give_up(text);
-  if (listen(fd, BACKLOG) < 0) give_up(text);
+  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) < 0) fail(text);
+  if (bind(fd, &at.any, family == AF_INET ? sizeof at.four : sizeof at.six) < 0) fail(text);
+  if (listen(fd, BACKLOG) < 0) fail(text);
   return fd;
 }
 
@@ -59,27 +59,27 @@ static void wait_for(short events) {
   while (poll(&channel, 1, -1) < 0 && errno == EINTR) continue;
 }
 
-static void hand_out(int index, int fd) {
-  char line[96], room[CMSG_SPACE(sizeof fd)];
+static void send_listener(int index, int fd) {
+  char line[96], space[CMSG_SPACE(sizeof fd)];
   int length = snprintf(line, sizeof line,
                         "{\"cmd\":\"NODE_HANDLE\",\"type\":\"net.Server\",\"msg\":{\"listener\":%d}}\n", index);
-  struct iovec words = {line, (size_t)length};
-  struct msghdr message = {.msg_iov = &words, .msg_iovlen = 1, .msg_control = room, .msg_controllen = sizeof room};
-  memset(room, 0, sizeof room);
-  struct cmsghdr *beside = CMSG_FIRSTHDR(&message);
-  beside->cmsg_level = SOL_SOCKET;
-  beside->cmsg_type = SCM_RIGHTS;
-  beside->cmsg_len = CMSG_LEN(sizeof fd);
-  memcpy(CMSG_DATA(beside), &fd, sizeof fd);
+  struct iovec payload = {line, (size_t)length};
+  struct msghdr message = {.msg_iov = &payload, .msg_iovlen = 1, .msg_control = space, .msg_controllen = sizeof space};
+  memset(space, 0, sizeof space);
+  struct cmsghdr *control = CMSG_FIRSTHDR(&message);
+  control->cmsg_level = SOL_SOCKET;
+  control->cmsg_type = SCM_RIGHTS;
+  control->cmsg_len = CMSG_LEN(sizeof fd);
+  memcpy(CMSG_DATA(control), &fd, sizeof fd);
   for (;;) {
     ssize_t n = sendmsg(CHANNEL_FD, &message, MSG_NOSIGNAL);
     if (n == length) return;
-    if (n >= 0 || (errno != EAGAIN && errno != EINTR)) give_up("a listener was not taken");
+    if (n >= 0 || (errno != EAGAIN && errno != EINTR)) fail("the gateway did not accept a listener");
     wait_for(POLLOUT);
   }
 }
 
-static void await_acknowledgement(void) {
+static void wait_for_acknowledgement(void) {
   char text[256];
   for (;;) {
     ssize_t n = read(CHANNEL_FD, text, sizeof text);
@@ -90,11 +90,11 @@ static void await_acknowledgement(void) {
   }
 }
 
-void hand_out_listeners(void) {
+void send_listeners(void) {
   for (int i = 0; i < count; i++) {
     int fd = open_listener(wanted[i]);
-    hand_out(i, fd);
-    await_acknowledgement();
+    send_listener(i, fd);
+    wait_for_acknowledgement();
     close(fd);
   }
   close(CHANNEL_FD);

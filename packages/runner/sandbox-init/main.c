@@ -1,8 +1,8 @@
 /*
- * sandbox-init has two halves. `stage` runs outside, as root: it enters the slot's cgroups, makes closed paths
- * reachable in a mount namespace of its own, becomes the slot's user and executes bwrap. `init` is PID 1 of the
- * sandbox: it takes the last privileges away, starts the plugin, reaps, and reports how it ended. (`probe` is a
- * plugin for the gateway's own trial.)
+ * sandbox-init has two parts. `stage` runs outside of the sandbox as root: it joins the slot's cgroups, builds the
+ * root file system in its own mount namespace, becomes the slot's user and executes bwrap. `init` is PID 1 of the
+ * sandbox: it drops the last privileges, starts the plugin, reaps processes and reports the exit. `probe` is a
+ * plugin for the gateway's self-test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 
 #include "sandbox-init.h"
 
-void give_up(const char *what) {
+void fail(const char *what) {
   fprintf(stderr, "sandbox-init: %s: %s\n", what, strerror(errno));
   exit(125);
 }
@@ -36,7 +36,7 @@ void write_whole(int fd, const void *from, size_t length) {
   }
 }
 
-/* Shows to the gateway what the kernel says of a process in the sandbox. */
+/* Prints what the kernel reports about a process in the sandbox. */
 static int run_probe(void) {
   char text[4096];
   int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
